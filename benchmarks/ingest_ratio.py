@@ -94,9 +94,14 @@ async def measure(folder: Path, passages: int, pdfs: int) -> dict[str, Any]:
             n_indexed = await bench.worker.storage.pool.fetchval("select count(*) from child_chunks")
         embedder.close()
     return {
-        "benchmark": "ingest_ratio", "documents": len(input_files), "chunks": chunks, "chunks_indexed": n_indexed, "engines_seconds": engines_s, "ingest_seconds": timer.seconds,
+        "benchmark": "ingest_ratio",
+        "documents": len(input_files),
+        "chunks": chunks,
+        "chunks_indexed": n_indexed,
+        "engines_seconds": engines_s,
+        "ingest_seconds": timer.seconds,
         "ratio": timer.seconds / engines_s,
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

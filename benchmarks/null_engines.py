@@ -62,10 +62,15 @@ class WordChunker:
             piece = text[start:end]
             children.append(
                 ChildChunk(
-                    id=content_id("chunk", document_id, piece, start), ordinal=len(children), text=piece, char_start=start, char_end=end,
-                    spans=[Span(char_start=start, char_end=end)], tokens=CHILD_WORDS,
+                    id=content_id("chunk", document_id, piece, start),
+                    ordinal=len(children),
+                    text=piece,
+                    char_start=start,
+                    char_end=end,
+                    spans=[Span(char_start=start, char_end=end)],
+                    tokens=CHILD_WORDS,
                 )
-            )  # fmt: skip
+            )
             start = end
         return [
             ParentChunk(

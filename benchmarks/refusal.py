@@ -72,7 +72,7 @@ async def measure_own_set() -> dict[str, Any]:
             "across, both languages there": (across_languages, lambda question: Filters()),
             "across, the other language alone": (across_languages, lambda question: Filters(languages=[question.document_language])),
             "hidden": (answerable, lambda question: Filters(external_ids=[path.name for path in list_documents() if path.name != question.document])),
-        }  # fmt: skip
+        }
         scored = {
             name: [await _score_labeled(stack, question, filters_for(question), name != "hidden") for question in group]
             for name, (group, filters_for) in groups.items()

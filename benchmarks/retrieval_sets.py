@@ -56,10 +56,14 @@ async def measure(path: Path, configurations: Sequence[str]) -> dict[str, Any]:
     relevant = read_retrieval_set(path).relevant
     gain = paired_interval(*(measure_queries(runs[configuration], relevant, MEASURES["ndcg@10"]) for configuration in ("lexical", "hybrid")))
     return {
-        "set": lexical_report["set"], "documents": lexical_report["documents"], "queries": lexical_report["queries"], "ingest": lexical_report["ingest"], "failed": failed,
-        "ways": {configuration: {"metrics": figures["metrics"], "latency_ms": figures["latency_ms"]} for configuration, figures in reports.items()},
+        "set": lexical_report["set"],
+        "documents": lexical_report["documents"],
+        "queries": lexical_report["queries"],
+        "ingest": lexical_report["ingest"],
+        "failed": failed,
+        "configurations": {configuration: {"metrics": figures["metrics"], "latency_ms": figures["latency_ms"]} for configuration, figures in reports.items()},
         "hybrid_gain_ndcg@10": asdict(gain),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

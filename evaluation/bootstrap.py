@@ -1,4 +1,4 @@
-"""The paired bootstrap test of the difference between two rankings (Efron and Tibshirani 1993, chapter 16)."""
+"""Paired bootstrap test of the difference of two rankings (Efron and Tibshirani 1993, chapter 16)."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ EXPECTED_FORMAT = 'Write one JSON object per line: {"query": "…", "judgements"
 
 
 class CharacterSpan(Value):
-    char_start: int = Field(ge=0)
-    char_end: int = Field(ge=0)
+    char_start: int = Field(ge=0, description="Offset of the first character.")
+    char_end: int = Field(ge=0, description="Offset after the last character.")
 
 
 class GoldenJudgement(Value):

@@ -92,7 +92,7 @@ def _check_tenant(event: Event[IngressData], limits: IngressLimits) -> None:
 
 
 def _check_numbers(event: Event[IngressData], ports: StagePorts) -> None:
-    # An epoch above the declared one, or a step, would outrank every event that the document's owner can still send.
+    # A later epoch, or a step, would outrank every event that the document's owner can still send.
     declared_epoch = ports.source_epochs.get(event.source, 1)
     if event.step or (event.epoch is not None and event.epoch > declared_epoch):
         forbidden_field = f"ce_sequencestep {event.step}" if event.step else f"ce_sequenceepoch {event.epoch} (declared: {declared_epoch})"

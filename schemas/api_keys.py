@@ -48,17 +48,17 @@ class ApiKey(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    id: str
-    tenant: str
-    name: str
-    role: Role
+    id: str = Field(description="Id of the key: the part between `ab_` and the secret.")
+    tenant: str = Field(description="Tenant that the key gives access to.")
+    name: str = Field(description="Purpose of the key.")
+    role: Role = Field(description="Role of the key.")
     readers: list[str] | None = Field(description="Users and groups whose documents the key may read. Null allows every document of the tenant.")
-    created_at: datetime
+    created_at: datetime = Field(description="When the key was created.")
     created_by: str = Field(description="Id of the caller that created the key.")
-    expires_at: datetime | None
-    rotated_at: datetime | None
+    expires_at: datetime | None = Field(description="When the key expires. Null never expires.")
+    rotated_at: datetime | None = Field(description="When the secret was last rotated.")
     previous_until: datetime | None = Field(description="Until when the secret before the last rotation stays valid.")
-    revoked_at: datetime | None
+    revoked_at: datetime | None = Field(description="When the key was revoked.")
 
 
 class IssuedApiKey(ApiKey):
@@ -71,6 +71,6 @@ class Identity(BaseModel):
     """The authenticated caller."""
 
     id: str = Field(description="`local` for the embedded token, `key:<key id>` for an API key, `jwt:<subject>` for a JSON Web Token.")
-    tenant: str
-    role: Role
+    tenant: str = Field(description="Tenant that the caller acts for.")
+    role: Role = Field(description="Role of the caller.")
     readers: list[str] | None = Field(description="Users and groups whose documents the caller may read. Null allows every document of the tenant.")

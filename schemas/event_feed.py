@@ -12,17 +12,17 @@ class LogEntry(BaseModel):
     """An event in the log, without its payload."""
 
     cursor: str = Field(description="Cursor after this event.")
-    topic: str
-    partition: int
-    offset: int
+    topic: str = Field(description="Topic of the event, without prefix.")
+    partition: int = Field(description="Partition of the event.")
+    offset: int = Field(description="Offset of the event.")
     key: str | None = Field(None, description="Key of the record: the document id, or the run id of a question. On `raw`, the producer's own key.")
     type: str | None = Field(description="CloudEvents type, if it could be read.")
     id: str | None = Field(description="The ce_id of the event.")
     source: str | None = Field(description="The ce_source of the event.")
     time: str | None = Field(description="When the producer emitted the event.")
     appended_at: str = Field(description="When the log stored the event, by the log's clock.")
-    tenant: str | None
-    document_id: UUID | None
+    tenant: str | None = Field(description="Tenant of the event.")
+    document_id: UUID | None = Field(description="Id of the document that the event is about.")
     cause: str | None = Field(description="Id of the event that caused this one.")
     how: str | None = Field(description="Pipeline fingerprint of the event.")
     bytes: int = Field(description="Size of the record in bytes.")

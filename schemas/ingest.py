@@ -27,10 +27,10 @@ class IngestRequest(DocumentFields):
 class IngestReceipt(BaseModel):
     """The document was accepted and its event is durable in the log."""
 
-    status: str = "accepted"
-    document_id: UUID
+    status: str = Field("accepted", description="Always `accepted`.")
+    document_id: UUID = Field(description="Id of the document.")
     ingestion_job_id: UUID = Field(description="Id to query the status with.")
-    external_id: str | None
+    external_id: str | None = Field(description="Your id of the document.")
     content_sha256: str | None = Field(description="Hash of the bytes. Null for a URL, which is downloaded later.")
     duplicate: bool = Field(description=("Whether the document already has these bytes, collection, tags and metadata, so that nothing is processed again."))
     warnings: list[Notice] = Field([], description="Remarks about the request.")
@@ -38,7 +38,10 @@ class IngestReceipt(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PlannedEvent:
-    """Identity of the event for a request. With an Idempotency-Key as its id, it may be in the log already."""
+    """Identity of the event for a request.
+
+    With an Idempotency-Key as its id, the event may be in the log already.
+    """
 
     event_id: str
     has_idempotency_key: bool

@@ -65,6 +65,6 @@ class FeedbackRequest(BaseModel):
 class FeedbackReceipt(BaseModel):
     """The feedback was accepted and is durable."""
 
-    status: str = "accepted"
-    feedback_id: UUID
+    status: str = Field("accepted", description="Always `accepted`.")
+    feedback_id: UUID = Field(description="Id of the feedback.")
     judgements: int = Field(description="Number of judged passages.")

@@ -84,8 +84,8 @@ class QueryRequest(SearchRequest):
 class ChannelRank(Value):
     """Rank and score of a passage in one channel."""
 
-    rank: int
-    score: float
+    rank: int = Field(description="Rank in the channel, from 1.")
+    score: float = Field(description="Score in the channel.")
 
 
 class SearchResult(Value):
@@ -93,14 +93,14 @@ class SearchResult(Value):
 
     rank: int = Field(description="Position in the results, from 1.")
     score: float = Field(description="Final score. Scores are comparable only within one response.")
-    document_id: UUID
-    external_id: str | None
+    document_id: UUID = Field(description="Id of the document.")
+    external_id: str | None = Field(description="The producer's id of the document.")
     revision: int = Field(description="Revision of the document.")
-    title: str | None
-    source_uri: str | None
+    title: str | None = Field(description="Title of the document.")
+    source_uri: str | None = Field(description="URI of the original.")
     link: str = Field(description="Link that opens the document at this passage.")
     chunk_id: UUID = Field(description="Best-matching child chunk.")
-    parent_id: UUID
+    parent_id: UUID = Field(description="Id of the passage.")
     section: str = Field(description="Heading path of the passage.")
     pages: list[int] = Field(description="Pages of the passage, from 1.")
     spans: list[Span] = Field(description="Position of the best-matching chunk in the document.")
@@ -114,12 +114,12 @@ class Citation(Value):
     """A verbatim quote that supports the answer, verified against the stored text."""
 
     n: int = Field(description="Number that the answer refers to, from 1.")
-    document_id: UUID
-    external_id: str | None
+    document_id: UUID = Field(description="Id of the document.")
+    external_id: str | None = Field(description="The producer's id of the document.")
     revision: int = Field(description="Revision of the document.")
     chunk_id: UUID = Field(description="Child chunk that contains the quote.")
-    title: str | None
-    source_uri: str | None
+    title: str | None = Field(description="Title of the document.")
+    source_uri: str | None = Field(description="URI of the original.")
     link: str = Field(description="Link that opens the document at the quote.")
     section: str = Field(description="Heading path of the quote.")
     pages: list[int] = Field(description="Pages of the quote, from 1.")
@@ -133,13 +133,13 @@ class Route(Value):
     """How the question was routed to channels."""
 
     mode: Literal["vector", "graph", "hybrid"] = Field(description="Mode that was used.")
-    decided_by: Literal["request", "rules", "model"] = Field(description="What selected the mode.")
+    decided_by: Literal["request", "rules", "model"] = Field(description="Whether the request, rules or a model selected the mode.")
     reason: str = Field(description="Why the mode was selected.")
     escalated_from: str | None = Field(None, description="First mode, if its results were insufficient.")
 
 
 class ChannelTrace(Value):
-    """What one channel returned."""
+    """Result of one channel."""
 
     k: int = Field(description="Maximum number of candidates.")
     returned: int = Field(description="Candidates returned.")
@@ -152,8 +152,8 @@ class Trace(Value):
 
     generation: str = Field(description="Generation that was searched.")
     profile: str = Field(description="Profile that was used.")
-    route: Route
-    channels: dict[Channel, ChannelTrace]
+    route: Route = Field(description="Routing of the question to channels.")
+    channels: dict[Channel, ChannelTrace] = Field(description="Result of each channel.")
     channels_used: list[Channel] = Field(description="Channels that contributed candidates.")
     channels_failed: dict[Channel, str] = Field(description="Channels that failed, with the reason.")
     lexical: Literal["exact", "bounded"] | None = Field(
@@ -181,27 +181,27 @@ class Trace(Value):
 class JudgeCheck(Value):
     """One check of the answer."""
 
-    name: str
-    kind: Literal["deterministic", "model"]
-    result: Literal["pass", "fail", "not_checked"]
-    score: float | None = None
-    threshold: float | None = None
-    severity: Literal["hard", "soft"] = "soft"
-    evidence: str | None = None
+    name: str = Field(description="Name of the check.")
+    kind: Literal["deterministic", "model"] = Field(description="Whether the check is deterministic or uses a model.")
+    result: Literal["pass", "fail", "not_checked"] = Field(description="Result of the check.")
+    score: float | None = Field(None, description="Score of the answer in this check.")
+    threshold: float | None = Field(None, description="Minimum score to pass.")
+    severity: Literal["hard", "soft"] = Field("soft", description="Whether a failure blocks the answer (`hard`) or lowers its confidence (`soft`).")
+    evidence: str | None = Field(None, description="Explanation of the result.")
 
 
 class JudgeVerdict(Value):
     """Result of checking the answer."""
 
-    decision: Literal["PASS", "FAIL_RETRYABLE", "FAIL_BLOCKED"]
-    checks: list[JudgeCheck]
+    decision: Literal["PASS", "FAIL_RETRYABLE", "FAIL_BLOCKED"] = Field(description="`PASS`, `FAIL_RETRYABLE` if another attempt may pass, or `FAIL_BLOCKED`.")
+    checks: list[JudgeCheck] = Field(description="The checks, in order.")
 
 
 class Confidence(Value):
     """How far the answer can be trusted, and why."""
 
-    level: Literal["high", "medium", "low"]
-    reasons: list[str]
+    level: Literal["high", "medium", "low"] = Field(description="Level of confidence.")
+    reasons: list[str] = Field(description="Reasons for the level.")
 
 
 class SearchResponse(Value):
@@ -209,8 +209,8 @@ class SearchResponse(Value):
 
     run_id: UUID = Field(description="Id of this run, for `/v1/runs` and feedback.")
     generation: str = Field(description="Generation that was searched.")
-    results: list[SearchResult]
-    trace: Trace
+    results: list[SearchResult] = Field(description="Passages, best first.")
+    trace: Trace = Field(description="How the response was produced.")
 
 
 RefusalCode = Literal["NO_SUITABLE_CONTEXT", "NO_SUCH_COLLECTION", "INSUFFICIENT_CONTEXT", "JUDGE_BLOCKED"]
@@ -236,10 +236,10 @@ class QueryResponse(Value):
     citations: list[Citation] = Field(description="Quotes that support the answer.")
     contexts: list[SearchResult] = Field([], description="Passages that the answer was based on. Empty without `return_context`.")
     judge: JudgeVerdict | None = Field(None, description="Checks of the answer, if a judge ran.")
-    confidence: Confidence
+    confidence: Confidence = Field(description="How far the answer can be trusted.")
     assumptions: list[str] = Field([], description="Assumptions that the answer makes.")
-    limitations: list[str] = Field([], description="What the answer does not cover.")
-    trace: Trace
+    limitations: list[str] = Field([], description="Limitations of the answer.")
+    trace: Trace = Field(description="How the response was produced.")
     debug: DebugInfo | None = Field(None, description="Debug data. Only with `debug`.")
 
 

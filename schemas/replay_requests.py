@@ -48,7 +48,7 @@ class DiscardRequest(DeadLetterSelection):
 class OffsetRange(BaseModel):
     """Offsets of one partition."""
 
-    partition: int = Field(ge=0)
+    partition: int = Field(ge=0, description="Number of the partition.")
     start: int | None = Field(None, ge=0, lt=2**63, description="First offset. Defaults to the beginning.")
     end: int | None = Field(None, ge=0, lt=2**63, description="Offset after the last one. Defaults to the end.")
 

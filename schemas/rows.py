@@ -300,7 +300,7 @@ class KeysDestroyedRow:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReceiptRow:
-    """What an erasure removed, by location, and what remains."""
+    """Receipt of an erasure: the removed data by location, and the data that remains."""
 
     receipt_id: UUID
     documents: int

@@ -21,18 +21,18 @@ class ChangeReason(Value):
             "`ranking`: same passage, other competitors. `profile` and `request`: other settings."
         )
     )
-    detail: str
+    detail: str = Field(description="Explanation for people.")
 
 
 class PassageChange(Value):
     """A passage that was read for either answer."""
 
-    parent_id: UUID
-    chunk_id: UUID
-    document_id: UUID
-    external_id: str | None
-    title: str | None
-    section: str
+    parent_id: UUID = Field(description="Id of the passage.")
+    chunk_id: UUID = Field(description="Best-matching child chunk.")
+    document_id: UUID = Field(description="Id of the document.")
+    external_id: str | None = Field(description="The producer's id of the document.")
+    title: str | None = Field(description="Title of the document.")
+    section: str = Field(description="Heading path of the passage.")
     rank_then: int | None = Field(description="Rank in the earlier answer. Null if it was not read.")
     rank_now: int | None = Field(description="Rank in the later answer. Null if it was not read.")
     reason: ChangeReason | None = Field(None, description="Why the passage is new, gone or moved.")
@@ -41,24 +41,24 @@ class PassageChange(Value):
 class ComparedRun(Value):
     """One of the two runs."""
 
-    run_id: UUID
-    generation: str
-    profile: str
-    answered_at: str | None
-    answer: str | None
-    refused: bool | None
-    code: str | None
+    run_id: UUID = Field(description="Id of the run.")
+    generation: str = Field(description="Generation that was searched.")
+    profile: str = Field(description="Profile that was used.")
+    answered_at: str | None = Field(description="When the question was answered.")
+    answer: str | None = Field(description="The answer.")
+    refused: bool | None = Field(description="Whether the question was refused.")
+    code: str | None = Field(description="Why the question was refused.")
 
 
 class RunDiff(Value):
     """Differences between two runs."""
 
-    question: str
+    question: str = Field(description="The question.")
     then: ComparedRun = Field(description="The earlier run.")
     now: ComparedRun = Field(description="The later run.")
     same: bool = Field(description="Whether answer, citations and the order of passages are equal.")
-    answer_changed: bool
-    citations_changed: bool
+    answer_changed: bool = Field(description="Whether the answer differs.")
+    citations_changed: bool = Field(description="Whether the citations differ.")
     moved: list[PassageChange] = Field(description="Passages whose rank changed.")
     new: list[PassageChange] = Field(description="Passages that only the later answer read.")
     gone: list[PassageChange] = Field(description="Passages that only the earlier answer read.")

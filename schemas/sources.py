@@ -21,7 +21,7 @@ URL_PATTERN = r"^https?://"
 class ColumnEncoding(Value):
     """How to decode a column whose events carry no schema."""
 
-    type: ColumnType
+    type: ColumnType = Field(description="Type of the encoded value.")
     scale: int = Field(0, ge=0, le=1000, description="Scale of a decimal that is encoded as bytes.")
 
 
@@ -46,21 +46,21 @@ class RowMapping(Value):
 class DebeziumSource(Value):
     """Read changes from a Debezium topic."""
 
-    kind: Literal["debezium"] = "debezium"
+    kind: Literal["debezium"] = Field("debezium", description="Kind of source.")
     topic: str = Field(min_length=1, max_length=249, description="Topic name on the broker, without the prefix of this system.")
-    mapping: RowMapping
+    mapping: RowMapping = Field(description="How the columns map to a document.")
 
 
 class PostgresSource(Value):
     """Read changes of a Postgres table by logical decoding."""
 
-    kind: Literal["postgres"] = "postgres"
+    kind: Literal["postgres"] = Field("postgres", description="Kind of source.")
     dsn: str | None = Field(None, description="Always refused. Set ANABRANCH_SOURCES__NAME on the worker instead.")
     table: str = Field(pattern=TABLE_PATTERN, description="Table as `schema.table`. The schema defaults to `public`.")
     slot: str | None = Field(
         None, pattern=SLOT_PATTERN, description="Name of the replication slot and the publication. Defaults to `anabranch_` and the name of the source."
     )
-    mapping: RowMapping
+    mapping: RowMapping = Field(description="How the columns map to a document.")
 
     @property
     def schema_and_table(self) -> tuple[str, str]:
@@ -71,7 +71,7 @@ class PostgresSource(Value):
 class FolderSource(Value):
     """Read the files of a folder."""
 
-    kind: Literal["folder"] = "folder"
+    kind: Literal["folder"] = Field("folder", description="Kind of source.")
     path: str = Field(min_length=1, description="Absolute path on the worker's machine.")
     glob: str = Field("*", description="Pattern for file names, at any depth.")
     every_s: float = Field(2.0, ge=0.05, le=86_400, description="Seconds between scans.")
@@ -80,7 +80,7 @@ class FolderSource(Value):
 class UrlsSource(Value):
     """Fetch a list of URLs."""
 
-    kind: Literal["urls"] = "urls"
+    kind: Literal["urls"] = Field("urls", description="Kind of source.")
     urls: list[Annotated[str, Field(pattern=URL_PATTERN, max_length=1024)]] = Field(min_length=1, max_length=10_000, description="URLs to fetch.")
     every_s: float = Field(3600.0, ge=0.05, le=31_536_000, description="Seconds between two requests for the same URL.")
     gone_after: int = Field(3, ge=1, le=100, description="Consecutive responses with status 404 or 410 after which the document is withdrawn.")

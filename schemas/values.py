@@ -83,8 +83,8 @@ class Block(Value):
 class Notice(Value):
     """A remark for people about a document that is searchable nonetheless."""
 
-    code: str
-    detail: str
+    code: str = Field(description="Code for programs.")
+    detail: str = Field(description="Explanation for people.")
 
 
 class Transcript(Value):

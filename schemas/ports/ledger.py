@@ -101,7 +101,7 @@ class Ledger(Protocol):
         """
 
     async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
-        """Record an attempt at the reaction of each event, so that it is known even if the process crashes."""
+        """Record an attempt at the reaction of each event, so that a crash does not hide it."""
 
     async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
         """Withdraw the last attempt at each event, because it finished normally, successfully or not."""

@@ -54,7 +54,10 @@ class Subscription(Protocol):
     """One consumer group's subscription to one topic."""
 
     async def run(self) -> None:
-        """Read until cancelled. Retries transient errors; raises FatalError if the log refuses permanently."""
+        """Read until cancelled. Transient errors are retried.
+
+        Raises FatalError if the log refuses permanently.
+        """
 
 
 class EventLog(Protocol):
