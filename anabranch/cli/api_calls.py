@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from anabranch.cli.options import RemoteOptions
+
+QUERY_STAGES = ("control", "runs")
+"""Stages of a temporary server for queries: `control` projects generations, `runs` the run records."""
 
 
 def format_time(moment: datetime | None) -> str | None:
@@ -24,12 +28,12 @@ def get(path: str, common: RemoteOptions, **parameters: Any) -> dict[str, Any]:
     return asyncio.run(call_api())
 
 
-def post(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
-    """Send a POST request. If no server runs, the temporary one runs all stages to process it."""
+def post(path: str, body: dict[str, Any], common: RemoteOptions, *, stages: Sequence[str] = ("all",)) -> dict[str, Any]:
+    """Send a POST request. If no server runs, a temporary one runs `stages` to process it."""
     from anabranch.cli.server_connection import open_client
 
     async def call_api() -> dict[str, Any]:
-        async with open_client(common, stages=("all",)) as client:
+        async with open_client(common, stages=stages) as client:
             return await client.post(path, body)
 
     return asyncio.run(call_api())

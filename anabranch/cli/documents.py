@@ -94,7 +94,7 @@ def show(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     stages = details.get("stages", [])
     print_table(
         ("stage", "state", "attempts", "ms", "error"),
-        [(line["stage"], line["state"], line["attempts"], line["duration_ms"], _get_error_code(line)) for line in stages],
+        [(line["stage"], line["state"], line["attempts"], line["duration_ms"], (line.get("error") or {}).get("code")) for line in stages],
     )
     return 0
 
@@ -260,10 +260,6 @@ async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> di
 def _format_delete_prompt(details: dict[str, Any]) -> str:
     name = details.get("title") or details.get("filename")
     return f"Delete document {details['document_id']} ({name}, {details.get('chunks_count')} chunks)?"
-
-
-def _get_error_code(line: dict[str, Any]) -> str | None:
-    return line["error"]["code"] if line.get("error") else None
 
 
 def _format_field(name: str, value: object, details: dict[str, Any]) -> object:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from cyclopts import Parameter
 
+from anabranch.cli.api_calls import post
 from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import print_stderr
 from schemas.errors import ConfigurationError
@@ -46,22 +46,19 @@ def feedback(
     note
         Free text.
     """
-    body = {"run_id": str(run), "useful": _parse_useful(up, down), "grades": dict(map(_parse_grade, chunk)), "corrected_answer": answer, "note": note}
+    if up and down:
+        raise make_conflict_error("--up", "--down")
+    useful = up if up or down else None
+    body = {"run_id": str(run), "useful": useful, "grades": dict(map(_parse_grade, chunk)), "corrected_answer": answer, "note": note}
     set_fields = {name: value for name, value in body.items() if value not in (None, {})}
     if len(set_fields) == 1:
         raise ConfigurationError("No rating was given.", remedy="Use --up, --down, --chunk, --answer or --note.")
-    result = asyncio.run(_post(set_fields, common))
+    result = post("/v1/feedback", set_fields, common, stages=SERVER_STAGES)
     if common.is_json:
         common.print_result(result)
     else:
         print_stderr(f"stored, with {result['judgements']} judged passages", quiet=common.quiet)
     return 0
-
-
-def _parse_useful(up: bool, down: bool) -> bool | None:
-    if up and down:
-        raise make_conflict_error("--up", "--down")
-    return True if up else False if down else None
 
 
 def _parse_grade(text: str) -> tuple[str, int]:
@@ -71,10 +68,3 @@ def _parse_grade(text: str) -> tuple[str, int]:
     if grade not in GRADES:
         raise InvalidRequest(f"Invalid --chunk {text}.", remedy="Use ID=GRADE, with a grade of 0, 1, 2 or 3.")
     return chunk_id, int(grade)
-
-
-async def _post(body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
-    from anabranch.cli.server_connection import open_client
-
-    async with open_client(common, stages=SERVER_STAGES) as client:
-        return await client.post("/v1/feedback", body)

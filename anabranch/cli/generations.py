@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -154,8 +153,10 @@ def promote(name: str, /, *, gate: Path | None = None, options: ComparisonOption
     """
     if gate is None and options != DEFAULT_COMPARISON:
         raise InvalidRequest("Comparison options need --gate.", remedy="Add --gate, or compare with `anabranch generations compare` before you promote.")
-    result = _call_api(common, partial(_post_promotion, name, {"gate": _load_gate(gate), "comparison": options.to_request()}))
-    return _print_promotion(result, common)
+    from evaluation.promotion_gate import read_gate
+
+    body = {"gate": read_gate(gate).model_dump(mode="json") if gate else None, "comparison": options.to_request()}
+    return _print_promotion(_call_api(common, lambda client: client.post(f"/v1/generations/{name}/promote", body)), common)
 
 
 @app.command
@@ -178,9 +179,10 @@ def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOpti
 
     async def work(client: ApiClient) -> dict[str, Any]:
         generation = await client.get(f"/v1/generations/{name}")
-        if generation["state"] == "live":
-            return await client.delete(f"/v1/generations/{name}")  # the server refuses with the reason
-        return await client.delete(f"/v1/generations/{name}") if yes or confirm(_format_drop_prompt(generation)) else {}
+        # The live generation is not worth a prompt: the server refuses to drop it.
+        if generation["state"] == "live" or yes or confirm(_format_drop_prompt(generation)):
+            return await client.delete(f"/v1/generations/{name}")
+        return {}
 
     result = _call_api(common, work)
     if common.is_json and result:
@@ -201,16 +203,6 @@ def _call_api(common: RemoteOptions, work: Callable[[ApiClient], Awaitable[dict[
             return await work(client)
 
     return asyncio.run(run())
-
-
-async def _post_promotion(name: str, body: dict[str, Any], client: ApiClient) -> dict[str, Any]:
-    return await client.post(f"/v1/generations/{name}/promote", body)
-
-
-def _load_gate(path: Path | None) -> dict[str, Any] | None:
-    from evaluation.promotion_gate import read_gate
-
-    return None if path is None else read_gate(path).model_dump(mode="json")
 
 
 def _print_promotion(result: dict[str, Any], common: RemoteOptions) -> int:

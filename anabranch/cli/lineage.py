@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
+from anabranch.cli.api_calls import get
 from anabranch.cli.exit_codes import FAILED, OK
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_stderr, to_single_line
@@ -33,7 +33,7 @@ def lineage(run: str, /, *, citation: int | None = None, prov: Annotated[bool, F
     """
     run_id, sentence = parse_run_and_sentence(run)
     path = f"/v1/runs/{run_id}/lineage"
-    result = asyncio.run(_fetch_lineage(path, common, sentence=sentence, citation=citation, format="prov" if prov else None))
+    result = get(path, common, sentence=sentence, citation=citation, format="prov" if prov else None)
     return print_lineage(result, prov, common, _format_run)
 
 
@@ -47,7 +47,7 @@ def document_lineage(document: UUID, /, *, prov: Annotated[bool, Flag] = False, 
     prov
         Print W3C PROV-JSON.
     """
-    result = asyncio.run(_fetch_lineage(f"/v1/documents/{document}/lineage", common, format="prov" if prov else None))
+    result = get(f"/v1/documents/{document}/lineage", common, format="prov" if prov else None)
     return print_lineage(result, prov, common, _format_document)
 
 
@@ -93,10 +93,3 @@ def _format_hop(hop: dict[str, Any]) -> str:
     event = hop["event"]
     event_line = f"\n          {event['type']} by {event['author']}" + (f", how {event['how']}" if event["how"] else "") if event else ""
     return f"    {VERDICT_LABELS[hop['verified']]}  {hop['name']:12} {hop['place']}: {hop['detail']}{event_line}"
-
-
-async def _fetch_lineage(path: str, common: RemoteOptions, **parameters: Any) -> dict[str, Any]:
-    from anabranch.cli.server_connection import open_client
-
-    async with open_client(common) as client:
-        return await client.get(path, **parameters)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from anabranch.cli.api_calls import QUERY_STAGES, post
 from anabranch.cli.exit_codes import OK, REFUSED
 from anabranch.cli.explanation import print_confidence, print_explanation
 from anabranch.cli.options import RemoteOptions
@@ -62,7 +63,7 @@ def query(*text: str, stream: Annotated[bool, Flag] = False, options: QueryOptio
         Print progress and the chat model's draft to stderr as they arrive; with --json, one object per line on stdout, the answer last.
     """
     body = options.to_request(join_question(text))
-    answer = asyncio.run(_stream_answer(body, common) if stream else _post("/v1/query", body, common))
+    answer = asyncio.run(_stream_answer(body, common)) if stream else post("/v1/query", body, common, stages=QUERY_STAGES)
     if not common.is_json:
         _print_answer(answer)
         print_confidence(answer)
@@ -81,7 +82,7 @@ def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions
     text
         The search text, quoted or as several words.
     """
-    response = asyncio.run(_post("/v1/search", options.to_request(join_question(text)), common))
+    response = post("/v1/search", options.to_request(join_question(text)), common, stages=QUERY_STAGES)
     if common.is_json:
         common.print_result(response)
     else:
@@ -98,13 +99,6 @@ def join_question(words: Sequence[str]) -> str:
     if not words:
         raise ConfigurationError("No question was given.", code="NO_QUESTION", remedy='Add it to the command: anabranch query "How many days of leave?"')
     return " ".join(words)
-
-
-async def _post(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
-    from anabranch.cli.server_connection import open_client
-
-    async with open_client(common) as client:
-        return await client.post(path, body)
 
 
 async def _stream_answer(body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
 from cyclopts import App
 
+from anabranch.cli.api_calls import QUERY_STAGES, get, post
 from anabranch.cli.exit_codes import FAILED, OK
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_stderr, print_table, to_single_line
@@ -28,7 +28,7 @@ def list_runs(*, limit: int = 50, after: str | None = None, common: RemoteOption
     after
         Cursor printed with the previous page.
     """
-    page = asyncio.run(_request("GET", "/v1/runs", common, params={"limit": limit, **({"after": after} if after else {})}))
+    page = get("/v1/runs", common, limit=limit, after=after)
     if common.is_json:
         common.print_result(page)
         return OK
@@ -48,7 +48,7 @@ def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     run
         Run id.
     """
-    details = asyncio.run(_request("GET", f"/v1/runs/{run}", common))
+    details = get(f"/v1/runs/{run}", common)
     if common.is_json:
         common.print_result(details)
         return OK
@@ -69,7 +69,7 @@ def rerun(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     run
         Run id.
     """
-    result = asyncio.run(_request("POST", f"/v1/runs/{run}/rerun", common))
+    result = post(f"/v1/runs/{run}/rerun", {}, common, stages=QUERY_STAGES)
     if common.is_json:
         common.print_result(result)
     else:
@@ -91,7 +91,7 @@ def diff(run: UUID, other: UUID | None = None, /, *, common: RemoteOptions = DEF
     other
         Id of a later run. Without it, the question is asked now, as a new run.
     """
-    result = asyncio.run(_request("POST", f"/v1/runs/{run}/diff", common, json={"other": str(other) if other else None}))
+    result = post(f"/v1/runs/{run}/diff", {"other": str(other) if other else None}, common, stages=QUERY_STAGES)
     if common.is_json:
         common.print_result(result)
     else:
@@ -125,10 +125,3 @@ def _print_response(response: dict[str, Any]) -> None:
         print(f"[{citation['n']}] {to_single_line(citation['title'] or citation['external_id'] or '-')}: {citation['quote']}")
     for result in response.get("results", []):
         print(f"{result['rank']:>2}. {to_single_line(result['title'] or result['external_id'] or '-')}: {result['snippet']}")
-
-
-async def _request(method: str, path: str, common: RemoteOptions, **options: Any) -> dict[str, Any]:
-    from anabranch.cli.server_connection import open_client
-
-    async with open_client(common) as client:
-        return dict((await client.request(method, path, **options)).json())

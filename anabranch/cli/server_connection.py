@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from anabranch.cli.api_calls import QUERY_STAGES
 from anabranch.cli.credentials import find_token
 from anabranch.cli.http_client import ApiClient
 from anabranch.cli.options import RemoteOptions
@@ -17,8 +18,6 @@ from anabranch.process.database import check_database_exists
 from anabranch.process.logs import configure_logs
 
 START_TIMEOUT_S = 60.0
-QUERY_STAGES = ("control", "runs")
-"""Stages of a temporary server for queries: `control` projects generations, `runs` the run records."""
 
 
 @asynccontextmanager

@@ -48,7 +48,8 @@ def read_origins(*, data_dir: Path | None = None, config: Path | None = None, se
     environment = _read_environment()
     folder = data_dir or Path(environment.get("data_dir", Settings.model_fields["data_dir"].default))
     command_line = _parse_assignments(sets) | ({"data_dir": str(data_dir)} if data_dir else {})
-    return {"file": _read_file(config or _find_named_file(), folder), "environment": environment, "command line": command_line}
+    named_file = config or (Path(os.environ["ANABRANCH_CONFIG"]) if os.environ.get("ANABRANCH_CONFIG") else None)
+    return {"file": _read_file(named_file, folder), "environment": environment, "command line": command_line}
 
 
 def merge_origins(origins: Mapping[str, dict[str, Any]]) -> Settings:
@@ -138,10 +139,6 @@ def _read_environment() -> dict[str, Any]:
         return dict(EnvSettingsSource(Settings)())
     except SettingsError as error:
         raise ConfigurationError(f"Invalid environment variable: {error}.", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
-
-
-def _find_named_file() -> Path | None:
-    return Path(os.environ["ANABRANCH_CONFIG"]) if os.environ.get("ANABRANCH_CONFIG") else None
 
 
 def _read_file(named_path: Path | None, folder: Path) -> dict[str, Any]:

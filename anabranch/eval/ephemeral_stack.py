@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,11 +56,10 @@ async def start_ephemeral_stack(settings: Settings, overrides: Overrides = NO_OV
             prepare_retriever(stack_settings, worker.storage, PgSearch(pool), worker.generation, overrides=overrides)
         )
         worker_task = asyncio.create_task(worker.run())
-        exit_stack.push_async_callback(_cancel_tasks, [worker_task])
+        exit_stack.push_async_callback(_cancel, worker_task)
         yield EphemeralStack(stack_settings, worker.storage, worker, retriever, worker_task)
 
 
-async def _cancel_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
