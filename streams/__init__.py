@@ -1,1 +1,1 @@
-"""The event runtime: envelope codec, stages and their runner, partitions, the Kafka worker, publishing, sources."""
+"""The event runtime: codec, stages and their runner, partition sinks, logs (Kafka, in memory), publishing, sources."""

@@ -1,6 +1,6 @@
-"""The AsyncAPI 3.0 document and the JSON Schemas of all events, generated from their classes.
+"""Generate the AsyncAPI 3.0 document and the JSON Schemas of all events from their classes.
 
-Topics are channels; what anyone may send and what the system sends are operations, seen from the system: it receives `raw` and sends the rest.
+Topics are channels. Operations are named from the system's side: it receives `raw` and sends everything else.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW, RETENTION_MS, g
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 DESCRIPTIONS = {
-    RAW: "What anyone may push: documents, amendments and withdrawals.",
-    OUTCOMES: "What became of each event of `raw`.",
-    CONTROL: "Decisions.",
+    RAW: "Documents, amendments and withdrawals from producers.",
+    OUTCOMES: "The outcome of each event of `raw`.",
+    CONTROL: "Decisions of operators, such as creating or switching generations.",
     DEAD_LETTERS: "Events that a stage could not process.",
 }
 CLOUDEVENTS_HEADERS: dict[str, Any] = {
@@ -24,11 +24,11 @@ CLOUDEVENTS_HEADERS: dict[str, Any] = {
     "required": ["ce_specversion", "ce_id", "ce_source", "ce_type"],
     "properties": {
         "ce_specversion": {"type": "string", "const": "1.0"},
-        "ce_id": {"type": "string", "minLength": 1, "description": "unique within ce_source: a change needs a new one"},
+        "ce_id": {"type": "string", "minLength": 1, "description": "Unique within ce_source. A change needs a new id."},
         "ce_source": {"type": "string", "minLength": 1},
         "ce_type": {"type": "string"},
         "ce_time": {"type": "string", "format": "date-time"},
-        "ce_sequence": {"type": "string", "pattern": "^[0-9]+$", "description": "CloudEvents' Sequence extension, where the source numbers its changes"},
+        "ce_sequence": {"type": "string", "pattern": "^[0-9]+$", "description": "CloudEvents Sequence extension, for sources that number their changes."},
         "content-type": {"type": "string", "const": "application/json"},
     },
 }
@@ -36,14 +36,15 @@ SEALED_HEADERS: dict[str, Any] = {
     "content-type": {
         "type": "string",
         "enum": ["application/json", SEALED_CONTENT_TYPE],
-        "description": f"`{SEALED_CONTENT_TYPE}` where the payload is sealed",
+        "description": f"`{SEALED_CONTENT_TYPE}` if the payload is encrypted.",
     },
-    "ce_keyid": {"type": "string", "format": "uuid", "description": "what a sealed payload was sealed with"},
+    "ce_keyid": {"type": "string", "format": "uuid", "description": "Id of the key that encrypts the payload."},
 }
 
 
 def build_event_schema(event_class: type[EventData]) -> dict[str, Any]:
-    """The JSON Schema of an event's payload. One that is read from others is validated as it comes, our own as they are written."""
+    """Build the JSON Schema of an event's payload."""
+    # Producers write `raw`, so its schema is that of the input; others read our events, so theirs is of the output.
     mode: Literal["validation", "serialization"] = "validation" if event_class.topic == RAW else "serialization"
     schema = {"$schema": JSON_SCHEMA, "$id": get_schema_file_name(event_class)} | event_class.model_json_schema(mode=mode)
     return schema | ({"examples": [dict(example.payload) for example in EXAMPLES[event_class]]} if event_class in EXAMPLES else {})
@@ -73,7 +74,7 @@ def build_asyncapi_document(version: str) -> dict[str, Any]:
 
 
 def _resolve_home_topic(event_class: type[EventData]) -> str:
-    """The topic whose file has the plain name, where two tell facts of the same one: that which others write or read, else the first."""
+    """Return the topic whose schema file has the plain name of an event type that several topics carry."""
     topics = [event_class_with_type.topic for event_class_with_type in list_event_classes() if event_class_with_type.event_type() == event_class.event_type()]
     return next((topic for topic in (RAW, OUTCOMES) if topic in topics), topics[0])
 
@@ -81,7 +82,7 @@ def _resolve_home_topic(event_class: type[EventData]) -> str:
 def _build_channel(topic: str, event_classes: list[type[EventData]]) -> dict[str, Any]:
     channel: dict[str, Any] = {
         "address": topic,
-        "description": DESCRIPTIONS.get(topic, f"Facts of the pipeline: {', '.join(event_class.name for event_class in event_classes)}."),
+        "description": DESCRIPTIONS.get(topic, f"Events of the pipeline: {', '.join(event_class.name for event_class in event_classes)}."),
         "messages": {_get_message_name(event_class): {"$ref": f"#/components/messages/{_get_message_name(event_class)}"} for event_class in event_classes},
     }
     configuration: dict[str, Any] = {"cleanup.policy": ["delete"], "retention.ms": RETENTION_MS.get(topic, -1)}
@@ -108,7 +109,7 @@ def _build_message(event_class: type[EventData]) -> dict[str, Any]:
         "contentType": "application/json",
         "headers": _build_headers(event_class.topic),
         "payload": {"schemaFormat": "application/schema+json;version=draft-2020-12", "schema": {"$ref": f"events/{get_schema_file_name(event_class)}"}},
-        "bindings": {"kafka": {"key": {"type": "string", "description": "the document id; on `raw` the producer's choice"}, "bindingVersion": "0.5.0"}},
+        "bindings": {"kafka": {"key": {"type": "string", "description": "The document id; on `raw` chosen by the producer."}, "bindingVersion": "0.5.0"}},
         **({"examples": [example.to_asyncapi(event_class) for example in EXAMPLES[event_class]]} if event_class in EXAMPLES else {}),
     }
 

@@ -1,4 +1,4 @@
-"""Examples of what others write to `raw` and read from `outcomes`, as they stand in the JSON Schemas and in the AsyncAPI document."""
+"""Examples of events in `raw` and `outcomes`, for the JSON Schemas and the AsyncAPI document."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ OUTCOME_HEADERS = {"ce_id": "0f6f7a52-6c1c-8a0e-b6a4-2f5b0c1d9e77", "ce_source":
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """`headers` beside those that follow from the event's type."""
+    """An example event. `headers` holds those that do not follow from its type."""
 
     name: str
     payload: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=lambda: {"ce_id": "contract-17/4", "ce_source": "shop/contracts"})
 
     def to_asyncapi(self, event_class: type[EventData]) -> dict[str, Any]:
-        """As AsyncAPI has it."""
         headers = {"ce_specversion": "1.0", **self.headers, "ce_type": event_class.event_type(), "content-type": "application/json"}
         return {"name": self.name, "headers": headers, "payload": dict(self.payload)}
 
@@ -64,7 +63,7 @@ EXAMPLES: Mapping[type[EventData], tuple[Example, ...]] = {
         _build_outcome_example(
             "failed",
             code="ENCRYPTED_DOCUMENT",
-            detail="the PDF is encrypted and opens with a password only",
+            detail="The PDF is encrypted and needs a password.",
             remedy="Send it without a password.",
         ),
     ),

@@ -1,1 +1,1 @@
-"""Sources of documents: tables that change, folders, addresses."""
+"""Sources of documents: database tables, change topics, folders, addresses."""

@@ -1,7 +1,7 @@
-"""Changes of rows into the state of their source, and from there into `raw`.
+"""Apply row changes to the state of a source and publish the resulting events to `raw`.
 
-In one transaction the changes are kept, the rows that they touch are looked at anew, and what is to be said of each is written down as owed; then it is
-said, and then no longer owed. A crash anywhere leaves it owed or said: whoever comes next says it again, under the same id.
+One transaction stores the changes, merges the rows that they touch and marks the next event of each row as pending.
+Then the events are published and unmarked. After a crash, pending events are published again under the same ids.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IsSnapshotRead = Callable[[EndedSnapshot], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class BatchPosition:
-    """How far a partition is with a batch, and where all partitions of its topic end just now."""
+    """Next offset of a partition after a batch, and the current end offsets of its topic."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class BatchPosition:
 
 @dataclass(slots=True)
 class _Transition:
-    """What a turn comes to: rows to speak of, each with what it has come to."""
+    """Rows with a pending event, their merged state, and rows that cannot become a document."""
 
     pending: dict[str, EmittedState] = field(default_factory=dict)
     merged_rows: dict[str, MergedRow] = field(default_factory=dict)
@@ -46,14 +46,17 @@ class _Transition:
 
 
 class ChangeApplier:
-    """For one source. Every call may raise TransientError, and can then be repeated as it was."""
+    """Applies the changes of one source. Any method may raise TransientError and can then be repeated."""
 
     def __init__(self, store: SourceStore, raw_producer: RawProducer, mapping: RowMapping, event_log: EventLog) -> None:
         self._store, self._raw_producer, self._mapping, self._log = store, raw_producer, mapping, event_log
         self._spec = raw_producer.spec
 
     async def apply(self, change_events: Sequence[ChangeEvent], position: BatchPosition | None = None) -> Mapping[str, MalformedEvent]:
-        """Returns when `raw` has all that follows from these. Rows that no document can be made of are given back by key, with the reason."""
+        """Apply changes and return when `raw` has acknowledged the resulting events.
+
+        Returns rows that cannot become a document, by key, with the reason.
+        """
         changes = [change_event for change_event in change_events if isinstance(change_event, RowChange)]
         truncations = [change_event for change_event in change_events if isinstance(change_event, Truncation)]
         async with self._store.begin_transaction(self._spec.name) as transaction:
@@ -68,21 +71,24 @@ class ChangeApplier:
         return transition.rejected
 
     async def end_snapshot(self, table: str, mark: SequenceMark) -> None:
-        """A full snapshot of the table that began at the mark is in the state: what it has not read is withdrawn."""
+        """Withdraw the rows that a full snapshot of the table, begun at the mark, has not read."""
         async with self._store.begin_transaction(self._spec.name) as transaction:
             await transaction.raise_floors(table, snapshot_started_at=mark)
         await self.withdraw_below(table, mark)
 
     async def end_snapshots(self, is_snapshot_read: IsSnapshotRead | None = None) -> None:
-        """Those of which all records have passed meanwhile. `is_read` is asked of the others: what has not passed may hold no record."""
+        """End the snapshots whose records have all been applied.
+
+        `is_snapshot_read` decides for those with unread offsets, which may hold no records.
+        """
         for ended_snapshot in await self._store.fetch_ended_snapshots(self._spec.name):
             if not ended_snapshot.unread_offsets or (is_snapshot_read is not None and await is_snapshot_read(ended_snapshot)):
-                log.info("snapshot ended", source=self._spec.name, table=ended_snapshot.table)
+                log.info("snapshot_ended", source=self._spec.name, table=ended_snapshot.table)
                 await self.end_snapshot(ended_snapshot.table, ended_snapshot.mark)
                 await self._store.mark_snapshot_swept(self._spec.name, ended_snapshot.table, ended_snapshot.mark)
 
     async def withdraw_below(self, table: str, mark: SequenceMark) -> None:
-        """Look anew at each row that was last spoken of before the mark, and at documents that the state does not know."""
+        """Evaluate again each row last emitted before the mark, and withdraw documents that the state does not have."""
         after = ""
         while keys := await self._store.fetch_live_below(self._spec.name, table, mark, after, PAGE_SIZE):
             await self._reevaluate(keys)
@@ -95,7 +101,7 @@ class ChangeApplier:
             after = untracked_documents[-1].external_id
 
     async def emit_pending(self) -> None:
-        """What a process that ended left behind."""
+        """Publish events that an earlier process left pending."""
         after = ""
         while keys := await self._store.fetch_pending(self._spec.name, after, PAGE_SIZE):
             await self._reevaluate(keys)

@@ -1,4 +1,4 @@
-"""Changes that cannot be read become dead letters, their bytes in a blob: the topic they came from is somebody else's."""
+"""Dead letters of unreadable changes. The record is copied into a blob, since its topic is foreign and may expire."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ChangeDeadLetters:
     clock: Callable[[], datetime]
 
     async def publish(self, stored_record: StoredRecord, error: PermanentError) -> None:
-        """The same record gives the same dead letter. Raises TransientError."""
+        """Publish the dead letter of a record, always under the same event id. Raises TransientError."""
         position = stored_record.position
         event_id = content_id("unreadable", position.topic, position.partition, position.offset)
         data = EventDeadLettered(

@@ -1,4 +1,4 @@
-"""Column values as Debezium writes them, back into what a person would read: dates as ISO 8601, decimals as digits, JSON as JSON.
+"""Conversion of Debezium's column values to readable JSON values: dates as ISO 8601, decimals as digits, JSON as JSON.
 
 Encodings: Debezium's manual, "Data type mappings" (semantic types `io.debezium.*`, Kafka Connect's logical types).
 """
@@ -22,7 +22,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_unavailable(value: Any) -> bool:
-    """Whether the value only says that it is as before: a text, bytes, an array or a map of the placeholder."""
+    """Whether the value is Debezium's placeholder for an unchanged TOASTed column, as text, bytes, array or map."""
     match value:
         case str():
             return value in (PLACEHOLDER, _PLACEHOLDER_BYTES)
@@ -36,14 +36,17 @@ def is_unavailable(value: Any) -> bool:
 
 
 def to_json_value(value: Any, field: Mapping[str, Any] | None, encoding: ColumnEncoding | None) -> Any:
-    """A JSON value. `field` is the column's part of the schema; without one, `encoding` says how the value is written. Raises MalformedEvent."""
+    """Convert a column value to a JSON value. Raises MalformedEvent.
+
+    `field` is the column's part of the record's schema. `encoding`, if configured, takes precedence.
+    """
     if value is None:
         return None
     kind, parameters = _resolve_type(field, encoding)
     try:
         return _CONVERSIONS[kind](value, parameters) if kind in _CONVERSIONS else value
     except (TypeError, ValueError, OverflowError, KeyError, binascii.Error) as error:
-        raise MalformedEvent(f"a value of type {kind} cannot be read: {error}", code="MALFORMED_CHANGE") from error
+        raise MalformedEvent(f"Invalid value of type {kind}: {error}.", code="MALFORMED_CHANGE") from error
 
 
 def _resolve_type(field: Mapping[str, Any] | None, encoding: ColumnEncoding | None) -> tuple[str, Mapping[str, Any]]:
@@ -72,7 +75,7 @@ def _make_scaled_converter(per_microsecond: tuple[int, int], format_value: Calla
 
 
 def _convert_decimal(value: Any, parameters: Mapping[str, Any]) -> str:
-    """Bytes of a two's complement integer, most significant first, and how many of its digits come after the point."""
+    """Format a decimal: base64 of a big-endian two's complement integer, with `scale` digits after the point."""
     if isinstance(value, int | float):
         return str(value)
     return _format_digits(value, int(parameters.get("scale", 0)))
@@ -111,11 +114,11 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
     **dict.fromkeys(("io.debezium.data.Json", "json"), _convert_json),
     "bytes": _convert_bytes,
 }
-"""By semantic type, plain type, or the name of an encoding. What is not named here is readable as it comes: numbers, texts, intervals, zoned times, UUIDs, enums."""
+"""Conversion by semantic type, plain type or encoding name. All other types are readable as they are."""
 
 
 def replace_surrogates(value: Any) -> Any:
-    """As it can be written: JSON may escape half of a surrogate pair, and Python takes it."""
+    """Replace lone surrogates: JSON may escape them and Python reads them, but UTF-8 cannot encode them."""
     match value:
         case str():
             return value.encode(errors="replace").decode()
@@ -127,7 +130,7 @@ def replace_surrogates(value: Any) -> Any:
 
 
 def format_as_text(value: Any) -> str:
-    """As it stands in a document's body."""
+    """Format a JSON value as text of a document's body."""
     match value:
         case None:
             return ""

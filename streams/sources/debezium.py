@@ -1,7 +1,7 @@
-"""Debezium's change events (JSON converter, with and without schema) as what they say of a row.
+"""Parser of Debezium's change events (JSON converter, with and without schema).
 
-`c` and `u` leave a row as `after` has it, `r` is read by a snapshot, `d` ends the row, `t` empties the table. What `before` holds is never read: with the
-default replica identity its values are nulls and zeros. A tombstone (no value) follows a `d` and says nothing new.
+Operations: `c` create, `u` update, `r` read by a snapshot, `d` delete, `t` truncate. `before` is never read: with the
+default replica identity its values are nulls and zeros. A tombstone (no value) follows a `d` and is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streams.sources.column_values import format_as_text, is_unavailable, replac
 
 Json = Mapping[str, Any]
 MAX_KEY_BYTES = 900
-"""Bytes of a row's key: a key of an index, with room for the rest."""
+"""Size limit of a row's key, so that it fits into an index entry with other columns."""
 _LAST_SNAPSHOT_MARKERS = frozenset({"last", "last_in_data_collection"})
 _SNAPSHOT_MARKERS = frozenset({"true", "first", "first_in_data_collection", *_LAST_SNAPSHOT_MARKERS})
 
@@ -32,7 +32,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEnd:
-    """The last row of a table that a full snapshot reads; its rows in other partitions may come later."""
+    """Marks the last row of a table in a full snapshot. Rows in other partitions may arrive later."""
 
     table: str
     epoch: int
@@ -43,21 +43,22 @@ ChangeEvent = RowChange | Truncation | SnapshotEnd
 
 
 def parse_change_events(record: Record, epoch: int, mapping: RowMapping) -> list[ChangeEvent]:
-    """What a record of a change topic says. Raises MalformedEvent for what is no change event of a connector that numbers its changes."""
+    """Parse a record of a change topic. Raises MalformedEvent for records that are no change events with a position."""
     if record.value is None:
         return []
-    value = _check_object(_parse_json(record.value, "the value"), "the value")
+    value = _check_object(_parse_json(record.value, "value"), "value")
     envelope, schema = _split_payload(value)
     op = envelope.get("op")
     source = envelope.get("source")
     if op == "m" or (op is None and "tableChanges" in envelope):
-        return []
+        return []  # logical decoding messages and schema changes
     if op not in ("c", "u", "d", "r", "t") or not isinstance(source, Mapping):
         raise MalformedEvent(
-            f"no Debezium change event: op is {op!r}", code="MALFORMED_CHANGE", remedy="Point the source at the connector's own topic, not at a flattened one."
+            f"Not a Debezium change event: op is {op!r}.", code="MALFORMED_CHANGE", remedy="Use the connector's own topic, not a flattened one."
         )
     table, sequence = _get_table_name(source), _compute_sequence(source)
     if op == "t":
+        # No key, hence in any partition: ordered against the rows' events by sequence only.
         return [Truncation(table, epoch, sequence)]
     change = _parse_change(op, record, envelope, schema, mapping, (table, epoch, sequence))
     return [change, SnapshotEnd(table, epoch, sequence)] if _get_snapshot_marker(source) in _LAST_SNAPSHOT_MARKERS else [change]
@@ -71,7 +72,7 @@ def _parse_change(
     is_snapshot_read = op == "r" and _get_snapshot_marker(envelope["source"]) in _SNAPSHOT_MARKERS
     if op == "d":
         return RowChange(key, table, epoch, sequence, is_deleted=True)
-    row = _check_object(envelope.get("after"), "`after`")
+    row = _check_object(envelope.get("after"), "field `after`")
     columns, unknown = _parse_columns(row, _get_column_schemas(schema, "after"), mapping, list(key_values))
     return RowChange(
         key, table, epoch, sequence, is_snapshot_read=is_snapshot_read, columns=columns, unchanged_columns=unknown, old_key=_parse_old_key(record, op)
@@ -82,9 +83,9 @@ def _parse_columns(row: Json, fields: Mapping[str, Json], mapping: RowMapping, k
     required_columns = [*mapping.columns, *(key_columns if not mapping.id else [])]
     if missing := [name for name in required_columns if name not in row]:
         raise MalformedEvent(
-            f"the row has no column {', '.join(missing)}; it has {', '.join(sorted(row))}",
+            f"The row has no column {', '.join(missing)}. Its columns: {', '.join(sorted(row))}.",
             code="NO_SUCH_COLUMN",
-            remedy="Remove the source and add it with the columns that the table has.",
+            remedy="Remove the source and add it again with columns that the table has.",
         )
     unknown = tuple(name for name in required_columns if is_unavailable(row[name]))
     known_values = {
@@ -98,50 +99,54 @@ def _parse_columns(row: Json, fields: Mapping[str, Json], mapping: RowMapping, k
 def _parse_key(record: Record) -> tuple[str, Json]:
     if record.key is None:
         raise MalformedEvent(
-            "the change has no key", code="MALFORMED_CHANGE", remedy="Give the table a primary key, or name columns in the connector's message.key.columns."
+            "The change has no key.", code="MALFORMED_CHANGE", remedy="Give the table a primary key, or set the connector's message.key.columns."
         )
-    values, _ = _split_payload(_check_object(_parse_json(record.key, "the key"), "the key"))
+    values, _ = _split_payload(_check_object(_parse_json(record.key, "key"), "key"))
     return format_row_key(values), values
 
 
 def format_row_key(values: Json) -> str:
-    """A row's name: its key columns, joined by `/` in their order. Raises MalformedEvent for one that is longer than an index takes."""
+    """Join the key columns of a row by `/`, in their order. Raises MalformedEvent if the result is empty or too long."""
     row_name = "/".join(
         format_as_text(value).replace("%", "%25").replace("/", "%2F") if len(values) > 1 else format_as_text(value) for value in values.values()
     )
     if not row_name or "\0" in row_name or len(row_name.encode(errors="replace")) > MAX_KEY_BYTES:
         raise MalformedEvent(
-            f"the row's key has {len(row_name.encode(errors='replace'))} bytes; 1 to {MAX_KEY_BYTES} are allowed, none of them zero", code="MALFORMED_CHANGE"
+            f"The row's key has {len(row_name.encode(errors='replace'))} bytes; 1 to {MAX_KEY_BYTES} without NUL are allowed.", code="MALFORMED_CHANGE"
         )
     return str(replace_surrogates(row_name))
 
 
 def _parse_old_key(record: Record, op: str) -> str | None:
+    # A changed primary key arrives as `d` (old key) and `c` (new key), usually in different partitions. The `c` may
+    # have placeholders for unchanged columns; their values are under the old key.
     header = record.headers.get("__debezium.oldkey")
     if op != "c" or not header:
         return None
-    return format_row_key(_split_payload(_check_object(_parse_json(header, "header __debezium.oldkey"), "the old key"))[0])
+    return format_row_key(_split_payload(_check_object(_parse_json(header, "header __debezium.oldkey"), "header __debezium.oldkey"))[0])
 
 
 def _parse_json(text: bytes, description: str) -> Any:
     try:
-        # Numbers that JSON does not have stay words.
+        # NaN and Infinity, which are not JSON, stay text.
         return json.loads(text.decode(), parse_constant=str)
     except (ValueError, RecursionError) as error:
-        raise MalformedEvent(f"{description} is not JSON: {error}", code="MALFORMED_CHANGE", remedy="Set the connector's converters to JSON.") from error
+        raise MalformedEvent(
+            f"The change's {description} is not JSON: {error}.", code="MALFORMED_CHANGE", remedy="Set the connector's converters to JSON."
+        ) from error
 
 
 def _check_object(value: Any, description: str) -> Json:
     if not isinstance(value, Mapping):
-        raise MalformedEvent(f"{description} of the change is no object", code="MALFORMED_CHANGE")
+        raise MalformedEvent(f"The change's {description} is not a JSON object.", code="MALFORMED_CHANGE")
     return value
 
 
 def _split_payload(value: Json) -> tuple[Json, Json | None]:
-    """The payload, and its schema where the converter writes one."""
+    """Return the payload, and its schema if the converter writes one."""
     if set(value) == {"schema", "payload"}:
         schema = value["schema"]
-        return _check_object(value["payload"], "the payload"), schema if isinstance(schema, Mapping) else None
+        return _check_object(value["payload"], "payload"), schema if isinstance(schema, Mapping) else None
     return value, None
 
 
@@ -161,7 +166,7 @@ def _get_table_name(source: Json) -> str:
 
 
 def _compute_sequence(source: Json) -> int:
-    """The place of the change in its database's log, as one number that grows. What it is made of shows which database it was."""
+    """Return the position of the change in its database's log as one increasing number."""
     for fields, extract in _SEQUENCE_EXTRACTORS:
         if all(source.get(field) is not None for field in fields):
             try:
@@ -171,20 +176,21 @@ def _compute_sequence(source: Json) -> int:
             if 0 <= number < 2**63:
                 return number
     raise MalformedEvent(
-        f"a change of connector {source.get('connector')!r} has no number to order it by",
+        f"The change of connector {source.get('connector')!r} has no position to order it by.",
         code="NO_POSITION",
-        remedy="Connectors that number their changes are those for PostgreSQL, MySQL, MariaDB, SQL Server, Oracle, Db2 and Informix.",
+        remedy="Use a connector with positions: PostgreSQL, MySQL, MariaDB, SQL Server, Oracle, Db2 or Informix.",
     )
 
 
 def _compute_binlog_sequence(source: Json) -> int:
-    """File number, offset in the file, row of the event; MySQL and MariaDB. Cassandra's files belong to single nodes and end in no number."""
+    """Combine file number, offset in the file and row of the event (MySQL and MariaDB)."""
+    # Cassandra's files belong to single nodes and end in no number: int() raises.
     file = int(str(source["file"]).rpartition(".")[2])
     return file << 46 | int(source["pos"]) << 14 | min(int(source.get("row") or 0), 2**14 - 1)
 
 
 def _compute_lsn_sequence(source: Json) -> int:
-    """SQL Server and Db2: virtual log file, block, slot, in hexadecimal digits; Informix: one number. Of the change, or of the snapshot."""
+    """Combine virtual log file, block and slot (SQL Server and Db2, hexadecimal) or parse one number (Informix)."""
     parts = str(source.get("change_lsn") or source["commit_lsn"]).split(":")
     if len(parts) == 1:
         return int(parts[0])

@@ -1,4 +1,4 @@
-"""From what a row has come to, to what `raw` is told of it: the declared mapping, and what was told before."""
+"""Compute the next event for `raw` from a row's merged state, its mapping and the last event emitted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from streams.sources.debezium import format_row_key
 from streams.sources.row_merge import AbsentRow, MergedRow, PresentRow
 
 MAX_METADATA_BYTES = 500_000
-"""An event has at most 900,000."""
+"""Leaves room for the other fields of an event (`MAX_EVENT_BYTES`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """A document as a source has it. `text`, or `base64` for the bytes of a file."""
+    """A document built from a row: `text`, or `base64` with the bytes of a file."""
 
     external_id: str
     text: str | None = None
@@ -31,16 +31,16 @@ class SourceDocument:
 
 
 def build_document(key: str, columns: Mapping[str, Any], mapping: RowMapping) -> SourceDocument:
-    """Raises MalformedEvent where the columns of the id are empty, and for what no event takes."""
+    """Build the document of a row. Raises MalformedEvent for an empty id and for content that no event accepts."""
     external_id = format_row_key({name: columns[name] for name in mapping.id}) if mapping.id else key
     text_body, base64_body = _build_body(columns, mapping)
     language = format_as_text(columns[mapping.language]) if mapping.language else ""
     metadata = {name: columns[name] for name in mapping.metadata if columns[name] is not None}
     if (size := len(canonical_json(metadata))) > MAX_METADATA_BYTES:
         raise MalformedEvent(
-            f"the metadata of {external_id!r} has {size:,} bytes; {MAX_METADATA_BYTES:,} are allowed",
+            f"The metadata of {external_id!r} has {size:,} bytes; {MAX_METADATA_BYTES:,} are allowed.",
             code="MALFORMED_CHANGE",
-            remedy="Name fewer columns as metadata, or make a large one part of the body.",
+            remedy="Declare fewer columns as metadata, or make a large one part of the body.",
         )
     return SourceDocument(
         external_id=external_id,
@@ -57,7 +57,11 @@ def _build_body(columns: Mapping[str, Any], mapping: RowMapping) -> tuple[str | 
     values = [columns[name] for name in mapping.body]
     files = [value for value in values if isinstance(value, Mapping) and set(value) == {"base64"}]
     if files and len(values) > 1:
-        raise MalformedEvent("a body of bytes stands alone", code="MALFORMED_CHANGE", remedy="Name one column of bytes as the body, or only columns of text.")
+        raise MalformedEvent(
+            "The body combines a column of bytes with others.",
+            code="MALFORMED_CHANGE",
+            remedy="Declare one column of bytes as the body, or only columns of text.",
+        )
     if files:
         return None, str(files[0]["base64"])
     return "\n\n".join(text for text in map(format_as_text, values) if text), None
@@ -70,7 +74,7 @@ def _truncate_column(columns: Mapping[str, Any], name: str | None, max_chars: in
 def compute_next_emitted_state(
     key: str, merged_row: MergedRow | None, previous: EmittedState | None, spec: SourceSpec, mapping: RowMapping
 ) -> EmittedState | None:
-    """What is to be said of a row now, or None where nothing new is. Raises MalformedEvent."""
+    """Return the next state to emit for a row, or None if nothing changed. Raises MalformedEvent."""
     match merged_row:
         case PresentRow():
             return _compute_for_present_row(build_document(key, merged_row.columns, mapping), merged_row, previous, spec)
@@ -81,7 +85,7 @@ def compute_next_emitted_state(
 
 def _compute_for_present_row(document: SourceDocument, row: PresentRow, previous: EmittedState | None, spec: SourceSpec) -> EmittedState | None:
     if not (document.text or document.base64):
-        # A row without text is no document (yet): what it was is withdrawn.
+        # A row without text is no document (yet): withdraw the previous one.
         is_previous_live = previous is not None and previous.is_live and row.mark >= previous.mark
         return (
             _build_emitted_state(previous, row.table, row.mark, _compute_digest("empty"), previous.external_id, is_live=False)
@@ -103,7 +107,7 @@ def _compute_digest(kind: str, document: SourceDocument | None = None, spec: Sou
 
 
 def _build_emitted_state(previous: EmittedState | None, table: str, mark: SequenceMark, digest: str, external_id: str, *, is_live: bool) -> EmittedState:
-    """The next thing to say: a correction where the number is that of before."""
+    # A second event with the same mark is a correction of the first: `step` orders them.
     step = previous.step + 1 if previous is not None and previous.mark == mark else 0
     emitted_state = EmittedState(table, *mark, step, digest, external_id, is_live)
     return emitted_state if previous is None else replace(emitted_state, released_ids=_compute_released_ids(previous, emitted_state))

@@ -1,7 +1,7 @@
-"""A folder that is looked at again and again: files that are new, changed, moved or gone, also since a time when nobody looked.
+"""Folder source: scans a folder periodically for new, changed, moved and deleted files.
 
-A document is the path below the folder; a file that moves is the end of one document and the beginning of another. Hidden files and folders are left out.
-What cannot be looked at is told of, and what is known of it stays.
+The path below the folder identifies a document, so a moved file is a withdrawal and a new document. Hidden files and
+folders are ignored. Unreadable files and folders are reported, and their documents stay.
 """
 
 from __future__ import annotations
@@ -23,36 +23,40 @@ from streams.sources.item_state import ItemStates
 
 CHUNK_BYTES = 1 << 20
 SETTLE_TIME_S = 1.0
-"""A file that was written to this recently is looked at once more before it is taken: it may be half of one."""
+"""A file modified more recently is ingested only if the next scan finds it unchanged: it may still be written."""
 MAX_NAME_CHARS, MAX_URI_CHARS = 1024, 8192
 FileStamp = tuple[int, int, int]
-"""Size, time of the last change, and of the last change of anything about it: two files may have the first two in common, and one be put in the other's place."""
+"""Size, mtime and ctime in ns. ctime detects a file replaced by another of the same size and mtime."""
 
 
 @dataclass(slots=True)
 class FolderScan:
-    """Files with something in them, and what could not be looked at (a file, or a folder with all below it) with the reason; by path below the folder."""
+    """Result of one scan. All names are paths below the folder."""
 
     files: dict[str, FileStamp] = field(default_factory=dict)
     empty_files: dict[str, FileStamp] = field(default_factory=dict)
-    """No documents; or somebody is just writing them anew."""
+    """Not documents, or files about to be rewritten."""
     problems: dict[str, str] = field(default_factory=dict)
+    """Reason by file, or by folder for everything below it."""
     devices: dict[str, int] = field(default_factory=dict)
-    """The file system that each folder lies on, by its path; `.` is the folder that is watched."""
+    """Device number of the file system of each folder; `.` is the watched folder."""
 
     def resolve_device(self, name: str) -> int:
-        """Of the nearest folder above it that is there."""
+        """Return the device of the nearest existing parent folder."""
         return next(self.devices[folder] for parent in PurePosixPath(name).parents if (folder := parent.as_posix()) in self.devices)
 
     def is_deleted(self, name: str) -> bool:
-        """Whether the file is known not to be there."""
+        """Whether the file certainly does not exist: neither found, nor in a folder that could not be read."""
         path_and_parents = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
         return name not in self.files and not any(folder in self.problems for folder in path_and_parents)
 
 
 @dataclass(slots=True)
 class FolderReader:
-    """Runs until cancelled, or raises ConfigurationError where the folder is away: a missing folder withdraws nothing. For one process at a time."""
+    """Runs until cancelled, in one process at a time.
+
+    Raises ConfigurationError if the folder does not exist; a missing folder withdraws no documents.
+    """
 
     config: FolderSource
     item_states: ItemStates
@@ -60,9 +64,9 @@ class FolderReader:
     max_bytes: int
     clock: Callable[[], datetime]
     allowed_roots: Sequence[Path] | None = None
-    """Where a link to a file may lead; None: anywhere."""
+    """Folders to which symbolic links may point; None allows any."""
     previous_stamps: dict[str, FileStamp] = field(default_factory=dict)
-    """At the last look."""
+    """Stamps found by the previous scan."""
 
     async def run(self) -> None:
         await self.item_states.load()
@@ -71,7 +75,7 @@ class FolderReader:
             await asyncio.sleep(self.config.every_s)
 
     async def scan(self) -> None:
-        """Once."""
+        """Scan once, ingest new and changed files and withdraw deleted ones."""
         folder_scan = await asyncio.to_thread(self._walk)
         unmounted = self._find_unmounted(folder_scan)
         for name, stamp in sorted(folder_scan.files.items()):
@@ -82,12 +86,13 @@ class FolderReader:
         for name in sorted(filter(folder_scan.is_deleted, self.item_states.list_live() - unmounted)):
             if name not in folder_scan.empty_files or self._is_settled(name, folder_scan.empty_files[name]):
                 await self.item_states.publish_withdrawn(name)
-        folder_scan.problems |= dict.fromkeys(unmounted, "its file system is not mounted any more")
+        folder_scan.problems |= dict.fromkeys(unmounted, "its file system is no longer mounted")
         self.previous_stamps = folder_scan.files | folder_scan.empty_files
         await self.item_states.store_status("watching", folder_scan.problems)
 
     def _find_unmounted(self, folder_scan: FolderScan) -> set[str]:
-        """What is not there where another file system is now. After a restart the same one may have another number: some file that is still there tells."""
+        """Return live documents whose file system was unmounted: their files are not deleted."""
+        # A device number may change with a restart, so map recorded numbers to current ones by files that still exist.
         current_devices: dict[int, set[int]] = {}
         for name in folder_scan.files:
             current_devices.setdefault(self.item_states.items.get(name, {}).get("device", -1), set()).add(folder_scan.resolve_device(name))
@@ -104,16 +109,16 @@ class FolderReader:
             self._walk_folder(root, root, folder_scan)
         if not folder_scan.devices and not folder_scan.problems:
             raise ConfigurationError(
-                f"there is no folder {root} on this machine", code="FOLDER_MISSING", remedy="Mount or make it; until then its documents stay as they are."
+                f"Folder {root} does not exist on this machine.", code="FOLDER_MISSING", remedy="Mount or create it. Until then its documents stay as they are."
             )
         return folder_scan
 
     def _walk_folder(self, folder: Path, root: Path, folder_scan: FolderScan) -> None:
-        """Regular files at any depth; links to folders are not followed, so that there is no circle. What goes while it is looked at is gone."""
+        """Collect regular files at any depth. Links to folders are not followed, to avoid cycles."""
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             folder_scan.devices[folder.relative_to(root).as_posix()] = folder.stat().st_dev
-        except FileNotFoundError:
+        except FileNotFoundError:  # deleted during the scan
             return
         except OSError as error:
             folder_scan.problems[_replace_undecodable(folder.relative_to(root).as_posix())] = error.strerror or str(error)
@@ -132,7 +137,7 @@ class FolderReader:
         path = Path(entry.path)
         name = path.relative_to(root).as_posix()
         if name != _replace_undecodable(name):
-            folder_scan.problems[_replace_undecodable(name)] = "the name is no UTF-8"
+            folder_scan.problems[_replace_undecodable(name)] = "the name is not UTF-8"
         elif entry.is_dir(follow_symlinks=False):
             self._walk_folder(path, root, folder_scan)
         elif entry.is_file() and fnmatch(entry.name, self.config.glob):
@@ -148,7 +153,7 @@ class FolderReader:
         if size > self.max_bytes:
             return f"{size:,} bytes; {self.max_bytes:,} are allowed"
         if self.allowed_roots is not None and entry.is_symlink() and not any(Path(entry.path).resolve().is_relative_to(root) for root in self.allowed_roots):
-            return "a link that leads out of the folders that may be watched"
+            return "a link to a file outside the allowed folders"
         return None
 
     def _is_new(self, name: str, stamp: FileStamp) -> bool:
@@ -187,7 +192,7 @@ class FolderReader:
 
 
 def _replace_undecodable(name: str) -> str:
-    """A name in bytes that are no UTF-8 cannot be written down as it is."""
+    """Replace the surrogates by which Python represents file names that are not UTF-8."""
     return name.encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Things that a source looks at by name, and what it knew of them when it looked last."""
+"""State of the items (files, addresses) of a source as of its last check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ PAGE_SIZE = 500
 
 @dataclass(slots=True)
 class ItemStates:
-    """By external id. A lost memory is made good from the documents. Numbers are milliseconds, growing with each change of an item."""
+    """Item states by external id; lost states are restored from the source's documents.
+
+    Sequence numbers are milliseconds since the epoch, increased at least by one with each change of an item.
+    """
 
     source: DeclaredSource
     store: SourceStore
@@ -30,7 +33,7 @@ class ItemStates:
     clock: Callable[[], datetime]
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
     stored_status: dict[str, Any] = field(default_factory=dict)
-    """The status that stands in the store, where it is ours."""
+    """The status last stored by this process."""
 
     async def load(self) -> None:
         notes = await self.store.fetch_notes(self._name)
@@ -47,12 +50,13 @@ class ItemStates:
         return {name for name, item in self.items.items() if item.get("live")}
 
     def compute_next_mark(self, external_id: str) -> SequenceMark:
-        """For the next thing to be said of it."""
+        """Return the mark of the item's next event."""
         last_sequence: int = self.items.get(external_id, {}).get("sequence", 0)
         return self.source.epoch, max(int(self.clock().timestamp() * 1000), last_sequence + 1)
 
     async def publish_received(self, document: DocumentReceived, mark: SequenceMark, item_fields: Mapping[str, Any]) -> None:
-        """Say it, then remember it: a crash between the two says it again, and the same content changes nothing."""
+        """Publish a document and store its state."""
+        # In this order: after a crash in between it is published again, and equal content changes nothing.
         assert document.external_id is not None
         await self.log.append([await self.raw_producer.build_received_record(document, mark)])
         await self.store_item(document.external_id, {**item_fields, "sequence": mark[1], "live": True})
@@ -70,7 +74,7 @@ class ItemStates:
         await self.store.set_note(self._name, ITEM_PREFIX + external_id, self.items[external_id])
 
     async def store_status(self, state: str, problems: Mapping[str, str]) -> None:
-        """What could not be taken, by name: the first few, and how many there are."""
+        """Store the status with the first problems by name and their total, if it changed."""
         note = {"state": state, "items": len(self.list_live()), "problems": dict(sorted(problems.items())[:5]), "problem_count": len(problems)}
         if note != self.stored_status:
             await self.store.set_note(self._name, STATUS_KEY, note)

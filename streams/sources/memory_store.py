@@ -1,4 +1,4 @@
-"""The state of sources in memory: for tests of readers, held to the same promises as the tables by the same suite."""
+"""In-memory source store for tests of readers. Passes the same contract suite as the tables."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class MemorySourceTransaction:
 
 
 class MemorySourceStore:
-    """Without a table of documents there are no strangers."""
+    """A `SourceStore` in dictionaries. Has no documents, so it never finds untracked ones."""
 
     def __init__(self) -> None:
         self._states: dict[str, _SourceState] = {}
@@ -109,7 +109,7 @@ class MemorySourceStore:
         return source in self._states
 
     async def record_change_time(self, source: str) -> None:
-        """Only the tables tell when that was."""
+        """Do nothing: only the tables report this time."""
 
     async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         notes = self._get_state(source).notes

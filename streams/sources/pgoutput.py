@@ -1,4 +1,4 @@
-"""Postgres' logical replication messages (protocol version 1 of `pgoutput`) as Debezium would write them.
+"""Decoder of Postgres' logical replication messages (`pgoutput`, protocol version 1) into Debezium's change events.
 
 Format: PostgreSQL manual, "Logical Replication Message Formats".
 """
@@ -28,7 +28,7 @@ _SEMANTIC_TYPES: Mapping[int, Mapping[str, str]] = {
 
 
 def parse_value(text: str | None, oid: int) -> Any:
-    """A value as the connector writes it; numerics and what else JSON has no kind for stay text."""
+    """Convert a value to what Debezium writes. Numerics and other types that JSON lacks stay text."""
     if text is None or text == PLACEHOLDER:
         return text
     match oid:
@@ -47,7 +47,7 @@ def parse_value(text: str | None, oid: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """Type oid by column, and the columns of the primary key, in its order."""
+    """Type oid by column, and the columns of the primary key in order."""
 
     schema: str
     table: str
@@ -55,7 +55,7 @@ class TableShape:
     key: Sequence[str]
 
     def build_record(self, op: str, row: Texts, sequence: int, *, snapshot: str = "false", old_key: Texts | None = None) -> Record:
-        """A change event with the part of its schema that readers need. For a `d` the row is its key."""
+        """Build a change event with the parts of its schema that readers need. For `d`, `row` holds the key."""
         after = None if op in "dt" else {name: parse_value(row.get(name), oid) for name, oid in self.types.items()}
         source = {"connector": "postgresql", "schema": self.schema, "table": self.table, "lsn": sequence, "snapshot": snapshot}
         payload = {"before": None, "after": after, "source": source, "op": op}
@@ -69,18 +69,21 @@ class TableShape:
 
 
 BuildShape = Callable[[Mapping[str, int]], TableShape]
-"""From the columns (type oid by name) that the table has from here on; may raise what keeps such a table from being followed."""
+"""Builds the shape from the table's new columns (type oid by name). Raises if such a table cannot be followed."""
 
 
 class PgOutputDecoder:
-    """Decodes the messages of one publication, in order. Only the one table counts; what columns it has the messages say, for they may be altered on the way."""
+    """Decodes the messages of one publication, in order, and ignores all but one table.
+
+    The columns come from relation messages, since the table may be altered in the stream.
+    """
 
     def __init__(self, schema: str, table: str, build_shape: BuildShape) -> None:
         self._table_name, self._build_shape = (schema, table), build_shape
         self._relations: dict[int, tuple[TableShape | None, list[str]]] = {}
 
     def decode(self, sequence: int, message: bytes) -> list[Record]:
-        """Change events of one message: none for what only frames a transaction, two for a row whose key changes."""
+        """Decode one message: no events for transaction frames, two for a row whose key changes."""
         kind, reader = message[:1], _MessageReader(message)
         if kind == b"R":
             self._decode_relation(reader)
@@ -118,6 +121,7 @@ class PgOutputDecoder:
             return []
         if old_row is None:
             return [shape.build_record("u", row, sequence)]
+        # Unchanged TOASTed columns are missing in the new row; with `replica identity full` the old row has them.
         if is_full_row:
             row = {name: old_row[name] if text == PLACEHOLDER else text for name, text in row.items()}
         if all(old_row[name] == row[name] for name in shape.key):
@@ -137,7 +141,7 @@ class PgOutputDecoder:
 
 
 class _MessageReader:
-    """A message from its second byte on."""
+    """Reads a message from its second byte on."""
 
     def __init__(self, message: bytes) -> None:
         self._message, self._offset = message, 1

@@ -1,4 +1,4 @@
-"""What a source has to say, as records of topic `raw`: a producer like any other, which numbers its changes."""
+"""Records of topic `raw` for the events of a source: a producer like any other, with numbered changes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from streams.codec import Codec
 from streams.sources.emitter import SourceDocument
 
 MAX_INLINE_BYTES = 100_000
-"""A longer text goes into the blob store, and the event names it."""
+"""Longer content goes into the blob store, and the event holds its storage key."""
 WITHDRAWAL_REASON = "gone from its source"
 ITEM_DIGEST = "item"
 
 
 @dataclass(frozen=True, slots=True)
 class RawProducer:
-    """Makes records. The same saying gives the same event id and the same payload, whenever it is made."""
+    """Builds records. The same state of a row always gives the same event id and payload."""
 
     spec: SourceSpec
     codec: Codec
@@ -34,7 +34,7 @@ class RawProducer:
     clock: Callable[[], datetime]
 
     async def build_document_records(self, emitted_state: EmittedState, document: SourceDocument) -> list[Record]:
-        """The document, and the end of what its row was called before."""
+        """Build the record of a document and withdrawals for ids that its row has given up."""
         event_id = _format_event_id(emitted_state.external_id, emitted_state.mark, emitted_state.step, emitted_state.digest)
         data = DocumentReceived(
             tenant=self.spec.tenant,
@@ -51,7 +51,7 @@ class RawProducer:
         return [await self._build_record(data, event_id, emitted_state.mark, emitted_state.step), *await self.build_release_records(emitted_state)]
 
     async def build_release_records(self, emitted_state: EmittedState) -> list[Record]:
-        """Of the documents that its row gave up."""
+        """Build withdrawals for ids that the row has given up."""
         return [await self.build_withdrawal_record(released_id.external_id, released_id.mark, released_id.step) for released_id in emitted_state.released_ids]
 
     async def build_withdrawal_record(self, external_id: str, mark: SequenceMark, step: int = 0) -> Record:
@@ -59,12 +59,12 @@ class RawProducer:
         return await self._build_record(data, _format_event_id(external_id, mark, step, WITHDRAWAL_REASON), mark, step)
 
     async def build_received_record(self, data: DocumentReceived, mark: SequenceMark) -> Record:
-        """A document that is a file or an address."""
+        """Build the record of a file or an address."""
         assert data.external_id is not None, "a source names its documents"
         return await self._build_record(data, _format_event_id(data.external_id, mark, 0, ITEM_DIGEST), mark, 0)
 
     def get_staging_prefix(self, external_id: str, mark: SequenceMark) -> str:
-        """Where the bytes of a file or an address wait until the door has taken them in."""
+        """Return the blob prefix where the bytes of a file or an address wait for ingress."""
         return self._build_staging_prefix(_format_event_id(external_id, mark, 0, ITEM_DIGEST))
 
     def _build_staging_prefix(self, event_id: str) -> str:
@@ -74,7 +74,7 @@ class RawProducer:
         try:
             payload = (document.text or "").encode() if document.base64 is None else base64.b64decode(document.base64, validate=True)
         except (binascii.Error, UnicodeEncodeError) as error:
-            raise MalformedEvent(f"the body of {document.external_id!r} cannot be read: {error}", code="MALFORMED_CHANGE") from error
+            raise MalformedEvent(f"Invalid body of {document.external_id!r}: {error}.", code="MALFORMED_CHANGE") from error
         if len(payload) > MAX_INLINE_BYTES:
             blob = await self.blobs.put(self._build_staging_prefix(event_id) + sha256_hex(payload), payload)
             return Content(storage_key=blob.key)

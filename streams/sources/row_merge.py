@@ -1,4 +1,4 @@
-"""What the changes of a row come to, in whatever order they arrived: pure functions of what is known."""
+"""Merge the changes of a row into its current state, independent of their order of arrival. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = Mapping[str, RowState]
 
 @dataclass(frozen=True, slots=True)
 class PresentRow:
-    """The row is there, with these columns, by the change of this mark."""
+    """The row exists with these columns, as of the change with this mark."""
 
     table: str
     mark: SequenceMark
@@ -23,7 +23,7 @@ class PresentRow:
 
 @dataclass(frozen=True, slots=True)
 class AbsentRow:
-    """The row is no more since this mark."""
+    """The row does not exist since this mark."""
 
     table: str
     mark: SequenceMark
@@ -31,14 +31,14 @@ class AbsentRow:
 
 @dataclass(frozen=True, slots=True)
 class IncompleteRow:
-    """Its newest change says that some columns are as before, and nobody has told yet what they were."""
+    """Its newest change leaves columns unchanged whose earlier values have not arrived yet."""
 
 
 MergedRow = PresentRow | AbsentRow | IncompleteRow
 
 
 def merge_row(key: str, rows: Rows, floors: Mapping[str, TableFloors]) -> MergedRow | None:
-    """None for a row of which nothing is known."""
+    """Merge the changes of a row; None if there are none."""
     state = rows[key]
     live_changes = [change for change in state.changes if not floors.get(change.table, TableFloors()).is_obsolete(change)]
     newest_change = max(live_changes, key=_get_order_key, default=None)
@@ -53,15 +53,15 @@ def merge_row(key: str, rows: Rows, floors: Mapping[str, TableFloors]) -> Merged
 
 
 def _merge_below_floors(state: RowState, floors: Mapping[str, TableFloors]) -> AbsentRow | None:
-    """Everything that is known of the row lies below its table's floors."""
+    """Merge a row whose changes are all obsolete: it was truncated, or missing in a later snapshot."""
     tables: Iterable[str] = [change.table for change in state.changes] or ([state.emitted.table] if state.emitted else [])
     highest = [(floors[table].highest, table) for table in tables if table in floors]
     return AbsentRow(max(highest)[1], max(highest)[0]) if highest else None
 
 
 def _resolve_previous_value(name: str, change: RowChange, rows: Rows, visited: frozenset[tuple[str, SequenceMark]]) -> Any:
-    """What the column held before the change, or _NOTHING. A row that got its key with the change is looked up under its old one.
-    Marks of different epochs have nothing to do with each other."""
+    """Return the column's value before the change, or _MISSING."""
+    # A row that got its key with this change has its history under the old key. Marks of different epochs are unrelated.
     key = change.old_key or change.key
     earlier_changes = [candidate for candidate in _get_changes(rows, key) if candidate.epoch == change.epoch and candidate.order < change.order]
     previous_change = max(earlier_changes, key=_get_order_key, default=None)

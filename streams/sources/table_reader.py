@@ -1,4 +1,4 @@
-"""A table read straight from its database: a snapshot, then what its slot gives."""
+"""Postgres table source: a snapshot, then the changes from its replication slot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ SNAPSHOT_KEY, POSITION_KEY, STATUS_KEY = "snapshot", "position", "status"
 
 @dataclass(slots=True)
 class TableReader:
-    """Runs until cancelled, or raises what stopped it. For one process at a time. What it applied but not yet advanced over comes again and changes nothing."""
+    """Runs until cancelled, in one process at a time.
+
+    Changes that were applied before the slot was advanced are read again after a crash and have no effect.
+    """
 
     source: DeclaredSource
     config: PostgresSource
@@ -47,22 +50,23 @@ class TableReader:
         schema, table = self.config.schema_and_table
         if not key:
             remedy = f"alter table {schema}.{table} add primary key (…)"
-            raise ConfigurationError(f"table {schema}.{table} has no primary key, so its rows cannot be told apart", code="NO_PRIMARY_KEY", remedy=remedy)
+            raise ConfigurationError(f"Table {schema}.{table} has no primary key.", code="NO_PRIMARY_KEY", remedy=remedy)
         return self._build_shape(types, key=key)
 
     def _build_shape(self, types: Mapping[str, int], *, key: Sequence[str]) -> TableShape:
-        """Raises ConfigurationError for a table that has not all that is read of it: a change is not passed over, it waits in the slot."""
+        """Build the shape of the table. Raises ConfigurationError if a mapped column is missing; changes stay in the slot."""
         schema, table = self.config.schema_and_table
         if missing := [name for name in dict.fromkeys([*key, *self.config.mapping.columns]) if name not in types]:
             raise ConfigurationError(
-                f"table {schema}.{table} has no column {', '.join(missing)}; it has {', '.join(types)}",
+                f"Table {schema}.{table} has no column {', '.join(missing)}. Its columns: {', '.join(types)}.",
                 code="NO_SUCH_COLUMN",
-                remedy="Remove the source and add it with the columns that the table has.",
+                remedy="Remove the source and add it again with columns that the table has.",
             )
         return TableShape(schema, table, types, key)
 
     async def _can_resume(self) -> bool:
-        """Whether the slot goes on where we left it: another one of its name, or one that others read too, is ahead of us."""
+        """Whether the slot continues at our position."""
+        # A slot that was recreated, or that someone else reads too, is ahead of us: changes in between are lost.
         notes, slot = await self.store.fetch_notes(self._name), await self.reader.fetch_slot()
         last_sequence = notes.get(POSITION_KEY, {}).get("sequence", 0)
         can_resume = (
@@ -86,13 +90,14 @@ class TableReader:
     def _check_slot_owner(self, advanced: int, last_sequence: int) -> None:
         if advanced > last_sequence:
             raise ConfigurationError(
-                f"the slot of source {self._name} is at position {advanced} and we left it at {last_sequence}: it was made anew, or somebody else reads it",
+                f"The slot of source {self._name} is at position {advanced}, ahead of {last_sequence}: it was recreated or has another reader.",
                 code="SLOT_TAKEN",
-                remedy="Nothing, if that was once: the table is read anew. Else give the source, or that of another installation, a slot of its own (--slot).",
+                remedy="The table is read again. If this happens repeatedly, give this source or the other reader a slot of its own (--slot).",
             )
 
     async def _check_not_restored(self, sequence: int) -> None:
-        """A restored database begins at positions that it had before: what it says would lose against what it said then."""
+        """Raise ConfigurationError if the database went back to an earlier position."""
+        # A restored database reuses positions, and its changes would lose against the ones stored for them.
         position = (await self.store.fetch_notes(self._name)).get(POSITION_KEY, {})
         if position.get("epoch") == self.source.epoch:
             self._check_not_behind(sequence, position["sequence"])
@@ -100,7 +105,7 @@ class TableReader:
     def _check_not_behind(self, sequence: int, last_sequence: int) -> None:
         if last_sequence > sequence:
             raise ConfigurationError(
-                f"the database of source {self._name} is at position {sequence}, it was at {last_sequence} before: it was restored",
+                f"The database of source {self._name} is at position {sequence}, behind {last_sequence}: it was restored from a backup.",
                 code="SOURCE_WENT_BACK",
                 remedy=f"anabranch source reset {self._name}",
             )
@@ -115,6 +120,7 @@ class TableReader:
                 async for messages in peeked_changes.batches:
                     await self._apply([record for message in messages for record in decoder.decode(message.sequence, message.payload)])
                     reached_sequence, has_changes = messages[-1].sequence, True
+            # Note first: a slot ahead of the note would look recreated.
             await self.store.set_note(self._name, POSITION_KEY, {"epoch": self.source.epoch, "sequence": reached_sequence})
             await self.reader.advance(reached_sequence)
             last_sequence = reached_sequence
@@ -131,9 +137,9 @@ class TableReader:
         await self._report_rejected(await self.applier.apply(change_events))
 
     async def _report_rejected(self, rejected: Mapping[str, MalformedEvent | PermanentError]) -> None:
-        """There is no record to bury: the last refusal stands in the source's status."""
+        """Store the last rejected row in the source's status: there is no record for a dead letter."""
         for key, error in rejected.items():
-            log.warning("row refused", source=self._name, key=key, code=error.code, detail=error.detail)
+            log.warning("row_rejected", source=self._name, key=key, code=error.code, detail=error.detail)
             await self._store_status("streaming", refused={"key": key, "code": error.code, "detail": error.detail, "remedy": error.remedy})
 
     async def _store_status(self, state: str, **fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""Reading a change topic that somebody else writes: records in, applied in batches, acknowledged when `raw` has what follows."""
+"""Change topic source (Debezium): applies records in batches and acknowledges them when `raw` has the resulting events."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ BATCH_RECORDS = 500
 QUEUE_BYTES = 8 * 1024 * 1024
 CHECK_INTERVAL_S = 1.0
 CHECKS_PER_TOPIC_READ = 10
-"""At what has passed, for each one at what the topic holds."""
+"""Checks of applied offsets per check that reads the topic."""
 
 
 @dataclass(slots=True)
 class TopicReader:
-    """Runs until cancelled, or raises what stopped it. Any number of workers share the partitions."""
+    """Runs until cancelled. Any number of workers share the partitions."""
 
     source: DeclaredSource
     config: DebeziumSource
     applier: ChangeApplier
     unprefixed_log: EventLog
-    """As the broker names them: without our prefix."""
+    """A log without our topic prefix: the topic is foreign."""
     subscriber: Subscriber
     group: str
     dead_letters: ChangeDeadLetters
@@ -68,7 +68,7 @@ class TopicReader:
         return TopicSink(self, partition)
 
     async def parse_or_dead_letter(self, stored_record: StoredRecord) -> list[ChangeEvent]:
-        """What a record says; one that cannot be read is buried and says nothing."""
+        """Parse a record; dead-letter it if it is unreadable."""
         position = stored_record.position
         try:
             return parse_change_events(stored_record.record, self.source.epoch_at(position.partition, position.offset), self.config.mapping)
@@ -85,7 +85,7 @@ class TopicReader:
                 return
             except TransientError as error:
                 attempt += 1
-                log.warning("waiting", source=self.source.spec.name, code=error.code, detail=error.detail, attempt=attempt)
+                log.warning("call_retried", source=self.source.spec.name, code=error.code, detail=error.detail, attempt=attempt)
                 await asyncio.sleep(self.backoff.compute_delay_s(attempt))
 
     def fail(self, error: BaseException) -> None:
@@ -106,8 +106,9 @@ class TopicReader:
         await self.store.set_note(self.source.spec.name, "status", {"state": state, "detail": detail})
 
     async def is_snapshot_read(self, ended_snapshot: EndedSnapshot) -> bool:
-        """Whether the topic holds no record where none has passed: its last offsets may be marks of transactions. However long nothing comes, what is still to
-        be read is waited for: its rows are there."""
+        """Whether the unread offsets of a snapshot hold no records."""
+        # A partition's last offsets may be transaction markers, which never arrive. Real records are waited for,
+        # however long it takes: ending the snapshot before would withdraw their rows.
         empty_offsets = dict.fromkeys(await self.unprefixed_log.fetch_offset_bounds(ended_snapshot.topic), 0)
         starts, ends = (
             {**empty_offsets, **{partition: unread_range[bound] for partition, unread_range in ended_snapshot.unread_offsets.items()}} for bound in (0, 1)
@@ -124,7 +125,7 @@ class TopicReader:
 
 
 class TopicSink:
-    """One partition: a queue bounded in bytes, and one batch at a time."""
+    """Sink of one partition: a queue bounded in bytes, one batch at a time."""
 
     def __init__(self, reader: TopicReader, partition: Partition) -> None:
         self._reader, self._partition = reader, partition

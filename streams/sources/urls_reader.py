@@ -1,4 +1,4 @@
-"""A list of addresses that are asked again and again, by conditional requests: what has not changed is not even sent."""
+"""URL source: polls a list of addresses by conditional requests (RFC 9110), so that unchanged content is not sent."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from streams.sources.item_state import ItemStates
 MAX_CONCURRENT_REQUESTS = 4
 POLL_INTERVAL_S = 1.0
 PROBLEM_KEY = "problem"
-"""What an address failed with last, remembered with it: it may be asked again only after a long while."""
+"""Key of an address's last error, stored with its state because the next request may be long after a restart."""
 
 
 @dataclass(slots=True)
 class UrlsReader:
-    """Runs until cancelled. For one process at a time. An address that fails keeps its document; one that is gone loses it after so many answers in a row."""
+    """Runs until cancelled, in one process at a time.
+
+    An address that fails keeps its document. One that answers 404 or 410 `gone_after` times in a row is withdrawn.
+    """
 
     config: UrlsSource
     item_states: ItemStates
@@ -39,7 +42,7 @@ class UrlsReader:
             await asyncio.sleep(min(POLL_INTERVAL_S, self.config.every_s))
 
     async def poll(self) -> None:
-        """Every address whose time has come, a few at once."""
+        """Request every address that is due, a few concurrently."""
         limit = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         async with asyncio.TaskGroup() as group:
             for url in dict.fromkeys(self.config.urls):

@@ -87,7 +87,7 @@ async def test_unreadable_entries_are_reported_without_blocking_others(tmp_path:
     there, problems = await watched.poll()
     assert there == {"good.md"}
     assert {name[:8]: reason.split(";")[0] for name, reason in problems.items()} == {
-        "?.md": "the name is no UTF-8",
+        "?.md": "the name is not UTF-8",
         "a": "Too many levels of symbolic links",
         "b": "Too many levels of symbolic links",
         "d" * 8: "the path has 1104 characters",
@@ -131,7 +131,7 @@ async def test_documents_of_unmounted_file_system_are_kept(tmp_path: Path, monke
     for name in ("one.md", "two.md"):
         (watched.folder / "sub" / name).rename(tmp_path / name)
     there, problems = await watched.poll()
-    assert there == everything and problems == dict.fromkeys(("sub/one.md", "sub/two.md"), "its file system is not mounted any more")
+    assert there == everything and problems == dict.fromkeys(("sub/one.md", "sub/two.md"), "its file system is no longer mounted")
     mounted |= {"library": 7, "sub": 8}
     (tmp_path / "two.md").rename(watched.folder / "sub" / "two.md")
     assert await watched.poll() == (everything - {"sub/one.md"}, {}), "the same file systems, numbered anew: what is gone now is gone"
@@ -148,7 +148,7 @@ async def test_vanished_root_folder_withdraws_nothing(tmp_path: Path, monkeypatc
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(os, "scandir", gone)
-    with pytest.raises(ConfigurationError, match="no folder"):
+    with pytest.raises(ConfigurationError, match="does not exist"):
         await watched.poll()
     monkeypatch.undo()
     assert await watched.poll() == (everything, {})
