@@ -1,4 +1,4 @@
-"""Temporary files of a process: below the data folder, for its account only, and swept when their process is gone."""
+"""Temporary folder of a process, below the data folder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ FOLDER, LOCK = "tmp", ".lock"
 
 @contextmanager
 def open_temporary_folder(data_dir: Path) -> Iterator[Path]:
-    """Make a folder (mode 0700) that is removed at the end, and remove those of processes that were killed: nobody holds their locks."""
+    """Create a folder (mode 0700) that is removed at the end.
+
+    Also removes folders of killed processes: their locks are free.
+    """
     root = data_dir / FOLDER
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (root / LOCK).open("a") as root_lock:
-        # Between the making of a folder and its lock it would look like one that was left behind.
+        # Hold the root lock: a new folder without its own lock would look like that of a killed process.
         fcntl.flock(root_lock, fcntl.LOCK_EX)
         for folder in root.iterdir():
             if folder.is_dir() and not _is_locked(folder):

@@ -1,1 +1,1 @@
-"""Processes: what each runs, the folder and the database they share, how they are supervised, watched and stopped."""
+"""Processes: the API, the worker and their supervisor; data folder, database, ports and shutdown."""

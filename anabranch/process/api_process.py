@@ -1,4 +1,4 @@
-"""What an API process does."""
+"""Run the API process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from api.app import create_app
 
 PORT_TIMEOUT_S = 2.0
 KEEP_ALIVE_S = 75
-"""Longer than clients keep an idle connection (HTTP libraries: 5 to 60 s), so that they end it: one that the server ends may just be used again."""
+"""Longer than clients keep an idle connection (HTTP libraries: 5 to 60 s), so that the client closes it: a
+connection that the server closes may just be reused.
+"""
 STALL_CHECK_S = 0.4
-"""Between two looks for callers who take nothing, once the server stops."""
+"""Interval of the check for stalled clients while the server stops."""
 
 
 class UvicornServer(uvicorn.Server):
-    """Leaves signals to whoever runs it. When it stops, callers who have ceased to take what is written to them are not waited for."""
+    """Uvicorn that leaves signals to its caller, and that does not wait for stalled clients when it stops."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -58,7 +60,7 @@ class UvicornServer(uvicorn.Server):
 
 
 async def serve_api(settings: Settings) -> None:
-    """Until cancelled. Raises ConfigurationError where the port is taken, before anything is made."""
+    """Serve until cancelled. Raises ConfigurationError if the port is taken, before creating anything."""
     await wait_for_free_port(settings.api.host, settings.api.port, timeout_s=PORT_TIMEOUT_S)
     check_data_folder(settings.data_dir)
     await wait_for_kafka(settings)
@@ -82,7 +84,7 @@ async def serve_api(settings: Settings) -> None:
 
 
 async def _serve_until_cancelled(server: UvicornServer, stop_streams: Callable[[], None]) -> None:
-    """Being cancelled ends it gracefully: streams end, what is being answered is still answered."""
+    """Stop gracefully when cancelled: streams end, running requests are completed."""
     serving = asyncio.create_task(server.serve())
     try:
         await asyncio.shield(serving)

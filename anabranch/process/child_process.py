@@ -1,4 +1,4 @@
-"""A process of ours under supervision: started again when it dies, with a growing pause."""
+"""Supervise a child process: restart it with a growing pause."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ HEALTHY_S = 30.0
 STOP_TIMEOUT_S = 8.0
 MAX_FIRST_STARTS = 5
 STDERR_FD = 2
-"""A child only talks: its parent's stdout is for results."""
+"""The child's stdout goes to stderr: the parent's stdout is for results."""
 
 
 @dataclass(slots=True)
 class ChildProcess:
-    """`anabranch <arguments>` with the end of a pipe as its stdin, so that it stops when this process is gone, however that came about."""
+    """Run `anabranch <arguments>` with a pipe as stdin: it stops when this process ends, for whatever reason."""
 
     name: str
     arguments: Sequence[str]
@@ -40,8 +40,11 @@ class ChildProcess:
     process: Process | None = None
 
     async def supervise(self) -> None:
-        """Until cancelled. Before it is `settled` it raises FatalError: with code MISCONFIGURED when the child says that starting again is of no use,
-        or when it keeps ending. Afterwards it is always started again: what else runs should go on."""
+        """Supervise until cancelled.
+
+        Before the child is `settled`, raise FatalError if it reports MISCONFIGURED or keeps ending.
+        Afterwards always restart it, so that the other processes continue.
+        """
         pause = self.first_pause_s
         starts = 0
         while True:
@@ -50,7 +53,7 @@ class ChildProcess:
             if not self.is_settled:
                 self._check_startup(code, starts)
             pause = self.first_pause_s if lifetime_s > HEALTHY_S else min(self.max_pause_s, pause * 2)
-            log.error("process ended: starting it again", process=self.name, exit_code=code, pause_s=pause)
+            log.error("process_restarted", process=self.name, exit_code=code, pause_s=pause)
             await asyncio.sleep(pause)
 
     def _check_startup(self, code: int, starts: int) -> None:
@@ -63,7 +66,7 @@ class ChildProcess:
         return "above" if self.output is None else f"at the end of {self.output.name}"
 
     async def _run_once(self) -> tuple[float, int]:
-        """How long it lived, and its exit code."""
+        """Return how long the child ran, and its exit code."""
         loop = asyncio.get_running_loop()
         started_at = loop.time()
         self.on_start()
@@ -79,7 +82,7 @@ class ChildProcess:
         return loop.time() - started_at, code
 
     async def stop(self) -> None:
-        """Ask, wait, insist."""
+        """Terminate the process; kill it after the timeout."""
         if self.process is None or self.process.returncode is not None:
             return
         with suppress(ProcessLookupError):
@@ -88,12 +91,12 @@ class ChildProcess:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self.process.wait()
         except TimeoutError:
-            log.warning("process does not stop: killing it", process=self.name)
+            log.warning("process_killed", process=self.name)
             self.kill()
             await self.process.wait()
 
     def kill(self) -> None:
-        """Kill the process where it still runs."""
+        """Kill the process if it still runs."""
         if self.process is not None and self.process.returncode is None:
             with suppress(ProcessLookupError):
                 self.process.kill()

@@ -1,4 +1,4 @@
-"""The data folder: who lives there, and where to find them."""
+"""The data folder: its lock, its owner and the server that runs in it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ LOG_KIND_FILE = "log-kind"
 OWN_NAMES = frozenset(
     {LOCK_FILE, SERVER_FILE, LOG_KIND_FILE, "anabranch.toml", "profiles", "postgres", "blobs", "kafka", "master.key", "link.key", "commands.log"}
 )
-"""Names in a data folder; one of them makes a folder ours, also before the first start and after a restore."""
+"""Names in a data folder. One of them identifies it, also before the first start and after a restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What `up` says of itself once it is ready."""
+    """Report of `up` once it is ready, stored in the data folder."""
 
     url: str
     token: str
-    """Bearer token of the operator. Only files of mode 0600 hold it."""
+    """Bearer token of the operator. Stored in files of mode 0600 only."""
     database_url: str | None
-    """Of the embedded Postgres, without password; None where the database is elsewhere."""
+    """URL of the embedded Postgres, without password; None for an external database."""
     mode: str
     log: str
     pid: int
@@ -40,12 +40,16 @@ class ServerInfo:
     persistent: bool
     worker_metrics_url: str | None = None
     outdated: str | None = None
-    """What this version of the program leaves to another one, and what to do about it."""
+    """Stages that this version leaves to another one, with the remedy."""
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder alone. Raises ConfigurationError with code DATA_DIR_IN_USE where another process does. A killed holder leaves no lock behind."""
+    """Lock the folder.
+
+    Raises ConfigurationError with code DATA_DIR_IN_USE if another process holds it. A killed holder leaves no
+    lock.
+    """
     with _lock_file(folder) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,8 +59,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder, and close it to other accounts whatever the umask. Raises ConfigurationError with code DATA_DIR_UNUSABLE, or NOT_A_DATA_FOLDER where
-    it holds somebody else's files."""
+    """Create the folder with mode 0700, whatever the umask.
+
+    Raises ConfigurationError with code DATA_DIR_UNUSABLE, or NOT_A_DATA_FOLDER if it holds other files.
+    """
     check_data_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +72,10 @@ def make_folder(folder: Path) -> None:
 
 
 def _restrict_access(folder: Path) -> None:
-    """As root, the account that runs Postgres may still pass through, though not list. A folder of another account is left as it is."""
+    """As root, let the account that runs Postgres pass through without listing.
+
+    Leave another account's folder unchanged.
+    """
     if folder.stat().st_uid != os.geteuid():
         return
     account = find_server_account()
@@ -78,7 +87,10 @@ def _restrict_access(folder: Path) -> None:
 
 
 def check_data_folder(folder: Path) -> None:
-    """Raises ConfigurationError with code NOT_A_DATA_FOLDER for a folder that holds something, and nothing of ours. Hidden files do not count."""
+    """Raise ConfigurationError with code NOT_A_DATA_FOLDER if the folder holds only foreign files.
+
+    Hidden files do not count.
+    """
     try:
         names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError:
@@ -87,7 +99,7 @@ def check_data_folder(folder: Path) -> None:
         raise ConfigurationError(
             f"{folder} is not a data folder: it holds {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}.",
             code="NOT_A_DATA_FOLDER",
-            remedy="Name an empty or a new folder with --data. Documents stay where they are: `anabranch ingest FOLDER` reads them from there.",
+            remedy="Use an empty or new folder with --data. To ingest the documents in this folder, run `anabranch ingest FOLDER`.",
         )
 
 
@@ -100,7 +112,7 @@ def _lock_file(folder: Path) -> IO[str]:
 
 
 def write_server(path: Path, server: ServerInfo) -> None:
-    """In one step, readable by its owner only: a reader sees the whole file or none."""
+    """Write the file atomically, readable by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
@@ -110,7 +122,9 @@ def write_server(path: Path, server: ServerInfo) -> None:
 
 
 def store_log_kind(folder: Path, settings: Settings) -> None:
-    """A folder stays with the kind of log it began with: the order of revisions comes from there. Raises ConfigurationError."""
+    """Store the kind of log, or check it: a folder keeps its first one, because that determines the order of
+    revisions. Raises ConfigurationError.
+    """
     kind_file = folder / LOG_KIND_FILE
     if kind_file.exists():
         check_log_kind(settings, kind_file.read_text().strip(), str(folder))
@@ -122,12 +136,17 @@ def check_log_kind(settings: Settings, kind: str, folder_name: str) -> None:
     if settings.log_kind != kind:
         fix = "Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS" if kind == "kafka" else "Unset ANABRANCH_KAFKA__BOOTSTRAP_SERVERS"
         raise ConfigurationError(
-            f"the log of {folder_name} is {kind}, the settings name {settings.log_kind}", code="ANOTHER_LOG", remedy=f"{fix}, or use another --data folder."
+            f"The log of {folder_name} is {kind}, but the settings name {settings.log_kind}.",
+            code="ANOTHER_LOG",
+            remedy=f"{fix}, or use another --data folder.",
         )
 
 
 def find_server(folder: Path) -> ServerInfo | None:
-    """The server that lives in the folder now; None where the lock is free, whatever an old file says, or where it is not ready yet."""
+    """Find the running server of the folder.
+
+    None if the lock is free, whatever an old file says, or if it is not ready.
+    """
     if not is_locked(folder):
         return None
     try:
@@ -137,7 +156,7 @@ def find_server(folder: Path) -> ServerInfo | None:
 
 
 def is_locked(folder: Path) -> bool:
-    """Looking leaves nothing behind. Raises ConfigurationError where it is not allowed."""
+    """Check the lock without creating a file. Raises ConfigurationError without permission."""
     try:
         with (folder / LOCK_FILE).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -151,13 +170,13 @@ def is_locked(folder: Path) -> bool:
 
 
 def check_not_in_use(folder: Path) -> None:
-    """Raises ConfigurationError with code DATA_DIR_IN_USE. Another may still come first: `locked` decides."""
+    """Raise ConfigurationError with code DATA_DIR_IN_USE. Only `lock_folder` excludes a race."""
     if is_locked(folder):
         raise _build_in_use_error(folder)
 
 
 def has_killed_server(folder: Path) -> bool:
-    """Whether a server in the folder was killed."""
+    """Return whether a killed server has left its file."""
     return not is_locked(folder) and (folder / SERVER_FILE).exists()
 
 
@@ -172,5 +191,5 @@ def _build_in_use_error(folder: Path) -> ConfigurationError:
     return ConfigurationError(
         f"{folder} is in use by another server{where}",
         code="DATA_DIR_IN_USE",
-        remedy="Stop it, or use another --data folder. Other commands reach it with the same --data.",
+        remedy="Stop that server, or use another --data folder. Commands reach it with the same --data.",
     )

@@ -1,4 +1,4 @@
-"""The database to work with: the one that the settings name, else the embedded one in the data folder."""
+"""Open the configured database, else the embedded one in the data folder."""
 
 from __future__ import annotations
 
@@ -26,8 +26,12 @@ RESTART_CHECK_S = 1.0
 
 @asynccontextmanager
 async def open_database(settings: Settings, *, is_ephemeral: bool = False, is_shared: bool = False) -> AsyncIterator[str]:
-    """Its address. The embedded server is stopped at the end, also one that a killed holder of the data folder left running; a `shared` one
-    only if it was started here. A guardian stops it where this process cannot. Of a throw-away one nothing is left."""
+    """Yield the database URL.
+
+    The embedded server is stopped at the end, even if a killed process had started it; a `shared` one only if
+    it was started here. A guardian process stops it if this process is killed. An ephemeral one leaves no
+    files.
+    """
     if settings.database.url:
         yield settings.database.url.get_secret_value()
         return
@@ -48,16 +52,16 @@ async def open_database(settings: Settings, *, is_ephemeral: bool = False, is_sh
 
 
 async def _restart_when_killed(server: EmbeddedPostgres, starter: Executor) -> None:
-    """Start it again, at the same address, should it be killed."""
+    """Restart the server at the same address if it is killed."""
     while True:
         await asyncio.sleep(RESTART_CHECK_S)
         if server.is_running:
             continue
-        log.error("the embedded Postgres is gone: starting it again")
+        log.error("embedded_postgres_died")
         try:
             await asyncio.get_running_loop().run_in_executor(starter, server.start)
         except DatabaseUnavailable as error:
-            log.error("it does not start", detail=error.detail)
+            log.error("embedded_postgres_restart_failed", detail=error.detail)
 
 
 def strip_password(dsn: str) -> str:
@@ -71,10 +75,12 @@ def resolve_embedded_root(settings: Settings) -> Path:
 
 
 def check_database_exists(settings: Settings, alternative: str = "name the server that runs elsewhere (--server), ") -> None:
-    """Raises NotFound where the database would have to be made first: whoever only reads makes none in a folder that was mistyped. `elsewhere` is another way out."""
+    """Raise NotFound if the database does not exist: a reading command must not create one in a mistyped
+    folder. `alternative` is added to the remedy.
+    """
     if settings.database.url is None and not resolve_embedded_root(settings).exists():
         raise NotFound(
-            f"there is no data folder of ours at {settings.data_dir.resolve()}",
+            f"No data folder at {settings.data_dir.resolve()}.",
             code="NO_DATA_FOLDER",
-            remedy=f"Correct --data, {alternative}or begin one there with `anabranch up` or `anabranch ingest`.",
+            remedy=f"Correct --data, {alternative}or create one there with `anabranch up` or `anabranch ingest`.",
         )

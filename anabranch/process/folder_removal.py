@@ -1,4 +1,4 @@
-"""Stopping the server of a data folder from outside, and deleting the folder with everything that belongs to it."""
+"""Stop the server of a data folder, and delete the folder with everything that belongs to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ STOP_TIMEOUT_S = 60.0
 
 
 def stop_server(settings: Settings) -> bool:
-    """Whether one was running. Raises ConfigurationError with code DOES_NOT_STOP when it is still there after a minute."""
+    """Stop the server; returns whether one was running.
+
+    Raises ConfigurationError with code DOES_NOT_STOP after a minute.
+    """
     server = find_server(settings.data_dir)
     if server is None:
         return False
@@ -27,22 +30,27 @@ def stop_server(settings: Settings) -> bool:
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while is_locked(settings.data_dir):
         if time.monotonic() > deadline:
-            raise ConfigurationError(f"Process {server.pid} did not stop within {STOP_TIMEOUT_S:g} s.", code="DOES_NOT_STOP", remedy=f"kill -9 {server.pid}")
+            raise ConfigurationError(
+                f"Process {server.pid} did not stop within {STOP_TIMEOUT_S:g} s.", code="DOES_NOT_STOP", remedy=f"Run `kill -9 {server.pid}`."
+            )
         time.sleep(0.1)
     return True
 
 
 def list_removable_folders(settings: Settings) -> list[Path]:
-    """The folders that deleting would remove. Raises NotFound where there is no data folder of ours, nor tables of one."""
+    """List the folders to delete. Raises NotFound if there is neither a data folder nor a database of one."""
     folder, external_folder = settings.data_dir.resolve(), _find_external_folder(settings)
     is_data_folder = (folder / LOCK_FILE).exists() and resolve_embedded_root(settings).exists()
     if not is_data_folder and external_folder is None:
-        raise NotFound(f"{folder} is not a data folder of ours.", code="NO_DATA_FOLDER", remedy="Name the data folder with --data.")
+        raise NotFound(f"{folder} is not a data folder.", code="NO_DATA_FOLDER", remedy="Give the data folder with --data.")
     return [*([folder] if is_data_folder else []), *([external_folder] if external_folder else [])]
 
 
 def remove_data_folder(settings: Settings) -> None:
-    """Postgres is stopped, keys are overwritten, then the folders go. Raises ConfigurationError with code DATA_DIR_IN_USE."""
+    """Stop Postgres, overwrite keys, delete the folders.
+
+    Raises ConfigurationError with code DATA_DIR_IN_USE.
+    """
     folder, external_folder = settings.data_dir.resolve(), _find_external_folder(settings)
     if folder.exists():
         with lock_folder(folder):

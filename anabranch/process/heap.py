@@ -1,4 +1,4 @@
-"""The heap of a process that lives long."""
+"""Garbage collection of long-lived processes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import gc
 
 
 def freeze_heap() -> None:
-    """Once all is loaded: what lives as long as the process is not looked through by each full collection of garbage, which takes 60 ms of a search that it falls in."""
+    """Exempt everything loaded so far from full collections, which take 60 ms of the search that they
+    interrupt.
+    """
     gc.collect()
     gc.freeze()

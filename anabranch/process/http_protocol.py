@@ -1,4 +1,4 @@
-"""HTTP as the server reads and writes it. What is none at all is refused before any route sees it: with a problem document too, as every other mistake."""
+"""HTTP parsing limits. Malformed requests get a problem document, although no route sees them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from api.problems import MEDIA_TYPE, SECURITY_HEADERS
 REMEDY = "Send well-formed HTTP/1.1: Content-Length is a number of bytes, and header names and values are plain text."
 HEADERS_REMEDY = "Send fewer and shorter headers."
 MAX_HEAD_BYTES = 64 * 1024
-"""Of the request line and all headers; trailers and what a chunk says of itself count as well."""
+"""Limit of the request line and all headers, including trailers and chunk extensions."""
 MAX_HEADERS = 100
 HEAD_TIMEOUT_S = 30.0
-"""For the request line and all headers, from the connection or the head's first byte on."""
+"""Limit for the request line and all headers, from the connection or the first byte of the head."""
 
 
 class HeadTooLarge(Exception):
@@ -28,11 +28,13 @@ class HeadTooLarge(Exception):
 
 class HttpProtocol(HttpToolsProtocol):
     resume_count = 0
-    """How often the caller has taken enough of what was written for more to be written."""
+    """How often the client has read enough for writing to resume."""
     head_bytes = 0
-    """Of the head that is being read, in names and values that are complete."""
+    """Complete names and values of the head being read."""
     pending_bytes = 0
-    """Received since the parser last completed a head, a message or a piece of a body: it buffers an incomplete header."""
+    """Bytes received since the parser last completed a head, a message or a body part: it buffers an
+    incomplete header.
+    """
     head_timer: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -81,7 +83,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Called while the parser's error is being handled; the connection cannot be used any more."""
+        """Called while the parser's exception is handled; the connection cannot be reused."""
         error = sys.exception()
         if isinstance(error, HttpParserCallbackError) and isinstance(error.__context__, HeadTooLarge):
             self._refuse(431, "HEADERS_TOO_LARGE", str(error.__context__), HEADERS_REMEDY)

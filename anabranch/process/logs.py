@@ -1,4 +1,7 @@
-"""Structured logs on stderr: console lines on a terminal, JSON elsewhere. Texts of documents and questions never enter them."""
+"""Structured logs on stderr: console lines on a terminal, JSON elsewhere.
+
+They never contain texts of documents or queries.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ MULTILINE_FIELDS = frozenset({"exception", "stack"})
 
 
 def configure_logs(settings: LoggingSettings) -> None:
-    """For this process; libraries that log the standard way end in the same lines."""
+    """Configure this process, including libraries that use standard logging."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -56,7 +59,10 @@ def _build_renderers(settings: LoggingSettings) -> list[Any]:
 
 
 def _escape_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Texts only: the renderer shows other values by their `repr`, which escapes. A line break would forge a line of the log."""
+    """Escape control characters in strings: a line break would forge a log line.
+
+    Other values are shown by `repr`, which escapes.
+    """
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = escape_controls(value) if name in MULTILINE_FIELDS else escape_controls(value).replace("\n", "\\n")

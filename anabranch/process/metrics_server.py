@@ -1,4 +1,4 @@
-"""A worker's `/metrics`, beside its loop."""
+"""Serve a worker's `/metrics` from a thread."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ STOP_POLL_S = 0.05
 
 class _SilentHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Scrapes are not worth a line."""
+        """Do not log scrapes."""
 
 
 @contextmanager
 def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
-    """Its address. Raises OSError where the port is taken."""
+    """Yield the URL. Raises OSError if the port is taken."""
     server = make_server(host, port, make_wsgi_app(registry), handler_class=_SilentHandler)
     thread = threading.Thread(target=server.serve_forever, args=(STOP_POLL_S,), name="metrics", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""When a process of ours should stop: on SIGTERM, on Ctrl-C, when its terminal is closed (SIGHUP), and, for a child, when its parent is gone."""
+"""Stop a process on SIGTERM, Ctrl-C or SIGHUP; a child also when its parent ends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import NoReturn
 
 STOP_TIMEOUT_S = 25.0
 SECOND_SIGNAL_TIMEOUT_S = 5.0
-"""After a second signal."""
+"""Time left to the contexts after a second signal."""
 
 
 async def run_until_stopped(work: Coroutine[None, None, None], *, stop_with_parent: bool = False) -> int:
-    """Run `work` until it ends or it is time to stop; in either case its contexts are left in order. Raises what `work` raises; returns the exit code.
-
-    A second SIGINT or SIGTERM cancels what the contexts still wait for. With `with_parent` the end of stdin counts too: a killed parent cannot say more.
+    """Run `work` until it ends or a stop is requested, and leave its contexts in order; returns the exit
+    code. A second SIGINT or SIGTERM cancels what the contexts still wait for. With `stop_with_parent`, the
+    end of stdin is a stop request too: a killed parent sends no signal. Raises the error of `work`.
     """
     stop = _StopRequest(asyncio.ensure_future(work))
     loop = asyncio.get_running_loop()
@@ -41,18 +41,20 @@ async def run_until_stopped(work: Coroutine[None, None, None], *, stop_with_pare
 
 
 def list_stop_signals() -> list[signal.Signals]:
-    """Those that ask for a stop. Under `nohup` SIGHUP is ignored, and stays so."""
+    """List the stop signals. Under `nohup`, SIGHUP stays ignored."""
     return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else [])]
 
 
 class _StopRequest:
-    """Requests to stop, and the work that they cancel."""
+    """Count stop requests and cancel the work."""
 
     def __init__(self, work: asyncio.Future[None]) -> None:
         self.work, self.request_count = work, 0
 
     def request(self, number: signal.Signals = signal.SIGHUP) -> None:
-        """A closed terminal sends SIGHUP twice, from the kernel and from the shell: only other signals hurry."""
+        """A closed terminal sends SIGHUP twice, from the kernel and from the shell, so only other signals
+        count as a second one.
+        """
         if self.request_count and number == signal.SIGHUP:
             return
         self.request_count += 1
@@ -69,7 +71,7 @@ def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: _StopRequest) 
 
 
 def _exit_after(timeout_s: float) -> None:
-    """Whatever does not let go by then is left behind: no more is lost than by a kill, which is nothing that was acknowledged."""
+    """Exit after the timeout. Like a kill, this loses nothing that was acknowledged."""
     time.sleep(timeout_s)
     with suppress(OSError):  # the terminal is closed
         sys.stderr.write(f"not everything stopped in {timeout_s:g} s: leaving it\n")
@@ -77,7 +79,10 @@ def _exit_after(timeout_s: float) -> None:
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process now that all its contexts were left. Taking the interpreter apart, with models in it, would take as long as everything else."""
+    """Exit without interpreter shutdown, which takes seconds with models in memory.
+
+    All contexts are closed already.
+    """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # whoever read it is gone, the terminal too, or it is closed
             stream.flush()

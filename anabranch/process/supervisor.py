@@ -1,4 +1,4 @@
-"""`up`: Postgres, the API and the worker, each a process of its own; what one does takes nothing else with it."""
+"""`up`: run Postgres, the API and the worker as separate processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PROGRESS_INTERVAL_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """What to run. `arguments` are those that make a child read the same settings; without stages there is no worker."""
+    """`arguments` make a child read the same settings. Without stages there is no worker."""
 
     settings: Settings
     arguments: Sequence[str] = ()
@@ -56,10 +56,10 @@ class LaunchPlan:
 
 @asynccontextmanager
 async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asyncio.Future[None]]]:
-    """The server once it is ready, and a future that fails when it cannot go on. Everything stops with the context.
+    """Yield the ready server, and a future that fails when it cannot continue.
 
-    Raises ConfigurationError (unknown stage, folder in use, port taken) and LogUnavailable (no Kafka) before anything is made, FatalError with code
-    MISCONFIGURED, DatabaseUnavailable.
+    Everything stops with the context. Raises ConfigurationError (unknown stage, folder in use, port taken)
+    and LogUnavailable before creating anything, FatalError with code MISCONFIGURED, DatabaseUnavailable.
     """
     await _check_plan(plan)
     async with AsyncExitStack() as stack:
@@ -80,7 +80,10 @@ async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asynci
 
 
 async def _check_plan(plan: LaunchPlan) -> None:
-    """What can be told before anything is made. The port of a server that was killed is waited for: its children take a moment to notice."""
+    """Check what can be checked before creating anything.
+
+    Waits for the port of a killed server, whose children need a moment to end.
+    """
     if receive.STAGE in select_stages(plan.stages):
         check_ingress_settings(plan.settings)
     folder = plan.settings.data_dir
@@ -96,7 +99,7 @@ async def _check_plan(plan: LaunchPlan) -> None:
 
 @contextmanager
 def _resolve_folder(plan: LaunchPlan) -> Iterator[Settings]:
-    """The settings with their folder as a whole path; for an ephemeral server a new folder that is gone afterwards."""
+    """Make the data folder absolute; an ephemeral server gets a temporary one."""
     if not plan.ephemeral:
         yield plan.settings.model_copy(update={"data_dir": plan.settings.data_dir.resolve()})
         return
@@ -121,7 +124,7 @@ def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[C
 
 
 def resolve_worker_report(settings: Settings) -> Path:
-    """Written by the worker when it reads."""
+    """Path of the file that the worker writes once it consumes."""
     folder = settings.data_dir / RUN_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     return folder / "worker.json"
@@ -170,7 +173,7 @@ async def _wait_for_server(plan: LaunchPlan, dsn: str, port: int, token: str, fa
 
 
 async def _run_unless_failed(failed: asyncio.Future[None], work: Coroutine[None, None, T]) -> T:
-    """What `work` returns, unless `failed` comes first: then what that raises."""
+    """Return the result of `work`, unless `failed` fails first."""
     task = asyncio.create_task(work)
     try:
         waiting: set[asyncio.Future[Any]] = {task, failed}
@@ -183,14 +186,14 @@ async def _run_unless_failed(failed: asyncio.Future[None], work: Coroutine[None,
 
 
 async def _wait_until_ready(url: str, report: Path | None) -> dict[str, str | None]:
-    """What the worker tells, once both are ready."""
+    """Wait for API and worker; returns the worker's report."""
     loop = asyncio.get_running_loop()
     reported_at = loop.time()
     async with httpx2.AsyncClient(timeout=5) as client:
         while missing := await _fetch_missing(client, f"{url}/readyz"):
             if loop.time() - reported_at > PROGRESS_INTERVAL_S:
                 reported_at = loop.time()
-                log.info("not ready yet", missing=missing)
+                log.info("startup_waiting", missing=missing)
             await asyncio.sleep(0.1)
     while report is not None and not report.exists():
         await asyncio.sleep(0.05)
@@ -198,7 +201,7 @@ async def _wait_until_ready(url: str, report: Path | None) -> dict[str, str | No
 
 
 async def _fetch_missing(client: httpx2.AsyncClient, url: str) -> dict[str, str]:
-    """What is not there yet, and why."""
+    """Fetch what is not ready yet, and why."""
     try:
         response = await client.get(url)
     except httpx2.HTTPError:

@@ -1,4 +1,4 @@
-"""Ports to listen on."""
+"""TCP ports to listen on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ RETRY_S = 0.2
 
 
 async def wait_for_free_port(host: str, port: int, *, option: str = "--port", timeout_s: float = 0.0) -> None:
-    """A taken port is waited for that long. `option` is what names it at the command line. Raises ConfigurationError where it stays taken, or where this machine does not have the address."""
+    """Wait until the port is free. `option` names it on the command line.
+
+    Raises ConfigurationError if it stays taken, or if this machine does not have the address.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     while True:
@@ -30,7 +33,7 @@ def find_free_port(host: str) -> int:
 
 
 def _bind_port(host: str, port: int) -> int:
-    """The port that was bound, and is free again."""
+    """Bind and release the port; returns its number."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -40,8 +43,6 @@ def _bind_port(host: str, port: int) -> int:
 
 def _build_port_error(host: str, port: int, option: str, error: OSError) -> ConfigurationError:
     if error.errno == errno.EADDRINUSE:
-        return ConfigurationError(f"port {port} of {host} is taken", code="PORT_IN_USE", remedy=f"Choose another with {option} (0 takes a free one).")
+        return ConfigurationError(f"Port {port} of {host} is taken.", code="PORT_IN_USE", remedy=f"Choose another with {option} (0 takes a free one).")
     reason = error.strerror or str(error)
-    return ConfigurationError(
-        f"nothing can listen on {host}:{port}: {reason}", code="BAD_ADDRESS", remedy="Name an address of this machine and a port above 1023."
-    )
+    return ConfigurationError(f"Cannot listen on {host}:{port}: {reason}.", code="BAD_ADDRESS", remedy="Use an address of this machine and a port above 1023.")

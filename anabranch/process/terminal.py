@@ -1,4 +1,4 @@
-"""Control characters in texts of others: a terminal would obey them, so they are shown as escapes."""
+"""Show control characters in foreign texts as escapes: a terminal would obey them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 from typing import Any, TextIO
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-"""C0 but for tab and line feed, DEL, C1, marks that turn the direction of text, separators of lines, and halves of surrogate pairs."""
+"""C0 except tab and line feed, DEL, C1, bidirectional marks, line separators and lone surrogates."""
 
 
 def escape_controls(text: str) -> str:
-    """Show control characters as `\\x1b` and `\\u202e`. JSON stays JSON: what its writer leaves as it is becomes an escape of JSON."""
+    """Show control characters as `\\x1b` and `\\u202e`. In JSON the result is valid JSON."""
     return CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}" if match[0] < " " else f"\\u{ord(match[0]):04x}", text)
 
 
 class EscapedStream:
-    """A text stream that escapes whatever is written to it; `unescaped` is the stream below it."""
+    """A text stream that escapes everything written to it."""
 
     def __init__(self, unescaped: TextIO) -> None:
         self.unescaped = unescaped
@@ -34,7 +34,7 @@ class EscapedStream:
 
 
 def escape_streams() -> None:
-    """From here on stdout and stderr escape; calling it again changes nothing."""
+    """Escape stdout and stderr from here on. Idempotent."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, EscapedStream):
@@ -42,5 +42,5 @@ def escape_streams() -> None:
 
 
 def get_unescaped(stream: TextIO) -> TextIO:
-    """For output that brings colors of its own, and escapes each text that it prints itself."""
+    """Return the stream below, for output with colors of its own that escapes foreign texts itself."""
     return stream.unescaped if isinstance(stream, EscapedStream) else stream

@@ -1,4 +1,4 @@
-"""What a worker process does."""
+"""Run the worker process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ log = structlog.get_logger(__name__)
 
 
 async def run_worker(settings: Settings, stages: Iterable[str], report: Path | None) -> None:
-    """Until cancelled. Raises what stopped a stage, and ConfigurationError (unknown stage, port taken) before anything is made."""
+    """Run until cancelled.
+
+    Raises the error that stopped a stage, and ConfigurationError (unknown stage, port taken) before creating
+    anything.
+    """
     selected_stages, metrics = select_stages(stages), Metrics(get_program_version())
     metrics_address = (settings.worker.metrics_host, settings.worker.metrics_port)
     if any(stage is receive.STAGE for stage in selected_stages):
@@ -45,7 +49,7 @@ async def run_worker(settings: Settings, stages: Iterable[str], report: Path | N
         worker = await stack.enter_async_context(
             prepare_worker(settings, dsn, stages=selected_stages, overrides=Overrides(watch=metrics.watch), instrumentation=metrics)
         )
-        log.info("worker reads", stages=[stage.name for stage in selected_stages], generation=worker.generation.name, log=settings.log_kind, metrics=url)
+        log.info("worker_started", stages=[stage.name for stage in selected_stages], generation=worker.generation.name, log=settings.log_kind, metrics=url)
         _write_report(report, url, make_outdated_error(worker.generation, worker.outdated_stages) if worker.outdated_stages else None)
         async with asyncio.TaskGroup() as group:
             group.create_task(GaugeUpdater(worker.storage, metrics).run())
