@@ -64,6 +64,7 @@ async def _insert_into_table(connection: Connection, table: DerivedTable, rows: 
     selected = ", ".join(f"{name}::{kind}" for name, kind in types.items())
     names = ", ".join(types)
     columns = [[_to_literal(kind, value) for value in column] for kind, column in zip(types.values(), zip(*rows, strict=True), strict=True)]
+    # Ordered: concurrent inserts of the same rows wait for each other and must do so in the same order.
     await connection.execute(
         f"insert into {table.name} ({names}) select {selected} from unnest({parameters}) r ({names}) order by document_id, ord on conflict do nothing", *columns
     )

@@ -50,7 +50,16 @@ async def claim_shared(
         **known_entries,
         **{event.event.id: InboxEntry(ClaimResult(ClaimStatus.PENDING), event.event.payload_sha256, event.event.position) for event in new_events},
     }
-    return [erased_results.get(event.event.id) or _to_result(ordering, event, entries[event.event.id]) for event in events]
+    results = []
+    # Per event, not per id: a batch may contain two payloads under the same id.
+    for event in events:
+        if event.event.id in erased_results:
+            results.append(erased_results[event.event.id])
+        elif ordering == "once_per_id":
+            results.append(_resolve_ingress_claim(event, entries[event.event.id]))
+        else:
+            results.append(entries[event.event.id].result)
+    return results
 
 
 async def claim_documents(
@@ -66,8 +75,10 @@ async def claim_documents(
 
     Raises MissingDocuments or ClaimCollision; roll back and start over.
     """
+    # First of all, while the transaction has neither an id nor locks that others wait for.
     if ordering == "visible" and has_completing_parts(events):
         await share_visibility_lock(connection, generation.name)
+    # A new document needs a row to lock.
     if ordering == "latest":
         await add_stubs(connection, events)
     states = await lock_documents(connection, generation, ordering, events)
@@ -81,6 +92,7 @@ async def claim_documents(
     new_events = [event for event in _select_new(events, known_entries) if event.event.id not in erased_results]
     for group in _split_batches(new_events):
         results |= await batch.claim(group)
+    # In this transaction, so that cached answers become invalid with its commit.
     if any(event.rows for event in new_events):
         await record_index_change(connection, ALL_GENERATIONS if ordering == "latest" else generation.name, collect_tenants(new_events).values())
     results |= erased_results
@@ -106,11 +118,7 @@ class _RevisionBatch:
         verdicts = [self._decide(event) for event in events]
         await claim_events(self.connection, self.generation.name, self.stage, self.ordering, verdicts)
         visibility_changes = await (self._write_revisions(verdicts) if self.ordering == "latest" else self._write_parts(verdicts))
-        return {
-            identity: replace(verdict.result, visibility_change=visibility_changes.get(identity))
-            for verdict in verdicts
-            for identity in (verdict.event.event.id,)
-        }
+        return {verdict.event.event.id: replace(verdict.result, visibility_change=visibility_changes.get(verdict.event.event.id)) for verdict in verdicts}
 
     def _decide(self, event: ProjectedEvent) -> Verdict:
         state = self.states[event.event.data.document_id]
@@ -151,10 +159,6 @@ async def _attach_revived(connection: Connection, generation: str, stage: str, r
     late_withdrawals = [identity for identity, claimed in results.items() if claimed.status is ClaimStatus.SUPERSEDED]
     revived_rows = await revision_policy.fetch_revived_revisions(connection, generation, stage, late_withdrawals) if late_withdrawals else {}
     return {identity: replace(results[identity], revived_revision=row) for identity, row in revived_rows.items()}
-
-
-def _to_result(ordering: OrderingPolicy, event: ProjectedEvent, entry: InboxEntry) -> ClaimResult:
-    return _resolve_ingress_claim(event, entry) if ordering == "once_per_id" else entry.result
 
 
 def _resolve_ingress_claim(event: ProjectedEvent, entry: InboxEntry) -> ClaimResult:

@@ -100,7 +100,8 @@ async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str
 
 @asynccontextmanager
 async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    # No pool: its set-up needs the vector extension, which an uninspected database may lack.
+    # No pool: its set-up needs the vector extension, which the database may lack. No statement cache: the DSN may
+    # point to a transaction pooler.
     with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:

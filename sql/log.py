@@ -50,6 +50,7 @@ class PgLog:
         self._waiting.append((records, positions_future))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_pending())
+        # Shielded: appends share a transaction, so the cancellation of one caller must not affect the others.
         return await asyncio.shield(positions_future)
 
     async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:

@@ -136,6 +136,7 @@ class PgSubscription:
             await self._release(partition, sink)
 
     async def _release(self, partition: PgPartition, sink: Sink) -> None:
+        # The sink first: it acknowledges the records that it has finished.
         await sink.close()
         partition.close()
         with suppress(TransientError):
@@ -153,6 +154,7 @@ class PgSubscription:
 
     async def _deliver_until_failure(self, partition: PgPartition, sink: Sink, wakeup: asyncio.Event) -> None:
         while True:
+            # Cleared before the fetch, so that a notification during it is not lost.
             wakeup.clear()
             rows = await self._fetch_page(partition.read)
             readable_rows = [row for row in rows if row["ripe"]]
@@ -161,6 +163,7 @@ class PgSubscription:
                 partition.track_delivery(ReaderCursor(row["xact"], row["position"]))
                 sink.offer(to_stored_record(partition.topic, row))
             await _wait_for_capacity(partition, sink)
+            # Rows above the horizon become readable when a running transaction ends, which may send no notification.
             if not readable_rows:
                 await _wait_for_event(wakeup, HORIZON_POLL_S if rows else self._poll_s)
 

@@ -43,9 +43,9 @@ def decide_revision(event: ProjectedEvent, state: DocumentState, pipeline_finger
         return Verdict(event, ClaimStatus.PENDING if is_redelivery else ClaimStatus.SUPERSEDED, needs_write=False)
     assert isinstance(row, DocumentRow)
     unchanged = _is_unchanged(event, row, state, pipeline_fingerprint)
-    change_reported = VisibilityChange(row.document_id, state.visible_order, state.chunks, None) if unchanged and state.visible_order else None
+    reported_change = VisibilityChange(row.document_id, state.visible_order, state.chunks, None) if unchanged and state.visible_order else None
     _apply_revision(event, row, state)
-    return Verdict(event, ClaimStatus.PENDING, change_reported, unchanged)
+    return Verdict(event, ClaimStatus.PENDING, reported_change, unchanged)
 
 
 async def write_revisions(connection: Connection, verdicts: Sequence[Verdict], states: States) -> None:

@@ -64,6 +64,7 @@ class PgSearch:
                 raise no_live_generation_error() if generation is None else unknown_generation_error(generation)
             yield row["snapshot"], row["standing"], Generation(**{name: row[name] for name in ("name", "config", "how", "topics", "state")})
         finally:
+            # Shielded: a cancelled query must still return its connection.
             await asyncio.shield(rollback_and_release(self._pool, connection))
 
 

@@ -317,6 +317,6 @@ def test_tables_of_deleted_data_folder_are_reported(folder: Path) -> None:
     closed.mkdir(mode=0o700)
     EmbeddedPostgres(closed / "data" / "postgres", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state")
     shutil.rmtree(closed / "data")
-    with pytest.raises(ConfigurationError, match="earlier data folder") as refused:
+    with pytest.raises(ConfigurationError, match="deleted data folder") as refused:
         EmbeddedPostgres(closed / "data" / "postgres", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state")
     assert refused.value.code == "TABLES_LEFT_BEHIND" and "down --erase" in refused.value.remedy
