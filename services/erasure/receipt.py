@@ -25,11 +25,11 @@ class TopicRetention:
     until: datetime | None
 
     def __str__(self) -> str:
-        end = f"until {self.until.isoformat()}" if self.until else "for ever"
+        end = f"until {self.until.isoformat()}" if self.until else "without limit"
         return f"topic {self.topic}, {_TOPIC_CONTENTS[self.topic]}, {end}"
 
 
-_TOPIC_CONTENTS = {RAW: "as its producers sent it", OUTCOMES: "external ids, counts and reasons"}
+_TOPIC_CONTENTS = {RAW: "as the producers sent it", OUTCOMES: "external ids, counts and reasons"}
 
 
 async def build_receipt(
@@ -75,32 +75,32 @@ def _describe_log_remains(raw: TopicRetention, outcomes: TopicRetention | None, 
     if readable_now:
         yield f"{ENCRYPTED_TOPICS}: this tenant keeps its events readable"
     elif since is not None:
-        yield f"{ENCRYPTED_TOPICS}: what was written while this tenant kept its events readable, which began at {since.isoformat()} at the latest"
+        yield f"{ENCRYPTED_TOPICS}: events written while this tenant kept them readable, since {since.isoformat()} or earlier"
 
 
 def _describe_database_remains(unscrubbed: list[str], write_ahead: bool, *, is_scrubbed: bool) -> Iterator[str]:
     if not is_scrubbed:
         yield (
-            "Postgres: deleted rows and wrapped keys in its files and write-ahead log until it uses their room again; "
+            "Postgres: deleted rows and wrapped keys in its files and write-ahead log until the space is reused; "
             "the master key opens those keys until `anabranch keys rewrap` replaces it"
         )
     if unscrubbed:
-        yield f"Postgres: deleted rows of {', '.join(unscrubbed)} in free space of their files until it is used again, or `anabranch db scrub` has run"
+        yield f"Postgres: deleted rows of {', '.join(unscrubbed)} in free space of their files until it is reused or `anabranch db scrub` has run"
     if write_ahead:
-        yield "Postgres: what was deleted in its write-ahead log until that is removed: a replication slot, or a setting, holds it"
+        yield "Postgres: deleted data in its write-ahead log, which a replication slot or a setting retains"
 
 
 def _describe_copies(request: ErasureRequested, versioned_blobs: bool) -> Iterator[str]:
-    yield "copies that were made before: backups, replicas and snapshots of database, key file, blobs and disks"
+    yield "earlier copies: backups, replicas and snapshots of database, key file, blobs and disks"
     if versioned_blobs:
-        yield "blob store: earlier versions of the deleted objects, where its bucket keeps versions"
+        yield "blob store: earlier versions of the deleted objects, if the bucket keeps versions"
     if request.scope != "tenant":
-        yield "questions and feedback that repeat words of it, and whose answers did not use it"
+        yield "queries and feedback that repeat words of it, and whose answers did not use it"
     yield "log files of the processes: ids of documents and events, external ids, idempotency keys"
 
 
 def _describe_document_remains(seen_count: int, resent_count: int) -> Iterator[str]:
     if seen_count:
-        yield f"sources: {seen_count} of these documents are still there where they were taken from, and the readers remember their names"
+        yield f"sources: {seen_count} of these documents still exist in their sources, and the readers remember their names"
     if resent_count:
-        yield f"{resent_count} of these documents were sent again all the while: what came last is withdrawn, and is erased when it is asked for once more"
+        yield f"{resent_count} of these documents were sent again during the erasure: the last version is withdrawn; request another erasure to erase it"

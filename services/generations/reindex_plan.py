@@ -144,7 +144,7 @@ class ReindexPlanner:
         lookup = MemoLookup(PgEngineResultCache(self.storage.pool))
         if stages[0] == "transcribe":
             events = await self._estimate_parsing(lookup)
-            # What a parser will find is not known before: as much as the last one, and nothing of it asked before.
+            # The new parser's output is unknown: assume as much as now, and no memo hits.
             calls = {**lookup.engine_calls, "extract": size.passages, "embed": size.texts}
             return ReindexEstimate(events, size.documents, calls, lookup.hit_count, size.tokens)
         if stages[0] == "chunk":

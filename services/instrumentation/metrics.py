@@ -30,45 +30,43 @@ class Metrics:
     def __init__(self, version: str, clock: Callable[[], datetime] = utc_now) -> None:
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
-        self.events = Counter("anabranch_events", "Events that this process has put into the log", ["topic", "type"], **own)
+        self.events = Counter("anabranch_events", "Events that this process appended to the log", ["topic", "type"], **own)
         self.end_to_end = Histogram(
-            "anabranch_ingest_end_to_end_seconds", "From a document's event in the log until it is searchable", buckets=INGEST_SECONDS, **own
+            "anabranch_ingest_end_to_end_seconds", "Time from the append of a document's event until the document is searchable", buckets=INGEST_SECONDS, **own
         )
         self.ingest_latency = IngestLatency(clock, self.end_to_end.observe)
         self.stage_events = Counter("anabranch_stage_events", "Events that a stage finished", ["stage", "outcome"], **own)
-        self.stage_duration = Histogram("anabranch_stage_duration_seconds", "Time of one reaction", ["stage"], buckets=STAGE_SECONDS, **own)
-        self.stage_inflight = Gauge("anabranch_stage_inflight", "Events in a reaction now", ["stage"], **own)
-        self.stage_retries = Counter("anabranch_stage_retries", "Tries that failed and were repeated", ["stage", "reason"], **own)
-        self.engine_calls = Counter("anabranch_engine_calls", "Inputs that an engine was asked about, and that no memo knew", ["engine"], **own)
-        self.dead_letters = Counter("anabranch_dead_letters", "Events buried", ["stage", "error"], **own)
+        self.stage_duration = Histogram("anabranch_stage_duration_seconds", "Duration of one reaction", ["stage"], buckets=STAGE_SECONDS, **own)
+        self.stage_inflight = Gauge("anabranch_stage_inflight", "Events being reacted to", ["stage"], **own)
+        self.stage_retries = Counter("anabranch_stage_retries", "Attempts that failed and were retried", ["stage", "reason"], **own)
+        self.engine_calls = Counter("anabranch_engine_calls", "Engine inputs that the memo did not have", ["engine"], **own)
+        self.dead_letters = Counter("anabranch_dead_letters", "Events dead-lettered", ["stage", "error"], **own)
         self.consumer_lag = Gauge("anabranch_consumer_lag_events", "Events that a stage has not acknowledged", ["stage"], **own)
         self.consumer_lag_seconds = Gauge("anabranch_consumer_lag_seconds", "Age of the oldest event that a stage has not acknowledged", ["stage"], **own)
-        self.dead_letters_open = Gauge("anabranch_dead_letters", "Dead letters that are there", ["stage"], registry=None)
+        self.dead_letters_open = Gauge("anabranch_dead_letters", "Open dead letters", ["stage"], registry=None)
         self.registry.register(_GaugeCollector(self.dead_letters_open))
         self.generations = Gauge("anabranch_generation_info", "1 for each generation that is not dropped", ["id", "state"], **own)
         self.documents = Gauge("anabranch_documents", "Documents by state", ["state"], **own)
-        self.query_duration = Histogram("anabranch_query_duration_seconds", "Time of a question", ["kind", "profile"], buckets=QUERY_SECONDS, **own)
+        self.query_duration = Histogram("anabranch_query_duration_seconds", "Duration of a query", ["kind", "profile"], buckets=QUERY_SECONDS, **own)
         self.query_stage_duration = Histogram(
-            "anabranch_query_stage_duration_seconds", "Time of one step of a question", ["stage"], buckets=QUERY_SECONDS, **own
+            "anabranch_query_stage_duration_seconds", "Duration of one step of a query", ["stage"], buckets=QUERY_SECONDS, **own
         )
-        self.channel_failures = Counter("anabranch_channel_failures", "Channels lost to a question", ["channel", "reason"], **own)
+        self.channel_failures = Counter("anabranch_channel_failures", "Channels that failed in a query", ["channel", "reason"], **own)
         self.channel_contribution = Counter(
-            "anabranch_channel_contribution", "Passages in answers' contexts and search results that a channel had found", ["channel"], **own
+            "anabranch_channel_contribution", "Passages in contexts and search results, by channel that retrieved them", ["channel"], **own
         )
-        self.judge_failures = Counter("anabranch_judge_failures", "Checks that an answer did not pass", ["check"], **own)
-        self.feedback = Counter("anabranch_feedback", "What people said of answers", ["kind"], **own)
-        self.tokens = Counter("anabranch_tokens", "Tokens by the count of the model's server", ["model", "kind"], **own)
+        self.judge_failures = Counter("anabranch_judge_failures", "Checks that an answer failed", ["check"], **own)
+        self.feedback = Counter("anabranch_feedback", "Feedback on answers", ["kind"], **own)
+        self.tokens = Counter("anabranch_tokens", "Tokens as counted by the model server", ["model", "kind"], **own)
         self.breaker = Gauge("anabranch_breaker_state", "Circuit of a model server: 0 closed, 1 half open, 2 open", ["target"], **own)
-        self.streams = Gauge("anabranch_sse_clients", "Answers that are being streamed now", **own)
-        self.rerank_score = Histogram("anabranch_rerank_score", "Best score of a question's rerank", buckets=SCORES, **own)
-        self.cache_requests = Counter(
-            "anabranch_cache_requests", "What was looked for in a cache: hit, miss, or stale by a change", ["cache", "outcome"], **own
-        )
-        self.answers = Counter("anabranch_answers", "Questions by outcome", ["outcome"], **own)
-        self.usage_lost = Counter("anabranch_usage_events_lost", "Facts about questions that the log did not take", **own)
-        self.refused_busy = Counter("anabranch_requests_refused_busy", "Requests answered 503 because a pool was full", ["pool"], **own)
-        self.authentication_failures = Counter("anabranch_authentication_failures", "Requests refused for want of a valid credential", **own)
-        Info("anabranch_build", "This program", registry=self.registry).info({"version": version})
+        self.streams = Gauge("anabranch_sse_clients", "Answers being streamed", **own)
+        self.rerank_score = Histogram("anabranch_rerank_score", "Best rerank score of a query", buckets=SCORES, **own)
+        self.cache_requests = Counter("anabranch_cache_requests", "Cache lookups: hit, miss, or stale after a change", ["cache", "outcome"], **own)
+        self.answers = Counter("anabranch_answers", "Queries by outcome", ["outcome"], **own)
+        self.usage_lost = Counter("anabranch_usage_events_lost", "Query events that could not be published", **own)
+        self.refused_busy = Counter("anabranch_requests_refused_busy", "Requests refused with 503 because a pool was full", ["pool"], **own)
+        self.authentication_failures = Counter("anabranch_authentication_failures", "Requests without a valid credential", **own)
+        Info("anabranch_build", "Version of this program", registry=self.registry).info({"version": version})
 
     def count_finished(self, stage: str, dead_letter_code: str | None) -> None:
         self.stage_events.labels(stage, "buried" if dead_letter_code else "done").inc()
