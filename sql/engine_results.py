@@ -11,7 +11,7 @@ from sql.query_loader import load_query
 
 
 class PgEngineResultCache:
-    """Implements `Memo` over the table `memo`."""
+    """Implements `schemas.ports.ledger.Memo` over the table `memo`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

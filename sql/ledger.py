@@ -30,7 +30,7 @@ DEFAULT_ROW_COST = 0.1
 class PgLedger:
     """Implements `schemas.ports.ledger.Ledger`.
 
-    `generation` may be None for stages whose ordering policy is `door` or `always`.
+    `generation` may be None for stages whose ordering policy is `once_per_id` or `always`.
     """
 
     def __init__(self, pool: Pool, generation: Generation | None) -> None:
