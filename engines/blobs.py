@@ -99,6 +99,7 @@ class ObstoreBlobStore:
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         uncached_ranges = [byte_range for byte_range in dict.fromkeys(ranges) if (key, *byte_range) not in self._cache]
         fetched = dict(zip(uncached_ranges, await self._fetch_ranges(key, uncached_ranges), strict=True))
+        # Read the cache before filling it: adding a range may evict another one of this call.
         results = [fetched.get(byte_range) or self._cache.get((key, *byte_range)) for byte_range in ranges]
         for byte_range, data in fetched.items():
             self._cache.put((key, *byte_range), data)

@@ -82,6 +82,7 @@ def _raise_on_error(result: int) -> int:
 
 
 def _prctl(option: int, *values: object) -> None:
+    # prctl(2) requires the unused ones of its four further arguments to be zero.
     _raise_on_error(_libc().prctl(option, *values, *(ctypes.c_ulong(0),) * (4 - len(values))))
 
 
@@ -169,7 +170,7 @@ def _restrict_files(packages: Sequence[str]) -> None:
     attributes = ctypes.create_string_buffer(struct.pack(f"<{len(fields)}Q", *fields), 8 * len(fields))
     ruleset = _raise_on_error(_libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     try:
-        # The import system lists the folders of sys.path. Their files stay unreadable: one may hold a data folder.
+        # Imports list the folders of sys.path. Their files stay unreadable: one may hold a data folder.
         _allow_paths(ruleset, _list_source_folders(), _READ_DIR)
         _allow_paths(ruleset, (*_SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, *_list_library_folders(packages)), _READ_FILE | _READ_DIR)
         _allow_paths(ruleset, _SYSTEM_FILES, _READ_FILE)

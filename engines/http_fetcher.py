@@ -79,7 +79,7 @@ class HttpFetcher:
     def _create_client(self) -> httpx.AsyncClient:
         client = httpx.AsyncClient(
             follow_redirects=False,
-            trust_env=False,
+            trust_env=False,  # a proxy would connect to addresses that are not checked here
             timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S),
             headers={"Accept-Encoding": "identity"},
         )

@@ -130,7 +130,8 @@ def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
 
 
 def _create_client(settings: ServerSettings) -> openai.AsyncOpenAI:
-    key = settings.api_key or "none"
+    key = settings.api_key or "none"  # the client requires a key even for servers without one
+    # No retries in the client: ResilientCaller retries, and counts failures for its circuit.
     if settings.kind != "azure":
         return openai.AsyncOpenAI(base_url=settings.base_url, api_key=key, timeout=settings.timeout_s, max_retries=0)
     if not settings.api_version:

@@ -66,6 +66,7 @@ class ParsedPart:
             "unread": self.unread,
             "notices": [notice.model_dump() for notice in self.notices],
         }
+        # Damaged files yield lone surrogates, which UTF-8 cannot encode.
         return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
     @staticmethod

@@ -166,6 +166,7 @@ class Sandbox:
     async def _terminate_child(self, child: _ChildProcess) -> None:
         if child in self._children:
             self._children.discard(child)
+            # Shielded, so that a canceled job still waits for its child and leaves no zombie.
             await asyncio.shield(child.kill())
 
     async def _run_job(self, child: _ChildProcess, job: bytes, descriptors: list[int], subject: str, deadline_s: float) -> tuple[bytes, bytes]:
@@ -220,7 +221,7 @@ async def _start_child(modules: tuple[str, ...], memory_bytes: int) -> _ChildPro
     with child_socket:
         process = _spawn_process(child_socket.fileno(), modules, memory_bytes, output_file)
     parent_socket.setblocking(False)
-    channel = parent_socket.dup()
+    channel = parent_socket.dup()  # asyncio owns the original; descriptors are sent on the copy
     reader, writer = await asyncio.open_connection(sock=parent_socket)
     return _ChildProcess(process, channel, reader, writer, output_file)
 

@@ -38,6 +38,7 @@ def main() -> None:
     with socket.socket(fileno=channel) as connection:
         _send_frame(connection, READY, json.dumps(measures).encode())
         while True:
+            # The file's descriptor arrives with the first byte of a frame.
             first_byte, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
             if not first_byte:
                 break

@@ -13,6 +13,7 @@ _ABBREVIATIONS = frozenset(
     oct op p p.m a.m pag pág págs par ph.d pp proc prof profa pt r res rev rod s sec sen sep sept sr sra srs srta st sta sto suppl tab tel ten trad u.k u.s univ v vol
     vols vs §""".split()  # noqa: SIM905
 )
+# Possessive quantifiers keep matching linear in long runs of stops or white space.
 _CANDIDATE = re.compile(
     r"""(?<![.!?…])(?P<stop>[.!?…]++)(?P<close>["'”’»)\]*_`]*+)(?P<space>\s++)   # a stop, closing marks, white space
       | [。！？]++["'”’」』)]*+\s*+                                      # stops that need no space

@@ -39,6 +39,7 @@ class OpenAIChat:
             data, fault = (None, fault) if fault else _parse_and_validate(text, schema)
             if data is not None:
                 return ChatReply(data, _extract_model_name(reply) or self.model, usage, call)
+            # Show the model its reply and the error.
             messages = [
                 *messages,
                 {"role": "assistant", "content": text},

@@ -28,6 +28,7 @@ class FixedSizeChunker:
         self._config = config
 
     def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
+        # A limit of 0 splits everything into words, except for table rows.
         words = [atom for block in transcript.blocks for atom in split_atoms(transcript.markdown, block, 0)]
         paths = _HeadingPaths(transcript)
         cuts = [words[start:end] for start, end in self._split_windows(words)]

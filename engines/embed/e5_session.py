@@ -45,6 +45,7 @@ def _create_session(weights: E5File, graph: Path) -> onnxruntime.InferenceSessio
     if not graph.exists():
         build_graph(weights, graph)
     options = onnxruntime.SessionOptions()
+    # One thread per run: the embedder's pools run several at once.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])

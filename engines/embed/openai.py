@@ -87,7 +87,7 @@ class OpenAIEmbedder:
         except PermanentError as error:
             if "matryoshka" not in error.detail.lower() and "dimensions" not in error.detail.lower():
                 raise
-        self._server_shortens = False
+        self._server_shortens = False  # from now on vectors are cut here
         return await self._server.post("/embeddings", body)
 
 

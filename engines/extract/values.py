@@ -100,6 +100,7 @@ def _normalize_amount(raw: str) -> str:
 def _parse_number(raw: str) -> float:
     compact = re.sub(r"\s", "", raw)
     integer_part, decimal_point, decimals = compact, "", ""
+    # Decimals are one or two digits at the end, or four and more after the only separator.
     if (decimal_match := re.search(r"[.,](\d{1,2})$", compact)) or (decimal_match := re.search(r"^\d+[.,](\d{4,})$", compact)):
         integer_part, decimal_point, decimals = compact[: decimal_match.start()], ".", decimal_match[1]
     return float(re.sub(r"[.,]", "", integer_part) + decimal_point + decimals)

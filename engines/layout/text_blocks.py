@@ -90,13 +90,16 @@ def _is_block_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMe
     The order of the checks matters: the first that applies decides.
     """
     last = group[-1]
+    # Blank lines belong to code.
     if last.mono and line.mono and metrics.has_fonts:
         return line.y0 - last.y0 > 4 * metrics.pitch
     size_differs = abs(line.size - last.size) > (0.08 if metrics.has_fonts else 0.3) * max(line.size, last.size)
+    # A change of style ends the block, except within a list item.
     if size_differs or line.bold != last.bold or line.mono != last.mono:
         return not (_ITEM.match(group[0].text) and not size_differs and not line.bold)
     if _BARE_NUMBER.fullmatch(line.text) or _BARE_NUMBER.fullmatch(last.text):
         return True
+    # A sentence that continues does so even across a larger gap.
     if line.text[:1].islower() and not last.text.endswith((".", "!", "?", ":")) and line.y0 - last.y0 < _MAX_CONTINUATION_PITCH * metrics.body_height:
         return False
     if line.y0 - last.y0 > max(1.45 * metrics.pitch, last.y1 - last.y0 + 0.75 * metrics.body_height):

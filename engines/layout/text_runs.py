@@ -121,12 +121,14 @@ def group_lines(runs: Sequence[TextRun]) -> list[list[TextRun]]:
     """Group runs into lines from top to bottom, each sorted from left to right."""
     line_groups: list[tuple[float, float, list[TextRun]]] = []
     for run in sorted(runs, key=lambda run: (run.middle, run.x0)):
+        # The runs are sorted by height, so only the last three lines can match.
         for i in range(len(line_groups) - 1, max(-1, len(line_groups) - 4), -1):
             y0, y1, members = line_groups[i]
             if run.table or members[0].table:
                 continue
             if min(run.y1, y1) - max(run.y0, y0) > 0.5 * min(run.y1 - run.y0, y1 - y0):
                 members.append(run)
+                # The largest run defines the line's extent; superscripts must not shift it.
                 if run.size >= max(member.size for member in members):
                     line_groups[i] = (run.y0, run.y1, members)
                 break

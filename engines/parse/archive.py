@@ -31,6 +31,7 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(path) as bundle:
             _check_directory(bundle, path.stat().st_size)
             yield bundle
+    # zipfile raises NotImplementedError for unknown compression, RuntimeError for encryption.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise make_corrupt_error(f"The archive cannot be read: {error}") from error
 

@@ -13,10 +13,12 @@ _CLOSED_TAGS = {
     "thead": {"thead", "tbody", "tfoot", "tr", "td", "th"}, "tbody": {"thead", "tbody", "tfoot", "tr", "td", "th"},
     "tfoot": {"thead", "tbody", "tfoot", "tr", "td", "th"},
 }  # fmt: skip
+"""Open elements that a start tag closes, because HTML permits omitting their end tags."""
 _PARAGRAPH_ENDING_TAGS = frozenset(
     "address article aside blockquote details div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr main nav ol p pre section table ul".split()  # noqa: SIM905
 )
 _BOUNDARY_TAGS = frozenset({"table", "ul", "ol", "dl"})
+"""A start tag inside one of these closes no element outside of it."""
 _MAX_DEPTH = 150
 
 
@@ -64,6 +66,7 @@ class _TreeBuilder(HTMLParser):
             if self.open_elements[i].tag == tag:
                 del self.open_elements[i:]
                 return
+            # A stray end tag in a table must not close the elements around the table.
             if self.open_elements[i].tag == "table" and tag not in ("div", "body", "html", "section", "main", "article"):
                 return
 

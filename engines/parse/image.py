@@ -25,7 +25,7 @@ def count_frames(path: Path) -> int:
     """
     with _open_image(path) as picture:
         frames = getattr(picture, "n_frames", 1)
-        return int(frames) if picture.format in ("TIFF", "MPO") else 1
+        return int(frames) if picture.format in ("TIFF", "MPO") else 1  # frames of GIF and WebP are no pages
 
 
 def render_frame(path: Path, page: int) -> bytes:

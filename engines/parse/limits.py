@@ -31,6 +31,7 @@ class CharacterBudget:
         check_characters(self.spent, self.max_characters)
 
 
+# A context variable, so that code deep inside a format reader can count without a parameter.
 _BUDGET: ContextVar[CharacterBudget | None] = ContextVar("budget", default=None)
 
 

@@ -109,6 +109,7 @@ class LocalParser:
         except BaseException:
             for task in tasks.values():
                 task.cancel()
+            # Wait until they have stopped: they use the file, which the caller then deletes.
             await asyncio.gather(*tasks.values(), return_exceptions=True)
             raise
         for page, task in tasks.items():

@@ -84,6 +84,7 @@ def _parse_claimed_type(name: str | None, media_type: str | None) -> str | None:
 
 
 def _detect_by_bytes(path: Path, head: bytes) -> str | None:
+    # PDF readers accept other bytes before the header.
     if b"%PDF-" in head[:1024]:
         return PDF
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
@@ -115,6 +116,7 @@ def _detect_in_zip(path: Path) -> str:
 
 def _detect_in_ole(path: Path) -> str:
     data = path.read_bytes()
+    # OLE directories store stream names as UTF-16.
     if "EncryptedPackage".encode("utf-16-le") in data:
         raise make_encrypted_error("Office file")
     for stream, (program, newer_format) in _LEGACY_OFFICE.items():

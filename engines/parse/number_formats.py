@@ -51,6 +51,7 @@ def format_number(value: float, code: str) -> str | None:
         return None
     percent = "%" in bare
     min_decimals = len((digits[1] or "").rstrip("#?"))
+    # Round the shortest decimal as Excel does: the binary value of 0.285 lies below 0.285.
     rounded = Decimal(repr(value)) * (100 if percent else 1)
     max_decimals = len(digits[1] or "")
     rounded = rounded.quantize(Decimal(1).scaleb(-max_decimals), ROUND_HALF_UP)

@@ -66,6 +66,7 @@ def read_page_text(page: pdfium.PdfPage, text: pdfium.PdfTextPage, number: int) 
 def _read_words(text: pdfium.PdfTextPage) -> list[_GlyphWord]:
     count = text.count_chars()
     letters = text.get_text_range(0, count) if count else ""
+    # Some characters decode to none or several; read them one by one to keep text and boxes aligned.
     if len(letters) != count:
         letters = [chr(c.FPDFText_GetUnicode(text.raw, i)) for i in range(count)]
     rectangle = c.FS_RECTF()
@@ -173,6 +174,7 @@ def _rotate_point(x: float, y: float, quarters: int) -> tuple[float, float]:
 def _build_run(view: _PageView, word: _GlyphWord, style: _FontStyle) -> TextRun:
     x0, y0, x1, y1 = view.to_upright_box(word.left, word.bottom, word.right, word.top)
     size = style.size or (y1 - y0)
+    # The loose boxes of some fonts are far taller than their letters.
     if y1 - y0 > 1.6 * size:
         middle = (y0 + y1) / 2
         y0, y1 = middle - 0.6 * size, middle + 0.6 * size

@@ -52,7 +52,7 @@ def read_workbook(path: Path) -> ParsedPart:
 
 def read_csv(data: bytes) -> ParsedPart:
     decoded = text.decode_text(data)
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(2**31 - 1)  # the default of 128 KiB fails on long cells
     rows = list(csv.reader(io.StringIO(decoded.text), delimiter=_detect_delimiter(decoded.text[:65536]), strict=False))
     _check_cell_count(len(rows) * max(map(len, rows), default=0))
     return ParsedPart(list(_build_blocks(rows, None, 0, 0)), notices=list(decoded.notices))
@@ -139,8 +139,9 @@ def _split_areas(rows: Rows, top: int, left: int, depth: int) -> Iterator[tuple[
     for start, end in _find_filled_ranges([any(cell.strip() for cell in row) for row in rows]):
         band = rows[start:end]
         column_ranges = list(_find_filled_ranges([any(row[j].strip() for row in band) for j in range(len(band[0]))]))
+        # A single column is no table of its own.
         if not all(last - first > 1 for first, last in column_ranges):
-            column_ranges = [(column_ranges[0][0], column_ranges[-1][1])]  # a single column is no table of its own
+            column_ranges = [(column_ranges[0][0], column_ranges[-1][1])]
         for first, last in column_ranges:
             area = [row[first:last] for row in band]
             if depth and len(column_ranges) > 1:

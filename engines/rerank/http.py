@@ -35,6 +35,7 @@ class HttpReranker:
             return []
         body: dict[str, Any] = {"query": question, "documents": [passage.text for passage in passages], "top_n": len(passages)}
         if self._server.kind == "vllm":
+            # Truncate to the model's maximum; vLLM rejects long passages by default.
             body["truncate_prompt_tokens"] = -1
         return _parse_scores(await self._server.post("/rerank", body), len(passages))
 
