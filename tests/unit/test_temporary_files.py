@@ -23,7 +23,7 @@ async def half():
     await asyncio.sleep(600)
 
 with open_temporary_folder(Path(sys.argv[1])) as folder:
-    asyncio.run(open_blobs("memory://", temporary=folder).put_stream("uploads/", half(), limit=10**9))
+    asyncio.run(open_blobs("memory://", temporary_dir=folder).put_stream("uploads/", half(), limit=10**9))
 """
 
 
