@@ -1,1 +1,1 @@
-"""The event runtime: codec, stages and their runner, partition sinks, logs (Kafka, in memory), publishing, sources."""
+"""The event runtime: codec, stages, runner, partition sinks, logs (Kafka, in memory), publishing, sources."""

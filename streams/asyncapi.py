@@ -44,7 +44,7 @@ SEALED_HEADERS: dict[str, Any] = {
 
 def build_event_schema(event_class: type[EventData]) -> dict[str, Any]:
     """Build the JSON Schema of an event's payload."""
-    # Producers write `raw`, so its schema is that of the input; others read our events, so theirs is of the output.
+    # Producers write `raw`, so its schema describes our input; the schemas of all others describe our output.
     mode: Literal["validation", "serialization"] = "validation" if event_class.topic == RAW else "serialization"
     schema = {"$schema": JSON_SCHEMA, "$id": get_schema_file_name(event_class)} | event_class.model_json_schema(mode=mode)
     return schema | ({"examples": [dict(example.payload) for example in EXAMPLES[event_class]]} if event_class in EXAMPLES else {})

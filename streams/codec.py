@@ -33,7 +33,7 @@ MAX_ATTRIBUTE_BYTES = 1024
 """Size limit of propagated attributes: three of them must fit into one index entry of Postgres."""
 _PROPAGATED_ATTRIBUTES = ("id", "source", "type", "correlationid", "traceparent")
 _CORRELATION_PATTERNS = {"correlationid": re.compile("|[0-9a-fA-F-]{36}"), "traceparent": re.compile("|[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")}
-"""Propagated attributes that may stay in clear headers, because these formats (UUID, W3C Trace Context) hold no text."""
+"""Propagated attributes that may stay in clear headers: UUID and W3C Trace Context hold no text."""
 SEALED_IDS_ATTRIBUTE = "sealedids"
 """Attribute with the encrypted values of those in any other format."""
 _DATA_FIELDS = frozenset({"data", "data_base64"})
@@ -43,7 +43,7 @@ _EVENT_TYPE_PATTERN = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<versio
 
 
 CLEAR_TOPICS = frozenset({RAW, OUTCOMES, CONTROL})
-"""Topics that are not encrypted: those that producers write or read, and decisions, which hold no document text."""
+"""Topics without encryption: producers write or read them, or they hold decisions without document text."""
 SEALED_CONTENT_TYPE = "application/octet-stream"
 OWN_SOURCE_PREFIX = "anabranch/"
 """Prefix of `ce_source` in our own events."""
@@ -133,7 +133,10 @@ class Codec:
         return self.signer is None or self.signer.verify(stored_record)
 
     async def decode(self, stored_record: StoredRecord) -> Event[Any]:
-        """Decode a record. Raises PermanentError with code UNSIGNED_EVENT for foreign records behind ingress."""
+        """Decode a record.
+
+        Raises PermanentError with code UNSIGNED_EVENT for foreign records behind ingress.
+        """
         topic = get_base_topic(stored_record.position.topic)
         # Before the version is looked at: a forged newer version would otherwise pause the partition.
         if topic != RAW and self.signer is not None:
@@ -164,8 +167,8 @@ class Codec:
         except PermanentError as error:
             if error.code != TAMPERED:
                 raise
-            # Older versions bound a payload to its event only. A newer payload does not open with this context, so
-            # the fallback weakens nothing.
+            # Older versions bound a payload to its event only. A newer payload does not open with this
+            # context, so the fallback weakens nothing.
             return await self.keys.open(key, sealed, context=f"{event_id} {event_type}".encode())
 
     def _parse_attributes(self, record: Record) -> tuple[dict[str, str], bytes]:
@@ -236,7 +239,7 @@ def _parse_uuid_or_none(text: str) -> UUID | None:
 
 def resolve_tenant(stored_record: StoredRecord) -> str | None:
     """Return the tenant of a record without decrypting it; None for records without one (decisions)."""
-    # On `raw` the payload names the tenant. Never None there: the dead letter is sealed with a key of its tenant.
+    # On `raw` the payload names the tenant. Never None there: its key seals the dead letter.
     if get_base_topic(stored_record.position.topic) == RAW:
         tenant = _replace_surrogates(_guess_field(stored_record.record, "tenant") or DEFAULT_TENANT)
         return tenant if is_valid_tenant(tenant) else DEFAULT_TENANT
@@ -419,7 +422,10 @@ def _parse_uuid(attributes: Mapping[str, str], name: str) -> UUID:
 
 
 def _resolve_key_subject(event: Event[Any]) -> UUID | None:
-    """Return the document or run whose key seals the event. A dead letter without a document has a key of its own."""
+    """Return the document or run whose key seals the event.
+
+    A dead letter without a document has a key of its own.
+    """
     candidates = (getattr(event.data, name, None) for name in ("run_id", "feedback_id", *(["event_id"] if event.data.topic == DEAD_LETTERS else [])))
     subject: UUID | None = event.document_id or next(filter(None, candidates), None)
     return None if event.data.topic in CLEAR_TOPICS else subject

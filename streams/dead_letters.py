@@ -86,7 +86,7 @@ def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
 
 
 async def build_dead_letter_emissions(dead_letter: DeadLetter, stage: Stage, ports: StagePorts) -> list[Emission]:
-    """Build the emission of a dead letter and, if a document fails with it, of the outcome for its producer."""
+    """Build the emission of a dead letter and, if a document fails with it, of the outcome."""
     data = dead_letter.data
     # Records of `raw` expire, so the dead letter gets a copy.
     if get_base_topic(dead_letter.stored_record.position.topic) == RAW:
@@ -154,7 +154,7 @@ def _build_outcome(dead_letter: DeadLetter) -> DocumentFailed:
 
 
 def _guess_tenant(stored_record: StoredRecord) -> str | None:
-    """Return the tenant of an unreadable record, so that the dead letter is erased with it; None if it is invalid."""
+    """Return the tenant of an unreadable record, for the erasure of the dead letter; None if invalid."""
     tenant = resolve_tenant(stored_record)
     return tenant if tenant is not None and is_valid_tenant(tenant) else None
 

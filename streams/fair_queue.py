@@ -1,4 +1,4 @@
-"""Fair queue: round robin among documents, so that a thousand parts of one do not delay the one part of another."""
+"""Fair queue: round robin among documents, so that a thousand parts of one do not delay another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FairQueue:
         self.count += 1
 
     def take(self, max_items: int, max_bytes: int) -> list[WorkItem]:
-        """Take up to `max_items` items of together up to `max_bytes` (but at least one), one per document in turn."""
+        """Take at least one and up to `max_items` items within `max_bytes`, one per document in turn."""
         batch: list[WorkItem] = []
         total_bytes = 0
         while self.ready_queues and len(batch) < max_items:

@@ -1,4 +1,7 @@
-"""In-memory ledger and memo for tests of stages and the runtime. Pass the same contract suite as the tables."""
+"""In-memory ledger and memo for tests of stages and the runtime.
+
+Pass the same contract suite as the tables.
+"""
 
 from __future__ import annotations
 

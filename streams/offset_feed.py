@@ -64,7 +64,7 @@ class OffsetFeed:
             return {}
 
     async def _read_topic(self, topic: str, ranges: Mapping[int, tuple[int, int]], offsets: Offsets, max_records: int, max_bytes: int) -> list[FeedRecord]:
-        """Read up to `max_records` records and about `max_bytes` bytes, advancing `offsets` to what was read."""
+        """Read up to `max_records` records of about `max_bytes` and advance `offsets` accordingly."""
         topic_offsets = offsets.setdefault(topic, {})
         topic_offsets.update({partition: start for partition, (start, _) in ranges.items()})
         feed_records = list[FeedRecord]()

@@ -1,4 +1,4 @@
-"""The sink of one partition of one stage: queue bounded in bytes, concurrent reactions, acknowledgements in order.
+"""The sink of one partition of a stage: bounded queue, concurrent reactions, acknowledgements in order.
 
 Records are claimed in log order. Their reactions run concurrently and end in any order. Only the longest finished
 prefix is acknowledged, because Faust commits past unacknowledged gaps.
@@ -167,7 +167,7 @@ class PartitionSink:
         try:
             await run()
         except asyncio.CancelledError:
-            # A cancellation may leak out of something awaited; without this loop the open partition would stall.
+            # A cancellation may leak out of something awaited; the open partition would stall without a task.
             if not self.is_closing:
                 self.on_failure(LogUnavailable(f"Processing of {self.partition.topic} was cancelled."))
             raise
@@ -186,7 +186,7 @@ class PartitionSink:
                 items = await self.runner.claim(records)
             except NewerVersion as error:
                 await self._stall(error)
-            # `claim` stops before a record of a newer version; that one is first in the next batch and raises.
+            # `claim` stops before a record of a newer version, which raises as the first of the next batch.
             self.queue.extendleft(reversed(records[len(items) :]))
             self._dispatch(items)
 
@@ -276,8 +276,8 @@ class PartitionSink:
 
     async def _prune(self) -> None:
         """Delete inbox entries of committed events."""
-        # One round late, so that an event published twice in a row is still recognized. Only below the committed
-        # offset: a redelivered event without its entry would count as superseded and be reported so.
+        # One round late, so that an event published twice in a row is still recognized. Only below the
+        # committed offset: a redelivered event without its entry would be reported as superseded.
         if self.acknowledged_since_prune < self.limits.prune_interval_records:
             return
         self.acknowledged_since_prune = 0
@@ -286,7 +286,7 @@ class PartitionSink:
         self.prunable_below = self.partition.committed_offset
 
     async def _stall(self, error: NewerVersion) -> None:
-        """Wait until revoked: during a rolling upgrade a newer worker can read these events, this one cannot."""
+        """Wait until revoked: during a rolling upgrade only a newer worker can read these events."""
         partition_fields = {"stage": self.runner.stage.name, "topic": self.partition.topic, "partition": self.partition.number}
         log.error("partition_paused", **partition_fields, detail=error.detail, remedy=error.remedy)
         try:

@@ -1,4 +1,4 @@
-"""Partition of a key, identical to Kafka's Java clients and aiokafka (librdkafka's default, CRC32, differs)."""
+"""Partition of a key as in Kafka's Java clients and aiokafka. librdkafka's default, CRC32, differs."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Batcher(Generic[A, B]):
         except BaseException as error:
             for future in pending.values():
                 future.set_exception(error if isinstance(error, Exception) else DatabaseUnavailable("A batched lookup was cancelled."))
-                future.exception()  # retrieve it: the caller may have been cancelled, and asyncio would log it
+                future.exception()  # retrieve it, or asyncio logs it if the caller was cancelled
             if not isinstance(error, Exception):
                 raise
         else:
@@ -196,12 +196,15 @@ class KeyWrapper:
 
 
 def _build_associated_data(stored_key: StoredKey) -> bytes:
-    """Bind a wrapped key to its row. Keys without a share are bound to their id only, as older versions wrote them."""
+    """Bind a wrapped key to its row.
+
+    Keys without a share are bound to their id only, as older versions wrote them.
+    """
     return stored_key.id.bytes if stored_key.slot is None else f"{stored_key.id} {stored_key.tenant} {stored_key.subject} {stored_key.slot}".encode()
 
 
 def wrap_signing_key(master_key: bytes, name: str, key: bytes) -> bytes:
-    """Encrypt a signing key of an earlier master key, named by its fingerprint, under the current master key."""
+    """Encrypt the signing key of an earlier master key (`name` is its fingerprint) under the current one."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(master_key).encrypt(nonce, key, f"signing key {name}".encode())
 

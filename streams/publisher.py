@@ -28,7 +28,7 @@ class Publisher:
         self.pipeline_fingerprint = generation.how.get(producer_name, "") if generation else ""
 
     async def build_records(self, emissions: Sequence[Emission]) -> list[Record]:
-        # Emissions sealed with their causes' keys need no keystore. New keys are requested together, hence gather.
+        # Emissions sealed with their causes' keys need no keystore; gather requests all new keys together.
         if all(emission.cause.key is not None for emission in emissions):
             return [await self.build_record(emission) for emission in emissions]
         return await asyncio.gather(*map(self.build_record, emissions))

@@ -41,7 +41,7 @@ async def reprocess(
     for batch in _split_into_batches(pending_items, runner.stage.batch_size):
         for timed_out_item in await runner.react(batch):
             await runner.react([timed_out_item])
-    # A producer that already got an outcome for an event must not get "superseded": the newer revision came later.
+    # A producer that already got an outcome must not get "superseded": the newer revision came after that.
     for item in pending_items:
         if has_ended(item.stored_record):
             item.emissions = [emission for emission in item.emissions if not isinstance(emission.data, DocumentSuperseded)]

@@ -11,7 +11,10 @@ MAX_ATTEMPTS = 5
 
 @dataclass(slots=True, eq=False)
 class RetryBudget:
-    """Attempts left for one reaction. Outages do not count, unless the service answered others between the failures."""
+    """Attempts left for one reaction.
+
+    Outages do not count, unless the service answered others between the failures.
+    """
 
     failures: int = 0
     isolated_failures: int = 0

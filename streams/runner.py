@@ -46,7 +46,7 @@ MAX_ABANDONED_ATTEMPTS = 3
 _SUSPECT_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 RELEASE_TIMEOUT_S = 5.0
 MAX_TIMEOUTS = 2
-"""Reactions of one event that may time out, in a batch or alone; bounds its time in a slot to that many deadlines."""
+"""Time-outs of one event, in a batch or alone: it never holds a slot for longer than this many deadlines."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +111,7 @@ class StageRunner:
         self.successes = 0
         self._engine_outages: dict[object, EngineUnavailable] = {}
         self._recorded_attempts: Counter[UUID] = Counter()
-        """Open attempts of this process, by event: a duplicate that arrives meanwhile must not count them as abandoned."""
+        """Open attempts of this process by event: the claim of a duplicate must not count them as abandoned."""
 
     @property
     def engine_outage(self) -> EngineUnavailable | None:
@@ -182,7 +182,7 @@ class StageRunner:
             await self._publish(items)
 
     async def _build_records(self, items: Sequence[WorkItem]) -> list[Record]:
-        # Emissions sealed with their causes' keys need no keystore. New keys are requested together, hence gather.
+        # Emissions sealed with their causes' keys need no keystore; gather requests all new keys together.
         if all(item.pending_event is not None and item.pending_event.event.key is not None for item in items):
             return [record for item in items for record in await self._build_item_records(item)]
         return [record for item_records in await asyncio.gather(*map(self._build_item_records, items)) for record in item_records]
@@ -202,7 +202,7 @@ class StageRunner:
 
     async def prune(self, topic: str, partition: int, below: int) -> None:
         """Delete inbox entries below an offset that will not be read again."""
-        # Not for `raw` and `control`: a duplicate may arrive at any time, and would be applied after newer decisions.
+        # Not for ingress and `control`: a late duplicate would be applied after newer events and decisions.
         if self.stage.ordering_policy != "once_per_id" and self.stage.topic != CONTROL:
             await self._retry_outages(lambda: self.ledger.prune(self.stage.name, topic, partition, below))
 
@@ -236,7 +236,7 @@ class StageRunner:
             await self.release([item for item, _ in projected_items if item.is_delegated])
 
     async def _decode_readable(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
-        """Decode records up to the first of a newer version; raise NewerVersion if that is the first record."""
+        """Decode records up to the first of a newer version; raise NewerVersion if it is the first of all."""
         items: list[WorkItem] = []
         await self._retry_outages(lambda: self.codec.prefetch_keys(records))
         for stored_record in records:
@@ -296,7 +296,7 @@ class StageRunner:
                 self._dead_letter(item, _build_worker_lost_error(claim_result.abandoned_attempts))
 
     async def _react_with_retries(self, items: Sequence[WorkItem]) -> Exception | None:
-        """Run the reaction until it succeeds (return None) or its retries are exhausted (return the error)."""
+        """Run the reaction until it succeeds (return None) or retries are exhausted (return the error)."""
         retry_budget = RetryBudget()
         try:
             while True:
@@ -360,7 +360,10 @@ class StageRunner:
                 del self._recorded_attempts[event_id]
 
     def _count_timeout(self, items: Sequence[WorkItem]) -> bool:
-        """Count a time-out. Return whether to give up: a batch at once, since its next attempt might take as long."""
+        """Count a time-out.
+
+        Return whether to give up: a batch at once, since its next attempt might take as long.
+        """
         self.instrumentation.count_retry(self.stage.name, "TIMEOUT")
         for item in items:
             item.timeouts += 1
@@ -394,7 +397,10 @@ class StageRunner:
         return self.publisher.generation.name if self.publisher.generation and not self.stage.serves_all_generations else None
 
     async def _retry_outages(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call until Postgres or the log is back. The lost call may have been committed: all are idempotent."""
+        """Repeat a call until Postgres or the log is back.
+
+        The lost call may have been committed: all are idempotent.
+        """
         attempt = 0
         while True:
             try:

@@ -24,7 +24,7 @@ _CONTENT_TYPE = "content-type"
 _pack_length = struct.Struct(">Q").pack
 _INFO = b"anabranch event signature v1"
 UnsignedOffsets = Mapping[str, Mapping[int, int]]
-"""By topic and partition, the offset below which unsigned events (of versions before signatures) are accepted."""
+"""By topic and partition, the offset below which unsigned events of older versions are accepted."""
 
 
 def derive_signing_key(master_key: bytes) -> bytes:
@@ -32,7 +32,7 @@ def derive_signing_key(master_key: bytes) -> bytes:
 
 
 class EventSigner:
-    """Signs with the first key; verifies with all of them, so that a rotated master key leaves older events valid."""
+    """Signs with the first key and verifies with all, so that events stay valid if the master key is rotated."""
 
     def __init__(self, keys: Iterable[bytes], unsigned_below: UnsignedOffsets | None = None) -> None:
         self._keys = tuple(keys)
@@ -67,7 +67,7 @@ def compute_mac(key: bytes, message: bytes) -> bytes:
 
 
 def _compute_signature(key: bytes, topic: str, value: bytes, headers: Headers) -> bytes:
-    """Sign everything that decoding reads: topic, payload and CloudEvents attributes, each prefixed with its length."""
+    """Sign all that decoding reads: topic, payload and CloudEvents attributes, each prefixed with its length."""
     # Without the record's key: it only chooses a partition, and a dead letter of `raw` does not store it.
     signed_headers = sorted(
         (name, header_value) for name, header_value in headers.items() if name == _CONTENT_TYPE or (name.startswith("ce_") and name != SIGNATURE_HEADER)

@@ -71,12 +71,18 @@ class Stage:
     batch_size: int = 1
     deadline_s: float = 600.0
     fails_document: bool = True
-    """Whether a dead letter fails the whole document; False if it costs only the graph, or concerns no document."""
+    """Whether a dead letter fails the document; False if it costs only the graph, or concerns no document."""
     output_topic: str | None = None
-    """Topic of its emissions (outcomes aside). If several generations share the topic, one of them produces."""
+    """Topic of its emissions (outcomes aside).
+
+    If several generations share the topic, one of them produces.
+    """
     serves_all_generations: bool = False
     """Whether one consumer group serves all generations (ingress, control, runs, dead letters)."""
     resolve_host: Callable[[Event[Any]], str | None] = resolve_no_host
-    """Foreign server that the reaction waits for. Such reactions have slots of their own, limited per host."""
+    """Foreign server that the reaction waits for.
+
+    Such reactions have slots of their own, limited per host.
+    """
     delegate_if: Callable[[PendingEvent], bool] = never_delegate
     """Whether another program reacts: the event stays pending and unacknowledged, and later ones continue."""

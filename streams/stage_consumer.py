@@ -25,7 +25,10 @@ def format_group_name(stage: str, generation: str | None) -> str:
 
 @dataclass(slots=True)
 class StageConsumer:
-    """Runs one stage until cancelled. Restarts after outages; raises FatalError and defects of the runtime."""
+    """Runs one stage until cancelled.
+
+    Restarts after outages; raises FatalError and defects of the runtime.
+    """
 
     runner: StageRunner
     subscriber: Subscriber

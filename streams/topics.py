@@ -20,7 +20,7 @@ SINGLE_PARTITION_TOPICS = (QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 RETENTION_MS = {RAW: WEEK_MS, OUTCOMES: WEEK_MS}
-"""Topics that producers write or read are not encrypted, so their records expire; all others are kept forever."""
+"""Topics that producers write or read are not encrypted, so their records expire. Others stay forever."""
 MAX_EVENT_BYTES = 900_000
 """Size limit of our events, below Kafka's default of 1 MB; larger content goes into a blob."""
 

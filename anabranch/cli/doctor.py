@@ -16,8 +16,14 @@ def doctor(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
     Exits 1 if a check fails.
     """
     from anabranch.doctor.checks import run_checks, run_server_checks
+    from anabranch.process.logs import configure_logs
 
-    findings = asyncio.run(run_server_checks(common.server) if common.server else run_checks(common.load_settings()))
+    if common.server:
+        findings = asyncio.run(run_server_checks(common.server))
+    else:
+        settings = common.load_settings()
+        configure_logs(settings.logging)  # to stderr: unconfigured, structlog prints to stdout
+        findings = asyncio.run(run_checks(settings))
     has_failed = any(finding.status == "fail" for finding in findings)
     if common.is_json:
         common.print_result({"ok": not has_failed, "checks": [asdict(finding) for finding in findings]})

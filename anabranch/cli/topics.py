@@ -76,8 +76,11 @@ def verify(*, common: LocalOptions = DEFAULT) -> int:
     Settings that the cluster does not permit to read are reported, but do not count as a difference.
     """
     from anabranch.kafka.topic_checks import check_topics, explain_unreadable_settings
+    from anabranch.process.logs import configure_logs
 
-    comparisons = asyncio.run(check_topics(common.load_settings()))
+    settings = common.load_settings()
+    configure_logs(settings.logging)  # to stderr: unconfigured, structlog prints to stdout
+    comparisons = asyncio.run(check_topics(settings))
     if common.is_json:
         common.print_result({"topics": [asdict(comparison) for comparison in comparisons]})
     else:

@@ -1,1 +1,1 @@
-"""The log on Kafka: aiokafka publishes, confluent-kafka reads in bulk and administers, Faust runs consumer groups."""
+"""The log on Kafka: aiokafka publishes, confluent-kafka bulk-reads and administers, Faust consumes."""

@@ -50,8 +50,8 @@ async def fetch_grants(client: AdminClient) -> list[Grant] | None:
     # The type hints of confluent-kafka require a principal and a host; None matches all of them.
     any_binding = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)  # type: ignore[arg-type]
     bindings = await asyncio.wrap_future(client.describe_acls(any_binding, request_timeout=TIMEOUT_S))
-    # librdkafka 2.16 returns an empty list both for a refusal and for a cluster without an authorizer. Without
-    # one, everybody may alter the cluster.
+    # librdkafka 2.16 returns an empty list both for a refusal and for a cluster without an authorizer.
+    # Without one, everybody may alter the cluster.
     if not bindings:
         cluster = await asyncio.wrap_future(client.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT_S))
         if AclOperation.ALTER not in (cluster.authorized_operations or ()):

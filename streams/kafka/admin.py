@@ -207,7 +207,8 @@ class KafkaAdmin:
             raise translate_librdkafka_error(KafkaException(self._denied_error) if self._denied_error else error, "A request to Kafka failed") from error
 
     def _on_error(self, error: KafkaError) -> None:
-        # A refused password makes the call itself fail like an unreachable broker; only this callback gets the cause.
+        # A refused password makes the call itself fail like an unreachable broker; only this callback gets
+        # the cause.
         if error.code() in _DENIED_CODES:
             self._denied_error = error
 

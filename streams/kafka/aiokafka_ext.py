@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 async def seek_to_first_unread(consumer: AIOKafkaConsumer, stored_offsets: Mapping[int, int]) -> tuple[Mapping[TP, int | None], Mapping[TP, int]]:
-    """Seek each partition to its committed offset, to the stored one if that is lower, or to its first record.
+    """Seek each partition to its committed offset, or the stored one if lower, or else its first record.
 
     Return the offsets that count as committed (None or 0 if there are none) and the start offset of each partition.
     """
@@ -79,7 +79,10 @@ def _get_task_error(task: asyncio.Task[None]) -> BaseException:
 
 
 async def seek_back(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> int:
-    """Seek to an earlier offset. Return the end of the records that were fetched before and may still arrive."""
+    """Seek to an earlier offset.
+
+    Return the end of the records that were fetched before and may still arrive.
+    """
     if tp not in consumer.assignment():
         return offset
     inflight_end: int = await consumer.position(tp)

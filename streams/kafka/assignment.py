@@ -37,14 +37,17 @@ class FaustMessage(Protocol):
 class FetchControl(Protocol):
     """Flow control of single partitions."""
 
-    # Faust's own hooks for full buffers. Unlike its `pause_partitions` (2,025 of 20,000 events lost in a test)
-    # they still deliver what was already fetched, and only stop further fetches.
+    # Faust's own hooks for full buffers. Unlike its `pause_partitions` (2,025 of 20,000 events lost in a
+    # test) they still deliver what was already fetched, and only stop further fetches.
     def on_buffer_full(self, tp: Any) -> None: ...
 
     def on_buffer_drop(self, tp: Any) -> None: ...
 
     def refetch_from(self, tp: Any, offset: int) -> asyncio.Future[int]:
-        """Seek back to this offset. The result is the end of the records fetched before, which may still arrive."""
+        """Seek back to this offset.
+
+        The result is the end of the records fetched before, which may still arrive.
+        """
 
     def skip_gap(self, tp: Any, start: int, end: int) -> None:
         """Count offsets from `start` up to `end` (exclusive) as acknowledged: no records have them."""
@@ -90,7 +93,10 @@ class KafkaPartition:
             await sink.close()
 
     def set_start(self, offset: int) -> None:
-        """Set the first offset to deliver. Later calls are ignored: records delivered since must not repeat."""
+        """Set the first offset to deliver.
+
+        Later calls are ignored: records delivered since must not repeat.
+        """
         if self._next_offset is None:
             self._next_offset = offset
 
@@ -178,7 +184,7 @@ class KafkaPartition:
 def _to_datetime(seconds: float) -> datetime:
     try:
         return datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):  # a topic with CreateTime carries any number a producer writes
+    except (ValueError, OverflowError, OSError):  # with CreateTime, producers may write any number
         return datetime.fromtimestamp(0, UTC)
 
 
@@ -218,7 +224,10 @@ class PartitionAssignment:
             self._fail(error)
 
     def set_starts(self, offsets: Mapping[Any, int]) -> None:
-        """Set the start offset of each partition. Fail if one is missing: its records would all be dropped."""
+        """Set the start offset of each partition.
+
+        Fail if one is missing: its records would all be dropped.
+        """
         self._ready_epoch = self.epoch
         for tp, offset in offsets.items():
             if tp in self._partitions:
@@ -236,11 +245,14 @@ class PartitionAssignment:
         self._fail(LogUnavailable(f"The consumer of {self._topic} is stalled: no partitions are assigned, or fetching was not resumed."))
 
     async def fetch_stored_offsets(self) -> dict[int, int]:
-        """Return the next offset by partition that the tables store; lower than the committed one after a restore."""
+        """Return the next offset by partition as stored in the tables; behind the group's after a restore."""
         return await self._offset_store.fetch_offsets(self._group, self._topic)
 
     async def store_offsets(self, offsets: Mapping[Any, int]) -> bool:
-        """Store offsets in the tables before they are committed. Return False if that failed and is retried later."""
+        """Store offsets in the tables before they are committed.
+
+        Return False if that failed and is retried later.
+        """
         try:
             await self._offset_store.store_offsets(self._group, self._topic, {tp.partition: offset for tp, offset in offsets.items()})
         except TransientError as error:

@@ -1,4 +1,7 @@
-"""A single Kafka node (KRaft) in a data folder. Any process with access to the folder can start, find and stop it."""
+"""A single Kafka node (KRaft) in a data folder.
+
+Any process with access to the folder can start, find and stop it.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,7 @@ class Broker:
             return self._process.pid if self._process.poll() is None else None
         with suppress(OSError, ValueError):
             pid = int(self._pid_file.read_text())
-            # The number may have been reused by another process; the node's command line names its configuration.
+            # Another process may have got the number; the node's command line names its configuration.
             if str(self._properties_file) in _read_command_line(pid):
                 return pid
         return None
@@ -190,7 +193,7 @@ def _find_free_port(preferred_port: int | None) -> int:
 
 
 async def _is_serving(port: int) -> bool:
-    """Whether a Kafka node answers ApiVersions (version 0), which it does only after it has joined its cluster."""
+    """Whether a Kafka node answers ApiVersions (version 0), which it does only as a member of its cluster."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
@@ -206,7 +209,10 @@ async def _is_serving(port: int) -> bool:
 
 
 def _read_command_line(pid: int) -> str:
-    """Return the command line of a process; empty for a zombie. Raises OSError if there is no such process."""
+    """Return the command line of a process; empty for a zombie.
+
+    Raises OSError if there is no such process.
+    """
     process_dir = Path(f"/proc/{pid}")
     if Path("/proc/self").exists():
         return (process_dir / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Bulk reading of a topic outside any consumer group (librdkafka: 18 to 54 times faster than a Faust agent)."""
+"""Bulk reading of a topic outside any consumer group (librdkafka reads 26 to 54 times faster than Faust)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class BulkReader:
         """Yield records, in order within each partition."""
         if not self._ends:
             return
-        with ThreadPoolExecutor(1, "kafka-reading") as thread:  # one thread: a consumer must not be closed during a poll
+        # One thread, since a consumer must not be closed during a poll.
+        with ThreadPoolExecutor(1, "kafka-reading") as thread:
             loop = asyncio.get_running_loop()
             consumer = Consumer(self._build_config(), logger=librdkafka_logger)
             try:
@@ -62,7 +63,7 @@ class BulkReader:
         is_record = self._is_record(message)  # first: an error of the group has no offset
         partition, offset = _get_offset(message)
         end = self._ends.get(partition, 0)
-        # PARTITION_EOF also ends a partition: its last offsets may be transaction markers, which are no records.
+        # PARTITION_EOF also ends a partition: its last offsets may be transaction markers, not records.
         if offset + is_record >= end:
             self._ends.pop(partition, None)
         return is_record and offset < end
@@ -84,7 +85,7 @@ class BulkReader:
         return {
             **self._settings.to_librdkafka_config(),
             "client.id": "anabranch-reading",
-            # librdkafka requires a group; it is never joined and nothing is committed. Access rules need the prefix.
+            # librdkafka requires a group, but never joins it here. Access rules need the prefix.
             "group.id": f"{self._settings.topic_prefix}anabranch.reading",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

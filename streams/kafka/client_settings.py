@@ -43,7 +43,10 @@ class KafkaClientSettings:
         return self.security_protocol.endswith("SSL")
 
     def to_aiokafka_arguments(self) -> dict[str, Any]:
-        """Return arguments of aiokafka's clients. Raises ConfigurationError if a certificate file is unreadable."""
+        """Return arguments of aiokafka's clients.
+
+        Raises ConfigurationError if a certificate file is unreadable.
+        """
         arguments: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers, "security_protocol": self.security_protocol}
         if self.uses_sasl:
             arguments |= {"sasl_mechanism": self.sasl_mechanism, "sasl_plain_username": self.sasl_username, "sasl_plain_password": self.sasl_password}

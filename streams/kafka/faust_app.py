@@ -41,7 +41,7 @@ _KEEP_ALIVE_INTERVAL_S = 0.5
 _MAX_IDLE_CHECKS = 20
 _STALL_TIMEOUT_S = 120.0
 """Longest time without flow before the subscription restarts; even consecutive rebalances are shorter."""
-# Faust ends its recovery task for good when a seek times out. aiokafka itself retries while the broker is down.
+# If a seek times out, Faust ends its recovery task for good. aiokafka itself retries while the broker is down.
 _UNLIMITED_TIMEOUT_S = 1e9
 # Without a prefix Faust prefers APP_VERSION, BROKER_URL and the like from the environment over its arguments.
 _ENVIRONMENT_PREFIX = "ANABRANCH_FAUST_"
@@ -65,7 +65,7 @@ class FaustConsumerThread(driver.AIOKafkaConsumerThread):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Both threads would create the method queue lazily; if they race, calls go into a queue that is never drained.
+        # Both threads would create the queue lazily; if they race, calls go into one that is never drained.
         self._method_queue = MethodQueue(loop=self.thread_loop, beacon=self.beacon)
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
@@ -75,7 +75,7 @@ class FaustConsumerThread(driver.AIOKafkaConsumerThread):
         assignment, epoch = self.app.assignment, self.app.assignment.epoch
         stored_offsets = await assignment.fetch_stored_offsets()
         committed_offsets, start_offsets = await self.call_thread(seek_to_first_unread, self._ensure_consumer(), stored_offsets)
-        if assignment.epoch == epoch:  # else a rebalance came meanwhile, and these offsets belong to the old assignment
+        if assignment.epoch == epoch:  # else these offsets belong to an earlier assignment
             assignment.set_starts(start_offsets)
         return dict(committed_offsets)
 
@@ -126,7 +126,7 @@ class FaustConsumer(driver.Consumer):
         return FaustConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        # Tables first: they may be ahead of the group's committed offsets, but behind them only after a restore.
+        # Tables first: only after a restore may they be behind the group's committed offsets.
         epoch = self.app.assignment.epoch
         if not await self.app.assignment.store_offsets(offsets):
             if epoch == self.app.assignment.epoch:
@@ -165,7 +165,7 @@ class FaustConsumer(driver.Consumer):
 
     async def _execute_task(self, task: Awaitable[None]) -> None:
         await super()._execute_task(task)
-        # mode swallows a CancelledError that leaked out of something awaited, so the commit loop, say, ends silently.
+        # mode swallows a CancelledError that leaks out of something awaited: the commit loop ends silently.
         if not self.should_stop and not self.crashed:
             self.app.assignment.report_stall()
 
@@ -195,7 +195,7 @@ class FaustConsumer(driver.Consumer):
             return {}
 
     def resume_flow(self) -> None:
-        # When rebalances overlap, Faust resumes in the middle of the second, then clears its queues on the next resume.
+        # If rebalances overlap, Faust resumes in the middle of the second and clears its queues on the next.
         if self._has_start_offsets:
             super().resume_flow()
 
@@ -231,10 +231,13 @@ class FaustConsumer(driver.Consumer):
         """Do nothing: Faust would acknowledge offsets it has not seen, but they may only be fetched again."""
 
     def close(self) -> None:
-        """Do nothing: Faust calls it from the wrong thread when a rebalance meets a stop; `stop` closes the client."""
+        """Do nothing: Faust calls it from the wrong thread if a stop meets a rebalance.
+
+        `stop` closes the client.
+        """
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Do nothing: Faust logs an error if a partition has not committed for minutes, which a slow model may cause."""
+        """Do nothing: Faust logs an error if a partition does not commit for minutes, as with a slow model."""
 
 
 class FaustTransport(driver.Transport):
@@ -269,14 +272,15 @@ class FaustApp(faust.App):
         super().__init__(
             group,
             env_prefix=_ENVIRONMENT_PREFIX,
+            # Faust separates brokers by semicolons. Its `confluent://` driver never subscribes.
             broker="aiokafka://" + consumer_arguments["bootstrap_servers"].replace(",", ";aiokafka://"),
             loop=asyncio.get_running_loop(),
-            # Faust logs and acknowledges a value it cannot decode: decode in the stage, so that it becomes a dead letter.
+            # Faust logs and acknowledges a value that it cannot decode; the stage makes it a dead letter.
             key_serializer="raw",
             value_serializer="raw",
             topic_disable_leader=True,
             topic_allow_declare=False,
-            # By default a rebalance waits for events in flight, which may take longer than the rebalance time-out.
+            # By default a rebalance waits for events in flight, possibly longer than its time-out.
             stream_wait_empty=False,
             broker_commit_interval=1.0,
             broker_session_timeout=consumer_arguments["session_timeout_ms"] / 1000,
@@ -288,8 +292,8 @@ class FaustApp(faust.App):
         self.agent(self.topic(topic, key_type=bytes, value_type=bytes), name=f"{group}-reader")(self._deliver_messages)
 
     async def _deliver_messages(self, stream: Any) -> None:
-        # noack: Faust would acknowledge each event as the loop goes on, whether or not the stage has finished it.
-        # Not `take()`: one exception there loses the rest of the stream (offsets committed, events never delivered).
+        # noack: Faust would acknowledge each event when the loop continues, before the stage has finished it.
+        # No `take()`: after one exception it commits the offsets of events that it never delivers.
         events: AsyncIterable[Any] = stream.noack().events()
         async for event in events:
             self.assignment.deliver(event.message)

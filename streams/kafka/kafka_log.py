@@ -62,7 +62,7 @@ class KafkaLog:
         return await self._admin.query_topic_config(fetch_min_retention, topic)
 
     async def fetch_loss_settings(self, topic: str) -> Mapping[str, str] | None:
-        """Return the settings by which the topic loses records, by Kafka's names; None if access is denied."""
+        """Return settings by which the topic loses records, by Kafka's names; None if access is denied."""
         return await self._admin.query_topic_config(fetch_loss_settings, topic)
 
     async def fetch_grants(self) -> list[Grant] | None:

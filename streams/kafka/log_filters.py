@@ -21,7 +21,7 @@ librdkafka_logger.setLevel(logging.CRITICAL)
 
 
 class RateLimitFilter(logging.Filter):
-    """Pass each event or message text once in 30 s: aiokafka logs an unreachable broker thirty times a second."""
+    """Pass each message text once in 30 s: aiokafka logs an unreachable broker thirty times a second."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,7 +33,10 @@ class RecordProducer:
         self._producer: AIOKafkaProducer | None = None
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
-        """See `EventLog.append`. Raises LogUnavailable on time-out; the records may still be written later."""
+        """See `EventLog.append`.
+
+        Raises LogUnavailable on time-out; the records may still be written later.
+        """
         if not records:
             return []
         try:
@@ -50,7 +53,7 @@ class RecordProducer:
             raise LogUnavailable(f"Appending to {records[0].topic} failed: no broker returned its metadata in time.") from error
         except (KafkaError, OSError) as error:
             translated_error = translate_aiokafka_error(error, f"Appending to {records[0].topic} failed")
-            # An idempotent producer that is fenced or out of sequence refuses every later append: start a new one.
+            # A fenced or out-of-sequence idempotent producer refuses every later append: start a new one.
             if isinstance(translated_error, LogUnavailable) and not getattr(error, "retriable", True):
                 await self.close()
             raise translated_error from error
@@ -83,7 +86,8 @@ class RecordProducer:
             compression_type="lz4",
             max_batch_size=_BATCH_BYTES,
             max_request_size=_MAX_REQUEST_BYTES,
-            request_timeout_ms=int(self._timeout_s * 500),  # half of ours, so that a lost request is retried once
+            # Half of our time-out, so that a lost request is retried once.
+            request_timeout_ms=int(self._timeout_s * 500),
         )
 
     async def _send(self, producer: AIOKafkaProducer, records: Sequence[Record]) -> list[Position]:

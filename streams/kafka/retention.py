@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 log = structlog.get_logger(__name__)
 MIN_SEGMENTS = 7
-"""Segments per retention time: a record stays for up to a seventh longer than required, not for twice as long."""
+"""Segments per retention time: a record stays up to a seventh longer than required, not twice as long."""
 RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING = "retention.ms", "segment.ms", "file.delete.delay.ms"
 CLEANUP_POLICY_SETTING, SIZE_SETTING = "cleanup.policy", "retention.bytes"
 LOSS_SETTINGS = (CLEANUP_POLICY_SETTING, RETENTION_SETTING, SIZE_SETTING)

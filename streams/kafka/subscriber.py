@@ -25,10 +25,10 @@ _CANCEL_TIMEOUT_S = 2.0
 _HEARTBEAT_INTERVAL_MS = 500
 """Members learn of a rebalance from their next heartbeat, and a stop during a rebalance waits as long."""
 _REBALANCE_TIMEOUT_MS = 30_000
-# The broker holds a join request for up to the rebalance time-out. A member that gives up earlier joins a second
-# time, and its first, abandoned membership delays the next rebalance.
+# The broker holds a join request for up to the rebalance time-out. A member that gives up earlier joins a
+# second time, and its first, abandoned membership delays the next rebalance.
 _REQUEST_MARGIN_MS = 10_000
-# A starting broker may list no topics. A group leader that sees none assigns nothing until its metadata expires.
+# A starting broker may list no topics. A group leader that sees none assigns nothing until it refreshes.
 _METADATA_MAX_AGE_MS = 15_000
 _MAX_POLL_RECORDS = 100
 """Messages of a fetch that are delivered before a full sink can stop the rest."""
@@ -71,6 +71,7 @@ class FaustSubscriber:
             "request_timeout_ms": max(_REBALANCE_TIMEOUT_MS, session_ms) + _REQUEST_MARGIN_MS,
             "metadata_max_age_ms": _METADATA_MAX_AGE_MS,
             "max_poll_interval_ms": int(self._max_poll_interval_s * 1000),
+            # Not Faust's own assignor, which also distributes tables; there are none.
             "partition_assignment_strategy": [RoundRobinPartitionAssignor],
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,

@@ -88,7 +88,7 @@ class ChangeApplier:
                 await self._store.mark_snapshot_swept(self._spec.name, ended_snapshot.table, ended_snapshot.mark)
 
     async def withdraw_below(self, table: str, mark: SequenceMark) -> None:
-        """Evaluate again each row last emitted before the mark, and withdraw documents that the state does not have."""
+        """Evaluate again rows last emitted before the mark, and withdraw documents missing in the state."""
         after = ""
         while keys := await self._store.fetch_live_below(self._spec.name, table, mark, after, PAGE_SIZE):
             await self._reevaluate(keys)

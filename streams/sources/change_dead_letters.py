@@ -1,4 +1,7 @@
-"""Dead letters of unreadable changes. The record is copied into a blob, since its topic is foreign and may expire."""
+"""Dead letters of unreadable changes.
+
+The record is copied into a blob, since its topic is foreign and may expire.
+"""
 
 from __future__ import annotations
 

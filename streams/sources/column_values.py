@@ -1,4 +1,4 @@
-"""Conversion of Debezium's column values to readable JSON values: dates as ISO 8601, decimals as digits, JSON as JSON.
+"""Conversion of Debezium's column values to readable JSON: dates as ISO 8601, decimals as digits.
 
 Encodings: Debezium's manual, "Data type mappings" (semantic types `io.debezium.*`, Kafka Connect's logical types).
 """
@@ -22,7 +22,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_unavailable(value: Any) -> bool:
-    """Whether the value is Debezium's placeholder for an unchanged TOASTed column, as text, bytes, array or map."""
+    """Whether the value is Debezium's placeholder for an unchanged column (text, bytes, array or map)."""
     match value:
         case str():
             return value in (PLACEHOLDER, _PLACEHOLDER_BYTES)
@@ -75,7 +75,7 @@ def _make_scaled_converter(per_microsecond: tuple[int, int], format_value: Calla
 
 
 def _convert_decimal(value: Any, parameters: Mapping[str, Any]) -> str:
-    """Format a decimal: base64 of a big-endian two's complement integer, with `scale` digits after the point."""
+    """Format a decimal (base64 of a big-endian two's complement integer, `scale` digits after the point)."""
     if isinstance(value, int | float):
         return str(value)
     return _format_digits(value, int(parameters.get("scale", 0)))

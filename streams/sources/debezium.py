@@ -43,7 +43,10 @@ ChangeEvent = RowChange | Truncation | SnapshotEnd
 
 
 def parse_change_events(record: Record, epoch: int, mapping: RowMapping) -> list[ChangeEvent]:
-    """Parse a record of a change topic. Raises MalformedEvent for records that are no change events with a position."""
+    """Parse a record of a change topic.
+
+    Raises MalformedEvent for records that are no change events with a position.
+    """
     if record.value is None:
         return []
     value = _check_object(_parse_json(record.value, "value"), "value")
@@ -106,7 +109,10 @@ def _parse_key(record: Record) -> tuple[str, Json]:
 
 
 def format_row_key(values: Json) -> str:
-    """Join the key columns of a row by `/`, in their order. Raises MalformedEvent if the result is empty or too long."""
+    """Join the key columns of a row by `/`, in their order.
+
+    Raises MalformedEvent if the result is empty or too long.
+    """
     row_name = "/".join(
         format_as_text(value).replace("%", "%25").replace("/", "%2F") if len(values) > 1 else format_as_text(value) for value in values.values()
     )
@@ -118,8 +124,8 @@ def format_row_key(values: Json) -> str:
 
 
 def _parse_old_key(record: Record, op: str) -> str | None:
-    # A changed primary key arrives as `d` (old key) and `c` (new key), usually in different partitions. The `c` may
-    # have placeholders for unchanged columns; their values are under the old key.
+    # A changed primary key arrives as `d` (old key) and `c` (new key), usually in different partitions. The
+    # `c` may have placeholders for unchanged columns; their values are under the old key.
     header = record.headers.get("__debezium.oldkey")
     if op != "c" or not header:
         return None
@@ -190,7 +196,7 @@ def _compute_binlog_sequence(source: Json) -> int:
 
 
 def _compute_lsn_sequence(source: Json) -> int:
-    """Combine virtual log file, block and slot (SQL Server and Db2, hexadecimal) or parse one number (Informix)."""
+    """Combine log file, block and slot (SQL Server and Db2, hexadecimal) or parse one number (Informix)."""
     parts = str(source.get("change_lsn") or source["commit_lsn"]).split(":")
     if len(parts) == 1:
         return int(parts[0])

@@ -31,7 +31,10 @@ class SourceDocument:
 
 
 def build_document(key: str, columns: Mapping[str, Any], mapping: RowMapping) -> SourceDocument:
-    """Build the document of a row. Raises MalformedEvent for an empty id and for content that no event accepts."""
+    """Build the document of a row.
+
+    Raises MalformedEvent for an empty id and for content that no event accepts.
+    """
     external_id = format_row_key({name: columns[name] for name in mapping.id}) if mapping.id else key
     text_body, base64_body = _build_body(columns, mapping)
     language = format_as_text(columns[mapping.language]) if mapping.language else ""

@@ -23,7 +23,7 @@ from streams.sources.item_state import ItemStates
 
 CHUNK_BYTES = 1 << 20
 SETTLE_TIME_S = 1.0
-"""A file modified more recently is ingested only if the next scan finds it unchanged: it may still be written."""
+"""A file modified more recently may be incomplete: it is ingested when the next scan finds it unchanged."""
 MAX_NAME_CHARS, MAX_URI_CHARS = 1024, 8192
 FileStamp = tuple[int, int, int]
 """Size, mtime and ctime in ns. ctime detects a file replaced by another of the same size and mtime."""
@@ -46,7 +46,7 @@ class FolderScan:
         return next(self.devices[folder] for parent in PurePosixPath(name).parents if (folder := parent.as_posix()) in self.devices)
 
     def is_deleted(self, name: str) -> bool:
-        """Whether the file certainly does not exist: neither found, nor in a folder that could not be read."""
+        """Whether the file does not exist: neither found nor in a folder that could not be read."""
         path_and_parents = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
         return name not in self.files and not any(folder in self.problems for folder in path_and_parents)
 
@@ -92,7 +92,7 @@ class FolderReader:
 
     def _find_unmounted(self, folder_scan: FolderScan) -> set[str]:
         """Return live documents whose file system was unmounted: their files are not deleted."""
-        # A device number may change with a restart, so map recorded numbers to current ones by files that still exist.
+        # Device numbers may change with a restart: files that still exist map old numbers to new ones.
         current_devices: dict[int, set[int]] = {}
         for name in folder_scan.files:
             current_devices.setdefault(self.item_states.items.get(name, {}).get("device", -1), set()).add(folder_scan.resolve_device(name))

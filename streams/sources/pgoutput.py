@@ -1,4 +1,4 @@
-"""Decoder of Postgres' logical replication messages (`pgoutput`, protocol version 1) into Debezium's change events.
+"""Decoder of Postgres' logical replication messages (`pgoutput` version 1) into Debezium's change events.
 
 Format: PostgreSQL manual, "Logical Replication Message Formats".
 """
@@ -55,7 +55,10 @@ class TableShape:
     key: Sequence[str]
 
     def build_record(self, op: str, row: Texts, sequence: int, *, snapshot: str = "false", old_key: Texts | None = None) -> Record:
-        """Build a change event with the parts of its schema that readers need. For `d`, `row` holds the key."""
+        """Build a change event with the parts of its schema that readers need.
+
+        For `d`, `row` holds the key.
+        """
         after = None if op in "dt" else {name: parse_value(row.get(name), oid) for name, oid in self.types.items()}
         source = {"connector": "postgresql", "schema": self.schema, "table": self.table, "lsn": sequence, "snapshot": snapshot}
         payload = {"before": None, "after": after, "source": source, "op": op}
@@ -69,7 +72,10 @@ class TableShape:
 
 
 BuildShape = Callable[[Mapping[str, int]], TableShape]
-"""Builds the shape from the table's new columns (type oid by name). Raises if such a table cannot be followed."""
+"""Builds the shape from the table's new columns (type oid by name).
+
+Raises if such a table cannot be followed.
+"""
 
 
 class PgOutputDecoder:
@@ -121,7 +127,7 @@ class PgOutputDecoder:
             return []
         if old_row is None:
             return [shape.build_record("u", row, sequence)]
-        # Unchanged TOASTed columns are missing in the new row; with `replica identity full` the old row has them.
+        # The new row lacks unchanged TOASTed columns; with `replica identity full` the old row has them.
         if is_full_row:
             row = {name: old_row[name] if text == PLACEHOLDER else text for name, text in row.items()}
         if all(old_row[name] == row[name] for name in shape.key):

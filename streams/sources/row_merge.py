@@ -1,4 +1,7 @@
-"""Merge the changes of a row into its current state, independent of their order of arrival. Pure functions."""
+"""Merge the changes of a row into its current state, independent of their order of arrival.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def _merge_below_floors(state: RowState, floors: Mapping[str, TableFloors]) -> A
 
 def _resolve_previous_value(name: str, change: RowChange, rows: Rows, visited: frozenset[tuple[str, SequenceMark]]) -> Any:
     """Return the column's value before the change, or _MISSING."""
-    # A row that got its key with this change has its history under the old key. Marks of different epochs are unrelated.
+    # If the change set a new key, earlier changes are under the old one. Marks of different epochs are unrelated.
     key = change.old_key or change.key
     earlier_changes = [candidate for candidate in _get_changes(rows, key) if candidate.epoch == change.epoch and candidate.order < change.order]
     previous_change = max(earlier_changes, key=_get_order_key, default=None)

@@ -54,7 +54,10 @@ class TableReader:
         return self._build_shape(types, key=key)
 
     def _build_shape(self, types: Mapping[str, int], *, key: Sequence[str]) -> TableShape:
-        """Build the shape of the table. Raises ConfigurationError if a mapped column is missing; changes stay in the slot."""
+        """Build the shape of the table.
+
+        Raises ConfigurationError if a mapped column is missing; changes stay in the slot.
+        """
         schema, table = self.config.schema_and_table
         if missing := [name for name in dict.fromkeys([*key, *self.config.mapping.columns]) if name not in types]:
             raise ConfigurationError(
@@ -66,7 +69,7 @@ class TableReader:
 
     async def _can_resume(self) -> bool:
         """Whether the slot continues at our position."""
-        # A slot that was recreated, or that someone else reads too, is ahead of us: changes in between are lost.
+        # A slot that was recreated or has another reader is ahead of us: the changes in between are lost.
         notes, slot = await self.store.fetch_notes(self._name), await self.reader.fetch_slot()
         last_sequence = notes.get(POSITION_KEY, {}).get("sequence", 0)
         can_resume = (

@@ -1,4 +1,4 @@
-"""Change topic source (Debezium): applies records in batches and acknowledges them when `raw` has the resulting events."""
+"""Change topic source (Debezium). Records are acknowledged when `raw` has the resulting events."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class TopicReader:
 
     async def is_snapshot_read(self, ended_snapshot: EndedSnapshot) -> bool:
         """Whether the unread offsets of a snapshot hold no records."""
-        # A partition's last offsets may be transaction markers, which never arrive. Real records are waited for,
-        # however long it takes: ending the snapshot before would withdraw their rows.
+        # A partition's last offsets may be transaction markers, which never arrive. Real records are waited
+        # for, however long it takes: ending the snapshot before would withdraw their rows.
         empty_offsets = dict.fromkeys(await self.unprefixed_log.fetch_offset_bounds(ended_snapshot.topic), 0)
         starts, ends = (
             {**empty_offsets, **{partition: unread_range[bound] for partition, unread_range in ended_snapshot.unread_offsets.items()}} for bound in (0, 1)

@@ -1,4 +1,4 @@
-"""URL source: polls a list of addresses by conditional requests (RFC 9110), so that unchanged content is not sent."""
+"""URL source: polls addresses by conditional requests (RFC 9110), so that unchanged content is not sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streams.sources.item_state import ItemStates
 MAX_CONCURRENT_REQUESTS = 4
 POLL_INTERVAL_S = 1.0
 PROBLEM_KEY = "problem"
-"""Key of an address's last error, stored with its state because the next request may be long after a restart."""
+"""Key of an address's last error; stored, because the next request may be long after a restart."""
 
 
 @dataclass(slots=True)
