@@ -50,7 +50,13 @@ def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Ro
         case GenerationDropped(generation=name):
             yield GenerationDroppedRow(name)
         case ErasureRequested():
-            yield ErasureRequestRow(event.data.receipt_id, event.data.tenant, event.data.scope, event.data.subject, event.data.requested_at)
+            yield ErasureRequestRow(
+                receipt_id=event.data.receipt_id,
+                tenant=event.data.tenant,
+                scope=event.data.scope,
+                name=event.data.subject,
+                requested_at=event.data.requested_at,
+            )
         case KeysDestroyed(tenant=tenant, keys=keys):
             yield KeysDestroyedRow(tenant, tuple(keys))
         case ErasureCompleted() as receipt:
@@ -65,7 +71,17 @@ def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Ro
                 completed_at=receipt.completed_at,
             )
         case AuditRecorded() as audit:
-            yield AuditRow(audit.audit_id, audit.tenant, audit.at, audit.who, audit.role, audit.what, audit.subject, audit.request_id, audit.outcome)
+            yield AuditRow(
+                audit_id=audit.audit_id,
+                tenant=audit.tenant,
+                at=audit.at,
+                who=audit.who,
+                role=audit.role,
+                what=audit.what,
+                subject=audit.subject,
+                request_id=audit.request_id,
+                outcome=audit.outcome,
+            )
         case SourceAdded(source=spec, epoch=epoch):
             yield SourceRow(spec, epoch)
         case SourceRemoved(source=name, withdraw=withdraw):

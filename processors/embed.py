@@ -25,6 +25,7 @@ from streams.topics import CHUNKED, EMBEDDED
 
 VERSION = 1
 _HEADER = struct.Struct("<IIff")
+"""Length of the vector, length of the states, background_dense, background_maxsim (NaN for None)."""
 
 
 def project(event: Event[DocumentChunked]) -> Iterable[Row]:
@@ -83,27 +84,25 @@ class _CachedEmbedding:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _CachedEmbedding:
-        vector, states, dense, maxsim = _HEADER.unpack_from(data)
-        start = _HEADER.size
+        vector_bytes, state_bytes, dense, maxsim = _HEADER.unpack_from(data)
+        states_start = _HEADER.size + vector_bytes
         return cls(
-            data[start : start + vector], data[start + vector : start + vector + states], *(None if np.isnan(value) else value for value in (dense, maxsim))
+            vector=data[_HEADER.size : states_start],
+            states=data[states_start : states_start + state_bytes],
+            background_dense=None if np.isnan(dense) else dense,
+            background_maxsim=None if np.isnan(maxsim) else maxsim,
         )
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
     """Embed all chunks of the group with one cache lookup and one engine call. The engine batches."""
     emissions = [emission for pending_event in pending_events for emission in make_final_outcomes(pending_event)]
-    current_events = [pending_event for pending_event in pending_events if pending_event.status is not ClaimStatus.SUPERSEDED]
-    embeddings = iter(
-        await _embed_chunks(
-            [(pending_event.event.data, child) for pending_event in current_events for child in _list_children(pending_event.event.data)], ports
-        )
-    )
-    for pending_event in current_events:
-        data: DocumentChunked = pending_event.event.data
-        emissions.append(
-            Emission(pending_event.event, await _build_embedded_event(data, {child.id: next(embeddings) for child in _list_children(data)}, ports), ordinal=1)
-        )
+    events: list[Event[DocumentChunked]] = [pending_event.event for pending_event in pending_events if pending_event.status is not ClaimStatus.SUPERSEDED]
+    chunks = [(event.data, child) for event in events for child in _list_children(event.data)]
+    embeddings = iter(await _embed_chunks(chunks, ports))
+    for event in events:
+        embedding_by_chunk = {child.id: next(embeddings) for child in _list_children(event.data)}
+        emissions.append(Emission(event, await _build_embedded_event(event.data, embedding_by_chunk, ports), ordinal=1))
     return emissions
 
 

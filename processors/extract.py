@@ -57,17 +57,31 @@ class ExtractionInput:
 
     @classmethod
     def from_parent(cls, parent: ParentChunk) -> ExtractionInput:
-        start, blank_fields = (
-            parent.char_start,
-            {"ordinal": 0, "char_start": 0, "char_end": parent.char_end - parent.char_start, "pages": [], "id": UUID(int=0)},
-        )
+        start = parent.char_start
         children = [
             child.model_copy(
-                update={"id": UUID(int=n), "ordinal": n, "prefix": "", "char_start": child.char_start - start, "char_end": child.char_end - start, "spans": []}
+                update={
+                    "id": UUID(int=number),
+                    "ordinal": number,
+                    "prefix": "",
+                    "char_start": child.char_start - start,
+                    "char_end": child.char_end - start,
+                    "spans": [],
+                }
             )
-            for n, child in enumerate(parent.children)
+            for number, child in enumerate(parent.children)
         ]
-        return cls(parent.model_copy(update={**blank_fields, "children": children}), start, tuple(child.id for child in parent.children))
+        relative_parent = parent.model_copy(
+            update={
+                "id": UUID(int=0),
+                "ordinal": 0,
+                "char_start": 0,
+                "char_end": parent.char_end - start,
+                "pages": [],
+                "children": children,
+            }
+        )
+        return cls(relative_parent, start, tuple(child.id for child in parent.children))
 
     def make_memo_key(self, tenant: str, document_id: UUID, language: str | None, engine: str) -> MemoKey:
         return build_memo_key(tenant, document_id, engine, f"{language or ''}\n{self.parent.model_dump_json()}".encode())

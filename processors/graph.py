@@ -14,28 +14,55 @@ VERSION = 1
 
 
 def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
-    data, document_id, order, tenant = event.data, event.data.document_id, tuple(event.data.order), event.data.tenant
+    data = event.data
+    document_id, order, tenant = data.document_id, tuple(data.order), data.tenant
     for mention in data.mentions:
-        row_id = content_id("mention", mention.chunk_id, mention.type, mention.key, mention.char_start)
-        yield MentionRow(row_id, document_id, order, tenant, mention.chunk_id, mention.type, mention.key, mention.name, mention.char_start, mention.char_end)
+        yield MentionRow(
+            id=content_id("mention", mention.chunk_id, mention.type, mention.key, mention.char_start),
+            document_id=document_id,
+            order=order,
+            tenant=tenant,
+            chunk_id=mention.chunk_id,
+            type=mention.type,
+            key=mention.key,
+            name=mention.name,
+            char_start=mention.char_start,
+            char_end=mention.char_end,
+        )
     for relation in data.relations:
+        subject_type, subject_key = relation.subject
+        object_type, object_key = relation.object
         yield RelationRow(
-            content_id("relation", relation.chunk_id, *relation.subject, relation.type, *relation.object, relation.char_start),
-            document_id,
-            order,
-            tenant,
-            relation.chunk_id,
-            *relation.subject,
-            relation.type,
-            *relation.object,
-            relation.weight,
-            relation.extractor,
-            relation.char_start,
-            relation.char_end,
+            id=content_id("relation", relation.chunk_id, *relation.subject, relation.type, *relation.object, relation.char_start),
+            document_id=document_id,
+            order=order,
+            tenant=tenant,
+            chunk_id=relation.chunk_id,
+            subject_type=subject_type,
+            subject_key=subject_key,
+            type=relation.type,
+            object_type=object_type,
+            object_key=object_key,
+            weight=relation.weight,
+            extractor=relation.extractor,
+            char_start=relation.char_start,
+            char_end=relation.char_end,
         )
     for claim in data.claims:
-        row_id = content_id("claim", claim.chunk_id, *claim.subject, claim.property, claim.value, claim.char_start)
-        yield ClaimRow(row_id, document_id, order, tenant, claim.chunk_id, *claim.subject, claim.property, claim.value, claim.char_start, claim.char_end)
+        subject_type, subject_key = claim.subject
+        yield ClaimRow(
+            id=content_id("claim", claim.chunk_id, *claim.subject, claim.property, claim.value, claim.char_start),
+            document_id=document_id,
+            order=order,
+            tenant=tenant,
+            chunk_id=claim.chunk_id,
+            subject_type=subject_type,
+            subject_key=subject_key,
+            property=claim.property,
+            value=claim.value,
+            char_start=claim.char_start,
+            char_end=claim.char_end,
+        )
     yield PartCompletedRow(document_id, order, tenant, "entities", data.part, data.parts)
 
 

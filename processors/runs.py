@@ -13,20 +13,33 @@ from streams.topics import QUERIES
 def project(event: Event[QueryReceived | QueryAnswered]) -> Iterable[Row]:
     match event.data:
         case QueryReceived() as query:
-            yield RunRow(query.run_id, query.tenant, query.kind, query.request, query.received_at, None, None, None, [], {}, None, query.asked_by)
-        case QueryAnswered() as answer:
             yield RunRow(
-                answer.run_id,
-                answer.tenant,
-                "",
-                None,
-                None,
-                answer.generation,
-                answer.response,
-                answer.answered_at,
-                answer.candidates,
-                answer.numbers,
-                answer.basis.model_dump(mode="json") if answer.basis else None,
+                run_id=query.run_id,
+                tenant=query.tenant,
+                kind=query.kind,
+                request=query.request,
+                received_at=query.received_at,
+                generation=None,
+                response=None,
+                answered_at=None,
+                candidates=[],
+                numbers={},
+                asked_by=query.asked_by,
+            )
+        case QueryAnswered() as answer:
+            # Each event fills only its own half of the row.
+            yield RunRow(
+                run_id=answer.run_id,
+                tenant=answer.tenant,
+                kind="",
+                request=None,
+                received_at=None,
+                generation=answer.generation,
+                response=answer.response,
+                answered_at=answer.answered_at,
+                candidates=answer.candidates,
+                numbers=answer.numbers,
+                basis=answer.basis.model_dump(mode="json") if answer.basis else None,
             )
 
 

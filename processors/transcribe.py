@@ -78,13 +78,14 @@ def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    emissions = [await _transcribe_or_end(pending_event, ports) for pending_event in pending_events]
-    return emissions + [
-        await _transcribe_revived(pending_event, pending_event.revived_revision, ports) for pending_event in pending_events if pending_event.revived_revision
-    ]
+    emissions = [await _transcribe_or_finish(pending_event, ports) for pending_event in pending_events]
+    for pending_event in pending_events:
+        if pending_event.revived_revision:
+            emissions.append(await _transcribe_revived(pending_event, pending_event.revived_revision, ports))
+    return emissions
 
 
-async def _transcribe_or_end(pending_event: PendingEvent, ports: StagePorts) -> Emission:
+async def _transcribe_or_finish(pending_event: PendingEvent, ports: StagePorts) -> Emission:
     if pending_event.status is ClaimStatus.SUPERSEDED:
         return make_superseded_outcome(pending_event)
     if isinstance(pending_event.event.data, DocumentRemoved):
@@ -112,10 +113,8 @@ async def _transcribe_revived(pending_event: PendingEvent, revision: DocumentRow
         "external_id": revision.external_id,
         "received_at": revision.received_at,
     }
-    return Emission(
-        pending_event.event,
-        await _transcribe(_apply_amended_title(DocumentAccepted(**fields, origin=origin, blob=revision.blob, payload_sha256=""), pending_event), ports),
-    )
+    accepted = DocumentAccepted(**fields, origin=origin, blob=revision.blob, payload_sha256="")
+    return Emission(pending_event.event, await _transcribe(_apply_amended_title(accepted, pending_event), ports))
 
 
 def _apply_amended_title(data: DocumentAccepted, pending_event: PendingEvent) -> DocumentAccepted:

@@ -30,6 +30,7 @@ def _encode(part: IdPart) -> bytes:
             tag, body = b"l", b"".join(_encode(item) for item in part)
         case _:
             raise TypeError(f"An id part cannot be a {type(part).__name__}.")
+    # Tag and length keep different part lists apart, such as ("ab", "c") and ("a", "bc").
     return tag + struct.pack(">Q", len(body)) + body
 
 
@@ -39,6 +40,7 @@ def content_id(kind: str, *parts: IdPart) -> UUID:
     Raises TypeError for floats, booleans and mappings.
     """
     digest = bytearray(hashlib.sha256(_encode([kind, *parts])).digest()[:16])
+    # Version 8 and variant 10 (RFC 9562).
     digest[6] = (digest[6] & 0x0F) | 0x80
     digest[8] = (digest[8] & 0x3F) | 0x80
     return UUID(bytes=bytes(digest))
