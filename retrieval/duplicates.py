@@ -13,6 +13,7 @@ from rensa import RMinHash
 
 from retrieval.parent_expansion import RankedParent
 from retrieval.words import split_words
+from schemas.profiles import Profile
 
 PERMUTATIONS = 128
 # Estimated Jaccard similarity of the shingles from which on two passages are near-duplicates.
@@ -21,6 +22,13 @@ _SEED = 7
 _SHINGLE_WORDS = 3
 # Shorter passages fold only when their words are equal: one different word changes too much.
 _MIN_WORDS = 12
+
+
+def fold_parents(parents: Sequence[RankedParent], profile: Profile, n_distinct: int) -> Sequence[RankedParent]:
+    """Fold near-duplicates, if the profile says so, so that at least the first `n_distinct` parents differ."""
+    if not profile.fusion.near_duplicates:
+        return parents
+    return fold_duplicates(parents, max(profile.rerank.parents, n_distinct), n_distinct)
 
 
 def fold_duplicates(parents: Sequence[RankedParent], scan_limit: int, n_distinct: int) -> list[RankedParent]:

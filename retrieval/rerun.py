@@ -18,7 +18,7 @@ from retrieval.answer.extractive import FloatArray, compose_quoted_answer
 from retrieval.answer.generative import generate_answer
 from retrieval.answer.quote_candidates import QuoteCandidate, extract_quote_candidates
 from retrieval.channels import ChannelCandidates
-from retrieval.duplicates import fold_duplicates
+from retrieval.duplicates import fold_parents
 from retrieval.fusion import FusionInput, fuse_candidates
 from retrieval.parent_expansion import RankedParent, expand_to_parents
 from retrieval.query_context import QueryContext, RetrievalResult, attach_contexts, attach_results
@@ -90,7 +90,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
     fusion = fuse_candidates(FusionInput(hits, frozenset(record.basis.complete), record.get_pair_scores()), chunks, profile.fusion)
     reranked = _restore_reranking(record, expand_to_parents(fusion.candidates, profile.rerank.expand))
     n_distinct = max(record.request.k, profile.rerank.keep)
-    parents = fold_duplicates(reranked.parents, max(profile.rerank.parents, n_distinct), n_distinct) if profile.fusion.near_duplicates else reranked.parents
+    parents = fold_parents(reranked.parents, profile, n_distinct)
     linked_seeds = [EntitySeed("", key, 1.0) for key in record.basis.linked]
     candidates = ChannelCandidates(hits, trace.channels, trace.channels_failed, frozenset(record.basis.complete), None, linked_seeds, None)
     ranking = Ranking(tuple(parents), candidates, fusion, reranked)

@@ -26,7 +26,7 @@ from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
 from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.lineage.tracer import LineageTracer
-from retrieval.pipeline import Retriever
+from retrieval.retriever import Retriever
 from schemas.generations import Generation
 from schemas.ports.feed import RecordFeed
 from schemas.ports.log import EventLog

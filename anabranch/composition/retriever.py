@@ -16,7 +16,7 @@ from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import FoldingNameNormalizer
 from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.answer_cache import OnCacheUse
-from retrieval.pipeline import Retriever
+from retrieval.retriever import Retriever
 from schemas.events import EventData
 from schemas.generations import Generation
 from schemas.ports.engines import ChatModel, Reranker

@@ -14,7 +14,7 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
 from anabranch.process.database import open_database
-from retrieval.pipeline import Retriever
+from retrieval.retriever import Retriever
 from schemas.errors import FatalError
 from services.storage import Storage
 from sql.pool import close_pool, open_pool

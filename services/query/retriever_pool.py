@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from retrieval.pipeline import Retriever
+from retrieval.retriever import Retriever
 from schemas.errors import AnabranchError, InvalidRequest, TransientError
 from schemas.generations import EmbedConfig, Generation
 from schemas.ports.ledger import GenerationStore

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from retrieval.pipeline import Retriever
 from retrieval.recorded_run import RecordedRun, parse_run
 from retrieval.rerun import rerun_run
+from retrieval.retriever import Retriever
 from retrieval.run_diff import DiffFacts, compare_runs, get_passages
 from schemas.errors import NotFound
 from schemas.events import EventData, QueryAnswered

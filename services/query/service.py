@@ -11,7 +11,7 @@ from uuid import UUID
 
 import structlog
 
-from retrieval.pipeline import Retriever
+from retrieval.retriever import Retriever
 from schemas.errors import AnabranchError, NotFound
 from schemas.principals import Principal
 from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse, ignore_progress

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from retrieval.answer_cache import AnswerCache, QueryEmbeddingCache
-from retrieval.pipeline import Retriever
 from retrieval.profiles import ProfileCatalog
+from retrieval.retriever import Retriever
 from schemas.events import EventData
 from schemas.profiles import Profile
 from tests.unit.retrieval_fakes import (

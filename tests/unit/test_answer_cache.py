@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from retrieval.answer_cache import DUPLICATE_WAIT_S, AnswerCache, QueryEmbeddingCache, QueryOutcome
-from retrieval.pipeline import Retriever
+from retrieval.retriever import Retriever
 from schemas.errors import DatabaseUnavailable, EngineUnavailable
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import ChatReply, OnDelta, TextEmbedding

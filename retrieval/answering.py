@@ -1,0 +1,64 @@
+"""Write the draft of an answer: by the chat model, or as quotes when there is none or it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from retrieval.answer.drafts import AnswerDraft
+from retrieval.answer.extractive import extract_answer
+from retrieval.answer.generative import generate_answer
+from retrieval.answer.partial_answer import PartialAnswer
+from retrieval.answer.quote_candidates import QuoteCandidate, extract_quote_candidates
+from retrieval.query_context import QueryContext, RetrievalResult
+from retrieval.resources import RetrievalResources
+from schemas.errors import AnabranchError, InvalidModelOutput
+
+
+async def write_draft(query: QueryContext, result: RetrievalResult, resources: RetrievalResources) -> AnswerDraft:
+    """Write the draft from the contexts of `result`, falling back to quotes when the chat model fails."""
+    quote_candidates = extract_quote_candidates(result.contexts, resources.sentences)
+    profile, chat = query.profile.answer, resources.chat
+    if chat is None or profile.model != "default":
+        return await _quote(query, result, quote_candidates, resources)
+    on_delta = PartialAnswer(query.on_progress).feed if query.is_streamed else None
+    try:
+        async with asyncio.timeout(profile.timeout_s):
+            return await generate_answer(result.contexts, quote_candidates, query.plan, chat, on_delta)
+    except (AnabranchError, TimeoutError) as error:
+        draft = await _quote(query, result, quote_candidates, resources)
+        return _mark_fallback(draft, chat.model, error, profile.timeout_s)
+
+
+async def _quote(
+    query: QueryContext,
+    result: RetrievalResult,
+    quote_candidates: Sequence[QuoteCandidate],
+    resources: RetrievalResources,
+) -> AnswerDraft:
+    reranked, reranker = result.ranking.reranked, resources.reranker
+    # A reranker that failed during ranking is not called again.
+    is_reranker_usable = reranker is not None and (reranked.is_reranked if reranked else reranker.role == "added")
+    return await extract_answer(
+        quote_candidates,
+        query.plan,
+        result.ranking.candidates.embedded_query,
+        resources.embedder,
+        reranker if is_reranker_usable else None,
+        query.profile.rerank.timeout_s,
+    )
+
+
+def _mark_fallback(draft: AnswerDraft, model: str, error: AnabranchError | TimeoutError, timeout_s: float) -> AnswerDraft:
+    """Add the reason for quoting, and the cost of the failed call."""
+    reason = error.detail if isinstance(error, AnabranchError) else f"timed out after {timeout_s:g} s"
+    note = f"The chat model {model} gave no usable answer ({reason}); the answer is quoted instead."
+    model_error = error if isinstance(error, InvalidModelOutput) else None
+    return replace(
+        draft,
+        limitations=(note, *draft.limitations),
+        calls=model_error.calls if model_error else 1,
+        tokens=model_error.tokens if model_error else 0,
+        has_engine_failure=True,
+    )

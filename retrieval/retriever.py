@@ -1,0 +1,195 @@
+"""Search, query and dry run: the pipeline, wrapped with caching, publishing and timing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from retrieval.answer.drafts import AnswerDraft
+from retrieval.answer_cache import AnswerCache, QueryEmbeddingCache, QueryOutcome, ResponseT
+from retrieval.dry_run import DryRun, list_ranked_passages
+from retrieval.parent_expansion import RankedParent
+from retrieval.pipeline import run_pipeline
+from retrieval.profiles import ProfileCatalog
+from retrieval.query_context import QueryContext, RetrievalResult, get_numbers
+from retrieval.query_plan import plan_query
+from retrieval.resources import RetrievalResources
+from retrieval.run_events import PublishRunEvent, build_query_answered, build_query_received, discard_event
+from retrieval.run_record import build_run_record
+from retrieval.timing import Clock, Stopwatch
+from retrieval.token_states import TokenStateReader, UnpackTokenStates
+from retrieval.trace_builder import build_trace
+from schemas.events import QueryAnswered
+from schemas.ports.engines import (
+    BlobStore,
+    ChatModel,
+    Embedder,
+    LanguageDetector,
+    NameNormalizer,
+    Reranker,
+    SentenceSplitter,
+)
+from schemas.ports.search import SearchIndex
+from schemas.principals import Principal
+from schemas.profiles import Profile
+from schemas.questions import (
+    DebugInfo,
+    OnProgress,
+    QueryRequest,
+    QueryResponse,
+    SearchRequest,
+    SearchResponse,
+    ignore_progress,
+)
+
+
+class Retriever:
+    """Search and query the index.
+
+    Every method raises InvalidRequest (unknown profile), NotFound (unknown generation), and EngineUnavailable
+    or DatabaseUnavailable when every channel fails. A single failed channel is named in the trace instead.
+    """
+
+    def __init__(
+        self,
+        search: SearchIndex,
+        embedder: Embedder,
+        reranker: Reranker | None,
+        chat: ChatModel | None,
+        blobs: BlobStore,
+        languages: LanguageDetector,
+        sentences: SentenceSplitter,
+        names: NameNormalizer,
+        unpack_states: UnpackTokenStates,
+        profiles: ProfileCatalog,
+        clock: Clock,
+        publish: PublishRunEvent = discard_event,
+        *,
+        answer_cache: AnswerCache | None = None,
+        embedding_cache: QueryEmbeddingCache | None = None,
+    ) -> None:
+        self._resources = RetrievalResources(search, embedder, reranker, chat, sentences, TokenStateReader(blobs, unpack_states), clock, embedding_cache)
+        self._languages, self._names, self._profiles = languages, names, profiles
+        self._clock, self._publish, self._answer_cache = clock, publish, answer_cache
+
+    async def search(self, caller: Principal, request: SearchRequest, run_id: UUID, *, generation: str | None = None) -> SearchResponse:
+        """Return ranked parents without refusing or trimming.
+
+        `generation` is the default when the request names none.
+        """
+        query_context = self._start_run(caller, request, run_id, generation)
+        return (await self._run_cached(query_context, SearchResponse, self._run_search)).response
+
+    async def query(
+        self, caller: Principal, request: QueryRequest, run_id: UUID, on_progress: OnProgress = ignore_progress, *, generation: str | None = None
+    ) -> QueryResponse:
+        """Answer from cited passages, or refuse in the query's language.
+
+        Reports each step to `on_progress` and, with `stream`, the words of the model.
+        """
+        query_context = self._start_run(caller, request, run_id, generation, on_progress)
+        outcome = await self._run_cached(query_context, QueryResponse, self._run_query)
+        debug = DebugInfo(candidates=outcome.answered_event.candidates, numbers=outcome.answered_event.numbers)
+        return outcome.response.model_copy(update={"debug": debug}) if request.debug else outcome.response
+
+    async def dry_run(self, caller: Principal, request: SearchRequest) -> DryRun:
+        """Run a query (for a QueryRequest) or a search without publishing anything."""
+        query = self._build_context(caller, request, UUID(int=0))
+        if isinstance(request, QueryRequest):
+            retrieval, _, response = await self._answer(query)
+            passages = list_ranked_passages(query, retrieval)
+            return DryRun(retrieval.generation, passages, response.refused, response.trace)
+        retrieval = (await run_pipeline(query, self._resources, "results")).retrieval
+        refused = retrieval.relevance.refused and query.profile.answer.refuse
+        trace = build_trace(query, retrieval, None, self._resources)
+        return DryRun(retrieval.generation, list_ranked_passages(query, retrieval), refused, trace)
+
+    async def rank_documents(self, caller: Principal, request: SearchRequest, depth: int = 100) -> list[tuple[UUID, str | None, float]]:
+        """Return (document id, external id, score), each document by its best parent, before refusal and trimming.
+
+        Documents of folded parents come right behind the parent they were folded under. A single requested
+        channel is measured by itself: without word pairs and reranking.
+        """
+        query = self._build_context(caller, request, UUID(int=0))
+        if request.channels is not None and len(request.channels) == 1:
+            query = replace(query, profile=isolate_channel(query.profile))
+        result = await run_pipeline(query, self._resources, "ranking", depth=depth)
+        return collapse_to_documents(result.retrieval.ranking.parents)[:depth]
+
+    def _start_run(
+        self, caller: Principal, request: SearchRequest, run_id: UUID, generation: str | None, on_progress: OnProgress = ignore_progress
+    ) -> QueryContext:
+        query_context = replace(self._build_context(caller, request, run_id, on_progress), generation=request.generation or generation, use_cache=True)
+        self._publish(build_query_received(run_id, caller, request, self._clock()))
+        return query_context
+
+    def _build_context(self, caller: Principal, request: SearchRequest, run_id: UUID, on_progress: OnProgress = ignore_progress) -> QueryContext:
+        stopwatch = Stopwatch(self._clock, on_progress)
+        profile = self._profiles.get(request.profile)
+        with stopwatch.measure_step("plan"):
+            query_plan = plan_query(request.query, request.language, self._languages, self._names)
+        return QueryContext(caller, run_id, request, profile, query_plan, stopwatch, on_progress, request.generation)
+
+    async def _run_cached(
+        self, query_context: QueryContext, response_type: type[ResponseT], answer_fresh: Callable[[QueryContext], Awaitable[QueryOutcome[ResponseT]]]
+    ) -> QueryOutcome[ResponseT]:
+        """Return a cached outcome or run the query.
+
+        The answered event is published for this run in either case.
+        """
+        if self._answer_cache is None or query_context.cache_key is None:
+            outcome = await answer_fresh(query_context)
+        else:
+            outcome, is_cached = await self._answer_cache.get_or_answer(query_context.cache_key, response_type, lambda: answer_fresh(query_context))
+            outcome = outcome.copy_for_run(query_context.run_id, self._clock(), query_context.stopwatch.get_timings_ms()) if is_cached else outcome
+        self._publish(outcome.answered_event)
+        return outcome
+
+    async def _run_search(self, query: QueryContext) -> QueryOutcome[SearchResponse]:
+        retrieval = (await run_pipeline(query, self._resources, "results")).retrieval
+        response = SearchResponse(
+            run_id=query.run_id,
+            generation=retrieval.generation,
+            results=list(retrieval.results),
+            trace=build_trace(query, retrieval, None, self._resources),
+        )
+        event = self._build_answered(query, retrieval, None, response)
+        return QueryOutcome(response, event, retrieval.snapshot_version)
+
+    async def _run_query(self, query: QueryContext) -> QueryOutcome[QueryResponse]:
+        retrieval, draft, response = await self._answer(query)
+        event = self._build_answered(query, retrieval, draft, response)
+        is_cacheable = draft is None or not draft.has_engine_failure
+        return QueryOutcome(response, event, retrieval.snapshot_version if is_cacheable else None)
+
+    async def _answer(self, query: QueryContext) -> tuple[RetrievalResult, AnswerDraft | None, QueryResponse]:
+        result = await run_pipeline(query, self._resources, "answer")
+        assert result.response is not None
+        return result.retrieval, result.draft, result.response
+
+    def _build_answered(
+        self,
+        query: QueryContext,
+        retrieval: RetrievalResult,
+        draft: AnswerDraft | None,
+        response: SearchResponse | QueryResponse,
+    ) -> QueryAnswered:
+        record = build_run_record(query, retrieval, draft)
+        return build_query_answered(query.caller.tenant, response, retrieval.ranking, get_numbers(retrieval), self._clock(), record)
+
+
+def isolate_channel(profile: Profile) -> Profile:
+    """Return the profile without additions to a channel's scores, to measure it against others."""
+    return profile.model_copy(
+        update={"fusion": profile.fusion.model_copy(update={"bigram": 0.0}), "rerank": profile.rerank.model_copy(update={"reranker": "none"})}
+    )
+
+
+def collapse_to_documents(parents: Sequence[RankedParent]) -> list[tuple[UUID, str | None, float]]:
+    """Return documents in the order of their best parents, those of folded parents right behind."""
+    ranked: dict[UUID, tuple[UUID, str | None, float]] = {}
+    for parent in parents:
+        for item in (parent, *parent.duplicates):
+            ranked.setdefault(item.document_id, (item.document_id, item.best.chunk.external_id, parent.score))
+    return list(ranked.values())
