@@ -13,8 +13,9 @@ import pytest
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
-from anabranch.encryption import local_keys, rotation
+from anabranch.encryption import local_keys
 from anabranch.encryption.local_keys import MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE
+from anabranch.process import key_rotation
 from anabranch.process.key_rotation import rotate_master_key
 from schemas.errors import ConfigurationError
 from schemas.events import DocumentRemoved, Event
@@ -111,9 +112,9 @@ async def test_interrupted_rotation_loses_no_key(settings: Settings, database: s
     with monkeypatch.context() as patched:
         match step:
             case "before the keys":
-                patched.setattr(rotation.PgKeystore, "rotate", die)
+                patched.setattr(key_rotation.PgKeystore, "rotate", die)
             case "before the files":
-                patched.setattr(rotation, "finish_rotation", die)
+                patched.setattr(key_rotation, "finish_rotation", die)
             case "between the files":
                 patched.setattr(Path, "replace", die_at_the_second)
             case _:
