@@ -338,7 +338,7 @@ async def test_stream_over_limit_is_rejected() -> None:
     here = await make_harness(max_streams=1)
     stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
     await anext(stream)
-    with pytest.raises(TransientError, match="1 streams are open"):
+    with pytest.raises(TransientError, match="limit of 1 open streams"):
         await anext(here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None))
     await stream.aclose()
 
