@@ -55,13 +55,13 @@ class UrlsReader:
         return {url: item[PROBLEM_KEY] for url, item in items.items() if PROBLEM_KEY in item}
 
     def _is_due(self, url: str) -> bool:
-        asked_at = self.item_states.items.get(url, {}).get("asked_at", 0.0)
-        return bool(self.clock().timestamp() - asked_at >= self.config.every_s)
+        requested_at = self.item_states.items.get(url, {}).get("requested_at", 0.0)
+        return bool(self.clock().timestamp() - requested_at >= self.config.every_s)
 
     async def _revisit(self, url: str, limit: asyncio.Semaphore) -> None:
         item = self.item_states.items.get(url, {})
         async with limit:
-            request_fields, mark = {"asked_at": self.clock().timestamp()}, self.item_states.compute_next_mark(url)
+            request_fields, mark = {"requested_at": self.clock().timestamp()}, self.item_states.compute_next_mark(url)
             try:
                 revisited = await self.revisitor.revisit(
                     url,
