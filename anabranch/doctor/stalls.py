@@ -77,13 +77,13 @@ async def run_naming_lock_holder(settings: Settings, check: Check) -> Sequence[F
 def _to_stall_finding(lag: dict[str, Any], live: Generation | None) -> Finding:
     """Name the finding by stage for the live generation, else by consumer group."""
     is_live = lag["generation"] in (None, live.name if live else None)
-    detail = f"{lag['lag']} of {lag['topic']} wait, the oldest for {lag['oldest_seconds'] or 0:.0f} s: {lag['why']}"
+    detail = f"{lag['lag']} pending events on {lag['topic']}, the oldest for {lag['oldest_seconds'] or 0:.0f} s: {lag['why']}"
     return Finding(f"stage: {lag['stage']}" if is_live else f"reader: {lag['group']}", "warn", detail, lag["remedy"] or "")
 
 
 def _to_flow_finding(lags: Sequence[dict[str, Any]]) -> Finding:
     n_pending = sum(lag["lag"] for lag in lags)
-    return Finding("stages", "pass", f"{n_pending} events wait, none for {STALL_THRESHOLD_S:.0f} s" if n_pending else "no event waits")
+    return Finding("stages", "pass", f"{n_pending} pending events, none for {STALL_THRESHOLD_S:.0f} s" if n_pending else "no pending events")
 
 
 @asynccontextmanager
