@@ -16,7 +16,6 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.generations import ChunkConfig
 from schemas.values import BlobRef, Extraction, Notice, ParentChunk, Transcript
 
 Vectors = NDArray[np.float32]
@@ -82,10 +81,6 @@ class Chunker(Protocol):
     fingerprint: str
 
     def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]: ...
-
-
-class ChunkerFactory(Protocol):
-    def __call__(self, config: ChunkConfig) -> Chunker: ...
 
 
 @dataclass(frozen=True, slots=True)
