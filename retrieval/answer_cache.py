@@ -82,7 +82,7 @@ class _InFlightAnswer:
 class AnswerCache:
     """LRU cache of answers with a time to live and an index-version check.
 
-    The database is asked on every hit whether the index version is unchanged, so that a change is visible to
+    Every hit checks in the database that the index version is unchanged, so that a change is visible to
     the next query in every process.
     """
 

@@ -16,19 +16,19 @@ CAUSE_ORDER = ("request", "profile", "generation", "document", "ranking")
 
 
 @dataclass(frozen=True, slots=True)
-class DiffFacts:
+class DiffContext:
     """Generations of both runs and current documents, for explaining differences. May be incomplete."""
 
     generations: Mapping[str, Generation]
     documents: Mapping[UUID, CurrentDocument]
 
 
-def compare_runs(then: RecordedRun, now: RecordedRun, facts: DiffFacts) -> RunDiff:
+def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> RunDiff:
     passages_then, passages_now = {passage.parent_id: passage for passage in get_passages(then)}, {passage.parent_id: passage for passage in get_passages(now)}
     explainer = _ChangeExplainer(
         then,
         now,
-        facts,
+        context,
         {passage.document_id: passage.revision for passage in passages_then.values()},
         {passage.document_id: passage.revision for passage in passages_now.values()},
     )
@@ -80,11 +80,13 @@ def describe_side(run: RecordedRun) -> ComparedRun:
 class _ChangeExplainer:
     """Explain changes by differences in request, profile, generation, documents and ranking."""
 
-    def __init__(self, then: RecordedRun, now: RecordedRun, facts: DiffFacts, revisions_then: Mapping[UUID, int], revisions_now: Mapping[UUID, int]) -> None:
-        self._then, self._now, self._documents, self._revisions_then, self._revisions_now = then, now, facts.documents, revisions_then, revisions_now
+    def __init__(
+        self, then: RecordedRun, now: RecordedRun, context: DiffContext, revisions_then: Mapping[UUID, int], revisions_now: Mapping[UUID, int]
+    ) -> None:
+        self._then, self._now, self._documents, self._revisions_then, self._revisions_now = then, now, context.documents, revisions_then, revisions_now
         self.profile_changes = _diff_settings(then.basis.profile.model_dump(mode="json"), now.basis.profile.model_dump(mode="json"))
         self.request_changes = _diff_settings(_get_request(then), _get_request(now))
-        self.generation_reason = _explain_generations(then.response.generation, now.response.generation, facts.generations)
+        self.generation_reason = _explain_generations(then.response.generation, now.response.generation, context.generations)
         self._candidates = {candidate.parent_id for candidate in now.candidates}
 
     def explain_run(self) -> Iterable[ChangeReason]:

@@ -11,7 +11,7 @@ from uuid import UUID
 from retrieval.recorded_run import RecordedRun, parse_run
 from retrieval.rerun import rerun_run
 from retrieval.retriever import Retriever
-from retrieval.run_diff import DiffFacts, compare_runs, get_passages
+from retrieval.run_diff import DiffContext, compare_runs, get_passages
 from schemas.errors import NotFound
 from schemas.events import EventData, QueryAnswered
 from schemas.ports.engines import SentenceSplitter
@@ -93,7 +93,7 @@ class RunHistory:
         names = {earlier.response.generation, later.response.generation}
         documents = sorted({passage.document_id for run in (earlier, later) for passage in get_passages(run)})
         generations = {name: passage for name in names if (passage := await self.generations.fetch(name)) is not None}
-        return compare_runs(earlier, later, DiffFacts(generations, await self.tables.fetch_current(caller, documents)))
+        return compare_runs(earlier, later, DiffContext(generations, await self.tables.fetch_current(caller, documents)))
 
     async def _fetch_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         row = await self.runs.get_run(caller, run_id)

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.recorded_run import RecordedRun, parse_run
-from retrieval.run_diff import DiffFacts, compare_runs
+from retrieval.run_diff import DiffContext, compare_runs
 from schemas.generations import Generation, IndexConfig
 from schemas.profiles import AnswerProfile, Profile
 from schemas.questions import QueryRequest
@@ -14,7 +14,7 @@ from tests.unit.retrieval_harness import LEASE, PUMP, STAFF, VACATION_PT, Retrie
 from tests.unit.retrieval_memory_index import make_document_id
 from tests.unit.test_rerun import COST_QUESTION, make_run_row
 
-NO_CONTEXT = DiffFacts({}, {})
+NO_CONTEXT = DiffContext({}, {})
 
 
 def make_corpus(**texts: str) -> RetrievalHarness:
@@ -42,7 +42,7 @@ async def test_identical_runs_have_no_differences() -> None:
 
 async def test_withdrawn_document_is_a_reason_for_different_answer() -> None:
     then, now = await query_and_record(make_corpus(pump=PUMP, lease=LEASE, staff=STAFF)), await query_and_record(make_corpus(lease=LEASE, staff=STAFF), 2)
-    diff = compare_runs(then, now, DiffFacts({}, {make_document_id("pump"): CurrentDocument(visible_revision=None, state="withdrawn")}))
+    diff = compare_runs(then, now, DiffContext({}, {make_document_id("pump"): CurrentDocument(visible_revision=None, state="withdrawn")}))
     assert diff.answer_changed and diff.citations_changed and not diff.same
     assert [(one.external_id, one.rank_now) for one in diff.gone] == [("pump", None)]
     assert ("document", "Pump is no longer searchable (withdrawn)") in list_reasons(diff)
@@ -70,4 +70,4 @@ async def test_only_generations_with_different_stages_are_a_reason() -> None:
     for how, expected in (({"embed": "b"}, {("generation", "generation g2 differs from g1 in embed")}), ({"embed": "a"}, set())):
         built.index.generation = Generation(name="g2", config=IndexConfig(), how=how, topics={}, state="live")
         known = {"g1": Generation(name="g1", config=IndexConfig(), how={"embed": "a"}, topics={}), "g2": built.index.generation}
-        assert list_reasons(compare_runs(then, await query_and_record(built, 2), DiffFacts(known, {}))) == expected
+        assert list_reasons(compare_runs(then, await query_and_record(built, 2), DiffContext(known, {}))) == expected
