@@ -1,0 +1,1 @@
+"""Build the objects of each process by hand, from the settings."""

@@ -1,0 +1,1 @@
+"""Erase documents and issue receipts."""

@@ -1,0 +1,1 @@
+"""Assign stages to generations; build, compare, switch and remove generations."""

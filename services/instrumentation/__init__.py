@@ -1,0 +1,1 @@
+"""Metrics, latency and event log decorators; imports no other sub-package."""

@@ -1,0 +1,1 @@
+"""Readiness, consumer lag, gauges and the event feed."""

@@ -1,0 +1,1 @@
+"""Answer queries: retrievers, admission, events, feedback, past runs."""

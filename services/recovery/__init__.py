@@ -1,0 +1,1 @@
+"""Rebuild tables from the log, and check restored ones."""

@@ -1,0 +1,1 @@
+"""Replay ranges and redrive dead letters."""
