@@ -58,7 +58,8 @@ class ParsedPart:
 
     def encode(self) -> bytes:
         record = {
-            "blocks": [block.to_record() for block in self.blocks],
+            # The key of memoized parts; another key needs another version of the parser, whose fingerprint names the memo.
+            "drafts": [block.to_record() for block in self.blocks],
             "title": self.title,
             "language": self.language,
             "date": self.date,
@@ -72,7 +73,7 @@ class ParsedPart:
     @staticmethod
     def decode(data: bytes) -> ParsedPart:
         record = json.loads(data)
-        blocks = [ParsedBlock.from_record(block) for block in record.pop("blocks")]
+        blocks = [ParsedBlock.from_record(block) for block in record.pop("drafts")]
         notices = [Notice(**notice) for notice in record.pop("notices")]
         return ParsedPart(blocks=blocks, notices=notices, **record)
 
