@@ -67,7 +67,11 @@ async def test_newer_event_version_pauses_partition_until_worker_upgrade(
         assert found["why"] == "stalled in partition 0: This worker does not support document.chunked.v2 on topic chunked; its newest version is v1."
         assert found["remedy"].startswith("Upgrade this worker") and found["lag"] >= 1
         findings = {finding.name: finding for finding in await stalls.check_stages(settings)}
-        assert findings["stage: embed"].status == "warn" and "newest version is v1" in findings["stage: embed"].detail and "Upgrade" in findings["stage: embed"].fix
+        assert (
+            findings["stage: embed"].status == "warn"
+            and "newest version is v1" in findings["stage: embed"].detail
+            and "Upgrade" in findings["stage: embed"].fix
+        )
         # Partitions beside it go on; on the table in Postgres, which has one, the other topics do.
         async with run_pipeline(tmp_path, database, settings=settings, stages=[chunk.STAGE]) as old_chunker:
             old_chunker.n_pushed = 20
