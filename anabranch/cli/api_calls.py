@@ -9,9 +9,6 @@ from typing import Any
 
 from anabranch.cli.options import RemoteOptions
 
-QUERY_STAGES = ("control", "runs")
-"""Stages of a temporary server for queries: `control` projects generations, `runs` the run records."""
-
 
 def format_time(moment: datetime | None) -> str | None:
     """Format a time as the API accepts it; the API reads times without zone as UTC."""

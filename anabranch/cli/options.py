@@ -105,3 +105,7 @@ def make_conflict_error(first_option: str, second_option: str) -> InvalidRequest
     from schemas.errors import InvalidRequest
 
     return InvalidRequest(f"{first_option} and {second_option} cannot be combined.", remedy="Use only one of them.")
+
+
+QUERY_STAGES = ("control", "runs")
+"""Stages of a temporary server for queries: `control` projects generations, `runs` the run records."""

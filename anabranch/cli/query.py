@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.api_calls import QUERY_STAGES, post
+from anabranch.cli.api_calls import post
 from anabranch.cli.exit_codes import OK, REFUSED
 from anabranch.cli.explanation import print_confidence, print_explanation
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import QUERY_STAGES, RemoteOptions
 from anabranch.cli.output import to_single_line
 
 if TYPE_CHECKING:

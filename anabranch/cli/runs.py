@@ -8,9 +8,9 @@ from uuid import UUID
 
 from cyclopts import App
 
-from anabranch.cli.api_calls import QUERY_STAGES, get, post
+from anabranch.cli.api_calls import get, post
 from anabranch.cli.exit_codes import FAILED, OK
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import QUERY_STAGES, RemoteOptions
 from anabranch.cli.output import print_stderr, print_table, to_single_line
 
 app = App(name="runs", help="List, show, rerun and compare past queries.", result_action="return_value")

@@ -7,10 +7,9 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from anabranch.cli.api_calls import QUERY_STAGES
 from anabranch.cli.credentials import find_token
 from anabranch.cli.http_client import ApiClient
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import QUERY_STAGES, RemoteOptions
 from anabranch.cli.output import print_stderr
 from anabranch.config.settings import Settings
 from anabranch.process.data_folder import ServerInfo, find_server, is_locked, make_folder
