@@ -83,9 +83,9 @@ OVERRIDES = Overrides(for_config=make_overrides)
 STAGE_OUTPUTS = {"transcribe": "ocr_done", "chunk": "chunked", "extract": "entities", "embed": "embedded"}
 
 
-def make_reindex_service(at_work: Pipeline) -> ReindexService:
+def make_reindex_service(at_work: Pipeline, overrides: Overrides = OVERRIDES) -> ReindexService:
     approve(at_work.worker.settings.data_dir, "settings", APPROVED_SETTINGS)
-    return build_reindex_service(at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+    return build_reindex_service(at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, overrides)
 
 
 async def count_events(at_work: Pipeline) -> dict[str, int]:

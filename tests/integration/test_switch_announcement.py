@@ -62,8 +62,7 @@ async def test_unannounced_switch_is_announced_once_after_database_loss(settings
     async with run_pipeline(settings.data_dir, database, OVERRIDES, settings, stages=STAGES_HANGING_ON_PROMOTION) as at_work:
         await at_work.push_and_wait({"good": "One stork.", "bad": "A heron."})
         assert await list_announced_documents(at_work) == ["good"]
-        desk = replace(make_reindex_service(at_work), overrides=OVERRIDES)
-        name, _ = await desk.start_reindex(SETTING_CHANGES["embedder"][0])
+        name, _ = await make_reindex_service(at_work, OVERRIDES).start_reindex(SETTING_CHANGES["embedder"][0])
         await at_work.wait_for_state(name, "shadow")
         await promote_generation(at_work, name)
     await recover_from_lost_database(settings, database, other_database)

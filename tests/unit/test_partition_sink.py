@@ -88,7 +88,7 @@ async def test_full_partition_resumes_once_at_half_its_bytes() -> None:
         assert one.is_full
         runner.gate.set()
         await wait_for_acknowledgement(calls, 1)
-        assert (one.buffered_bytes, one.is_full, calls.resumed) == (0, False, 1)
+        assert (one.buffered_bytes, one.is_full, calls.resume_count) == (0, False, 1)
 
 
 async def test_byte_budget_is_shared_with_minimum_per_partition() -> None:
