@@ -9,8 +9,11 @@ from anabranch.process.shutdown import exit_process, list_stop_signals
 
 
 def program() -> None:
-    """Leaves at once when the command is done: taking native threads apart at exit is slow, and at times fatal."""
-    # A script's background job inherits SIGINT as ignored. raise_signal() would then do nothing, and SIGTERM would be lost.
+    """Leaves at once when the command is done: taking native threads apart at exit is slow, and at
+    times fatal.
+    """
+    # A script's background job inherits SIGINT as ignored. raise_signal() would then do nothing,
+    # and SIGTERM would be lost.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in list_stop_signals():
         # As Ctrl-C: a command that started a server stops it before it ends.

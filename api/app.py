@@ -43,13 +43,22 @@ from api.validation import validate_input
 
 VERSION = "0.1.0"
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"description": "The request is invalid", "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}},
-    "5XX": {"description": "Temporarily unavailable: retry", "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}},
+    "4XX": {
+        "description": "The request is invalid",
+        "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}},
+    },
+    "5XX": {
+        "description": "Temporarily unavailable: retry",
+        "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}},
+    },
 }
 
 CREDENTIAL_DESCRIPTION = "An API key, a JSON Web Token of the configured issuer, or the local token"
 REFUSAL_RESPONSES: dict[str, Any] = {
-    status: {"description": description, "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}}
+    status: {
+        "description": description,
+        "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}},
+    }
     for status, description in {
         "401": "No valid credential",
         "403": "The credential's role, tenant or readers do not allow it",
@@ -58,7 +67,13 @@ REFUSAL_RESPONSES: dict[str, Any] = {
 }
 
 
-def create_app(services: Services, *, max_requests: int = 256, max_requests_per_address: int = 128, min_upload_bytes_per_s: int = 1024) -> FastAPI:
+def create_app(
+    services: Services,
+    *,
+    max_requests: int = 256,
+    max_requests_per_address: int = 128,
+    min_upload_bytes_per_s: int = 1024,
+) -> FastAPI:
     """Create the application. The caller starts and stops the services."""
     app = create_routes()
     app.state.services = services
@@ -68,8 +83,16 @@ def create_app(services: Services, *, max_requests: int = 256, max_requests_per_
         max_failures=services.max_failures_per_minute,
         count_failure=services.count_failed_authentication,
     )
-    app.add_middleware(BodyLimitMiddleware, max_bytes=services.max_upload_bytes, min_bytes_per_s=min_upload_bytes_per_s)
-    app.add_middleware(ConcurrencyLimitMiddleware, max_requests=max_requests, max_requests_per_address=max_requests_per_address)
+    app.add_middleware(
+        BodyLimitMiddleware,
+        max_bytes=services.max_upload_bytes,
+        min_bytes_per_s=min_upload_bytes_per_s,
+    )
+    app.add_middleware(
+        ConcurrencyLimitMiddleware,
+        max_requests=max_requests,
+        max_requests_per_address=max_requests_per_address,
+    )
     app.add_middleware(SessionCookieMiddleware, sessions=services.sessions)
     app.add_middleware(BrowserGuardMiddleware, hosts=services.hostnames)
     app.add_middleware(RequestIdMiddleware)
@@ -81,7 +104,14 @@ def create_routes() -> FastAPI:
     """Create the routes without services, which is enough for the OpenAPI document."""
     description = "Event-sourced streaming ingestion and retrieval."
     # FastAPI's own documentation pages fetch scripts from the network; api.routes.docs serves them locally.
-    app = FastAPI(title="Anabranch", version=VERSION, description=description, responses=ERROR_RESPONSES, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Anabranch",
+        version=VERSION,
+        description=description,
+        responses=ERROR_RESPONSES,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.router.redirect_slashes = False
     for resource in (
         ingest,
@@ -107,7 +137,11 @@ def create_routes() -> FastAPI:
         login,
         config,
     ):
-        app.include_router(resource.router, prefix="/v1", dependencies=[Depends(validate_input), Depends(require_role)])
+        app.include_router(
+            resource.router,
+            prefix="/v1",
+            dependencies=[Depends(validate_input), Depends(require_role)],
+        )
     app.include_router(health.router, dependencies=[Depends(require_role)])
     app.include_router(docs.router)
     problems.install_error_handlers(app)
@@ -117,8 +151,12 @@ def create_routes() -> FastAPI:
 
 def _add_security(document: dict[str, Any]) -> dict[str, Any]:
     """Add the credential and the role that each operation requires."""
-    document.setdefault("components", {})["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "description": CREDENTIAL_DESCRIPTION}}
-    for operation in (operation for path in document["paths"].values() for operation in path.values()):
+    document.setdefault("components", {})["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "description": CREDENTIAL_DESCRIPTION}
+    }
+    for operation in (
+        operation for path in document["paths"].values() for operation in path.values()
+    ):
         if (name := operation["operationId"]) not in PUBLIC_OPERATIONS:
             operation["security"] = [{"bearer": []}]
             operation["x-needed-role"] = REQUIRED_ROLES[name]

@@ -24,7 +24,8 @@ class AuditedAction:
     subject_template: str
 
 
-# By operation id. The service of API keys records its own actions, in the transaction that changes a key.
+# By operation id. The service of API keys records its own actions, in the transaction that changes
+# a key.
 AUDITED_ACTIONS: Mapping[str, AuditedAction] = {
     "add_source": AuditedAction("source.added", "{name}"),
     "remove_source": AuditedAction("source.removed", "{name}"),
@@ -61,22 +62,33 @@ class AuditedRoute(APIRoute):
             except Exception as error:
                 # The caller must see the error of the action even when the log cannot record it.
                 with suppress(TransientError):
-                    await _record_action(request, action, {}, error.code if isinstance(error, AnabranchError) else "BUG")
+                    await _record_action(
+                        request,
+                        action,
+                        {},
+                        error.code if isinstance(error, AnabranchError) else "BUG",
+                    )
                 raise
             body = json.loads(bytes(response.body))
             if not await _is_dry_run(request):
-                await _record_action(request, action, body, "refused" if body.get("promoted") is False else "done")
+                await _record_action(
+                    request, action, body, "refused" if body.get("promoted") is False else "done"
+                )
             return response
 
         return audited
 
 
-async def _record_action(request: Request, action: AuditedAction, body: Mapping[str, Any], outcome: str) -> None:
+async def _record_action(
+    request: Request, action: AuditedAction, body: Mapping[str, Any], outcome: str
+) -> None:
     try:
         subject = action.subject_template.format_map({**body, **request.path_params})
     except KeyError:
         subject = None
-    await get_services(request).audit.record(get_caller(request), action.action, subject, request.scope.get("request_id"), outcome)
+    await get_services(request).audit.record(
+        get_caller(request), action.action, subject, request.scope.get("request_id"), outcome
+    )
 
 
 async def _is_dry_run(request: Request) -> bool:

@@ -21,7 +21,8 @@ log = structlog.get_logger("api")
 # Probes and the API description contain no tenant data; signed links are credentials themselves.
 OPEN_PATHS = ("/livez", "/readyz", "/openapi.json", "/docs", "/v1/signed")
 AUTHORIZATION, TENANT_HEADER = b"authorization", b"x-anabranch-tenant"
-# The credential of a running request is checked again at this interval, so that revoking it also ends open
+# The credential of a running request is checked again at this interval, so that revoking it also
+# ends open
 # streams.
 RECHECK_INTERVAL_S = 0.8
 MAX_ACCEPTED_CREDENTIALS = 4096
@@ -52,11 +53,18 @@ class AcceptedCredentials:
 class AuthenticationMiddleware:
     """Set `scope["principal"]`, or respond 401, 403 or 429.
 
-    After too many failures, an address gets 429 in place of 401, and its API keys are not verified unless
-    they were valid before. Other users behind the same address keep their access, and guessing costs no CPU.
+    After too many failures, an address gets 429 in place of 401, and its API keys are not verified
+    unless they were valid before. Other users behind the same address keep their access, and
+    guessing costs no CPU.
     """
 
-    def __init__(self, app: ASGIApp, authenticate: Authenticator, max_failures: int, count_failure: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticate: Authenticator,
+        max_failures: int,
+        count_failure: Callable[[], None],
+    ) -> None:
         self.app, self.authenticate, self.count_failure = app, authenticate, count_failure
         self.failures, self.admitted = FailureLimit(max_failures), AcceptedCredentials()
 
@@ -80,15 +88,27 @@ class AuthenticationMiddleware:
         await self.app(scope, self._wrap_receive(receive, credential, tenant), send)
 
     def _get_wait_s(self, scope: Scope, credential: str | None) -> int | None:
-        if credential is None or not credential.startswith(API_KEY_PREFIX) or credential in self.admitted:
+        if (
+            credential is None
+            or not credential.startswith(API_KEY_PREFIX)
+            or credential in self.admitted
+        ):
             return None
         return self.failures.get_wait_s(_get_address(scope))
 
-    def _build_refusal(self, scope: Scope, error: AnabranchError, credential: str | None) -> ASGIApp:
+    def _build_refusal(
+        self, scope: Scope, error: AnabranchError, credential: str | None
+    ) -> ASGIApp:
         if isinstance(error, Unauthenticated):
             address = _get_address(scope)
             wait_s = self.failures.get_wait_s(address)
-            log.warning("authentication_failed", address=address, path=scope["path"], request_id=scope.get("request_id"), reason=error.detail)
+            log.warning(
+                "authentication_failed",
+                address=address,
+                path=scope["path"],
+                request_id=scope.get("request_id"),
+                reason=error.detail,
+            )
             self.count_failure()
             if credential is not None:
                 self.admitted.discard(credential)
@@ -96,10 +116,18 @@ class AuthenticationMiddleware:
                 if wait_s is not None:
                     return _build_too_many_failures(scope, wait_s)
         elif isinstance(error, Forbidden):
-            log.warning("access_denied", address=_get_address(scope), path=scope["path"], request_id=scope.get("request_id"), reason=error.detail)
+            log.warning(
+                "access_denied",
+                address=_get_address(scope),
+                path=scope["path"],
+                request_id=scope.get("request_id"),
+                reason=error.detail,
+            )
         return build_error_problem(Request(scope), error)
 
-    def _wrap_receive(self, receive: Receive, credential: str | None, tenant: str | None) -> Receive:
+    def _wrap_receive(
+        self, receive: Receive, credential: str | None, tenant: str | None
+    ) -> Receive:
         """Simulate a disconnect of the client once its credential is no longer valid."""
 
         async def checked() -> Message:
@@ -128,17 +156,22 @@ class AuthenticationMiddleware:
 
 
 def _is_open(path: str) -> bool:
-    return path == "/" or any(path == open_path or path.startswith(f"{open_path}/") for open_path in OPEN_PATHS)
+    return path == "/" or any(
+        path == open_path or path.startswith(f"{open_path}/") for open_path in OPEN_PATHS
+    )
 
 
 def _get_single_header(scope: Scope, name: bytes) -> str | None:
     """Return the header's value.
 
-    Raises InvalidRequest for a repeated header: a proxy and this server might each use another value.
+    Raises InvalidRequest for a repeated header: a proxy and this server might each use another
+    value.
     """
     values = [value for header_name, value in scope["headers"] if header_name == name]
     if len(values) > 1:
-        raise InvalidRequest(f"Header {name.decode().title()} was sent {len(values)} times.", remedy="Send it once.")
+        raise InvalidRequest(
+            f"Header {name.decode().title()} was sent {len(values)} times.", remedy="Send it once."
+        )
     return values[0].decode("latin-1") if values else None
 
 
@@ -155,7 +188,9 @@ def _parse_bearer(header: str | None) -> str | None:
 def _build_too_many_failures(scope: Scope, wait_s: int) -> ASGIApp:
     detail = "Too many failed authentications from this address."
     remedy = f"Retry after {wait_s} s with a valid credential."
-    return build_problem(Request(scope), 429, "TOO_MANY_FAILURES", detail, remedy, {"Retry-After": str(wait_s)})
+    return build_problem(
+        Request(scope), 429, "TOO_MANY_FAILURES", detail, remedy, {"Retry-After": str(wait_s)}
+    )
 
 
 def _get_address(scope: Scope) -> str:

@@ -1,8 +1,9 @@
-"""Protect the API from web pages: a browser can reach a loopback address on behalf of any page it shows.
+"""Protect the API from web pages: a browser can reach a loopback address on behalf of any page it
+shows.
 
-A page of another site can send plain forms (CSRF) and, after DNS rebinding, read responses. The server
-therefore accepts only its own host names, and rejects unsafe methods from other origins. `api.sessions`
-protects the browser's session.
+A page of another site can send plain forms (CSRF) and, after DNS rebinding, read responses. The
+server therefore accepts only its own host names, and rejects unsafe methods from other origins.
+`api.sessions` protects the browser's session.
 """
 
 from __future__ import annotations
@@ -32,8 +33,15 @@ class SecurityHeadersMiddleware:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", []))
                 present_names = {name.lower() for name, _ in headers}
-                missing = [pair for pair in SECURITY_HEADERS.items() if pair[0].lower().encode() not in present_names]
-                message["headers"] = [*headers, *((name.lower().encode(), value.encode()) for name, value in missing)]
+                missing = [
+                    pair
+                    for pair in SECURITY_HEADERS.items()
+                    if pair[0].lower().encode() not in present_names
+                ]
+                message["headers"] = [
+                    *headers,
+                    *((name.lower().encode(), value.encode()) for name, value in missing),
+                ]
             await send(message)
 
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
@@ -42,7 +50,8 @@ class SecurityHeadersMiddleware:
 class BrowserGuardMiddleware:
     """Reject an unknown `Host` (421), and unsafe methods from another origin (403).
 
-    `hosts` adds names to those of the loopback address and the address that the connection was made to.
+    `hosts` adds names to those of the loopback address and the address that the connection was made
+    to.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
@@ -57,15 +66,21 @@ class BrowserGuardMiddleware:
         if len(host) != 1 or not self._is_own_host(host[0], request.scope.get("server")):
             host_list = ", ".join(host) or "none"
             remedy = "Use the address that the server listens on, or add the host to ANABRANCH_API__HOSTS."
-            return build_problem(request, 421, "UNKNOWN_HOST", f"Unknown host {host_list!r}.", remedy)
+            return build_problem(
+                request, 421, "UNKNOWN_HOST", f"Unknown host {host_list!r}.", remedy
+            )
         if request.method in SAFE_METHODS:
             return None
         for origin in request.headers.getlist("origin"):
             if not _is_same_origin(origin, host[0]):
-                return _build_foreign_origin_problem(request, f"Origin {origin!r} does not match host {host[0]!r}.")
+                return _build_foreign_origin_problem(
+                    request, f"Origin {origin!r} does not match host {host[0]!r}."
+                )
         site = request.headers.get("sec-fetch-site")
         if site in ("cross-site", "same-site"):
-            return _build_foreign_origin_problem(request, f"The request was sent by a page of another site (Sec-Fetch-Site: {site}).")
+            return _build_foreign_origin_problem(
+                request, f"The request was sent by a page of another site (Sec-Fetch-Site: {site})."
+            )
         return None
 
     def _is_own_host(self, host: str, server: tuple[str, int | None] | None) -> bool:
@@ -80,7 +95,13 @@ class BrowserGuardMiddleware:
 
 
 def _build_foreign_origin_problem(request: Request, detail: str) -> JSONResponse:
-    return build_problem(request, 403, "FOREIGN_ORIGIN", detail, "Send the request from a page of this server, or from a program that is not a browser.")
+    return build_problem(
+        request,
+        403,
+        "FOREIGN_ORIGIN",
+        detail,
+        "Send the request from a page of this server, or from a program that is not a browser.",
+    )
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
@@ -93,7 +114,10 @@ def _is_same_origin(origin: str, host: str) -> bool:
     if default_port is None:
         return False
     origin_parts, host_parts = _parse_host(parts.netloc), _parse_host(host)
-    return bool(origin_parts[0]) and (origin_parts[0], origin_parts[1] or default_port) == (host_parts[0], host_parts[1] or default_port)
+    return bool(origin_parts[0]) and (origin_parts[0], origin_parts[1] or default_port) == (
+        host_parts[0],
+        host_parts[1] or default_port,
+    )
 
 
 def _parse_host(host: str) -> tuple[str, int | None]:
@@ -101,7 +125,11 @@ def _parse_host(host: str) -> tuple[str, int | None]:
 
     The name is empty when malformed.
     """
-    name, colon, port = host.rpartition(":") if not host.endswith("]") and (host.count(":") == 1 or host.startswith("[")) else (host, "", "")
+    name, colon, port = (
+        host.rpartition(":")
+        if not host.endswith("]") and (host.count(":") == 1 or host.startswith("["))
+        else (host, "", "")
+    )
     if (colon and not (port.isascii() and port.isdigit() and len(port) <= 5)) or "@" in host:
         return "", None
     return name.strip("[]").rstrip(".").lower(), int(port) if port else None

@@ -35,4 +35,6 @@ class FailureLimit:
         """Return the seconds until the address may fail again; None while it may."""
         window_end, failures = self._windows.get(address, (0.0, 0))
         remaining_s = window_end - self.clock()
-        return max(1, ceil(remaining_s)) if failures >= self.max_failures and remaining_s > 0 else None
+        return (
+            max(1, ceil(remaining_s)) if failures >= self.max_failures and remaining_s > 0 else None
+        )

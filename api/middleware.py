@@ -1,4 +1,6 @@
-"""Middleware: request ids, a concurrency limit, and limits on the size and duration of request bodies."""
+"""Middleware: request ids, a concurrency limit, and limits on the size and duration of request
+bodies.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,18 @@ class RequestIdMiddleware:
             await self.app(scope, receive, send)
             return
         client_request_id = dict(scope["headers"]).get(b"x-request-id", b"")
-        request_id = client_request_id if _REQUEST_ID_PATTERN.match(client_request_id) else uuid4().hex.encode()
+        request_id = (
+            client_request_id
+            if _REQUEST_ID_PATTERN.match(client_request_id)
+            else uuid4().hex.encode()
+        )
         scope["request_id"] = request_id.decode()
 
         async def with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                other_headers = [pair for pair in message.get("headers", []) if pair[0] != b"x-request-id"]
+                other_headers = [
+                    pair for pair in message.get("headers", []) if pair[0] != b"x-request-id"
+                ]
                 message["headers"] = [*other_headers, (b"x-request-id", request_id)]
             await send(message)
 
@@ -46,10 +54,10 @@ class RequestIdMiddleware:
 class BodyLimitMiddleware:
     """Limit request bodies in size and duration.
 
-    A body is rejected by its Content-Length before it is read, else as soon as it exceeds the limit. A
-    multipart upload may hold a file of `max_bytes` besides its fields, and must sustain `min_bytes_per_s`
-    after `UPLOAD_GRACE_S`. Any other body is read into memory: at most `MAX_JSON_BYTES` within
-    `MEMORY_BODY_TIMEOUT_S`. Only time spent waiting for the client counts.
+    A body is rejected by its Content-Length before it is read, else as soon as it exceeds the
+    limit. A multipart upload may hold a file of `max_bytes` besides its fields, and must sustain
+    `min_bytes_per_s` after `UPLOAD_GRACE_S`. Any other body is read into memory: at most
+    `MAX_JSON_BYTES` within `MEMORY_BODY_TIMEOUT_S`. Only time spent waiting for the client counts.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int, min_bytes_per_s: int) -> None:
@@ -63,17 +71,24 @@ class BodyLimitMiddleware:
         multipart = headers.get(b"content-type", b"").lower().startswith(b"multipart/")
         max_body_bytes = self.max_bytes + MAX_JSON_BYTES if multipart else MAX_JSON_BYTES
         content_length = headers.get(b"content-length", b"").lstrip(b"0")
-        if content_length.isdigit() and (len(content_length) > len(str(max_body_bytes)) or int(content_length) > max_body_bytes):
-            await _build_too_large_problem(scope, max_body_bytes, f"A body of {content_length[:40].decode()} bytes")(scope, receive, send)
+        if content_length.isdigit() and (
+            len(content_length) > len(str(max_body_bytes)) or int(content_length) > max_body_bytes
+        ):
+            await _build_too_large_problem(
+                scope, max_body_bytes, f"A body of {content_length[:40].decode()} bytes"
+            )(scope, receive, send)
             return
-        bounded_body = BoundedRequestBody(receive, max_body_bytes, self.min_bytes_per_s if multipart else None)
+        bounded_body = BoundedRequestBody(
+            receive, max_body_bytes, self.min_bytes_per_s if multipart else None
+        )
         await self.app(scope, bounded_body.receive, send)
 
 
 class BoundedRequestBody:
     """A request's `receive` with limits.
 
-    With `min_bytes_per_s`, the time limit is `UPLOAD_GRACE_S` plus one second per `min_bytes_per_s` received.
+    With `min_bytes_per_s`, the time limit is `UPLOAD_GRACE_S` plus one second per `min_bytes_per_s`
+    received.
     """
 
     def __init__(self, receive: Receive, max_bytes: int, min_bytes_per_s: int | None) -> None:
@@ -99,27 +114,45 @@ class BoundedRequestBody:
 
     @property
     def _allowed_s(self) -> float:
-        return MEMORY_BODY_TIMEOUT_S if self._min_bytes_per_s is None else UPLOAD_GRACE_S + self._received_bytes / self._min_bytes_per_s
+        return (
+            MEMORY_BODY_TIMEOUT_S
+            if self._min_bytes_per_s is None
+            else UPLOAD_GRACE_S + self._received_bytes / self._min_bytes_per_s
+        )
 
     def _format_too_slow(self) -> str:
         progress = f"Received {self._received_bytes} bytes of the body in {self._allowed_s:.0f} s"
-        return f"{progress}." if self._min_bytes_per_s is None else f"{progress}, below {self._min_bytes_per_s} bytes/s."
+        return (
+            f"{progress}."
+            if self._min_bytes_per_s is None
+            else f"{progress}, below {self._min_bytes_per_s} bytes/s."
+        )
 
 
 def _build_too_large_problem(scope: Scope, max_bytes: int, subject: str) -> ASGIApp:
     return build_problem(
-        Request(scope), 413, CODE_BY_STATUS[413], f"{subject} exceeds the limit of {max_bytes} bytes.", REMEDY_BY_STATUS[413], {"Connection": "close"}
+        Request(scope),
+        413,
+        CODE_BY_STATUS[413],
+        f"{subject} exceeds the limit of {max_bytes} bytes.",
+        REMEDY_BY_STATUS[413],
+        {"Connection": "close"},
     )
 
 
 class ConcurrencyLimitMiddleware:
     """Admit at most `max_requests` at once, and `max_requests_per_address` of one remote address.
 
-    The second limit keeps one client from shutting out the others. Health checks are always admitted.
+    The second limit keeps one client from shutting out the others. Health checks are always
+    admitted.
     """
 
     def __init__(self, app: ASGIApp, max_requests: int, max_requests_per_address: int) -> None:
-        self.app, self.max_requests, self.max_requests_per_address = app, max_requests, max_requests_per_address
+        self.app, self.max_requests, self.max_requests_per_address = (
+            app,
+            max_requests,
+            max_requests_per_address,
+        )
         self.running_by_address: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,10 +161,14 @@ class ConcurrencyLimitMiddleware:
             return
         address = normalize_address((scope.get("client") or ("",))[0])
         if self.running_by_address.total() >= self.max_requests:
-            await _build_busy_problem(scope, f"{self.max_requests} requests are in progress.")(scope, receive, send)
+            await _build_busy_problem(scope, f"{self.max_requests} requests are in progress.")(
+                scope, receive, send
+            )
             return
         if self.running_by_address[address] >= self.max_requests_per_address:
-            await _build_busy_problem(scope, f"{self.max_requests_per_address} requests from {address} are in progress.")(scope, receive, send)
+            await _build_busy_problem(
+                scope, f"{self.max_requests_per_address} requests from {address} are in progress."
+            )(scope, receive, send)
             return
         self.running_by_address[address] += 1
         try:
@@ -143,7 +180,9 @@ class ConcurrencyLimitMiddleware:
 
 
 def _build_busy_problem(scope: Scope, detail: str) -> ASGIApp:
-    return build_problem(Request(scope), 503, "BUSY", detail, "Retry after the seconds given in Retry-After.")
+    return build_problem(
+        Request(scope), 503, "BUSY", detail, "Retry after the seconds given in Retry-After."
+    )
 
 
 def normalize_address(host: str) -> str:

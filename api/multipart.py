@@ -65,7 +65,9 @@ class _PartEventCollector:
                 "on_header_value": self._on_header_value,
                 "on_header_end": self._on_header_end,
                 "on_headers_finished": lambda: self.events.append(self.part),
-                "on_part_data": lambda data, start, end: self.events.append(PartData(data[start:end])),
+                "on_part_data": lambda data, start, end: self.events.append(
+                    PartData(data[start:end])
+                ),
                 "on_part_end": lambda: self.events.append(PartEnd()),
                 "on_end": self._on_end,
             },
@@ -86,25 +88,34 @@ class _PartEventCollector:
         self.header_value += data[start:end]
 
     def _on_header_end(self) -> None:
-        self.part.headers[self.header_name.decode("latin-1").lower()] = self.header_value.decode("latin-1")
+        self.part.headers[self.header_name.decode("latin-1").lower()] = self.header_value.decode(
+            "latin-1"
+        )
         self.header_name, self.header_value = b"", b""
 
     def _on_end(self) -> None:
         self.finished = True
 
 
-async def parse_parts(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[PartEvent, None]:
+async def parse_parts(
+    content_type: str, chunks: AsyncIterator[bytes]
+) -> AsyncGenerator[PartEvent, None]:
     """Yield the events of the form. Raises InvalidRequest for an incomplete or malformed form."""
     _, options = parse_options_header(content_type)
     if not options.get(b"boundary"):
-        raise InvalidRequest("The multipart form has no boundary.", remedy="Let your HTTP client set the Content-Type header.")
+        raise InvalidRequest(
+            "The multipart form has no boundary.",
+            remedy="Let your HTTP client set the Content-Type header.",
+        )
     try:
         collector = _PartEventCollector(options[b"boundary"])
         async for chunk in chunks:
             for event in collector.feed(chunk):
                 yield event
     except FormParserError as error:
-        raise InvalidRequest(f"Malformed multipart form: {error}.", remedy="Let your HTTP client encode the form.") from error
+        raise InvalidRequest(
+            f"Malformed multipart form: {error}.", remedy="Let your HTTP client encode the form."
+        ) from error
     if not collector.finished:
         raise InvalidRequest("The multipart form is incomplete.", remedy="Send it again.")
 
@@ -120,7 +131,9 @@ class MultipartForm:
 StoreUpload = Callable[[AsyncIterator[bytes], str | None], Awaitable[BlobRef]]
 
 
-async def read_form(content_type: str, chunks: AsyncIterator[bytes], store: StoreUpload) -> MultipartForm:
+async def read_form(
+    content_type: str, chunks: AsyncIterator[bytes], store: StoreUpload
+) -> MultipartForm:
     """Parse the form; `store` receives its one file (field `file`) as it arrives."""
     form, n_parts = MultipartForm(), 0
     async with aclosing(parse_parts(content_type, chunks)) as stream:
@@ -129,15 +142,22 @@ async def read_form(content_type: str, chunks: AsyncIterator[bytes], store: Stor
                 continue
             n_parts += 1
             if n_parts > MAX_PARTS:
-                raise LimitExceeded(f"The form has more than {MAX_PARTS} parts.", remedy="Send one document per request.")
+                raise LimitExceeded(
+                    f"The form has more than {MAX_PARTS} parts.",
+                    remedy="Send one document per request.",
+                )
             await _read_part(event, stream, form, store)
     return form
 
 
-async def _read_part(part: PartHeader, stream: AsyncIterator[PartEvent], form: MultipartForm, store: StoreUpload) -> None:
+async def _read_part(
+    part: PartHeader, stream: AsyncIterator[PartEvent], form: MultipartForm, store: StoreUpload
+) -> None:
     if part.name == "file":
         if form.upload is not None:
-            raise InvalidRequest("The form has several files.", remedy="Send one document per request.")
+            raise InvalidRequest(
+                "The form has several files.", remedy="Send one document per request."
+            )
         form.filename, form.media_type = part.filename, part.headers.get("content-type")
         form.upload = await store(_iterate_part_data(stream), form.media_type)
         return
@@ -157,8 +177,13 @@ async def _read_text_field(part: PartHeader, stream: AsyncIterator[PartEvent]) -
     async for chunk in _iterate_part_data(stream):
         value += chunk
         if len(value) > MAX_FIELD_BYTES:
-            raise LimitExceeded(f"Form field {part.name} exceeds {MAX_FIELD_BYTES} bytes.", remedy="Send the document as the field `file`.")
+            raise LimitExceeded(
+                f"Form field {part.name} exceeds {MAX_FIELD_BYTES} bytes.",
+                remedy="Send the document as the field `file`.",
+            )
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise InvalidRequest(f"Form field {part.name} is not UTF-8.", remedy="Encode form fields as UTF-8.") from None
+        raise InvalidRequest(
+            f"Form field {part.name} is not UTF-8.", remedy="Encode form fields as UTF-8."
+        ) from None

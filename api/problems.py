@@ -39,7 +39,9 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
-MISSING_CONTENT_TYPE_REMEDY = "Send JSON with the header Content-Type: application/json, and compare it with /openapi.json."
+MISSING_CONTENT_TYPE_REMEDY = (
+    "Send JSON with the header Content-Type: application/json, and compare it with /openapi.json."
+)
 
 STATUS_BY_CODE = {
     "FORBIDDEN_KEY": 403,
@@ -48,7 +50,16 @@ STATUS_BY_CODE = {
     "IDEMPOTENCY_KEY_REUSED": 422,
     "RANGE_NOT_SATISFIABLE": 416,
     "NO_SPACE": 507,
-} | dict.fromkeys(("GENERATION_BEHIND", "GENERATION_IS_LIVE", "GENERATION_NOT_LIVE", "NOT_RETAINED", "PLACE_AHEAD"), 409)
+} | dict.fromkeys(
+    (
+        "GENERATION_BEHIND",
+        "GENERATION_IS_LIVE",
+        "GENERATION_NOT_LIVE",
+        "NOT_RETAINED",
+        "PLACE_AHEAD",
+    ),
+    409,
+)
 STATUS_BY_ERROR_TYPE: tuple[tuple[type[AnabranchError], int], ...] = (
     (Unauthenticated, 401),
     (Forbidden, 403),
@@ -62,7 +73,14 @@ STATUS_BY_ERROR_TYPE: tuple[tuple[type[AnabranchError], int], ...] = (
     (FatalError, 500),
 )
 
-CODE_BY_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLOWED", 408: "REQUEST_TIMEOUT", 413: "TOO_LARGE", 415: "UNSUPPORTED_MEDIA_TYPE"}
+CODE_BY_STATUS = {
+    400: "BAD_REQUEST",
+    404: "NO_SUCH_PATH",
+    405: "METHOD_NOT_ALLOWED",
+    408: "REQUEST_TIMEOUT",
+    413: "TOO_LARGE",
+    415: "UNSUPPORTED_MEDIA_TYPE",
+}
 REMEDY_BY_STATUS = {
     400: "Send well-formed JSON in UTF-8.",
     404: "See /docs for the available paths.",
@@ -93,7 +111,14 @@ def get_status(error: AnabranchError) -> int:
     return next((status for kind, status in STATUS_BY_ERROR_TYPE if isinstance(error, kind)), 500)
 
 
-def build_problem(request: Request, status: int, code: str, detail: str, remedy: str = "", headers: dict[str, str] | None = None) -> JSONResponse:
+def build_problem(
+    request: Request,
+    status: int,
+    code: str,
+    detail: str,
+    remedy: str = "",
+    headers: dict[str, str] | None = None,
+) -> JSONResponse:
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -104,19 +129,45 @@ def build_problem(request: Request, status: int, code: str, detail: str, remedy:
         "instance": request.url.path,
         "request_id": request.scope.get("request_id", ""),
     }
-    # Starlette sends a 500 outside of all middleware, so the headers that they would add are added here.
-    own_headers = {"X-Request-ID": body["request_id"], **SECURITY_HEADERS} if status == HTTPStatus.INTERNAL_SERVER_ERROR else {}
-    retry_headers = {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-    return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=own_headers | retry_headers | (headers or {}))
+    # Starlette sends a 500 outside of all middleware, so the headers that they would add are added
+    # here.
+    own_headers = (
+        {"X-Request-ID": body["request_id"], **SECURITY_HEADERS}
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR
+        else {}
+    )
+    retry_headers = (
+        {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    )
+    return JSONResponse(
+        body, status, media_type=MEDIA_TYPE, headers=own_headers | retry_headers | (headers or {})
+    )
 
 
 def build_error_problem(request: Request, error: Exception) -> JSONResponse:
     """Build the problem for any error; one that is not an AnabranchError is logged as a bug."""
     if isinstance(error, AnabranchError):
-        headers = {"WWW-Authenticate": 'Bearer realm="anabranch"'} if isinstance(error, Unauthenticated) else None
-        return build_problem(request, get_status(error), error.code, error.detail, error.remedy, headers)
-    structlog.get_logger("api").error("request_failed", request_id=request.scope.get("request_id"), path=request.url.path, exc_info=error)
-    return build_problem(request, 500, "BUG", "Internal error. The server's log has it under this request id.", "Report it with the request id.")
+        headers = (
+            {"WWW-Authenticate": 'Bearer realm="anabranch"'}
+            if isinstance(error, Unauthenticated)
+            else None
+        )
+        return build_problem(
+            request, get_status(error), error.code, error.detail, error.remedy, headers
+        )
+    structlog.get_logger("api").error(
+        "request_failed",
+        request_id=request.scope.get("request_id"),
+        path=request.url.path,
+        exc_info=error,
+    )
+    return build_problem(
+        request,
+        500,
+        "BUG",
+        "Internal error. The server's log has it under this request id.",
+        "Report it with the request id.",
+    )
 
 
 async def _handle_error(request: Request, error: Exception) -> JSONResponse:
@@ -127,14 +178,28 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
     assert isinstance(error, RequestValidationError)
     errors = error.errors()[:5]
     if errors[0]["type"] == "json_invalid":
-        return build_error_problem(request, invalid_json(str(error.body), errors[0]["loc"][-1], errors[0]["ctx"]["error"]))
-    detail = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in errors)
-    return build_problem(request, 422, "INVALID_REQUEST", detail, MISSING_CONTENT_TYPE_REMEDY if isinstance(error.body, bytes) else format_remedy(errors))
+        return build_error_problem(
+            request, invalid_json(str(error.body), errors[0]["loc"][-1], errors[0]["ctx"]["error"])
+        )
+    detail = "; ".join(
+        f"{'.'.join(str(part) for part in item['loc'])}: {item['msg'].removeprefix('Value error, ')}"
+        for item in errors
+    )
+    return build_problem(
+        request,
+        422,
+        "INVALID_REQUEST",
+        detail,
+        MISSING_CONTENT_TYPE_REMEDY if isinstance(error.body, bytes) else format_remedy(errors),
+    )
 
 
 def invalid_json(text: str, error_index: int, reason: str) -> InvalidRequest:
     """Build the error. `error_index` is the offset in `text` where parsing failed."""
-    line, column = text.count("\n", 0, error_index) + 1, error_index - text.rfind("\n", 0, error_index)
+    line, column = (
+        text.count("\n", 0, error_index) + 1,
+        error_index - text.rfind("\n", 0, error_index),
+    )
     return InvalidRequest(
         f"The body is not valid JSON: {reason} at line {line}, column {column}.",
         remedy="Send well-formed JSON in UTF-8.",
@@ -143,14 +208,23 @@ def invalid_json(text: str, error_index: int, reason: str) -> InvalidRequest:
 
 async def _handle_client_disconnect(request: Request, error: Exception) -> Response:
     """Log the disconnect; 499 is the status that proxies log for it."""
-    structlog.get_logger("api").info("client_disconnected", request_id=request.scope.get("request_id"), path=request.url.path)
+    structlog.get_logger("api").info(
+        "client_disconnected", request_id=request.scope.get("request_id"), path=request.url.path
+    )
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = CODE_BY_STATUS.get(error.status_code, HTTPStatus(error.status_code).name)
-    return build_problem(request, error.status_code, code, str(error.detail), REMEDY_BY_STATUS.get(error.status_code, ""), dict(error.headers or {}))
+    return build_problem(
+        request,
+        error.status_code,
+        code,
+        str(error.detail),
+        REMEDY_BY_STATUS.get(error.status_code, ""),
+        dict(error.headers or {}),
+    )
 
 
 async def _handle_os_error(request: Request, error: Exception) -> JSONResponse:

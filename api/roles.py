@@ -21,15 +21,22 @@ ADMIN_OPERATIONS = (
     "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays get_replay change_replay "
     "list_generations get_generation create_key list_keys rotate_key revoke_key list_audit metrics"
 )
-OPERATOR_OPERATIONS = (
-    "build_generation plan_generation get_build pace_build compare_generations promote_generation create_login_link roll_back roll_back_from drop_generation"
-)
+OPERATOR_OPERATIONS = "build_generation plan_generation get_build pace_build compare_generations promote_generation create_login_link roll_back roll_back_from drop_generation"
 # Probes contain no tenant data; signed links are credentials themselves.
 PUBLIC_OPERATIONS = frozenset({"livez", "readyz", "get_signed_file"})
 
-OPERATIONS_BY_ROLE: Mapping[Role, str] = {"reader": READER_OPERATIONS, "writer": WRITER_OPERATIONS, "admin": ADMIN_OPERATIONS, "operator": OPERATOR_OPERATIONS}
+OPERATIONS_BY_ROLE: Mapping[Role, str] = {
+    "reader": READER_OPERATIONS,
+    "writer": WRITER_OPERATIONS,
+    "admin": ADMIN_OPERATIONS,
+    "operator": OPERATOR_OPERATIONS,
+}
 # By operation id. Each role includes the permissions of the roles before it.
-REQUIRED_ROLES: Mapping[str, Role] = {operation: role for role, operations in OPERATIONS_BY_ROLE.items() for operation in operations.split()}
+REQUIRED_ROLES: Mapping[str, Role] = {
+    operation: role
+    for role, operations in OPERATIONS_BY_ROLE.items()
+    for operation in operations.split()
+}
 
 
 async def require_role(request: Request) -> None:

@@ -31,16 +31,22 @@ from schemas.values import Amendment, BlobRef
 class IngestPort(Protocol):
     def plan_event(self, caller: Principal, idempotency_key: str | None) -> PlannedEvent: ...
 
-    async def stage_upload(self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+    async def stage_upload(
+        self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None
+    ) -> BlobRef:
         """Stage the bytes for this event alone. Raises LimitExceeded as soon as there are too many."""
 
-    async def submit_document(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> IngestReceipt:
+    async def submit_document(
+        self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
+    ) -> IngestReceipt:
         """Publish the event and wait for the log. Raises InvalidRequest, Forbidden, LogUnavailable."""
 
     async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
         """Delete the staged upload of an event that will not be published."""
 
-    async def amend_document(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
+    async def amend_document(
+        self, caller: Principal, document_id: UUID, amendment: Amendment
+    ) -> UUID:
         """Return the ingestion job.
 
         Raises NotFound (also for a withdrawn document), InvalidRequest for an empty amendment,
@@ -58,7 +64,9 @@ class ReplayPort(Protocol):
 
     async def redrive(self, tenant: str, request: RedriveRequest) -> dict[str, Any]: ...
 
-    async def discard_dead_letters(self, tenant: str, request: DiscardRequest) -> dict[str, Any]: ...
+    async def discard_dead_letters(
+        self, tenant: str, request: DiscardRequest
+    ) -> dict[str, Any]: ...
 
     async def start_replay(self, tenant: str, request: ReplayRequest) -> dict[str, Any]: ...
 
@@ -66,7 +74,9 @@ class ReplayPort(Protocol):
 
     async def get_replay(self, tenant: str, replay_id: UUID) -> dict[str, Any]: ...
 
-    async def set_replay_state(self, tenant: str, replay_id: UUID, state: str) -> dict[str, Any]: ...
+    async def set_replay_state(
+        self, tenant: str, replay_id: UUID, state: str
+    ) -> dict[str, Any]: ...
 
 
 class ErasurePort(Protocol):
@@ -83,12 +93,20 @@ class ErasurePort(Protocol):
 
 class EntityPort(Protocol):
     async def list_entities(
-        self, caller: Principal, *, text: str | None, kind: str | None, after: str | None, limit: int
+        self,
+        caller: Principal,
+        *,
+        text: str | None,
+        kind: str | None,
+        after: str | None,
+        limit: int,
     ) -> tuple[list[dict[str, Any]], str | None]: ...
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None: ...
 
-    async def get_subgraph(self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int) -> dict[str, Any]: ...
+    async def get_subgraph(
+        self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int
+    ) -> dict[str, Any]: ...
 
 
 class ListingPort(Protocol):
@@ -96,11 +114,15 @@ class ListingPort(Protocol):
 
     async def list_collections(self, caller: Principal) -> list[dict[str, Any]]: ...
 
-    async def list_runs(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
+    async def list_runs(
+        self, caller: Principal, *, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]: ...
 
     async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
 
-    async def list_dead_letters(self, tenant: str, *, stage: str | None, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
+    async def list_dead_letters(
+        self, tenant: str, *, stage: str | None, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]: ...
 
 
 class SourcePort(Protocol):
@@ -123,7 +145,9 @@ class GenerationPort(Protocol):
     async def get_generation(self, caller: Principal, name: str) -> dict[str, Any]:
         """Raises NotFound."""
 
-    async def compare(self, tenant: str, a: str, b: str, request: ComparisonRequest) -> dict[str, Any]:
+    async def compare(
+        self, tenant: str, a: str, b: str, request: ComparisonRequest
+    ) -> dict[str, Any]:
         """Raises NotFound, InvalidRequest."""
 
     async def promote(self, tenant: str, name: str, request: PromotionRequest) -> dict[str, Any]:
@@ -142,26 +166,47 @@ class GenerationPort(Protocol):
 class ApiKeyPort(Protocol):
     """Keys of the caller's tenant. Raise NotFound, Forbidden, LogUnavailable."""
 
-    async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey: ...
+    async def create(
+        self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None
+    ) -> IssuedApiKey: ...
 
-    async def list_keys(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[ApiKey], str | None]: ...
+    async def list_keys(
+        self, caller: Principal, *, after: str | None, limit: int
+    ) -> tuple[list[ApiKey], str | None]: ...
 
-    async def rotate(self, caller: Principal, key_id: str, request: RotationRequest, request_id: str | None = None) -> IssuedApiKey: ...
+    async def rotate(
+        self,
+        caller: Principal,
+        key_id: str,
+        request: RotationRequest,
+        request_id: str | None = None,
+    ) -> IssuedApiKey: ...
 
-    async def revoke(self, caller: Principal, key_id: str, request_id: str | None = None) -> ApiKey: ...
+    async def revoke(
+        self, caller: Principal, key_id: str, request_id: str | None = None
+    ) -> ApiKey: ...
 
 
 class AuditPort(Protocol):
     """Returns once the event is durable in the log. Raises LogUnavailable."""
 
-    async def record(self, caller: Principal, action: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None: ...
+    async def record(
+        self,
+        caller: Principal,
+        action: str,
+        subject: str | None,
+        request_id: str | None,
+        outcome: str = "done",
+    ) -> None: ...
 
     async def record_visit(self, caller: Principal, request_id: str | None) -> None:
         """Record that an operator acts for another tenant."""
 
 
 class AuditTrailPort(Protocol):
-    async def list_events(self, tenant: str | None, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
+    async def list_events(
+        self, tenant: str | None, *, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]:
         """List events of all tenants when `tenant` is None. Raises InvalidRequest."""
 
 
@@ -177,10 +222,14 @@ class BuildPort(Protocol):
 
     async def plan_build(self, settings: Sequence[str]) -> BuildPlan: ...
 
-    async def start_reindex(self, settings: Sequence[str], *, events_per_second: float | None = None) -> tuple[str, BuildPlan]:
+    async def start_reindex(
+        self, settings: Sequence[str], *, events_per_second: float | None = None
+    ) -> tuple[str, BuildPlan]:
         """Return the generation's name, once the decision is durable."""
 
-    async def start_rebuild(self, *, keep_previous: bool, events_per_second: float | None = None) -> str: ...
+    async def start_rebuild(
+        self, *, keep_previous: bool, events_per_second: float | None = None
+    ) -> str: ...
 
     async def get_build(self, name: str) -> dict[str, Any]: ...
 

@@ -30,19 +30,26 @@ class BrowserSessions:
 
     token: str
     clock: Callable[[], float] = time.time
-    # By expiry. Not shared between replicas: behind a load balancer a code can be used once at each.
+    # By expiry. Not shared between replicas: behind a load balancer a code can be used once at
+    # each.
     used_codes: dict[str, float] = field(default_factory=dict)
 
     def make_code(self) -> str:
         return self._sign("code", LINK_LIFETIME_S)
 
     def exchange_code(self, code: str) -> str:
-        """Return the cookie for a code. Raises Unauthenticated for a code that is forged, expired or used."""
+        """Return the cookie for a code. Raises Unauthenticated for a code that is forged, expired
+        or used.
+        """
         now = self.clock()
-        self.used_codes = {used_code: expiry for used_code, expiry in self.used_codes.items() if expiry > now}
+        self.used_codes = {
+            used_code: expiry for used_code, expiry in self.used_codes.items() if expiry > now
+        }
         expiry = self._verify("code", code)
         if expiry is None or code in self.used_codes:
-            raise Unauthenticated("The login link is expired or already used.", remedy=NEW_LINK_REMEDY)
+            raise Unauthenticated(
+                "The login link is expired or already used.", remedy=NEW_LINK_REMEDY
+            )
         self.used_codes[code] = expiry
         return self._sign("session", SESSION_LIFETIME_S)
 
@@ -55,35 +62,48 @@ class BrowserSessions:
 
     def _verify(self, kind: str, value: str) -> float | None:
         claims, _, signature = value.rpartition(".")
-        if not hmac.compare_digest(self._compute_signature(kind, claims).encode(), signature.encode()):
+        if not hmac.compare_digest(
+            self._compute_signature(kind, claims).encode(), signature.encode()
+        ):
             return None
         expiry = float(claims.partition(".")[0])
         return expiry if expiry > self.clock() else None
 
     def _compute_signature(self, kind: str, claims: str) -> str:
-        return hmac.new(self.token.encode(), f"{kind} {claims}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(
+            self.token.encode(), f"{kind} {claims}".encode(), hashlib.sha256
+        ).hexdigest()
 
 
 class SessionCookieMiddleware:
     """Add the operator's token to requests of a browser with a valid session.
 
-    An Authorization header takes precedence. Unsafe methods also need the header `X-Anabranch-Request`: a
-    form cannot send it, and a script of another site only after a preflight, which is refused.
+    An Authorization header takes precedence. Unsafe methods also need the header
+    `X-Anabranch-Request`: a form cannot send it, and a script of another site only after a
+    preflight, which is refused.
     """
 
     def __init__(self, app: ASGIApp, sessions: BrowserSessions | None) -> None:
         self.app, self.sessions = app, sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.sessions is not None and scope["type"] == "http" and self._has_valid_session(scope, self.sessions):
+        if (
+            self.sessions is not None
+            and scope["type"] == "http"
+            and self._has_valid_session(scope, self.sessions)
+        ):
             bearer = (b"authorization", f"Bearer {self.sessions.token}".encode())
             scope = {**scope, "headers": [*scope["headers"], bearer]}
         await self.app(scope, receive, send)
 
     def _has_valid_session(self, scope: Scope, sessions: BrowserSessions) -> bool:
         headers = dict(scope["headers"])
-        # Browsers share cookies between ports, so they send ours for pages of other servers on this machine.
-        if b"authorization" in headers or headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+        # Browsers share cookies between ports, so they send ours for pages of other servers on this
+        # machine.
+        if b"authorization" in headers or headers.get(b"sec-fetch-site", b"same-origin") not in (
+            b"same-origin",
+            b"none",
+        ):
             return False
         if scope["method"] not in SAFE_METHODS and REQUEST_HEADER not in headers:
             return False

@@ -32,7 +32,13 @@ class LinkSigner:
 
     def sign(self, target: LinkTarget, expires_at_s: int) -> str:
         """Return the signature. `expires_at_s` is a Unix time."""
-        return hmac.new(self.secret, json.dumps([target.tenant, str(target.document_id), target.revision, expires_at_s]).encode(), hashlib.sha256).hexdigest()
+        return hmac.new(
+            self.secret,
+            json.dumps(
+                [target.tenant, str(target.document_id), target.revision, expires_at_s]
+            ).encode(),
+            hashlib.sha256,
+        ).hexdigest()
 
     def verify(self, target: LinkTarget, expires_at_s: int, signature: str, now: datetime) -> None:
         """Raises InvalidRequest with code LINK_EXPIRED or LINK_FORGED."""

@@ -32,7 +32,11 @@ RunQuery = Callable[[OnProgress], Awaitable[QueryResponse]]
 
 
 def stream_answer(request: Request, run_query: RunQuery) -> StreamingResponse:
-    return StreamingResponse(_generate_events(request, run_query), media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    return StreamingResponse(
+        _generate_events(request, run_query),
+        media_type=MEDIA_TYPE,
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
 
 
 async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterator[str]:
@@ -49,7 +53,9 @@ async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterat
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _generate_progress_events(progress_queue: asyncio.Queue[Progress | None]) -> AsyncIterator[str]:
+async def _generate_progress_events(
+    progress_queue: asyncio.Queue[Progress | None],
+) -> AsyncIterator[str]:
     while True:
         try:
             progress = await asyncio.wait_for(progress_queue.get(), PING_INTERVAL_S)
@@ -58,7 +64,9 @@ async def _generate_progress_events(progress_queue: asyncio.Queue[Progress | Non
             continue
         if progress is None:
             return
-        yield format_event("delta" if isinstance(progress, AnswerDelta) else "step", progress.model_dump_json())
+        yield format_event(
+            "delta" if isinstance(progress, AnswerDelta) else "step", progress.model_dump_json()
+        )
 
 
 def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -> str:

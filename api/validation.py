@@ -19,18 +19,22 @@ MAX_JSON_DEPTH = 100
 def check_text(text: str, where: str) -> None:
     """Raises InvalidRequest for NUL characters and lone surrogates."""
     if "\x00" in text:
-        raise InvalidRequest(f"{where} contains a NUL character.", remedy="Remove the NUL character.")
+        raise InvalidRequest(
+            f"{where} contains a NUL character.", remedy="Remove the NUL character."
+        )
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{where} contains a lone surrogate.", remedy="Send valid Unicode.") from None
+        raise InvalidRequest(
+            f"{where} contains a lone surrogate.", remedy="Send valid Unicode."
+        ) from None
 
 
 def check_json(value: Any, where: str) -> None:
     """Check every text at any depth.
 
-    Raises InvalidRequest also for numbers that JSON lacks but Python parses, and for nesting deeper than
-    `MAX_JSON_DEPTH`.
+    Raises InvalidRequest also for numbers that JSON lacks but Python parses, and for nesting deeper
+    than `MAX_JSON_DEPTH`.
     """
     for depth, item in _walk_json(value):
         if depth > MAX_JSON_DEPTH:
@@ -41,7 +45,10 @@ def check_json(value: Any, where: str) -> None:
         if isinstance(item, str):
             check_text(item, where)
         elif isinstance(item, float) and not math.isfinite(item):
-            raise InvalidRequest(f"{where} contains {item}, which is not a JSON number.", remedy="Omit it, or send null.")
+            raise InvalidRequest(
+                f"{where} contains {item}, which is not a JSON number.",
+                remedy="Omit it, or send null.",
+            )
 
 
 async def validate_input(request: Request) -> None:
@@ -56,7 +63,9 @@ async def validate_input(request: Request) -> None:
 def has_json_body(request: Request) -> bool:
     """True for application/json and any media type that ends in +json (RFC 6839)."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
+    return media_type == "application/json" or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )
 
 
 async def read_json(request: Request) -> Any:
@@ -66,7 +75,9 @@ async def read_json(request: Request) -> Any:
     except json.JSONDecodeError as error:
         raise invalid_json(error.doc, error.pos, error.msg) from error
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}.", remedy="Send well-formed JSON in UTF-8.") from error
+        raise InvalidRequest(
+            f"The body is not valid JSON: {error}.", remedy="Send well-formed JSON in UTF-8."
+        ) from error
 
 
 def _walk_json(value: Any) -> Iterator[tuple[int, Any]]:

@@ -17,6 +17,8 @@ async def copy_seconds(pool: Pool, table: str, source: str, *, like: str, target
     rows = [tuple(row) for row in await pool.fetch(f"select {', '.join(columns)} from {source}")]
     await pool.execute(f"create table {target} (like {like} including all)")
     with Timer() as timer:
-        await pool.copy_records_to_table(target, records=rows, columns=columns, schema_name="anabranch")
+        await pool.copy_records_to_table(
+            target, records=rows, columns=columns, schema_name="anabranch"
+        )
     assert await pool.fetchval(f"select count(*) from {target}") == len(rows)
     return timer.seconds

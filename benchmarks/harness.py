@@ -64,7 +64,9 @@ class BenchmarkPipeline:
 
 
 @asynccontextmanager
-async def run_pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **settings: Any) -> AsyncIterator[BenchmarkPipeline]:
+async def run_pipeline(
+    overrides: Overrides, *, maintenance_s: float = 20.0, **settings: Any
+) -> AsyncIterator[BenchmarkPipeline]:
     """Start the pipeline.
 
     `maintenance_s` is the interval of maintenance; a bulk load builds its vector index afterwards.
@@ -76,12 +78,23 @@ async def run_pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **s
         await asyncio.to_thread(server.start)
         try:
             pipeline_settings = Settings(data_dir=Path(folder), **settings)
-            async with prepare_worker(pipeline_settings, server.dsn, overrides=overrides) as prepared_worker:
-                worker = replace(prepared_worker, maintenance=replace(prepared_worker.maintenance, interval_s=maintenance_s))
+            async with prepare_worker(
+                pipeline_settings, server.dsn, overrides=overrides
+            ) as prepared_worker:
+                worker = replace(
+                    prepared_worker,
+                    maintenance=replace(prepared_worker.maintenance, interval_s=maintenance_s),
+                )
                 bench = BenchmarkPipeline(pipeline_settings, server.dsn, worker)
                 worker_task = asyncio.create_task(worker.run())
                 worker_task.add_done_callback(
-                    lambda task: bench.failures.append(task.exception() or RuntimeError("the worker stopped")) if not task.cancelled() else None
+                    lambda task: (
+                        bench.failures.append(
+                            task.exception() or RuntimeError("the worker stopped")
+                        )
+                        if not task.cancelled()
+                        else None
+                    )
                 )
                 yield bench
                 worker_task.cancel()
@@ -91,20 +104,34 @@ async def run_pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **s
 
 
 @asynccontextmanager
-async def serve_api(bench: BenchmarkPipeline, overrides: Overrides) -> AsyncIterator[httpx2.AsyncClient]:
+async def serve_api(
+    bench: BenchmarkPipeline, overrides: Overrides
+) -> AsyncIterator[httpx2.AsyncClient]:
     """Serve the API over HTTP from this process."""
     token = secrets.token_urlsafe(32)
     settings = override_settings(bench.settings, [f"api.token={token}"])
     async with prepare_api(settings, bench.dsn, overrides=overrides) as services:
         server = uvicorn.Server(
-            uvicorn.Config(create_app(services), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=60)
+            uvicorn.Config(
+                create_app(services),
+                host="127.0.0.1",
+                port=0,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_keep_alive=60,
+            )
         )
         server_task = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
         freeze_heap()
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        async with httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60,
+        ) as client:
             yield client
         server.should_exit = True
         await server_task
@@ -112,14 +139,21 @@ async def serve_api(bench: BenchmarkPipeline, overrides: Overrides) -> AsyncIter
 
 def silence_logs() -> None:
     """Log only warnings, to stderr, since logging is not part of the measurement."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
 
 
 async def make_text_records(texts: Iterable[str], prefix: str = "doc") -> list[Record]:
     codec, now = Codec(), datetime.now(UTC)
     return [
         await build_raw_record(
-            DocumentReceived(external_id=f"{prefix}-{number}", content=Content(text=text)), f"{prefix}-{number}", source="benchmark", time=now, codec=codec
+            DocumentReceived(external_id=f"{prefix}-{number}", content=Content(text=text)),
+            f"{prefix}-{number}",
+            source="benchmark",
+            time=now,
+            codec=codec,
         )
         for number, text in enumerate(texts)
     ]
@@ -143,11 +177,21 @@ class Timer:
 
 
 def print_report(figures: dict[str, Any]) -> None:
-    json.dump({"schema_version": 1, "measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **figures}, sys.stdout, indent=1)
+    json.dump(
+        {
+            "schema_version": 1,
+            "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            **figures,
+        },
+        sys.stdout,
+        indent=1,
+    )
     print()
 
 
-def run_benchmark(measure: Callable[..., Awaitable[dict[str, Any]]], description: str | None, **numbers: int) -> None:
+def run_benchmark(
+    measure: Callable[..., Awaitable[dict[str, Any]]], description: str | None, **numbers: int
+) -> None:
     """Run a measurement as a program. `numbers` are its integer options with their defaults."""
     parser = argparse.ArgumentParser(description=description)
     for name, default in numbers.items():

@@ -34,7 +34,9 @@ from streams.submission import build_raw_record
 BATCH = 32
 
 
-def load_documents(folder: Path, passages: int, pdfs: int) -> list[tuple[str, str, str | None, bytes]]:
+def load_documents(
+    folder: Path, passages: int, pdfs: int
+) -> list[tuple[str, str, str | None, bytes]]:
     """Return name, media type, title and bytes of each document."""
     with (folder / "corpus.jsonl").open() as lines:
         rows = [json.loads(line) for _, line in zip(range(passages), lines, strict=False)]
@@ -43,7 +45,9 @@ def load_documents(folder: Path, passages: int, pdfs: int) -> list[tuple[str, st
     return texts + [(path.name, "application/pdf", None, path.read_bytes()) for path in files]
 
 
-async def time_engines(input_files: Sequence[tuple[str, str, str | None, bytes]], embedder: E5Embedder, folder: Path) -> tuple[float, int]:
+async def time_engines(
+    input_files: Sequence[tuple[str, str, str | None, bytes]], embedder: E5Embedder, folder: Path
+) -> tuple[float, int]:
     """Return the seconds of the engines alone, and the number of chunks.
 
     Documents are processed one after the other, chunks in batches.
@@ -58,16 +62,24 @@ async def time_engines(input_files: Sequence[tuple[str, str, str | None, bytes]]
                 path.write_bytes(data)
                 file = LocalFile(path, name, media_type, len(data), title)
                 plan = await parser.plan(file)
-                transcript = parser.assemble(file, plan, [await parser.parse(file, plan, part) for part in plan.parts])
-                parents = create_chunker(ChunkConfig()).chunk(content_id("bench", number), title or transcript.title, transcript)
-                texts += [build_embedding_text(child) for parent in parents for child in parent.children]
+                transcript = parser.assemble(
+                    file, plan, [await parser.parse(file, plan, part) for part in plan.parts]
+                )
+                parents = create_chunker(ChunkConfig()).chunk(
+                    content_id("bench", number), title or transcript.title, transcript
+                )
+                texts += [
+                    build_embedding_text(child) for parent in parents for child in parent.children
+                ]
             for start in range(0, len(texts), BATCH):
                 await embedder.embed(texts[start : start + BATCH])
     await ocr.aclose()
     return timer.seconds, len(texts)
 
 
-async def make_records(input_files: Sequence[tuple[str, str, str | None, bytes]], blobs: Any) -> list[Record]:
+async def make_records(
+    input_files: Sequence[tuple[str, str, str | None, bytes]], blobs: Any
+) -> list[Record]:
     codec, now = Codec(), datetime.now(UTC)
     new_records = []
     for name, media_type, title, data in input_files:
@@ -75,8 +87,12 @@ async def make_records(input_files: Sequence[tuple[str, str, str | None, bytes]]
             content = Content(base64=base64.b64encode(data).decode())
         else:
             content = Content(storage_key=(await blobs.put(f"uploads/default/{name}", data)).key)
-        event = DocumentReceived(external_id=name, filename=name, media_type=media_type, title=title, content=content)
-        new_records.append(await build_raw_record(event, name, source="benchmark", time=now, codec=codec))
+        event = DocumentReceived(
+            external_id=name, filename=name, media_type=media_type, title=title, content=content
+        )
+        new_records.append(
+            await build_raw_record(event, name, source="benchmark", time=now, codec=codec)
+        )
     return new_records
 
 
@@ -91,7 +107,9 @@ async def measure(folder: Path, passages: int, pdfs: int) -> dict[str, Any]:
             with Timer() as timer:
                 await bench.push(new_records)
                 await bench.wait_until_searchable(len(input_files))
-            n_indexed = await bench.worker.storage.pool.fetchval("select count(*) from child_chunks")
+            n_indexed = await bench.worker.storage.pool.fetchval(
+                "select count(*) from child_chunks"
+            )
         embedder.close()
     return {
         "benchmark": "ingest_ratio",

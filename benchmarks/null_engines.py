@@ -29,7 +29,11 @@ class NullParser:
 
     def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
         text = parts[0].decode()
-        return Transcript(markdown=text, blocks=[Block(kind="paragraph", span=Span(char_start=0, char_end=len(text)))], language="en")
+        return Transcript(
+            markdown=text,
+            blocks=[Block(kind="paragraph", span=Span(char_start=0, char_end=len(text)))],
+            language="en",
+        )
 
 
 class FlatEmbedder:
@@ -44,7 +48,9 @@ class FlatEmbedder:
         return QueryEmbedding(self._vector(text).astype(np.float32))
 
     def _vector(self, text: str) -> NDArray[np.float16]:
-        vector = np.frombuffer(hashlib.shake_128(text.encode()).digest(self.dimension), np.int8).astype(np.float32)
+        vector = np.frombuffer(
+            hashlib.shake_128(text.encode()).digest(self.dimension), np.int8
+        ).astype(np.float32)
         return (vector / np.linalg.norm(vector)).astype(np.float16)
 
 
@@ -53,7 +59,9 @@ class WordChunker:
 
     fingerprint = "words"
 
-    def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
+    def chunk(
+        self, document_id: UUID, title: str | None, transcript: Transcript
+    ) -> list[ParentChunk]:
         text = transcript.markdown
         children: list[ChildChunk] = []
         start = 0

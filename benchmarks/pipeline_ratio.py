@@ -9,15 +9,34 @@ from typing import Any
 
 from anabranch.config.overrides import Overrides
 from benchmarks.copy_bound import copy_seconds
-from benchmarks.harness import BenchmarkPipeline, Timer, make_synthetic_texts, make_text_records, run_benchmark, run_pipeline
+from benchmarks.harness import (
+    BenchmarkPipeline,
+    Timer,
+    make_synthetic_texts,
+    make_text_records,
+    run_benchmark,
+    run_pipeline,
+)
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 
-TABLES = ("documents", "document_revisions", "revision_texts", "parent_chunks", "child_chunks", "chunk_vectors")
+TABLES = (
+    "documents",
+    "document_revisions",
+    "revision_texts",
+    "parent_chunks",
+    "child_chunks",
+    "chunk_vectors",
+)
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:
-    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor())
+    overrides = Overrides(
+        parser=NullParser(),
+        chunker=WordChunker(),
+        embedder=FlatEmbedder(),
+        extractor=NullExtractor(),
+    )
     records = await make_text_records(make_synthetic_texts(documents, words))
     async with run_pipeline(overrides) as bench:
         with Timer() as timer:
@@ -30,8 +49,16 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
         "documents": documents,
         "words": words,
         "chunks": chunks,
-        "pipeline": {"seconds": timer.seconds, "documents_per_second": documents / timer.seconds, "chunks_per_second": chunks / timer.seconds},
-        "copy": {"seconds": copy_s, "documents_per_second": documents / copy_s, "chunks_per_second": chunks / copy_s},
+        "pipeline": {
+            "seconds": timer.seconds,
+            "documents_per_second": documents / timer.seconds,
+            "chunks_per_second": chunks / timer.seconds,
+        },
+        "copy": {
+            "seconds": copy_s,
+            "documents_per_second": documents / copy_s,
+            "chunks_per_second": chunks / copy_s,
+        },
         "ratio": copy_s / timer.seconds,
     }
 
@@ -42,12 +69,21 @@ async def time_copy(bench: BenchmarkPipeline) -> float:
     The tables have the same indexes and generated columns.
     """
     pool = bench.worker.storage.pool
-    return sum([await copy_seconds(pool, table, table, like=await find_partition(pool, table), target=f"bench_{table}") for table in TABLES])
+    return sum(
+        [
+            await copy_seconds(
+                pool, table, table, like=await find_partition(pool, table), target=f"bench_{table}"
+            )
+            for table in TABLES
+        ]
+    )
 
 
 async def find_partition(pool: Any, table: str) -> str:
     """Return the partition of the live generation, or the table itself if it is not partitioned."""
-    partition = await pool.fetchval("select inhrelid::regclass::text from pg_inherits where inhparent = $1::regclass", table)
+    partition = await pool.fetchval(
+        "select inhrelid::regclass::text from pg_inherits where inhparent = $1::regclass", table
+    )
     return str(partition or table)
 
 

@@ -11,7 +11,14 @@ from typing import Any
 
 from anabranch.config.overrides import Overrides
 from benchmarks.copy_bound import copy_seconds
-from benchmarks.harness import BenchmarkPipeline, Timer, make_synthetic_texts, make_text_records, run_benchmark, run_pipeline
+from benchmarks.harness import (
+    BenchmarkPipeline,
+    Timer,
+    make_synthetic_texts,
+    make_text_records,
+    run_benchmark,
+    run_pipeline,
+)
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 from services.generations.reindex import start_rebuild
@@ -22,7 +29,12 @@ from sql.secondary_indexes import SECONDARY_INDEXES
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:
-    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor())
+    overrides = Overrides(
+        parser=NullParser(),
+        chunker=WordChunker(),
+        embedder=FlatEmbedder(),
+        extractor=NullExtractor(),
+    )
     records = await make_text_records(make_synthetic_texts(documents, words))
     async with run_pipeline(overrides, maintenance_s=3600) as bench:
         await bench.push(records)
@@ -32,7 +44,9 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
         phases, build = await time_rebuild(bench)
         pool = bench.worker.storage.pool
         copy_s, indexes_s = await time_copy_and_indexes(pool, build.generation.name)
-        chunks = await pool.fetchval("select count(*) from child_chunks where generation = $1", build.generation.name)
+        chunks = await pool.fetchval(
+            "select count(*) from child_chunks where generation = $1", build.generation.name
+        )
     rebuild_s, bound_s = sum(phases.values()), copy_s + indexes_s
     return {
         "benchmark": "rebuild_ratio",
@@ -42,8 +56,17 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
         "events": build.events,
         "rows": build.rows,
         "engine_calls": sum(build.engine_calls.values()),
-        "rebuild": {"seconds": rebuild_s, "phases": phases, "chunks_per_second": chunks / rebuild_s},
-        "copy": {"seconds": bound_s, "copy": copy_s, "indexes": indexes_s, "chunks_per_second": chunks / bound_s},
+        "rebuild": {
+            "seconds": rebuild_s,
+            "phases": phases,
+            "chunks_per_second": chunks / rebuild_s,
+        },
+        "copy": {
+            "seconds": bound_s,
+            "copy": copy_s,
+            "indexes": indexes_s,
+            "chunks_per_second": chunks / bound_s,
+        },
         "ratio": bound_s / rebuild_s,
     }
 
@@ -58,7 +81,9 @@ async def time_rebuild(bench: BenchmarkPipeline) -> tuple[dict[str, float], Gene
         build = await PgGenerationBuilds(worker.storage.pool).get(name)
         if build is not None and build.error is not None:
             raise RuntimeError(build.error)
-        if build is not None and (build.generation.state != "building" or build.phase in ("built", "checking")):
+        if build is not None and (
+            build.generation.state != "building" or build.phase in ("built", "checking")
+        ):
             return phases, build
         phase = build.phase if build is not None else "loading"
         now = time.perf_counter()
@@ -68,8 +93,13 @@ async def time_rebuild(bench: BenchmarkPipeline) -> tuple[dict[str, float], Gene
 
 
 async def time_copy_and_indexes(pool: Pool, generation: str) -> tuple[float, float]:
-    """Return the seconds of COPY into tables with only primary keys, and of building the other indexes."""
-    copies = [await copy_seconds(pool, table, f"{table}_{generation}", like=table, target=f"{table}_raw") for table in PARTITIONED_TABLES]
+    """Return the seconds of COPY into tables with only primary keys, and of building the other
+    indexes.
+    """
+    copies = [
+        await copy_seconds(pool, table, f"{table}_{generation}", like=table, target=f"{table}_raw")
+        for table in PARTITIONED_TABLES
+    ]
     with Timer() as timer:
         async with pool.acquire() as connection:
             await connection.execute("set maintenance_work_mem = '512MB'")

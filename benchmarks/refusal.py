@@ -3,8 +3,8 @@
     python -m benchmarks.refusal                      own questions: English and Portuguese, also across languages
     python -m benchmarks.refusal PATH/TO/faquad …     retrieval test sets without every second document
 
-Measures the rule in use and the reranker's score alone. Near misses are about a document but not answered
-by any. `hidden` are answerable questions whose document is filtered out.
+Measures the rule in use and the reranker's score alone. Near misses are about a document but not
+answered by any. `hidden` are answerable questions whose document is filtered out.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from streams.submission import build_raw_record
 class ScoredQuestion:
     """A question with its distance from refusal.
 
-    `margin` is the best passage's distance from its threshold. `score_margin` uses only the best score and
-    the engine's threshold.
+    `margin` is the best passage's distance from its threshold. `score_margin` uses only the best
+    score and the engine's threshold.
     """
 
     is_answerable: bool
@@ -49,40 +49,85 @@ class ScoredQuestion:
     is_right: bool = False
 
 
-async def score_question(stack: EphemeralStack, text: str, filters: Filters, question: RefusalQuestion | None = None) -> tuple[float, float, bool]:
-    response = await stack.retriever.query(CALLER, QueryRequest(query=text, filters=filters, debug=True), UUID(int=0))
+async def score_question(
+    stack: EphemeralStack, text: str, filters: Filters, question: RefusalQuestion | None = None
+) -> tuple[float, float, bool]:
+    response = await stack.retriever.query(
+        CALLER, QueryRequest(query=text, filters=filters, debug=True), UUID(int=0)
+    )
     numbers = response.debug.numbers["refusal"] if response.debug else {}
     if numbers.get("best") is None:
         return -1.0, -1.0, False
-    scores = [candidate["rerank_score"] for candidate in (response.debug.candidates if response.debug else []) if candidate.get("rerank_score") is not None]
+    scores = [
+        candidate["rerank_score"]
+        for candidate in (response.debug.candidates if response.debug else [])
+        if candidate.get("rerank_score") is not None
+    ]
     quotes_text = " ".join(" ".join(citation.quote for citation in response.citations).split())
-    is_right = question is not None and any(text in quotes_text for text in question.expected_quotes)
-    return numbers["best"] - numbers["threshold"], max(scores, default=0.0) - numbers["background"] - THRESHOLD, is_right
+    is_right = question is not None and any(
+        text in quotes_text for text in question.expected_quotes
+    )
+    return (
+        numbers["best"] - numbers["threshold"],
+        max(scores, default=0.0) - numbers["background"] - THRESHOLD,
+        is_right,
+    )
 
 
 async def measure_own_set() -> dict[str, Any]:
     all_questions = load_questions()
     async with start_ephemeral_stack(Settings()) as stack:
         await _ingest_files(stack, list_documents())
-        across_languages = [question for question in all_questions if question.document_language != question.language]
-        within_language = [question for question in all_questions if question.document_language == question.language]
+        across_languages = [
+            question
+            for question in all_questions
+            if question.document_language != question.language
+        ]
+        within_language = [
+            question
+            for question in all_questions
+            if question.document_language == question.language
+        ]
         answerable = [question for question in all_questions if question.is_answerable]
-        groups: dict[str, tuple[Sequence[RefusalQuestion], Callable[[RefusalQuestion], Filters]]] = {
+        groups: dict[
+            str, tuple[Sequence[RefusalQuestion], Callable[[RefusalQuestion], Filters]]
+        ] = {
             "within a language": (within_language, lambda question: Filters()),
             "across, both languages there": (across_languages, lambda question: Filters()),
-            "across, the other language alone": (across_languages, lambda question: Filters(languages=[question.document_language])),
-            "hidden": (answerable, lambda question: Filters(external_ids=[path.name for path in list_documents() if path.name != question.document])),
+            "across, the other language alone": (
+                across_languages,
+                lambda question: Filters(languages=[question.document_language]),
+            ),
+            "hidden": (
+                answerable,
+                lambda question: Filters(
+                    external_ids=[
+                        path.name for path in list_documents() if path.name != question.document
+                    ]
+                ),
+            ),
         }
         scored = {
-            name: [await _score_labeled(stack, question, filters_for(question), name != "hidden") for question in group]
+            name: [
+                await _score_labeled(stack, question, filters_for(question), name != "hidden")
+                for question in group
+            ]
             for name, (group, filters_for) in groups.items()
         }
-    return {"documents": len(list_documents()), "questions": len(all_questions), "groups": {name: summarize_by_split(lines) for name, lines in scored.items()}}
+    return {
+        "documents": len(list_documents()),
+        "questions": len(all_questions),
+        "groups": {name: summarize_by_split(lines) for name, lines in scored.items()},
+    }
 
 
-async def _score_labeled(stack: EphemeralStack, question: RefusalQuestion, filters: Filters, answerable: bool) -> ScoredQuestion:
+async def _score_labeled(
+    stack: EphemeralStack, question: RefusalQuestion, filters: Filters, answerable: bool
+) -> ScoredQuestion:
     margin, score_margin, is_right = await score_question(stack, question.text, filters, question)
-    return ScoredQuestion(question.is_answerable and answerable, question.split, margin, score_margin, is_right)
+    return ScoredQuestion(
+        question.is_answerable and answerable, question.split, margin, score_margin, is_right
+    )
 
 
 async def _ingest_files(stack: EphemeralStack, paths: Sequence[Path]) -> None:
@@ -91,7 +136,13 @@ async def _ingest_files(stack: EphemeralStack, paths: Sequence[Path]) -> None:
     for path in paths:
         content = Content(base64=base64.b64encode(path.read_bytes()).decode())
         data = DocumentReceived(external_id=path.name, filename=path.name, content=content)
-        await stack.storage.log.append([await build_raw_record(data, path.name, source="benchmark", time=utc_now(), codec=codec)])
+        await stack.storage.log.append(
+            [
+                await build_raw_record(
+                    data, path.name, source="benchmark", time=utc_now(), codec=codec
+                )
+            ]
+        )
     while await stack.storage.pool.fetchval("select count(*) from visible") < len(paths):
         stack.check_worker()
         await asyncio.sleep(0.2)
@@ -104,29 +155,60 @@ async def measure_test_set(path: Path, max_questions: int) -> dict[str, Any]:
     async with start_ephemeral_stack(Settings()) as stack:
         await ingest_documents(stack, ingested_documents)
         scored = [
-            await _score_query(stack, retrieval_set, {document.id for document in ingested_documents}, query.id, query.text)
+            await _score_query(
+                stack,
+                retrieval_set,
+                {document.id for document in ingested_documents},
+                query.id,
+                query.text,
+            )
             for query in _sample_queries(retrieval_set, max_questions)
         ]
-    return {"set": retrieval_set.name, "documents": len(ingested_documents), "questions": len(scored), "groups": {"all": summarize(scored)}}
+    return {
+        "set": retrieval_set.name,
+        "documents": len(ingested_documents),
+        "questions": len(scored),
+        "groups": {"all": summarize(scored)},
+    }
 
 
 def _sample_queries(retrieval_set: RetrievalSet, max_questions: int) -> list[Any]:
-    judged_queries = [query for query in retrieval_set.queries if retrieval_set.relevant.get(query.id)]
+    judged_queries = [
+        query for query in retrieval_set.queries if retrieval_set.relevant.get(query.id)
+    ]
     return judged_queries[:: max(1, len(judged_queries) // max_questions)]
 
 
-async def _score_query(stack: EphemeralStack, retrieval_set: RetrievalSet, ingested_ids: set[str], query_id: str, text: str) -> ScoredQuestion:
+async def _score_query(
+    stack: EphemeralStack,
+    retrieval_set: RetrievalSet,
+    ingested_ids: set[str],
+    query_id: str,
+    text: str,
+) -> ScoredQuestion:
     margin, score_margin, _ = await score_question(stack, text, Filters())
-    return ScoredQuestion(bool(ingested_ids.intersection(retrieval_set.relevant[query_id])), "all", margin, score_margin)
+    return ScoredQuestion(
+        bool(ingested_ids.intersection(retrieval_set.relevant[query_id])),
+        "all",
+        margin,
+        score_margin,
+    )
 
 
 def summarize_by_split(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
-    return {split: summarize([question for question in scored if question.split == split]) for split in ("tune", "held_out")}
+    return {
+        split: summarize([question for question in scored if question.split == split])
+        for split in ("tune", "held_out")
+    }
 
 
 def summarize(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
     n_answerable = sum(question.is_answerable for question in scored)
-    figures = {"answered": n_answerable, "not": len(scored) - n_answerable, "right": _ratio(scored, True, lambda question: question.is_right)}
+    figures = {
+        "answered": n_answerable,
+        "not": len(scored) - n_answerable,
+        "right": _ratio(scored, True, lambda question: question.is_right),
+    }
     return {
         **figures,
         "rule": _measure_separation(scored, lambda question: question.margin),
@@ -134,18 +216,23 @@ def summarize(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
     }
 
 
-def _measure_separation(scored: Sequence[ScoredQuestion], value: Callable[[ScoredQuestion], float]) -> dict[str, float | None]:
+def _measure_separation(
+    scored: Sequence[ScoredQuestion], value: Callable[[ScoredQuestion], float]
+) -> dict[str, float | None]:
     """Measure how well `value` separates the questions. It is negative if the question is refused."""
     return {
         "auc": compute_auc(
-            [value(question) for question in scored if question.is_answerable], [value(question) for question in scored if not question.is_answerable]
+            [value(question) for question in scored if question.is_answerable],
+            [value(question) for question in scored if not question.is_answerable],
         ),
         "false_refusals": _ratio(scored, True, lambda question: value(question) < 0),
         "false_answers": _ratio(scored, False, lambda question: value(question) >= 0),
     }
 
 
-def _ratio(scored: Sequence[ScoredQuestion], answerable: bool, predicate: Callable[[ScoredQuestion], bool]) -> float | None:
+def _ratio(
+    scored: Sequence[ScoredQuestion], answerable: bool, predicate: Callable[[ScoredQuestion], bool]
+) -> float | None:
     matching = [question for question in scored if question.is_answerable == answerable]
     return round(sum(map(predicate, matching)) / len(matching), 3) if matching else None
 
@@ -159,13 +246,22 @@ def compute_auc(positive: Sequence[float], negative: Sequence[float]) -> float |
 
 
 async def measure(folders: Sequence[Path], max_questions: int) -> list[dict[str, Any]]:
-    return [await measure_test_set(folder, max_questions) for folder in folders] if folders else [await measure_own_set()]
+    return (
+        [await measure_test_set(folder, max_questions) for folder in folders]
+        if folders
+        else [await measure_own_set()]
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="*")
-    parser.add_argument("--questions", type=int, default=200, help="Number of questions per test set, evenly spaced.")
+    parser.add_argument(
+        "--questions",
+        type=int,
+        default=200,
+        help="Number of questions per test set, evenly spaced.",
+    )
     arguments = parser.parse_args()
     silence_logs()
     for figures in asyncio.run(measure(arguments.folders, arguments.questions)):

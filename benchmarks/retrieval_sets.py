@@ -3,7 +3,8 @@ interval.
 
     python -m benchmarks.retrieval_sets PATH/TO/faquad PATH/TO/cuad …
 
-`anabranch eval retrieval PATH [--channels lexical] [--profile rrf]` reports one configuration at a time.
+`anabranch eval retrieval PATH [--channels lexical] [--profile rrf]` reports one configuration at a
+time.
 """
 
 from __future__ import annotations
@@ -48,20 +49,32 @@ async def measure(path: Path, configurations: Sequence[str]) -> dict[str, Any]:
                 if not reports:
                     failed.update(await ingest_documents(stack, documents))
 
-            async def ask(text: str, requested_channels: Sequence[Channel] | None) -> list[tuple[str, float]]:
+            async def ask(
+                text: str, requested_channels: Sequence[Channel] | None
+            ) -> list[tuple[str, float]]:
                 return await rank_documents(stack, text, requested_channels, profile)  # noqa: B023
 
-            reports[configuration], runs[configuration] = await evaluate_retrieval(path, ingest, ask, channels=channels, clock=utc_now, profile=profile)
+            reports[configuration], runs[configuration] = await evaluate_retrieval(
+                path, ingest, ask, channels=channels, clock=utc_now, profile=profile
+            )
     lexical_report = reports["lexical"]
     relevant = read_retrieval_set(path).relevant
-    gain = paired_interval(*(measure_queries(runs[configuration], relevant, MEASURES["ndcg@10"]) for configuration in ("lexical", "hybrid")))
+    gain = paired_interval(
+        *(
+            measure_queries(runs[configuration], relevant, MEASURES["ndcg@10"])
+            for configuration in ("lexical", "hybrid")
+        )
+    )
     return {
         "set": lexical_report["set"],
         "documents": lexical_report["documents"],
         "queries": lexical_report["queries"],
         "ingest": lexical_report["ingest"],
         "failed": failed,
-        "configurations": {configuration: {"metrics": figures["metrics"], "latency_ms": figures["latency_ms"]} for configuration, figures in reports.items()},
+        "configurations": {
+            configuration: {"metrics": figures["metrics"], "latency_ms": figures["latency_ms"]}
+            for configuration, figures in reports.items()
+        },
         "hybrid_gain_ndcg@10": asdict(gain),
     }
 
@@ -71,7 +84,11 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument(
         "--also",
-        choices=[configuration for configuration in CONFIGURATIONS if configuration not in COMPARED_CONFIGURATIONS],
+        choices=[
+            configuration
+            for configuration in CONFIGURATIONS
+            if configuration not in COMPARED_CONFIGURATIONS
+        ],
         action="append",
         default=[],
         help="Also measure this configuration.",
@@ -79,7 +96,12 @@ def main() -> None:
     arguments = parser.parse_args()
     silence_logs()
     for folder in arguments.folders:
-        print_report({"benchmark": "retrieval_sets", **asyncio.run(measure(folder, [*COMPARED_CONFIGURATIONS, *arguments.also]))})
+        print_report(
+            {
+                "benchmark": "retrieval_sets",
+                **asyncio.run(measure(folder, [*COMPARED_CONFIGURATIONS, *arguments.also])),
+            }
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Latency of `/v1/search` over HTTP compared to the SQL of the slowest channel, both p95, over 100k chunks.
+"""Latency of `/v1/search` over HTTP compared to the SQL of the slowest channel, both p95, over 100k
+chunks.
 
 Uses a fixed-vector embedder and no reranker; reranked latency is reported separately.
 
@@ -17,7 +18,14 @@ from typing import Any
 import numpy as np
 
 from anabranch.config.overrides import Overrides
-from benchmarks.harness import BenchmarkPipeline, make_synthetic_texts, make_text_records, run_benchmark, run_pipeline, serve_api
+from benchmarks.harness import (
+    BenchmarkPipeline,
+    make_synthetic_texts,
+    make_text_records,
+    run_benchmark,
+    run_pipeline,
+    serve_api,
+)
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 from schemas.ports.engines import QueryEmbedding, TextEmbedding
@@ -47,7 +55,9 @@ def compute_quantiles(ms: Sequence[float]) -> dict[str, float]:
     return {"p50": float(np.percentile(ms, 50)), "p95": float(np.percentile(ms, 95))}
 
 
-async def measure_channels(bench: BenchmarkPipeline, queries: Sequence[str], vector: Any) -> dict[str, dict[str, float]]:
+async def measure_channels(
+    bench: BenchmarkPipeline, queries: Sequence[str], vector: Any
+) -> dict[str, dict[str, float]]:
     """Measure each channel's SQL alone, one question at a time."""
     pool = await open_pool(bench.dsn, size=4, name="benchmark")
     latencies_ms: dict[str, list[float]] = {"lexical": [], "semantic": [], "graph": []}
@@ -55,31 +65,68 @@ async def measure_channels(bench: BenchmarkPipeline, queries: Sequence[str], vec
         search = PgSearch(pool)
         for text in queries:
             async with search.open_snapshot() as snapshot:
-                no_filters, seeds = Filters(), [EntitySeed("MISC", word, 1.0) for word in text.split()]
-                latencies_ms["lexical"].append(
-                    await measure_ms(lambda: snapshot.search_lexical(TENANT, text, language="en", filters=no_filters, k=K, budget=5000))  # noqa: B023
+                no_filters, seeds = (
+                    Filters(),
+                    [EntitySeed("MISC", word, 1.0) for word in text.split()],
                 )
-                latencies_ms["semantic"].append(await measure_ms(lambda: snapshot.search_semantic(TENANT, vector, filters=no_filters, k=K)))  # noqa: B023
+                latencies_ms["lexical"].append(
+                    await measure_ms(
+                        lambda: snapshot.search_lexical(
+                            TENANT,
+                            text,  # noqa: B023
+                            language="en",
+                            filters=no_filters,  # noqa: B023
+                            k=K,
+                            budget=5000,  # noqa: B023, RUF100
+                        )
+                    )
+                )
+                latencies_ms["semantic"].append(
+                    await measure_ms(
+                        lambda: snapshot.search_semantic(TENANT, vector, filters=no_filters, k=K)  # noqa: B023
+                    )
+                )
                 latencies_ms["graph"].append(
-                    await measure_ms(lambda: snapshot.search_graph(TENANT, seeds, hops=2, fan_out=25, decay=0.5, filters=no_filters, k=50))  # noqa: B023
+                    await measure_ms(
+                        lambda: snapshot.search_graph(
+                            TENANT,
+                            seeds,  # noqa: B023
+                            hops=2,
+                            fan_out=25,
+                            decay=0.5,
+                            filters=no_filters,  # noqa: B023
+                            k=50,  # noqa: B023, RUF100
+                        )
+                    )
                 )
     finally:
         await close_pool(pool)
     return {name: compute_quantiles(ms) for name, ms in latencies_ms.items()}
 
 
-async def measure_http(bench: BenchmarkPipeline, overrides: Overrides, queries: Sequence[str], profile: str) -> dict[str, float]:
+async def measure_http(
+    bench: BenchmarkPipeline, overrides: Overrides, queries: Sequence[str], profile: str
+) -> dict[str, float]:
     async with serve_api(bench, overrides) as client:
         for text in queries[:20]:
-            (await client.post("/v1/search", json={"query": text, "profile": profile})).raise_for_status()
-        ms = [await measure_ms(lambda: client.post("/v1/search", json={"query": text, "k": 10, "profile": profile})) for text in queries]  # noqa: B023
+            (
+                await client.post("/v1/search", json={"query": text, "profile": profile})
+            ).raise_for_status()
+        ms = [
+            await measure_ms(
+                lambda: client.post("/v1/search", json={"query": text, "k": 10, "profile": profile})  # noqa: B023
+            )
+            for text in queries
+        ]
     return compute_quantiles(ms)
 
 
 async def measure(documents: int, questions: int) -> dict[str, Any]:
     texts = make_synthetic_texts(documents, 1200)
     embedder = StatefulEmbedder()
-    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=embedder, extractor=NullExtractor())
+    overrides = Overrides(
+        parser=NullParser(), chunker=WordChunker(), embedder=embedder, extractor=NullExtractor()
+    )
     async with run_pipeline(overrides, maintenance_s=3600) as bench:
         await bench.load(await make_text_records(texts))
         pool = bench.worker.storage.pool
@@ -94,7 +141,10 @@ async def measure(documents: int, questions: int) -> dict[str, Any]:
         profiles = bench.settings.data_dir / "profiles"
         profiles.mkdir()
         (profiles / "unreranked.yaml").write_text("rerank: {reranker: none}\n")
-        search_ms, reranked_ms = [await measure_http(bench, fixed_overrides, queries, profile) for profile in ("unreranked", "default")]
+        search_ms, reranked_ms = [
+            await measure_http(bench, fixed_overrides, queries, profile)
+            for profile in ("unreranked", "default")
+        ]
         chunks = await pool.fetchval("select count(*) from child_chunks")
     slowest = max(figures["p95"] for figures in channel_ms.values())
     return {
@@ -114,17 +164,26 @@ class StatefulEmbedder(FlatEmbedder):
     state_dimension = 64
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
-        return [replace(embedding, **self._states(text)) for text, embedding in zip(texts, await super().embed(texts), strict=True)]
+        return [
+            replace(embedding, **self._states(text))
+            for text, embedding in zip(texts, await super().embed(texts), strict=True)
+        ]
 
     async def embed_query(self, text: str) -> QueryEmbedding:
         token_states = self._states(text)
         return replace(
-            await super().embed_query(text), states=token_states["states"] / np.float32(127), token_ids=token_states["token_ids"], background_maxsim_mean=0.0
+            await super().embed_query(text),
+            states=token_states["states"] / np.float32(127),
+            token_ids=token_states["token_ids"],
+            background_maxsim_mean=0.0,
         )
 
     def _states(self, text: str) -> dict[str, Any]:
         rng, n_tokens = np.random.default_rng(zlib.crc32(text.encode())), text.count(" ") + 1
-        return {"states": rng.integers(-20, 20, (n_tokens, self.state_dimension), np.int8), "token_ids": rng.integers(0, 250_000, n_tokens, np.int32)}
+        return {
+            "states": rng.integers(-20, 20, (n_tokens, self.state_dimension), np.int8),
+            "token_ids": rng.integers(0, 250_000, n_tokens, np.int32),
+        }
 
 
 class FixedEmbedder:
@@ -132,7 +191,12 @@ class FixedEmbedder:
 
     def __init__(self, inner: FlatEmbedder, query: QueryEmbedding) -> None:
         self.inner, self.query = inner, query
-        self.fingerprint, self.model, self.dimension, self.state_dimension = inner.fingerprint, inner.model, inner.dimension, inner.state_dimension
+        self.fingerprint, self.model, self.dimension, self.state_dimension = (
+            inner.fingerprint,
+            inner.model,
+            inner.dimension,
+            inner.state_dimension,
+        )
 
     async def embed(self, texts: Sequence[str]) -> Any:
         return await self.inner.embed(texts)

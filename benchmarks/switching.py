@@ -1,7 +1,8 @@
-"""Duration of a switch, a rollback and a drop of a generation under load, and the questions that fail.
+"""Duration of a switch, a rollback and a drop of a generation under load, and the questions that
+fail.
 
-Two generations of 100k chunks serve fifty questions per second over HTTP. The drop runs against an open
-transaction that has read the other generation.
+Two generations of 100k chunks serve fifty questions per second over HTTP. The drop runs against an
+open transaction that has read the other generation.
 
     python -m benchmarks.switching --documents 12500
 """
@@ -20,7 +21,15 @@ import httpx2
 import numpy as np
 
 from anabranch.config.overrides import Overrides
-from benchmarks.harness import BenchmarkPipeline, Timer, make_synthetic_texts, make_text_records, run_benchmark, run_pipeline, serve_api
+from benchmarks.harness import (
+    BenchmarkPipeline,
+    Timer,
+    make_synthetic_texts,
+    make_text_records,
+    run_benchmark,
+    run_pipeline,
+    serve_api,
+)
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 from services.generations.reindex import start_rebuild
@@ -34,7 +43,9 @@ N_SWITCHES = 5
 
 @dataclass
 class LoadGenerator:
-    """Sends fifty requests per second, independent of responses, with at most `MAX_IN_FLIGHT` in flight."""
+    """Sends fifty requests per second, independent of responses, with at most `MAX_IN_FLIGHT` in
+    flight.
+    """
 
     client: httpx2.AsyncClient
     queries: Sequence[str]
@@ -60,7 +71,9 @@ class LoadGenerator:
     async def _send(self, text: str) -> None:
         started_at = time.perf_counter()
         try:
-            response = await self.client.post("/v1/search", json={"query": text, "channels": ["lexical"]})
+            response = await self.client.post(
+                "/v1/search", json={"query": text, "channels": ["lexical"]}
+            )
         except httpx2.HTTPError as error:
             self.answers[repr(error)] += 1
             return
@@ -72,11 +85,17 @@ def _classify_response(response: httpx2.Response) -> str:
     if response.status_code != 200:
         return f"status {response.status_code}"
     body = response.json()
-    return str(body["generation"]) if body["generation"] == body["trace"]["generation"] else "two generations"
+    return (
+        str(body["generation"])
+        if body["generation"] == body["trace"]["generation"]
+        else "two generations"
+    )
 
 
 @asynccontextmanager
-async def generate_load(client: httpx2.AsyncClient, queries: Sequence[str]) -> AsyncIterator[LoadGenerator]:
+async def generate_load(
+    client: httpx2.AsyncClient, queries: Sequence[str]
+) -> AsyncIterator[LoadGenerator]:
     generator = LoadGenerator(client, queries)
     generator_task = asyncio.create_task(generator.run())
     await asyncio.sleep(2.0)
@@ -104,7 +123,9 @@ async def time_post(client: httpx2.AsyncClient, path: str) -> float:
     return timer.seconds
 
 
-async def measure_switches(client: httpx2.AsyncClient, queries: Sequence[str], name: str) -> dict[str, Any]:
+async def measure_switches(
+    client: httpx2.AsyncClient, queries: Sequence[str], name: str
+) -> dict[str, Any]:
     """Promote and roll back repeatedly, ending with the original generation."""
     promote_s, rollback_s = [], []
     async with generate_load(client, queries) as generator:
@@ -116,14 +137,18 @@ async def measure_switches(client: httpx2.AsyncClient, queries: Sequence[str], n
     return {"promote_s": promote_s, "rollback_s": rollback_s, **summarize_load(generator)}
 
 
-async def measure_drop(bench: BenchmarkPipeline, client: httpx2.AsyncClient, queries: Sequence[str], name: str) -> dict[str, Any]:
+async def measure_drop(
+    bench: BenchmarkPipeline, client: httpx2.AsyncClient, queries: Sequence[str], name: str
+) -> dict[str, Any]:
     reader = await connect(bench.dsn, name="reader")
     transaction = reader.transaction(isolation="repeatable_read")
     await transaction.start()
     n_read = await reader.fetchval("select count(*) from child_chunks where generation = 'g1'")
     async with generate_load(client, queries) as generator:
         with Timer() as answer_timer:
-            response_body = (await client.delete(f"/v1/generations/{name}")).raise_for_status().json()
+            response_body = (
+                (await client.delete(f"/v1/generations/{name}")).raise_for_status().json()
+            )
         rows = await count_remaining_rows(bench, name)
         await asyncio.sleep(2.0)
         await transaction.rollback()
@@ -142,29 +167,57 @@ async def measure_drop(bench: BenchmarkPipeline, client: httpx2.AsyncClient, que
 
 
 async def count_remaining_rows(bench: BenchmarkPipeline, name: str) -> int:
-    return sum([await bench.worker.storage.pool.fetchval(f"select count(*) from {table} where generation = $1", name) for table in PARTITIONED_TABLES])
+    return sum(
+        [
+            await bench.worker.storage.pool.fetchval(
+                f"select count(*) from {table} where generation = $1", name
+            )
+            for table in PARTITIONED_TABLES
+        ]
+    )
 
 
 async def count_tables(bench: BenchmarkPipeline, name: str) -> int:
     names = [f"{table}_{name}" for table in PARTITIONED_TABLES]
-    return int(await bench.worker.storage.pool.fetchval("select count(*) from pg_class where relname = any($1::text[])", names))
+    return int(
+        await bench.worker.storage.pool.fetchval(
+            "select count(*) from pg_class where relname = any($1::text[])", names
+        )
+    )
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:
-    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor())
+    overrides = Overrides(
+        parser=NullParser(),
+        chunker=WordChunker(),
+        embedder=FlatEmbedder(),
+        extractor=NullExtractor(),
+    )
     texts = make_synthetic_texts(documents, words)
     async with run_pipeline(overrides) as bench:
         await bench.load(await make_text_records(texts))
-        name = await start_rebuild(bench.worker.storage, bench.worker.builder.decisions, keep_previous=True)
-        while (live := await PgGenerations(bench.worker.storage.pool).fetch_live()) is None or live.name != name:
+        name = await start_rebuild(
+            bench.worker.storage, bench.worker.builder.decisions, keep_previous=True
+        )
+        while (
+            live := await PgGenerations(bench.worker.storage.pool).fetch_live()
+        ) is None or live.name != name:
             await asyncio.sleep(0.5)
-        chunks = await bench.worker.storage.pool.fetchval("select count(*) from child_chunks where generation = $1", name)
+        chunks = await bench.worker.storage.pool.fetchval(
+            "select count(*) from child_chunks where generation = $1", name
+        )
         queries = [" ".join(text.split()[5:8]) for text in texts[:200]]
         async with serve_api(bench, overrides) as client:
             await time_post(client, "rollback")
             switching = await measure_switches(client, queries, name)
             dropping = await measure_drop(bench, client, queries, name)
-    return {"benchmark": "switching", "documents": documents, "chunks_of_each": chunks, "switch": switching, "drop": dropping}
+    return {
+        "benchmark": "switching",
+        "documents": documents,
+        "chunks_of_each": chunks,
+        "switch": switching,
+        "drop": dropping,
+    }
 
 
 if __name__ == "__main__":

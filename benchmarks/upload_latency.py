@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
-from benchmarks.harness import BenchmarkPipeline, Timer, make_text_records, print_report, run_pipeline
+from benchmarks.harness import (
+    BenchmarkPipeline,
+    Timer,
+    make_text_records,
+    print_report,
+    run_pipeline,
+)
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 
@@ -25,7 +31,11 @@ PROSE = Path(__file__).parents[1] / "samples" / "source" / "annual-report-2025.m
 
 def make_pages(count: int, words: int) -> list[str]:
     """Make different pages from the shuffled sentences of one text."""
-    sentences = [sentence for sentence in re.split(r"(?<=[.?!])\s+", PROSE.read_text()) if "|" not in sentence and "#" not in sentence]
+    sentences = [
+        sentence
+        for sentence in re.split(r"(?<=[.?!])\s+", PROSE.read_text())
+        if "|" not in sentence and "#" not in sentence
+    ]
     return [_make_page(random.Random(seed), sentences, words) for seed in range(count)]
 
 
@@ -37,16 +47,31 @@ def _make_page(rng: random.Random, sentences: list[str], words: int) -> str:
 
 
 async def measure(repeats: int, null: bool) -> dict[str, Any]:
-    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor()) if null else NO_OVERRIDES
+    overrides = (
+        Overrides(
+            parser=NullParser(),
+            chunker=WordChunker(),
+            embedder=FlatEmbedder(),
+            extractor=NullExtractor(),
+        )
+        if null
+        else NO_OVERRIDES
+    )
     records = await make_text_records(make_pages(repeats + WARM_UP, WORDS))
     async with run_pipeline(overrides) as bench:
-        seconds = [await measure_upload(bench, [record], number + 1) for number, record in enumerate(records)][WARM_UP:]
+        seconds = [
+            await measure_upload(bench, [record], number + 1)
+            for number, record in enumerate(records)
+        ][WARM_UP:]
     sorted_seconds = sorted(seconds)
     return {
         "benchmark": "upload_latency",
         "engines": "null" if null else "local",
         "repeats": repeats,
-        "ms": {"p50": 1000 * statistics.median(sorted_seconds), "p95": 1000 * sorted_seconds[int(0.95 * (repeats - 1))]},
+        "ms": {
+            "p50": 1000 * statistics.median(sorted_seconds),
+            "p95": 1000 * sorted_seconds[int(0.95 * (repeats - 1))],
+        },
     }
 
 
@@ -61,7 +86,9 @@ async def measure_upload(bench: BenchmarkPipeline, record: list[Any], count: int
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=40)
-    parser.add_argument("--null", action="store_true", help="Use null engines instead of the local models.")
+    parser.add_argument(
+        "--null", action="store_true", help="Use null engines instead of the local models."
+    )
     arguments = parser.parse_args()
     print_report(asyncio.run(measure(arguments.repeats, arguments.null)))
 

@@ -1,6 +1,7 @@
 """Write the generated sections of the docs: `python -m docs.generate [--check]`.
 
-A section stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of a file is written by hand.
+A section stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of a file is
+written by hand.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def find_outdated_files() -> dict[str, str]:
 def main() -> int:
     found = find_outdated_files()
     if "--check" in sys.argv[1:]:
-        print("\n".join(f"{path} differs from the code: run `make contracts`" for path in found) or "the docs agree with the code")
+        print(
+            "\n".join(f"{path} differs from the code: run `make contracts`" for path in found)
+            or "the docs agree with the code"
+        )
         return int(bool(found))
     for path, text in found.items():
         (ROOT / path).write_text(text, encoding="utf-8")

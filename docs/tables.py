@@ -1,4 +1,6 @@
-"""Render the generated sections of the docs as Markdown; `docs/generate.py` puts them between their markers."""
+"""Render the generated sections of the docs as Markdown; `docs/generate.py` puts them between their
+markers.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ ORDERING_POLICIES = {
 
 def format_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
 
 
 def format_topology() -> str:
@@ -64,13 +68,18 @@ def format_topology() -> str:
 
 
 def format_topics() -> str:
-    by_topic = {name: [stage.name for stage in STAGES if stage.topic == name] for name in get_partition_counts(1)}
+    by_topic = {
+        name: [stage.name for stage in STAGES if stage.topic == name]
+        for name in get_partition_counts(1)
+    }
     return format_table(
         ("topic", "carries", "partitions", "retention", "read by"),
         [
             (
                 f"`{name}`",
-                _format_code(event.event_type() for event in list_event_classes() if event.topic == name),
+                _format_code(
+                    event.event_type() for event in list_event_classes() if event.topic == name
+                ),
                 "`KAFKA__PARTITIONS`" if name in DOCUMENT_TOPICS else "1",
                 f"{RETENTION_MS[name] // 86_400_000} days" if name in RETENTION_MS else "forever",
                 _format_code(readers) or EXTERNAL_READERS.get(name, "none"),
@@ -81,29 +90,49 @@ def format_topics() -> str:
 
 
 def format_settings() -> str:
-    return format_table(("environment", "in `anabranch.toml`", "default", "what it is"), _iterate_settings(Settings, ()))
+    return format_table(
+        ("environment", "in `anabranch.toml`", "default", "what it is"),
+        _iterate_settings(Settings, ()),
+    )
 
 
 def format_commands() -> str:
     """List every command with its options, except those that all commands share."""
     with _override_program_name("anabranch"):
-        text = build_app().generate_docs(output_format="markdown", heading_level=2, usage_name="anabranch")
+        text = build_app().generate_docs(
+            output_format="markdown", heading_level=2, usage_name="anabranch"
+        )
     body = text[text.index("\n", text.index("**Commands**")) :]
     kept = [line for line in body.splitlines() if not line.startswith(_COMMON_OPTIONS)]
     first = next(number for number, line in enumerate(kept) if line.startswith("#"))
-    return "\n".join(_drop_empty_sections(kept[first:])).strip().replace("*[default: False]*", "").replace(" *[default: ()]*", "").replace("  \n", "\n")
+    return (
+        "\n".join(_drop_empty_sections(kept[first:]))
+        .strip()
+        .replace("*[default: False]*", "")
+        .replace(" *[default: ()]*", "")
+        .replace("  \n", "\n")
+    )
 
 
 def format_endpoints() -> str:
     document = create_routes().openapi()
-    return "\n\n".join(_format_endpoint(path, method, call) for path, calls in document["paths"].items() for method, call in calls.items())
+    return "\n\n".join(
+        _format_endpoint(path, method, call)
+        for path, calls in document["paths"].items()
+        for method, call in calls.items()
+    )
 
 
 def format_events() -> str:
     return format_table(
         ("type", "topic", "what it says", "schema"),
         [
-            (f"`{event.event_type()}`", f"`{event.topic}`", _format_summary(event), f"[JSON Schema](events/{get_schema_file_name(event)})")
+            (
+                f"`{event.event_type()}`",
+                f"`{event.topic}`",
+                _format_summary(event),
+                f"[JSON Schema](events/{get_schema_file_name(event)})",
+            )
             for event in list_event_classes()
         ],
     )
@@ -112,10 +141,19 @@ def format_events() -> str:
 def format_metrics() -> str:
     families = sorted(Metrics("0").registry.collect(), key=lambda family: family.name)
     suffix = {"counter": "_total", "info": "_info"}
-    return format_table(("metric", "kind", "what it counts"), [(f"`{one.name}{suffix.get(one.type, '')}`", one.type, one.documentation) for one in families])
+    return format_table(
+        ("metric", "kind", "what it counts"),
+        [
+            (f"`{one.name}{suffix.get(one.type, '')}`", one.type, one.documentation)
+            for one in families
+        ],
+    )
 
 
-_COMMON_OPTIONS = tuple(f"* `--{name}" for name in ("data ", "config ", "tenant ", "set ", "json`", "quiet", "verbose", "no-color"))
+_COMMON_OPTIONS = tuple(
+    f"* `--{name}"
+    for name in ("data ", "config ", "tenant ", "set ", "json`", "quiet", "verbose", "no-color")
+)
 
 
 @contextmanager
@@ -137,10 +175,17 @@ def _drop_empty_sections(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _list_imports(stage: Stage, module: str) -> list[str]:
-    """List the names that the stage's file imports from a module: a superset of the rows and events it creates."""
+    """List the names that the stage's file imports from a module: a superset of the rows and events
+    it creates.
+    """
     home = sys.modules[_get_module_name(stage)]
     tree = ast.parse(inspect.getsource(home))
-    return [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == module for alias in node.names]
+    return [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == module
+        for alias in node.names
+    ]
 
 
 def _get_module_name(stage: Stage) -> str:
@@ -148,26 +193,45 @@ def _get_module_name(stage: Stage) -> str:
 
 
 def _list_row_types(stage: Stage) -> list[str]:
-    return sorted(name for name in _list_imports(stage, "schemas.rows") if name.endswith("Row") and name != "Row")
+    return sorted(
+        name
+        for name in _list_imports(stage, "schemas.rows")
+        if name.endswith("Row") and name != "Row"
+    )
 
 
 def _list_emitted_events(stage: Stage) -> list[str]:
     classes = {event.__name__: event for event in list_event_classes()}
     own = [classes[name] for name in _list_imports(stage, "schemas.events") if name in classes]
     emitted = [event.event_type() for event in own if event.topic != stage.topic]
-    version = {event.name: event.event_type() for event in list_event_classes() if event.topic == "outcomes"}
-    outcomes = [version[name] for helper in _list_imports(stage, "processors.outcomes") for name in OUTCOME_EVENTS[helper]]
+    version = {
+        event.name: event.event_type()
+        for event in list_event_classes()
+        if event.topic == "outcomes"
+    }
+    outcomes = [
+        version[name]
+        for helper in _list_imports(stage, "processors.outcomes")
+        for name in OUTCOME_EVENTS[helper]
+    ]
     return list(dict.fromkeys([*emitted, *outcomes]))
 
 
-def _iterate_settings(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, str, str, str]]:
+def _iterate_settings(
+    model: type[BaseModel], path: tuple[str, ...]
+) -> Iterator[tuple[str, str, str, str]]:
     for name, field in model.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _iterate_settings(inner, (*path, name))
             continue
         key = ".".join((*path, name))
-        yield f"`{to_environment_name(key)}`", f"`{key}`", _format_default(field.get_default(call_default_factory=True)), _format_description(field)
+        yield (
+            f"`{to_environment_name(key)}`",
+            f"`{key}`",
+            _format_default(field.get_default(call_default_factory=True)),
+            _format_description(field),
+        )
 
 
 def _format_default(value: object) -> str:
@@ -177,9 +241,22 @@ def _format_default(value: object) -> str:
 
 
 def _format_description(field: Any) -> str:
-    bounds = [f"{sign} {getattr(item, attribute)}" for item in field.metadata for attribute, sign in _BOUND_SIGNS if getattr(item, attribute, None) is not None]
-    choices = [str(choice) for choice in getattr(field.annotation, "__args__", ()) if isinstance(choice, str)]
-    parts = [field.description or "", ", ".join(f"`{choice}`" for choice in choices), ", ".join(bounds)]
+    bounds = [
+        f"{sign} {getattr(item, attribute)}"
+        for item in field.metadata
+        for attribute, sign in _BOUND_SIGNS
+        if getattr(item, attribute, None) is not None
+    ]
+    choices = [
+        str(choice)
+        for choice in getattr(field.annotation, "__args__", ())
+        if isinstance(choice, str)
+    ]
+    parts = [
+        field.description or "",
+        ", ".join(f"`{choice}`" for choice in choices),
+        ", ".join(bounds),
+    ]
     return "; ".join(part for part in parts if part)
 
 
@@ -187,22 +264,41 @@ _BOUND_SIGNS = (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤"))
 
 
 def _format_endpoint(path: str, method: str, call: dict[str, Any]) -> str:
-    lines = [f"### `{method.upper()} {path}`", "", call.get("description") or call["operationId"].replace("_", " ").capitalize() + ".", ""]
+    lines = [
+        f"### `{method.upper()} {path}`",
+        "",
+        call.get("description") or call["operationId"].replace("_", " ").capitalize() + ".",
+        "",
+    ]
     for parameter in call.get("parameters", []):
         need = ", required" if parameter.get("required") else ""
-        lines.append(f"- `{parameter['name']}` ({parameter['in']}{need}){_format_parameter_description(parameter)}")
+        lines.append(
+            f"- `{parameter['name']}` ({parameter['in']}{need}){_format_parameter_description(parameter)}"
+        )
     for media_type, content in call.get("requestBody", {}).get("content", {}).items():
         lines.append(f"- body `{media_type}`: {_format_body(content['schema'])}")
-    lines += ["", *_list_stream_descriptions(call), ""] if _list_stream_descriptions(call) else [""] if lines[-1] else []
+    lines += (
+        ["", *_list_stream_descriptions(call), ""]
+        if _list_stream_descriptions(call)
+        else [""]
+        if lines[-1]
+        else []
+    )
     lines += [f"Answers {', '.join(f'`{status}`' for status in call['responses'])}."]
     return "\n".join(lines)
 
 
 def _list_stream_descriptions(call: dict[str, Any]) -> list[str]:
     """List the descriptions of responses that are not JSON."""
-    contents = [content for response in call["responses"].values() for content in response.get("content", {}).values()]
+    contents = [
+        content
+        for response in call["responses"].values()
+        for content in response.get("content", {}).values()
+    ]
     return [
-        content["schema"]["description"] for content in contents if content.get("schema", {}).get("type") == "string" and "description" in content["schema"]
+        content["schema"]["description"]
+        for content in contents
+        if content.get("schema", {}).get("type") == "string" and "description" in content["schema"]
     ]
 
 
@@ -226,11 +322,24 @@ def _format_code(names: Iterable[str]) -> str:
 
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("schemas", "sql", "streams", "engines", "processors", "retrieval", "evaluation", "services", "api", "anabranch")
+PACKAGES = (
+    "schemas",
+    "sql",
+    "streams",
+    "engines",
+    "processors",
+    "retrieval",
+    "evaluation",
+    "services",
+    "api",
+    "anabranch",
+)
 
 
 def format_imports() -> str:
-    """List the packages that each package, and each sub-package of `services` and `anabranch`, imports directly."""
+    """List the packages that each package, and each sub-package of `services` and `anabranch`,
+    imports directly.
+    """
     imports: dict[str, set[str]] = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -238,24 +347,37 @@ def format_imports() -> str:
             targets = {_get_import_owner(module) for module in _list_imported_modules(path)}
             imports.setdefault(owner, set()).update(targets - {owner})
     order = sorted(imports, key=lambda name: (PACKAGES.index(name.partition(".")[0]), name))
-    lines = [f"| `{owner}` | {', '.join(f'`{name}`' for name in order if name in imports[owner]) or 'none'} |" for owner in order]
+    lines = [
+        f"| `{owner}` | {', '.join(f'`{name}`' for name in order if name in imports[owner]) or 'none'} |"
+        for owner in order
+    ]
     return "\n".join(["| package | imports |", "| --- | --- |", *lines])
 
 
 def _get_import_owner(module: str) -> str:
     package, _, rest = module.partition(".")
-    is_grouped = package in ("services", "anabranch") and (ROOT / package / rest.partition(".")[0]).is_dir()
+    is_grouped = (
+        package in ("services", "anabranch") and (ROOT / package / rest.partition(".")[0]).is_dir()
+    )
     return f"{package}.{rest.partition('.')[0]}" if is_grouped and rest else package
 
 
 def _list_imported_modules(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.partition(".")[0] in PACKAGES
+        ):
             yield node.module
 
 
 GENERATED_SECTIONS = {
-    "ARCHITECTURE.md": {"imports": format_imports, "topology": format_topology, "topics": format_topics},
+    "ARCHITECTURE.md": {
+        "imports": format_imports,
+        "topology": format_topology,
+        "topics": format_topics,
+    },
     "docs/reference/settings.md": {"settings": format_settings},
     "docs/reference/command-line.md": {"commands": format_commands},
     "docs/reference/http.md": {"endpoints": format_endpoints},

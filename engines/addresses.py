@@ -76,7 +76,9 @@ def is_public(address: IpAddress) -> bool:
     if address.scope_id is not None or any(address in network for network in REFUSED_IPV6):
         return False
     carries_ipv4 = address in MAPPED or address in NAT64
-    return (carries_ipv4 or address in GLOBAL_UNICAST) and all(map(is_public, find_embedded_ipv4(address)))
+    return (carries_ipv4 or address in GLOBAL_UNICAST) and all(
+        map(is_public, find_embedded_ipv4(address))
+    )
 
 
 def find_embedded_ipv4(address: IPv6Address) -> Iterator[IPv4Address]:

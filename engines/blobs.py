@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -19,7 +20,14 @@ from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, S3Store
 
 from engines.disk import is_disk_full
-from schemas.errors import ConfigurationError, EngineUnavailable, InvalidRequest, LimitExceeded, NoSpace, NotFound
+from schemas.errors import (
+    ConfigurationError,
+    EngineUnavailable,
+    InvalidRequest,
+    LimitExceeded,
+    NoSpace,
+    NotFound,
+)
 from schemas.ports.engines import StoredBlob
 from schemas.values import BlobRef
 
@@ -30,7 +38,12 @@ _KEY_SEGMENT = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
 
 
 def open_blobs(
-    url: str, *, access_key: str | None = None, secret_key: str | None = None, region: str | None = None, temporary_dir: Path | None = None
+    url: str,
+    *,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    region: str | None = None,
+    temporary_dir: Path | None = None,
 ) -> ObstoreBlobStore:
     """Open the blob store at `url`.
 
@@ -42,21 +55,48 @@ def open_blobs(
     match parts.scheme:
         case "file":
             folder = Path(unquote(parts.path))
-            return ObstoreBlobStore(LocalStore(folder, automatic_cleanup=True, mkdir=True), folder, temporary_dir)
+            return ObstoreBlobStore(
+                LocalStore(folder, automatic_cleanup=True, mkdir=True), folder, temporary_dir
+            )
         case "memory":
             return ObstoreBlobStore(MemoryStore(), temporary_dir=temporary_dir)
         case "s3":
             return ObstoreBlobStore(
-                _create_s3_store(parts.netloc, parts.path, dict(parse_qsl(parts.query)), access_key, secret_key, region), temporary_dir=temporary_dir
+                _create_s3_store(
+                    parts.netloc,
+                    parts.path,
+                    dict(parse_qsl(parts.query)),
+                    access_key,
+                    secret_key,
+                    region,
+                ),
+                temporary_dir=temporary_dir,
             )
-    raise ConfigurationError(f"Invalid storage URL {url!r}.", remedy="Set ANABRANCH_STORAGE__URL to file:///folder or s3://bucket?endpoint=https://host.")
+    raise ConfigurationError(
+        f"Invalid storage URL {url!r}.",
+        remedy="Set ANABRANCH_STORAGE__URL to file:///folder or s3://bucket?endpoint=https://host.",
+    )
 
 
-def _create_s3_store(bucket: str, prefix: str, query: dict[str, str], access_key: str | None, secret_key: str | None, region: str | None) -> S3Store:
+def _create_s3_store(
+    bucket: str,
+    prefix: str,
+    query: dict[str, str],
+    access_key: str | None,
+    secret_key: str | None,
+    region: str | None,
+) -> S3Store:
     unknown = query.keys() - {"endpoint", "region"}
     if unknown or not bucket:
-        problem = f"has unknown parameters: {', '.join(sorted(unknown))}" if unknown else "names no bucket"
-        raise ConfigurationError(f"The storage URL {problem}.", remedy="Set ANABRANCH_STORAGE__URL to s3://bucket/prefix?endpoint=https://host.")
+        problem = (
+            f"has unknown parameters: {', '.join(sorted(unknown))}"
+            if unknown
+            else "names no bucket"
+        )
+        raise ConfigurationError(
+            f"The storage URL {problem}.",
+            remedy="Set ANABRANCH_STORAGE__URL to s3://bucket/prefix?endpoint=https://host.",
+        )
     endpoint = query.get("endpoint")
     return S3Store(
         bucket,
@@ -74,33 +114,58 @@ def _create_s3_store(bucket: str, prefix: str, query: dict[str, str], access_key
 class ObstoreBlobStore:
     """BlobStore that caches recently read ranges in memory; the bytes under a key never change."""
 
-    def __init__(self, store: ObjectStore, folder: Path | None = None, temporary_dir: Path | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, folder: Path | None = None, temporary_dir: Path | None = None
+    ) -> None:
         self._temporary_dir = temporary_dir
         self._store, self._folder, self._cache = store, folder, _RangeCache(CACHE_BYTES)
         self._answer_count = 0
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
         with suppress(FileExistsError):
-            await self._run_operation(key, lambda: obstore.put_async(self._store, key, data, mode="create"))
-        return BlobRef(key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), media_type=media_type)
+            await self._run_operation(
+                key, lambda: obstore.put_async(self._store, key, data, mode="create")
+            )
+        return BlobRef(
+            key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), media_type=media_type
+        )
 
-    async def put_stream(self, key_prefix: str, chunks: AsyncIterator[bytes], *, limit: int, media_type: str | None = None) -> BlobRef:
+    async def put_stream(
+        self,
+        key_prefix: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        limit: int,
+        media_type: str | None = None,
+    ) -> BlobRef:
         # Spool to a file first: the key contains the hash, which is known only at the end.
-        with tempfile.NamedTemporaryFile(prefix="anabranch-upload-", dir=self._temporary_dir) as temporary_file:
+        with tempfile.NamedTemporaryFile(
+            prefix="anabranch-upload-", dir=self._temporary_dir
+        ) as temporary_file:
             sha256, size = await _spool(temporary_file, chunks, limit)
             key = f"{key_prefix}{sha256}"
             if await self.get_size(key) is None:
-                await self._run_operation(key, lambda: obstore.put_async(self._store, key, Path(temporary_file.name)))
+                await self._run_operation(
+                    key, lambda: obstore.put_async(self._store, key, Path(temporary_file.name))
+                )
         return BlobRef(key=key, sha256=sha256, size=size, media_type=media_type)
 
     async def get(self, key: str) -> bytes:
         return await self._run_operation(key, lambda: self._read_whole(key))
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        uncached_ranges = [byte_range for byte_range in dict.fromkeys(ranges) if (key, *byte_range) not in self._cache]
-        fetched = dict(zip(uncached_ranges, await self._fetch_ranges(key, uncached_ranges), strict=True))
+        uncached_ranges = [
+            byte_range
+            for byte_range in dict.fromkeys(ranges)
+            if (key, *byte_range) not in self._cache
+        ]
+        fetched = dict(
+            zip(uncached_ranges, await self._fetch_ranges(key, uncached_ranges), strict=True)
+        )
         # Read the cache before filling it: adding a range may evict another one of this call.
-        results = [fetched.get(byte_range) or self._cache.get((key, *byte_range)) for byte_range in ranges]
+        results = [
+            fetched.get(byte_range) or self._cache.get((key, *byte_range)) for byte_range in ranges
+        ]
         for byte_range, data in fetched.items():
             self._cache.put((key, *byte_range), data)
         return [data or b"" for data in results]
@@ -118,7 +183,9 @@ class ObstoreBlobStore:
 
     async def get_size(self, key: str) -> int | None:
         try:
-            return (await self._run_operation(key, lambda: obstore.head_async(self._store, key)))["size"]
+            return (await self._run_operation(key, lambda: obstore.head_async(self._store, key)))[
+                "size"
+            ]
         except NotFound:
             return None
 
@@ -127,7 +194,9 @@ class ObstoreBlobStore:
         if not isinstance(self._store, S3Store):
             return None
         store = self._store
-        return await self._run_operation(key, lambda: obstore.sign_async(store, "GET", key, timedelta(seconds=lifetime_s)))
+        return await self._run_operation(
+            key, lambda: obstore.sign_async(store, "GET", key, timedelta(seconds=lifetime_s))
+        )
 
     async def copy(self, source: str, target: str) -> None:
         _validate_key(target)
@@ -138,30 +207,46 @@ class ObstoreBlobStore:
         for key in keys:
             self._cache.evict(key)
             if await self.get_size(key) is not None:
-                await self._run_operation(key, lambda key=key: obstore.delete_async(self._store, key))  # type: ignore[misc]
+                await self._run_operation(key, partial(obstore.delete_async, self._store, key))
 
     async def list_keys(self, prefix: str) -> list[str]:
         return [blob.key for blob in await self.list_blobs(prefix)]
 
     async def list_blobs(self, prefix: str) -> list[StoredBlob]:
-        return await self._run_operation(prefix.removesuffix("/"), lambda: self._fetch_listing(prefix))
+        return await self._run_operation(
+            prefix.removesuffix("/"), lambda: self._fetch_listing(prefix)
+        )
 
     async def _fetch_listing(self, prefix: str) -> list[StoredBlob]:
-        return [StoredBlob(entry["path"], entry["size"], entry["last_modified"]) async for page in obstore.list(self._store, prefix=prefix) for entry in page]
+        return [
+            StoredBlob(entry["path"], entry["size"], entry["last_modified"])
+            async for page in obstore.list(self._store, prefix=prefix)
+            for entry in page
+        ]
 
     async def _read_whole(self, key: str) -> bytes:
         return bytes(await (await obstore.get_async(self._store, key)).bytes_async())
 
     async def _fetch_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         nonempty_ranges = [(start, length) for start, length in ranges if length]
-        starts, lengths = [start for start, _ in nonempty_ranges], [length for _, length in nonempty_ranges]
+        starts, lengths = (
+            [start for start, _ in nonempty_ranges],
+            [length for _, length in nonempty_ranges],
+        )
         parts = iter(
-            await self._run_operation(key, lambda: obstore.get_ranges_async(self._store, key, starts=starts, lengths=lengths)) if nonempty_ranges else []
+            await self._run_operation(
+                key,
+                lambda: obstore.get_ranges_async(self._store, key, starts=starts, lengths=lengths),
+            )
+            if nonempty_ranges
+            else []
         )
         return [bytes(next(parts)) if length else b"" for _, length in ranges]
 
     async def _download(self, key: str, target: IO[bytes]) -> None:
-        async for chunk in (await obstore.get_async(self._store, key)).stream(_DOWNLOAD_CHUNK_BYTES):
+        async for chunk in (await obstore.get_async(self._store, key)).stream(
+            _DOWNLOAD_CHUNK_BYTES
+        ):
             await asyncio.to_thread(target.write, chunk)
         target.flush()
 
@@ -178,7 +263,9 @@ class ObstoreBlobStore:
             raise _make_invalid_key_error(key) from error
         except (BaseError, OSError) as error:
             if is_disk_full(error):
-                raise NoSpace(f"No disk space is left for blob {key!r}.", n_answers=self._answer_count) from error
+                raise NoSpace(
+                    f"No disk space is left for blob {key!r}.", n_answers=self._answer_count
+                ) from error
             raise EngineUnavailable(
                 f"The blob store failed on {key!r}: {self._format_error(error)}",
                 remedy="Check the storage URL, its credentials and its disk.",
@@ -190,15 +277,23 @@ class ObstoreBlobStore:
     def _format_error(self, error: Exception) -> str:
         """Return the first line without the local folder's path, which callers must not see."""
         first_line = (str(error).splitlines() or [""])[0]
-        return first_line.replace(f"{self._folder}/", "") if self._folder is not None else first_line
+        return (
+            first_line.replace(f"{self._folder}/", "") if self._folder is not None else first_line
+        )
 
 
-async def _spool(temporary_file: IO[bytes], chunks: AsyncIterator[bytes], max_bytes: int) -> tuple[str, int]:
+async def _spool(
+    temporary_file: IO[bytes], chunks: AsyncIterator[bytes], max_bytes: int
+) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
     async for chunk in chunks:
         size += len(chunk)
         if size > max_bytes:
-            raise LimitExceeded(f"The file exceeds {max_bytes:,} bytes.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES or send a smaller file.")
+            raise LimitExceeded(
+                f"The file exceeds {max_bytes:,} bytes.",
+                code="TOO_LARGE",
+                remedy="Raise ANABRANCH_INGEST__MAX_BYTES or send a smaller file.",
+            )
         digest.update(chunk)
         with _translate_disk_errors():
             await asyncio.to_thread(temporary_file.write, chunk)
@@ -225,7 +320,9 @@ async def _require_file(path: Path) -> None:
 def _validate_key(key: str) -> None:
     """Raise InvalidRequest unless the key is a relative path of plain segments."""
     segments = key.split("/")
-    if len(key) > 1000 or any(segment in {"", ".", ".."} or not _KEY_SEGMENT.fullmatch(segment) for segment in segments):
+    if len(key) > 1000 or any(
+        segment in {"", ".", ".."} or not _KEY_SEGMENT.fullmatch(segment) for segment in segments
+    ):
         raise _make_invalid_key_error(key)
 
 
@@ -238,7 +335,11 @@ def _make_invalid_key_error(key: str) -> InvalidRequest:
 
 
 def _make_not_found_error(key: str) -> NotFound:
-    return NotFound(f"Blob {key!r} not found.", code="NO_SUCH_BLOB", remedy="It was deleted, or ANABRANCH_STORAGE__URL names another store.")
+    return NotFound(
+        f"Blob {key!r} not found.",
+        code="NO_SUCH_BLOB",
+        remedy="It was deleted, or ANABRANCH_STORAGE__URL names another store.",
+    )
 
 
 class _RangeCache:

@@ -44,4 +44,7 @@ def parse_completion(reply: Mapping[str, Any]) -> ChatCompletion:
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         location = ".".join(map(str, fault["loc"]))
-        raise ServerCallError(f"The chat server sent an invalid completion: {location}: {fault['msg']}.", code="ENGINE_BROKEN_ANSWER") from error
+        raise ServerCallError(
+            f"The chat server sent an invalid completion: {location}: {fault['msg']}.",
+            code="ENGINE_BROKEN_ANSWER",
+        ) from error

@@ -27,8 +27,19 @@ MAX_OUTPUT_BYTES = 16 * 2**20
 writing."""
 MAX_OPEN_FILES, MAX_TASKS = 256, 256
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 8, 22, 38
-_CLONE_THREAD, _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWIPC = 0x10000, 0x10000000, 0x40000000, 0x08000000
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = (
+    1,
+    4,
+    8,
+    22,
+    38,
+)
+_CLONE_THREAD, _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWIPC = (
+    0x10000,
+    0x10000000,
+    0x40000000,
+    0x08000000,
+)
 _CAP_DAC_READ_SEARCH = 1 << 2
 
 MeasureFailures = dict[str, str]
@@ -41,10 +52,19 @@ def confine(packages: Sequence[str]) -> MeasureFailures:
     `packages` are the top-level packages that it may still import.
     """
     if sys.platform != "linux":
-        return dict.fromkeys(("account", "network", "privileges", "limits", "files", "calls"), f"{sys.platform} has no such measure")
+        return dict.fromkeys(
+            ("account", "network", "privileges", "limits", "files", "calls"),
+            f"{sys.platform} has no such measure",
+        )
     network_failure = _attempt(_unshare_network)
-    measures = {"network": network_failure, "privileges": _attempt(lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)), "account": _attempt(_become_nobody)}
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # only now: the kernel clears it when the account changes
+    measures = {
+        "network": network_failure,
+        "privileges": _attempt(lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)),
+        "account": _attempt(_become_nobody),
+    }
+    _prctl(
+        _PR_SET_PDEATHSIG, signal.SIGKILL
+    )  # only now: the kernel clears it when the account changes
     _prctl(_PR_SET_DUMPABLE, 1)  # otherwise /proc/self/fd belongs to root and cannot be opened
     has_own_account = not network_failure or not measures["account"]
     return measures | {
@@ -103,10 +123,15 @@ def _become_nobody() -> None:
     if os.geteuid() != 0:
         _set_capabilities(0)
         return
-    needs_read_capability = not all(_can_enter(Path(prefix)) for prefix in (sys.prefix, sys.base_prefix, __file__))
+    needs_read_capability = not all(
+        _can_enter(Path(prefix)) for prefix in (sys.prefix, sys.base_prefix, __file__)
+    )
     if needs_read_capability and _landlock_version() < 1:
         _set_capabilities(0)
-        raise OSError(errno.EPERM, f"stays root without capabilities: other accounts may not enter {sys.base_prefix}")
+        raise OSError(
+            errno.EPERM,
+            f"stays root without capabilities: other accounts may not enter {sys.base_prefix}",
+        )
     _prctl(_PR_SET_KEEPCAPS, 1)
     os.setgroups([])
     os.setresgid(NOBODY_UID, NOBODY_UID, NOBODY_UID)
@@ -128,7 +153,8 @@ def _set_capabilities(capabilities: int) -> None:
 def _set_limits(has_own_account: bool) -> None:
     _lower_limit(resource.RLIMIT_FSIZE, MAX_OUTPUT_BYTES)
     _lower_limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
-    # RLIMIT_NPROC counts per account, so it must not be lowered where other processes share the account.
+    # RLIMIT_NPROC counts per account, so it must not be lowered where other processes share the
+    # account.
     if has_own_account:
         _lower_limit(resource.RLIMIT_NPROC, MAX_TASKS)
 
@@ -146,7 +172,15 @@ _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
 _FILE_RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """Number of file access rights by Landlock ABI version; later versions have as many as version
 5."""
-_SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/sys/devices/system/cpu", "/sys/fs/cgroup", "/proc/self", "/proc/sys/vm")
+_SYSTEM_FOLDERS = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/proc/self",
+    "/proc/sys/vm",
+)
 _SYSTEM_FILES = (
     "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/ssl/openssl.cnf", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
     "/dev/urandom", "/dev/zero",
@@ -167,12 +201,21 @@ def _restrict_files(packages: Sequence[str]) -> None:
         raise OSError(errno.ENOSYS, "the kernel has no Landlock, or it is disabled")
     handled_rights = (1 << _FILE_RIGHTS_BY_ABI.get(version, 16)) - 1
     fields = [handled_rights] + ([0b11] if version >= 4 else []) + ([0b11] if version >= 6 else [])
-    attributes = ctypes.create_string_buffer(struct.pack(f"<{len(fields)}Q", *fields), 8 * len(fields))
-    ruleset = _raise_on_error(_libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
+    attributes = ctypes.create_string_buffer(
+        struct.pack(f"<{len(fields)}Q", *fields), 8 * len(fields)
+    )
+    ruleset = _raise_on_error(
+        _libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    )
     try:
-        # Imports list the folders of sys.path. Their files stay unreadable: one may hold a data folder.
+        # Imports list the folders of sys.path. Their files stay unreadable: one may hold a data
+        # folder.
         _allow_paths(ruleset, _list_source_folders(), _READ_DIR)
-        _allow_paths(ruleset, (*_SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, *_list_library_folders(packages)), _READ_FILE | _READ_DIR)
+        _allow_paths(
+            ruleset,
+            (*_SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, *_list_library_folders(packages)),
+            _READ_FILE | _READ_DIR,
+        )
         _allow_paths(ruleset, _SYSTEM_FILES, _READ_FILE)
         _allow_paths(ruleset, ("/dev/null",), _READ_FILE | _WRITE_FILE)
         _raise_on_error(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
@@ -247,7 +290,12 @@ def _install_syscall_filter() -> None:
         (_LOAD, 0, 0, 4),  # load the architecture of the call
         (_EQUAL, 1, 0, _AUDIT_ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _REFUSE),
-        (_LOAD, 0, 0, 0),  # load its number; above 2^30 are x32 calls, which the list does not cover
+        (
+            _LOAD,
+            0,
+            0,
+            0,
+        ),  # load its number; above 2^30 are x32 calls, which the list does not cover
         (_AT_LEAST, 0, 1, 0x40000000),
         (_RETURN, 0, 0, _REFUSE),
         # A filter cannot read clone3's flags. ENOSYS makes glibc fall back to clone.
@@ -261,7 +309,10 @@ def _install_syscall_filter() -> None:
     ]
     for call in (*_REFUSED_CALLS[machine], *_REFUSED_CALLS_EVERYWHERE):
         instructions += [(_EQUAL, 0, 1, call), (_RETURN, 0, 0, _REFUSE)]
-    code = b"".join(struct.pack("<HBBI", *instruction) for instruction in (*instructions, (_RETURN, 0, 0, _ALLOW)))
+    code = b"".join(
+        struct.pack("<HBBI", *instruction)
+        for instruction in (*instructions, (_RETURN, 0, 0, _ALLOW))
+    )
     code_buffer = ctypes.create_string_buffer(code, len(code))
     program = _BpfProgram(len(code) // 8, ctypes.addressof(code_buffer))
     _prctl(_PR_SET_SECCOMP, 2, ctypes.byref(program))

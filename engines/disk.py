@@ -30,7 +30,12 @@ class DiskReserve:
 
     def get_free_bytes(self) -> int:
         """Return the free bytes on the fullest disk."""
-        return min(shutil.disk_usage(next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())).free for folder in self.folders)
+        return min(
+            shutil.disk_usage(
+                next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
+            ).free
+            for folder in self.folders
+        )
 
     def format_shortage(self, free_bytes: int) -> str:
         return f"Only {free_bytes // MIB} MiB of disk space are free, below the reserve of {self.reserve_bytes // MIB} MiB; uploads are refused."

@@ -18,7 +18,13 @@ import httpx
 from httpx_secure import SSRFProtectionError, httpx_ssrf_protection
 
 from engines.addresses import IpAddress, is_public
-from schemas.errors import AnabranchError, EngineUnavailable, ForbiddenAddress, LimitExceeded, UnreadableDocument
+from schemas.errors import (
+    AnabranchError,
+    EngineUnavailable,
+    ForbiddenAddress,
+    LimitExceeded,
+    UnreadableDocument,
+)
 from schemas.ports.engines import BlobStore, FetchedFile
 from schemas.ports.sources import RevisitResult
 from schemas.urls import redact_urls
@@ -42,14 +48,26 @@ class HttpFetcher:
     `allowed_hosts` are exempt `host:port` pairs. `timeout_s` bounds the whole download.
     """
 
-    def __init__(self, blobs: BlobStore, *, allowed_hosts: frozenset[str] = frozenset(), max_bytes: int, timeout_s: float, max_redirects: int = 5) -> None:
+    def __init__(
+        self,
+        blobs: BlobStore,
+        *,
+        allowed_hosts: frozenset[str] = frozenset(),
+        max_bytes: int,
+        timeout_s: float,
+        max_redirects: int = 5,
+    ) -> None:
         self._blobs, self._allowed_hosts = blobs, allowed_hosts
         self._max_bytes, self._timeout_s, self._max_redirects = max_bytes, timeout_s, max_redirects
 
     async def fetch(self, url: str, key_prefix: str) -> FetchedFile:
-        return await self._request(url, {}, lambda response, final_url: self._store_body(response, final_url, key_prefix))
+        return await self._request(
+            url, {}, lambda response, final_url: self._store_body(response, final_url, key_prefix)
+        )
 
-    async def revisit(self, url: str, key_prefix: str, *, etag: str | None, last_modified: str | None) -> RevisitResult:
+    async def revisit(
+        self, url: str, key_prefix: str, *, etag: str | None, last_modified: str | None
+    ) -> RevisitResult:
         """Download again if changed (conditional request, RFC 9110, section 13).
 
         Raises the errors of `fetch`, except for 404 and 410, which return `is_gone`.
@@ -61,18 +79,32 @@ class HttpFetcher:
             if response.status_code == 304 and conditions:
                 return RevisitResult(etag=etag, last_modified=last_modified)
             fetched = await self._store_body(response, final_url, key_prefix)
-            return RevisitResult(fetched, etag=response.headers.get("etag"), last_modified=response.headers.get("last-modified"))
+            return RevisitResult(
+                fetched,
+                etag=response.headers.get("etag"),
+                last_modified=response.headers.get("last-modified"),
+            )
 
         validators = {"If-None-Match": etag, "If-Modified-Since": last_modified}
-        conditions = {name: value for name, value in validators.items() if value and value.isascii() and len(value) <= MAX_VALIDATOR_LENGTH}
+        conditions = {
+            name: value
+            for name, value in validators.items()
+            if value and value.isascii() and len(value) <= MAX_VALIDATOR_LENGTH
+        }
         return await self._request(url, conditions, handle_response)
 
-    async def _request(self, url: str, headers: Mapping[str, str], handler: ResponseHandler[T]) -> T:
+    async def _request(
+        self, url: str, headers: Mapping[str, str], handler: ResponseHandler[T]
+    ) -> T:
         try:
             async with asyncio.timeout(self._timeout_s), self._create_client() as client:
                 return await self._follow_redirects(client, url, headers, handler)
         except TimeoutError as error:
-            raise LimitExceeded(f"{url} took more than {self._timeout_s:g} s.", code="FETCH_TIMEOUT", remedy="Upload the file instead.") from error
+            raise LimitExceeded(
+                f"{url} took more than {self._timeout_s:g} s.",
+                code="FETCH_TIMEOUT",
+                remedy="Upload the file instead.",
+            ) from error
         except (httpx.RequestError, httpx.InvalidURL, UnicodeError, SSRFProtectionError) as error:
             raise _translate_error(url, error) from error
 
@@ -83,12 +115,23 @@ class HttpFetcher:
             timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S),
             headers={"Accept-Encoding": "identity"},
         )
-        return httpx_ssrf_protection(client, check_globally_reachable=False, custom_validator=self._is_allowed, dns_cache_ttl=0)
+        return httpx_ssrf_protection(
+            client,
+            check_globally_reachable=False,
+            custom_validator=self._is_allowed,
+            dns_cache_ttl=0,
+        )
 
     def _is_allowed(self, host: str, address: IpAddress, port: int) -> bool:
         return f"{host}:{port}" in self._allowed_hosts or is_public(address)
 
-    async def _follow_redirects(self, client: httpx.AsyncClient, url: str, headers: Mapping[str, str], handler: ResponseHandler[T]) -> T:
+    async def _follow_redirects(
+        self,
+        client: httpx.AsyncClient,
+        url: str,
+        headers: Mapping[str, str],
+        handler: ResponseHandler[T],
+    ) -> T:
         current_url = httpx.URL(url)
         for _ in range(self._max_redirects + 1):
             await self._check_address(current_url)
@@ -96,7 +139,11 @@ class HttpFetcher:
                 if not response.has_redirect_location:
                     return await handler(response, current_url)
                 current_url = current_url.join(response.headers["location"])
-        raise LimitExceeded(f"{url} redirects more than {self._max_redirects} times.", code="TOO_MANY_REDIRECTS", remedy="Use the final URL of the file.")
+        raise LimitExceeded(
+            f"{url} redirects more than {self._max_redirects} times.",
+            code="TOO_MANY_REDIRECTS",
+            remedy="Use the final URL of the file.",
+        )
 
     async def _check_address(self, url: httpx.URL) -> None:
         """Raise ForbiddenAddress before any connection is attempted."""
@@ -109,25 +156,38 @@ class HttpFetcher:
             if not self._is_allowed(url.host, address, port):
                 raise ForbiddenAddress(f"{url.host}:{port} is not a public address ({address}).")
 
-    async def _store_body(self, response: httpx.Response, url: httpx.URL, key_prefix: str) -> FetchedFile:
+    async def _store_body(
+        self, response: httpx.Response, url: httpx.URL, key_prefix: str
+    ) -> FetchedFile:
         _check_status(response, url)
-        if (content_encoding := response.headers.get("content-encoding", "identity").strip().lower()) not in ("", "identity"):
+        if (
+            content_encoding := response.headers.get("content-encoding", "identity").strip().lower()
+        ) not in ("", "identity"):
             # Decoding is refused because a small reply may decompress to gigabytes.
             raise UnreadableDocument(
                 f"{url} answered with Content-Encoding {content_encoding[:40]!r}, although the request accepts only 'identity'.",
                 code="FETCH_FAILED",
                 remedy="Make the server honor Accept-Encoding, or upload the file.",
             )
-        declared_bytes = int(length) if (length := response.headers.get("content-length", "")).isdecimal() else 0
+        declared_bytes = (
+            int(length) if (length := response.headers.get("content-length", "")).isdecimal() else 0
+        )
         if declared_bytes > self._max_bytes:
             raise LimitExceeded(
-                f"{url} has {declared_bytes:,} bytes; {self._max_bytes:,} are allowed.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES."
+                f"{url} has {declared_bytes:,} bytes; {self._max_bytes:,} are allowed.",
+                code="TOO_LARGE",
+                remedy="Raise ANABRANCH_INGEST__MAX_BYTES.",
             )
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         blob = await self._blobs.put_stream(
-            key_prefix, response.aiter_raw(), limit=self._max_bytes, media_type=media_type if 0 < len(media_type) <= MAX_MEDIA_TYPE_LENGTH else None
+            key_prefix,
+            response.aiter_raw(),
+            limit=self._max_bytes,
+            media_type=media_type if 0 < len(media_type) <= MAX_MEDIA_TYPE_LENGTH else None,
         )
-        return FetchedFile(blob, redact_urls(str(url)), blob.media_type, _extract_filename(response, url))
+        return FetchedFile(
+            blob, redact_urls(str(url)), blob.media_type, _extract_filename(response, url)
+        )
 
 
 async def _resolve_host(host: str, port: int) -> list[IpAddress]:
@@ -136,17 +196,28 @@ async def _resolve_host(host: str, port: int) -> list[IpAddress]:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
-            raise EngineUnavailable(f"Host {host!r} could not be resolved: {error.strerror}.", remedy="Check this machine's name server.") from error
-        raise UnreadableDocument(f"Host {host!r} does not exist.", code="FETCH_FAILED", remedy="Check the URL.") from error
+            raise EngineUnavailable(
+                f"Host {host!r} could not be resolved: {error.strerror}.",
+                remedy="Check this machine's name server.",
+            ) from error
+        raise UnreadableDocument(
+            f"Host {host!r} does not exist.", code="FETCH_FAILED", remedy="Check the URL."
+        ) from error
     return [ip_address(entry[4][0]) for entry in entries]
 
 
 def _check_status(response: httpx.Response, url: httpx.URL) -> None:
     status = response.status_code
     if status >= 500 or status in BUSY_STATUSES:
-        raise EngineUnavailable(f"{url} answered {status}.", remedy="Check the server; the download is retried.")
+        raise EngineUnavailable(
+            f"{url} answered {status}.", remedy="Check the server; the download is retried."
+        )
     if status != 200:
-        raise UnreadableDocument(f"{url} answered {status}.", code="FETCH_FAILED", remedy="Check that the URL exists and needs no sign-in.")
+        raise UnreadableDocument(
+            f"{url} answered {status}.",
+            code="FETCH_FAILED",
+            remedy="Check that the URL exists and needs no sign-in.",
+        )
 
 
 def _extract_filename(response: httpx.Response, url: httpx.URL) -> str | None:
@@ -158,7 +229,9 @@ def _extract_filename(response: httpx.Response, url: httpx.URL) -> str | None:
     except UnicodeError:  # the header declares an encoding that its bytes do not fit
         header_filename = None
     name = header_filename or unquote(PurePosixPath(url.path).name)
-    return PurePosixPath(name.replace("\\", "/").encode(errors="replace").decode()).name[:1024] or None
+    return (
+        PurePosixPath(name.replace("\\", "/").encode(errors="replace").decode()).name[:1024] or None
+    )
 
 
 def _translate_error(url: str, error: Exception) -> AnabranchError:
@@ -167,7 +240,18 @@ def _translate_error(url: str, error: Exception) -> AnabranchError:
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol | UnicodeError):
         return ForbiddenAddress(f"Invalid URL {url[:500]!r}: {error}.")
     if isinstance(error, httpx.ReadTimeout):
-        return LimitExceeded(f"{url} sent nothing for {READ_TIMEOUT_S:g} s.", code="FETCH_TIMEOUT", remedy="Upload the file instead.")
+        return LimitExceeded(
+            f"{url} sent nothing for {READ_TIMEOUT_S:g} s.",
+            code="FETCH_TIMEOUT",
+            remedy="Upload the file instead.",
+        )
     if isinstance(error, httpx.DecodingError):
-        return UnreadableDocument(f"{url[:500]!r} could not be fetched: {error}.", code="FETCH_FAILED", remedy="Check the URL.")
-    return EngineUnavailable(f"{url} could not be fetched: {error or type(error).__name__}.", remedy="Check the network; the download is retried.")
+        return UnreadableDocument(
+            f"{url[:500]!r} could not be fetched: {error}.",
+            code="FETCH_FAILED",
+            remedy="Check the URL.",
+        )
+    return EngineUnavailable(
+        f"{url} could not be fetched: {error or type(error).__name__}.",
+        remedy="Check the network; the download is retried.",
+    )

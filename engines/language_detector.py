@@ -17,7 +17,9 @@ _FUNCTION_WORDS = {
     "es": "el los las una cuál cuáles quién quiénes dónde cuándo cuánto cuántos qué está son del al y es en",
     "de": "der die das den dem ein eine und ist sind wer wie wo wann nicht von mit für auf zu",
 }
-_FUNCTION_WORD_SETS = {language: frozenset(words.split()) for language, words in _FUNCTION_WORDS.items()}
+_FUNCTION_WORD_SETS = {
+    language: frozenset(words.split()) for language, words in _FUNCTION_WORDS.items()
+}
 
 
 class FastTextLanguageDetector:
@@ -37,11 +39,22 @@ class FastTextLanguageDetector:
         if len(plain) < SHORT_TEXT_CHARACTERS and (language := _detect_by_function_words(plain)):
             return language
         candidates = self._detector.detect(plain, model="lite", k=1)
-        language, certainty = (candidates[0]["lang"], candidates[0]["score"]) if candidates else ("", 0.0)
-        return str(language).partition("-")[0] if certainty >= (MIN_CERTAINTY if len(plain) >= SHORT_TEXT_CHARACTERS else MIN_CERTAINTY_SHORT) else None
+        language, certainty = (
+            (candidates[0]["lang"], candidates[0]["score"]) if candidates else ("", 0.0)
+        )
+        return (
+            str(language).partition("-")[0]
+            if certainty
+            >= (MIN_CERTAINTY if len(plain) >= SHORT_TEXT_CHARACTERS else MIN_CERTAINTY_SHORT)
+            else None
+        )
 
 
 def _detect_by_function_words(text: str) -> str | None:
     words = set(text.lower().split())
-    matching_languages = [language for language, function_words in _FUNCTION_WORD_SETS.items() if words & function_words]
+    matching_languages = [
+        language
+        for language, function_words in _FUNCTION_WORD_SETS.items()
+        if words & function_words
+    ]
     return matching_languages[0] if len(matching_languages) == 1 else None

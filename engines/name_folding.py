@@ -21,7 +21,9 @@ def fold_name(name: str) -> str:
     """
     plain = unicodedata.normalize("NFKD", name).casefold()
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    plain = _DOTTED.sub(lambda match: re.sub(r"[./\s]", "", match[0]) + " ", _APOSTROPHES.sub("", plain))
+    plain = _DOTTED.sub(
+        lambda match: re.sub(r"[./\s]", "", match[0]) + " ", _APOSTROPHES.sub("", plain)
+    )
     words = _PUNCTUATION.sub(" ", plain).split()
     return " ".join(_strip_company_forms(words))
 

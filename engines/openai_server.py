@@ -23,7 +23,11 @@ USAGE_FIELDS: dict[TokenKind, str] = {"input": "prompt_tokens", "output": "compl
 MAX_TOKEN_COUNT = 2**31
 _END_OF_STREAM = object()
 BUSY_STATUSES = frozenset({408, 409, 425, 429})
-CONFIGURATION_ERROR_CODES = {401: "ENGINE_KEY_REFUSED", 403: "ENGINE_KEY_REFUSED", 404: "ENGINE_NOT_FOUND"}
+CONFIGURATION_ERROR_CODES = {
+    401: "ENGINE_KEY_REFUSED",
+    403: "ENGINE_KEY_REFUSED",
+    404: "ENGINE_NOT_FOUND",
+}
 
 
 class StreamAccumulator(Protocol):
@@ -46,7 +50,9 @@ class OpenAIServer:
     model, and PermanentError (ENGINE_REJECTED_INPUT) if it rejects the input.
     """
 
-    def __init__(self, settings: ServerSettings, retry_policy: ServerRetryPolicy | None = None) -> None:
+    def __init__(
+        self, settings: ServerSettings, retry_policy: ServerRetryPolicy | None = None
+    ) -> None:
         self.model, self.kind = settings.model, settings.kind
         self._address = settings.base_url
         self._client = _create_client(settings)
@@ -56,27 +62,42 @@ class OpenAIServer:
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._caller.call(lambda: self._post(path, {"model": self.model, **body}))
 
-    async def post_stream(self, path: str, body: Mapping[str, Any], create_accumulator: Callable[[], AccumulatorT]) -> AccumulatorT:
+    async def post_stream(
+        self, path: str, body: Mapping[str, Any], create_accumulator: Callable[[], AccumulatorT]
+    ) -> AccumulatorT:
         """Feed the server-sent events to an accumulator as they arrive.
 
         Each retry starts with a new accumulator.
         """
-        stream_body = {"model": self.model, **body, "stream": True, "stream_options": {"include_usage": True}}
-        return await self._caller.call(lambda: self._stream(path, stream_body, create_accumulator()))
+        stream_body = {
+            "model": self.model,
+            **body,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        return await self._caller.call(
+            lambda: self._stream(path, stream_body, create_accumulator())
+        )
 
     async def close(self) -> None:
         await self._client.close()
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         with self._translate_errors():
-            text = await self._client.post(path, cast_to=str, body=body, options={"headers": {"Accept": "application/json"}})
+            text = await self._client.post(
+                path, cast_to=str, body=body, options={"headers": {"Accept": "application/json"}}
+            )
             reply = _require_object(json.loads(text))
         self._record_usage(reply)
         return reply
 
-    async def _stream(self, path: str, body: Mapping[str, Any], accumulator: AccumulatorT) -> AccumulatorT:
+    async def _stream(
+        self, path: str, body: Mapping[str, Any], accumulator: AccumulatorT
+    ) -> AccumulatorT:
         with self._translate_errors():
-            async with await self._client.post(path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]) as events:
+            async with await self._client.post(
+                path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]
+            ) as events:
                 try:
                     await _accumulate(events, accumulator, self._record_usage)
                 except BaseException:
@@ -101,17 +122,26 @@ class OpenAIServer:
         except openai.APIConnectionError as error:
             raise ServerCallError(f"{self._address} did not answer: {error}.") from error
         except openai.APIError as error:
-            raise ServerCallError(f"{self._address} failed in the middle of its reply: {error.message}.") from error
+            raise ServerCallError(
+                f"{self._address} failed in the middle of its reply: {error.message}."
+            ) from error
         except (ValueError, RecursionError) as error:
             raise self._make_broken_reply_error("sent a reply that is not a JSON object") from error
 
     def _make_broken_reply_error(self, problem: str) -> ServerCallError:
         return ServerCallError(f"{self._address} {problem}.", code="ENGINE_BROKEN_ANSWER")
 
-    def _translate_status_error(self, error: openai.APIStatusError) -> ServerCallError | PermanentError:
-        status, detail = error.status_code, f"{self._address} answered {error.status_code}: {_extract_message(error)}"
+    def _translate_status_error(
+        self, error: openai.APIStatusError
+    ) -> ServerCallError | PermanentError:
+        status, detail = (
+            error.status_code,
+            f"{self._address} answered {error.status_code}: {_extract_message(error)}",
+        )
         if status >= 500 or status in BUSY_STATUSES:
-            return ServerCallError(detail, retry_after=_parse_retry_after(error.response.headers.get("retry-after")))
+            return ServerCallError(
+                detail, retry_after=_parse_retry_after(error.response.headers.get("retry-after"))
+            )
         if status in CONFIGURATION_ERROR_CODES:
             return ServerCallError(
                 detail,
@@ -119,7 +149,11 @@ class OpenAIServer:
                 remedy=f"Check the key, the model name ({self.model}) and the address of this server.",
                 is_retryable=False,
             )
-        return PermanentError(detail, code="ENGINE_REJECTED_INPUT", remedy="The server rejected this input; its message names the reason.")
+        return PermanentError(
+            detail,
+            code="ENGINE_REJECTED_INPUT",
+            remedy="The server rejected this input; its message names the reason.",
+        )
 
 
 def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
@@ -133,13 +167,28 @@ def _create_client(settings: ServerSettings) -> openai.AsyncOpenAI:
     key = settings.api_key or "none"  # the client requires a key even for servers without one
     # No retries in the client: ResilientCaller retries, and counts failures for its circuit.
     if settings.kind != "azure":
-        return openai.AsyncOpenAI(base_url=settings.base_url, api_key=key, timeout=settings.timeout_s, max_retries=0)
+        return openai.AsyncOpenAI(
+            base_url=settings.base_url, api_key=key, timeout=settings.timeout_s, max_retries=0
+        )
     if not settings.api_version:
-        raise ConfigurationError("The Azure server has no API version.", remedy="Set ANABRANCH_CHAT__API_VERSION, or that of the engine's section.")
-    return openai.AsyncAzureOpenAI(azure_endpoint=settings.base_url, api_key=key, api_version=settings.api_version, timeout=settings.timeout_s, max_retries=0)
+        raise ConfigurationError(
+            "The Azure server has no API version.",
+            remedy="Set ANABRANCH_CHAT__API_VERSION, or that of the engine's section.",
+        )
+    return openai.AsyncAzureOpenAI(
+        azure_endpoint=settings.base_url,
+        api_key=key,
+        api_version=settings.api_version,
+        timeout=settings.timeout_s,
+        max_retries=0,
+    )
 
 
-async def _accumulate(events: AsyncIterator[object], accumulator: StreamAccumulator, record_usage: Callable[[Mapping[str, Any]], None]) -> None:
+async def _accumulate(
+    events: AsyncIterator[object],
+    accumulator: StreamAccumulator,
+    record_usage: Callable[[Mapping[str, Any]], None],
+) -> None:
     is_started = False
     try:
         while (raw_event := await anext(events, _END_OF_STREAM)) is not _END_OF_STREAM:
@@ -147,7 +196,8 @@ async def _accumulate(events: AsyncIterator[object], accumulator: StreamAccumula
             record_usage(event)
             accumulator.add_event(event)
     except asyncio.CancelledError as error:
-        # Once events arrive the server works: a cancellation then must not count against its circuit.
+        # Once events arrive the server works: a cancellation then must not count against its
+        # circuit.
         raise asyncio.CancelledError(CALLER_ABANDONED) if is_started else error from None
 
 

@@ -58,7 +58,8 @@ class ParsedPart:
 
     def encode(self) -> bytes:
         record = {
-            # The key of memoized parts; another key needs another version of the parser, whose fingerprint names the memo.
+            # The key of memoized parts; another key needs another version of the parser, whose
+            # fingerprint names the memo.
             "drafts": [block.to_record() for block in self.blocks],
             "title": self.title,
             "language": self.language,
@@ -68,7 +69,9 @@ class ParsedPart:
             "notices": [notice.model_dump() for notice in self.notices],
         }
         # Damaged files yield lone surrogates, which UTF-8 cannot encode.
-        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(
+            errors="replace"
+        )
 
     @staticmethod
     def decode(data: bytes) -> ParsedPart:
@@ -101,7 +104,10 @@ def has_header(rows: Sequence[Sequence[str]], *, by_convention: bool) -> bool:
     `by_convention` is the answer without evidence: spreadsheets and printed tables start with
     names, web pages mark theirs with `th`.
     """
-    evidence = [_weigh_header_evidence([row[i] if i < len(row) else "" for row in rows]) for i in range(len(rows[0]))]
+    evidence = [
+        _weigh_header_evidence([row[i] if i < len(row) else "" for row in rows])
+        for i in range(len(rows[0]))
+    ]
     if len(rows) < 2 or min(evidence) < 0:
         return False
     return by_convention or max(evidence) > 0
@@ -112,10 +118,14 @@ def _weigh_header_evidence(column: Sequence[str]) -> int:
     first, cells_below = column[0], [cell for cell in column[1:] if cell.strip()]
     if not first.strip() or not cells_below:
         return 0
-    values = sum(bool(_VALUE_START.match(cell)) for cell in cells_below) >= _MIN_VALUE_SHARE * len(cells_below)
+    values = sum(bool(_VALUE_START.match(cell)) for cell in cells_below) >= _MIN_VALUE_SHARE * len(
+        cells_below
+    )
     if not _VALUE_START.match(first):
         return int(values)
-    if _YEAR_LABEL.fullmatch(first) and not all(_YEAR_LABEL.fullmatch(cell) for cell in cells_below):
+    if _YEAR_LABEL.fullmatch(first) and not all(
+        _YEAR_LABEL.fullmatch(cell) for cell in cells_below
+    ):
         return int(values)
     return -1 if values else 0
 
@@ -127,7 +137,10 @@ def format_table(rows: Sequence[Sequence[str]], header_row_count: int = 1) -> tu
     Markdown requires, is blank.
     """
     width = max(len(row) for row in rows)
-    lines = ["| " + " | ".join(_escape_cell(row[i]) if i < len(row) else "" for i in range(width)) + " |" for row in rows]
+    lines = [
+        "| " + " | ".join(_escape_cell(row[i]) if i < len(row) else "" for i in range(width)) + " |"
+        for row in rows
+    ]
     head = [*(lines[:header_row_count] or ["|" + "  |" * width]), "|" + " --- |" * width]
     return "\n".join(head + lines[header_row_count:]), len("\n".join(head))
 

@@ -10,7 +10,14 @@ def find_period(text: str) -> int | None:
     """Return the period, at most 64 characters, with which the whole text repeats itself, or None."""
     # Compare a short prefix first: most periods fail there, without copying the text.
     periods = range(1, min(_MAX_PERIOD, len(text) // 2) + 1)
-    return next((period for period in periods if text.startswith(text[:16], period) and text[period:] == text[:-period]), None)
+    return next(
+        (
+            period
+            for period in periods
+            if text.startswith(text[:16], period) and text[period:] == text[:-period]
+        ),
+        None,
+    )
 
 
 def count_repeated_characters(text: str) -> int:

@@ -46,7 +46,15 @@ def _is_abandoned(error: BaseException) -> bool:
 class ServerCallError(EngineUnavailable):
     """A call to a server failed; `retry_after` is the wait in seconds that the server requested."""
 
-    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, retry_after: float | None = None, is_retryable: bool = True) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        remedy: str | None = None,
+        retry_after: float | None = None,
+        is_retryable: bool = True,
+    ) -> None:
         super().__init__(detail, code=code, remedy=remedy)
         self.retry_after, self.is_retryable = retry_after, is_retryable
 
@@ -71,10 +79,21 @@ class NoServerInstrumentation:
 class ResilientCaller:
     """Calls one server under a retry policy; while its circuit is open, calls fail at once."""
 
-    def __init__(self, name: str, retry_policy: ServerRetryPolicy | None = None, instrumentation: ServerInstrumentation | None = None) -> None:
-        self._name, self._retry_policy, self._instrumentation = name, retry_policy or ServerRetryPolicy(), instrumentation or NoServerInstrumentation()
+    def __init__(
+        self,
+        name: str,
+        retry_policy: ServerRetryPolicy | None = None,
+        instrumentation: ServerInstrumentation | None = None,
+    ) -> None:
+        self._name, self._retry_policy, self._instrumentation = (
+            name,
+            retry_policy or ServerRetryPolicy(),
+            instrumentation or NoServerInstrumentation(),
+        )
         self._breakers = AsyncCircuitBreakerFactory(
-            self._retry_policy.failure_threshold, self._retry_policy.circuit_open_s, exclude=[PermanentError, (asyncio.CancelledError, _is_abandoned)]
+            self._retry_policy.failure_threshold,
+            self._retry_policy.circuit_open_s,
+            exclude=[PermanentError, (asyncio.CancelledError, _is_abandoned)],
         )
         self._breakers.add_listener(self._handle_circuit_change)
         self._answer_count = 0
@@ -125,7 +144,8 @@ class ResilientCaller:
 
     def _get_retry_wait(self, error: Exception) -> bool | float:
         """Return whether to retry, or the wait in seconds that the server requested."""
-        # A longer wait than `max_wait_s` is left to the stage, which pauses instead of holding the call.
+        # A longer wait than `max_wait_s` is left to the stage, which pauses instead of holding the
+        # call.
         if not isinstance(error, ServerCallError) or not error.is_retryable:
             return False
         if error.retry_after is None:

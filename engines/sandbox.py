@@ -60,7 +60,9 @@ class _ChildProcess:
     def get_resident_bytes(self) -> int:
         """Return the resident memory, or 0 where the system does not report it."""
         try:
-            return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf(
+                "SC_PAGE_SIZE"
+            )
         except (OSError, IndexError, ValueError):
             return 0
 
@@ -96,7 +98,12 @@ class Sandbox:
         self._slots = asyncio.Semaphore(self.workers)
 
     async def run(
-        self, function: Callable[..., bytes], *arguments: object, file: Path | None = None, subject: str = "the document", deadline_s: float | None = None
+        self,
+        function: Callable[..., bytes],
+        *arguments: object,
+        file: Path | None = None,
+        subject: str = "the document",
+        deadline_s: float | None = None,
     ) -> bytes:
         """Run `function` in a child and return its result.
 
@@ -158,7 +165,10 @@ class Sandbox:
 
     async def _release_child(self, child: _ChildProcess) -> None:
         child.finished_jobs += 1
-        if child.finished_jobs >= self.limits.max_jobs or child.get_resident_bytes() > self.limits.memory_bytes // 2:
+        if (
+            child.finished_jobs >= self.limits.max_jobs
+            or child.get_resident_bytes() > self.limits.memory_bytes // 2
+        ):
             await self._terminate_child(child)
         else:
             self._idle_children.append(child)
@@ -169,13 +179,21 @@ class Sandbox:
             # Shielded, so that a canceled job still waits for its child and leaves no zombie.
             await asyncio.shield(child.kill())
 
-    async def _run_job(self, child: _ChildProcess, job: bytes, descriptors: list[int], subject: str, deadline_s: float) -> tuple[bytes, bytes]:
+    async def _run_job(
+        self,
+        child: _ChildProcess,
+        job: bytes,
+        descriptors: list[int],
+        subject: str,
+        deadline_s: float,
+    ) -> tuple[bytes, bytes]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + deadline_s
         frame = FRAME.pack(b"j", len(job)) + job
         reply_task = asyncio.ensure_future(_read_frame(child.reader))
         try:
-            # Descriptors travel with the first byte. An idle child's socket is empty: this cannot block.
+            # Descriptors travel with the first byte. An idle child's socket is empty: this cannot
+            # block.
             socket.send_fds(child.channel, [frame[:1]], descriptors)
             child.writer.write(frame[1:])
             while not (await asyncio.wait({reply_task}, timeout=_POLL_INTERVAL_S))[0]:
@@ -186,7 +204,9 @@ class Sandbox:
             return reply_task.result()
         except (EOFError, ConnectionError) as error:
             if child not in self._children:
-                raise errors.EngineUnavailable(f"Reading {subject} was interrupted because the sandbox is shutting down.") from error
+                raise errors.EngineUnavailable(
+                    f"Reading {subject} was interrupted because the sandbox is shutting down."
+                ) from error
             raise await _explain_exit(child, subject, self.limits.memory_bytes) from error
         finally:
             reply_task.cancel()
@@ -209,7 +229,11 @@ def _pass_file(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
         try:
             with file.open("rb") as source, open(descriptor, "wb", closefd=False) as copy:
                 shutil.copyfileobj(source, copy, 2**20)
-            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+            fcntl.fcntl(
+                descriptor,
+                fcntl.F_ADD_SEALS,
+                fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL,
+            )
             yield [descriptor], []
         finally:
             os.close(descriptor)
@@ -226,13 +250,29 @@ async def _start_child(modules: tuple[str, ...], memory_bytes: int) -> _ChildPro
     return _ChildProcess(process, channel, reader, writer, output_file)
 
 
-def _spawn_process(channel: int, modules: tuple[str, ...], memory_bytes: int, output_file: IO[bytes]) -> subprocess.Popen[bytes]:
+def _spawn_process(
+    channel: int, modules: tuple[str, ...], memory_bytes: int, output_file: IO[bytes]
+) -> subprocess.Popen[bytes]:
     environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     environment |= {"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", "engines.sandbox_child", str(channel), str(os.getpid()), str(memory_bytes), *modules]
+    command = [
+        sys.executable,
+        "-m",
+        "engines.sandbox_child",
+        str(channel),
+        str(os.getpid()),
+        str(memory_bytes),
+        *modules,
+    ]
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=output_file, stderr=output_file, pass_fds=(channel,), env=environment, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output_file,
+        stderr=output_file,
+        pass_fds=(channel,),
+        env=environment,
+        start_new_session=True,
     )
 
 
@@ -241,7 +281,9 @@ async def _read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     return kind, await reader.readexactly(size)
 
 
-async def _explain_exit(child: _ChildProcess, subject: str, memory_bytes: int) -> errors.AnabranchError:
+async def _explain_exit(
+    child: _ChildProcess, subject: str, memory_bytes: int
+) -> errors.AnabranchError:
     """Return the error that explains why the child exited."""
     code = await asyncio.to_thread(child.process.wait)
     output_tail = child.read_output_tail()
@@ -250,10 +292,16 @@ async def _explain_exit(child: _ChildProcess, subject: str, memory_bytes: int) -
     if code in KILL_EXIT_CODES:
         # Transient: a shutdown or the OOM killer ends children through no fault of the document.
         crash_error = _make_crash_error(subject, "the child process was killed")
-        return errors.TransientError(crash_error.detail, code=crash_error.code, remedy=crash_error.remedy)
+        return errors.TransientError(
+            crash_error.detail, code=crash_error.code, remedy=crash_error.remedy
+        )
     if "bad_alloc" in output_tail or "MemoryError" in output_tail:
         return _make_memory_error(subject, memory_bytes)
-    return _make_crash_error(subject, f"the child process ended with {code}" + (f": {output_tail.splitlines()[-1]}" if output_tail else ""))
+    return _make_crash_error(
+        subject,
+        f"the child process ended with {code}"
+        + (f": {output_tail.splitlines()[-1]}" if output_tail else ""),
+    )
 
 
 def _unwrap_reply(kind: bytes, body: bytes, subject: str, memory_bytes: int) -> bytes:
@@ -269,7 +317,9 @@ def _unwrap_reply(kind: bytes, body: bytes, subject: str, memory_bytes: int) -> 
     raise _make_crash_error(subject, f"{name} at {location}: {message}")
 
 
-def _restore_error(module: str, name: str, detail: str, code: str, remedy: str) -> errors.AnabranchError:
+def _restore_error(
+    module: str, name: str, detail: str, code: str, remedy: str
+) -> errors.AnabranchError:
     kind = getattr(errors, name, None) if module == errors.__name__ else None
     if not (isinstance(kind, type) and issubclass(kind, errors.AnabranchError)):
         return errors.UnreadableDocument(detail, code=code, remedy=remedy)
@@ -281,14 +331,22 @@ _SPLIT_REMEDY = "Split the document into smaller files."
 
 def _make_deadline_error(subject: str, deadline_s: float | None) -> errors.LimitExceeded:
     limit = f"{deadline_s:g} s" if deadline_s else "the CPU time limit"
-    return errors.LimitExceeded(f"Reading {subject} took more than {limit}.", code="DEADLINE_EXCEEDED", remedy=_SPLIT_REMEDY)
+    return errors.LimitExceeded(
+        f"Reading {subject} took more than {limit}.", code="DEADLINE_EXCEEDED", remedy=_SPLIT_REMEDY
+    )
 
 
 def _make_memory_error(subject: str, memory_bytes: int) -> errors.LimitExceeded:
-    return errors.LimitExceeded(f"Reading {subject} took more than {memory_bytes // 2**20} MiB of memory.", code="MEMORY_EXCEEDED", remedy=_SPLIT_REMEDY)
+    return errors.LimitExceeded(
+        f"Reading {subject} took more than {memory_bytes // 2**20} MiB of memory.",
+        code="MEMORY_EXCEEDED",
+        remedy=_SPLIT_REMEDY,
+    )
 
 
 def _make_crash_error(subject: str, reason: str) -> errors.UnreadableDocument:
     return errors.UnreadableDocument(
-        f"The parser crashed on {subject}: {reason}", code="PARSER_CRASHED", remedy="Save the file again in the same or another format and send that."
+        f"The parser crashed on {subject}: {reason}",
+        code="PARSER_CRASHED",
+        remedy="Save the file again in the same or another format and send that.",
     )

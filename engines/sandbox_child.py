@@ -30,7 +30,9 @@ def main() -> None:
     channel, parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     modules = sys.argv[4:]
     _limit_memory(memory_bytes)
-    measures = confine(sorted({module.partition(".")[0] for module in modules} | {"engines", "schemas"}))
+    measures = confine(
+        sorted({module.partition(".")[0] for module in modules} | {"engines", "schemas"})
+    )
     if os.getppid() != parent:
         sys.exit(1)  # the parent ended before `confine` set the death signal
     for module in modules:
@@ -45,7 +47,16 @@ def main() -> None:
             _, size = FRAME.unpack(first_byte + _receive(connection, FRAME.size - 1))
             function, arguments, deadline_s = pickle.loads(_receive(connection, size))
             limit_cpu_time(deadline_s)
-            _send_frame(connection, *_run_job(function, (*(DESCRIPTOR_PATH.format(descriptor) for descriptor in descriptors), *arguments)))
+            _send_frame(
+                connection,
+                *_run_job(
+                    function,
+                    (
+                        *(DESCRIPTOR_PATH.format(descriptor) for descriptor in descriptors),
+                        *arguments,
+                    ),
+                ),
+            )
             for descriptor in descriptors:
                 os.close(descriptor)
 
@@ -65,12 +76,23 @@ def _run_job(function: Callable[..., bytes], arguments: tuple[object, ...]) -> t
         return RESULT, function(*arguments)
     except AnabranchError as error:
         kind = type(error)
-        return REFUSED, json.dumps([kind.__module__, kind.__name__, error.detail, error.code, error.remedy]).encode()
+        return REFUSED, json.dumps(
+            [kind.__module__, kind.__name__, error.detail, error.code, error.remedy]
+        ).encode()
     except Exception as error:
         name = "MemoryError" if isinstance(error, MemoryError) else type(error).__name__
         frames = traceback.extract_tb(error.__traceback__)
-        innermost_frame = next((frame for frame in reversed(frames) if f"{os.sep}engines{os.sep}" in frame.filename), frames[-1])
-        return FAILED, json.dumps([name, str(error)[:500], f"{os.path.basename(innermost_frame.filename)}:{innermost_frame.lineno}"]).encode()  # noqa: PTH119
+        innermost_frame = next(
+            (frame for frame in reversed(frames) if f"{os.sep}engines{os.sep}" in frame.filename),
+            frames[-1],
+        )
+        return FAILED, json.dumps(
+            [
+                name,
+                str(error)[:500],
+                f"{os.path.basename(innermost_frame.filename)}:{innermost_frame.lineno}",  # noqa: PTH119
+            ]
+        ).encode()
 
 
 def _send_frame(connection: socket.socket, kind: bytes, body: bytes) -> None:
@@ -83,7 +105,9 @@ def _limit_memory(memory_bytes: int) -> None:
 
     # The parent polls the actual limit. This higher one stops a huge allocation between two polls.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes + memory_bytes // 2, memory_bytes + memory_bytes // 2))
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (memory_bytes + memory_bytes // 2, memory_bytes + memory_bytes // 2)
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ _CANDIDATE = re.compile(
     re.X,
 )
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]")
-_SENTENCE_OPENING = re.compile(r"""["'“‘«(\[*_`¿¡—–-]*(?:[^\W\d_a-zà-öø-ÿ]|\d|§|[^\W\d_](?=[A-Z]))""")
+_SENTENCE_OPENING = re.compile(
+    r"""["'“‘«(\[*_`¿¡—–-]*(?:[^\W\d_a-zà-öø-ÿ]|\d|§|[^\W\d_](?=[A-Z]))"""
+)
 _LAST_WORD = re.compile(r"[^\s(\[\"“'‘«/]+$")
 
 
@@ -35,7 +37,11 @@ class RuleSentenceSplitter:
     """
 
     def split(self, text: str) -> list[tuple[int, int]]:
-        ends = [match.end() for match in _CANDIDATE.finditer(text) if match.end() < len(text) and _is_sentence_end(text, match)]
+        ends = [
+            match.end()
+            for match in _CANDIDATE.finditer(text)
+            if match.end() < len(text) and _is_sentence_end(text, match)
+        ]
         edges = [0, *ends, len(text)]
         return [(start, end) for start, end in pairwise(edges) if end > start]
 
@@ -47,7 +53,11 @@ def _is_sentence_end(text: str, match: re.Match[str]) -> bool:
         return True
     if not _SENTENCE_OPENING.match(text, match.end()):
         return False
-    return match["stop"] != "." or bool(match["close"]) or not _is_after_abbreviation(text, match.start())
+    return (
+        match["stop"] != "."
+        or bool(match["close"])
+        or not _is_after_abbreviation(text, match.start())
+    )
 
 
 def _is_at_line_start(text: str, offset: int) -> bool:

@@ -21,7 +21,8 @@ def open_temporary_folder(data_dir: Path) -> Iterator[Path]:
     root = data_dir / FOLDER
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (root / LOCK).open("a") as root_lock:
-        # Hold the root lock: a new folder without its own lock would look like that of a killed process.
+        # Hold the root lock: a new folder without its own lock would look like that of a killed
+        # process.
         fcntl.flock(root_lock, fcntl.LOCK_EX)
         for folder in root.iterdir():
             if folder.is_dir() and not _is_locked(folder):

@@ -13,7 +13,9 @@ from rapidfuzz import fuzz
 from evaluation.tables import has_cell
 from evaluation.text_metrics import strip_markdown
 
-_ODD_CHARACTERS = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "−": "-", "…": "..."})
+_ODD_CHARACTERS = str.maketrans(
+    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "−": "-", "…": "..."}
+)
 
 
 def compute_pass_rate(checks: Sequence[Mapping[str, Any]], markdown: str) -> float:
@@ -28,8 +30,15 @@ def passes_check(check: Mapping[str, Any], markdown: str) -> bool:
         case "absent":
             return _find_text(check, check["text"], markdown) is None
         case "order":
-            first_position, second_position = _find_text(check, check["before"], markdown), _find_text(check, check["after"], markdown)
-            return first_position is not None and second_position is not None and first_position < second_position
+            first_position, second_position = (
+                _find_text(check, check["before"], markdown),
+                _find_text(check, check["after"], markdown),
+            )
+            return (
+                first_position is not None
+                and second_position is not None
+                and first_position < second_position
+            )
         case "table":
             return has_cell(markdown, check)
         case check_type:
@@ -48,7 +57,9 @@ def _find_text(check: Mapping[str, Any], expected_text: str, markdown: str) -> i
         return position
     if not (max_edits := check.get("max_diffs", 0)) or not expected_text:
         return None
-    alignment = fuzz.partial_ratio_alignment(expected_text, text, score_cutoff=100 * (1 - max_edits / len(expected_text)))
+    alignment = fuzz.partial_ratio_alignment(
+        expected_text, text, score_cutoff=100 * (1 - max_edits / len(expected_text))
+    )
     return alignment.dest_start if alignment and len(text) >= len(expected_text) else None
 
 

@@ -25,13 +25,25 @@ class CharacterSpan(Value):
 
 
 class GoldenJudgement(Value):
-    """A judged passage, given by quote, by character range, or both; without either, the whole document."""
+    """A judged passage, given by quote, by character range, or both; without either, the whole
+    document.
+    """
 
-    external_id: str | None = Field(None, description="External id of the document. For a document without one, its source URI or file name.")
-    document_id: UUID | None = Field(None, description="Id of the document, instead of `external_id`.")
-    revision: int | None = Field(None, description="Revision that the character range refers to. A quote may have moved since.")
+    external_id: str | None = Field(
+        None,
+        description="External id of the document. For a document without one, its source URI or file name.",
+    )
+    document_id: UUID | None = Field(
+        None, description="Id of the document, instead of `external_id`."
+    )
+    revision: int | None = Field(
+        None,
+        description="Revision that the character range refers to. A quote may have moved since.",
+    )
     span: CharacterSpan | None = Field(None, description="Character range of the passage.")
-    quote: str | None = Field(None, min_length=1, max_length=MAX_QUOTE_CHARS, description="Text of the passage.")
+    quote: str | None = Field(
+        None, min_length=1, max_length=MAX_QUOTE_CHARS, description="Text of the passage."
+    )
     grade: Grade = 1
 
     @model_validator(mode="after")
@@ -47,10 +59,16 @@ class GoldenQuestion(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     query: QueryText = Field(description="The question.")
-    judgements: list[GoldenJudgement] = Field(default=[], max_length=1000, description="Relevant and irrelevant passages.")
-    language: str | None = Field(None, description="Language of the question as a BCP 47 tag. Detected if omitted.")
+    judgements: list[GoldenJudgement] = Field(
+        default=[], max_length=1000, description="Relevant and irrelevant passages."
+    )
+    language: str | None = Field(
+        None, description="Language of the question as a BCP 47 tag. Detected if omitted."
+    )
     filters: Filters = Field(Filters(), description="Conditions that the documents must match.")
-    channels: list[Channel] | None = Field(None, min_length=1, description="Search only these channels.")
+    channels: list[Channel] | None = Field(
+        None, min_length=1, description="Search only these channels."
+    )
 
 
 class ComparisonRequest(BaseModel):
@@ -58,14 +76,26 @@ class ComparisonRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    golden: list[GoldenQuestion] = Field(default=[], max_length=5000, description="Questions with known judgements.")
-    since: Timestamp | None = Field(None, description="Start of the period for real questions and feedback. UTC if no time zone is given.")
-    until: Timestamp | None = Field(None, description="End of the period.")
-    queries: int = Field(200, ge=0, le=5000, description="Maximum number of real questions, the latest first.")
-    answers: bool = Field(
-        False, description=("Also write answers with the chat model, at the cost of its tokens. Otherwise only ranking and refusals are compared.")
+    golden: list[GoldenQuestion] = Field(
+        default=[], max_length=5000, description="Questions with known judgements."
     )
-    profile: str | None = Field(None, description="Profile to use instead of the one of each question.")
+    since: Timestamp | None = Field(
+        None,
+        description="Start of the period for real questions and feedback. UTC if no time zone is given.",
+    )
+    until: Timestamp | None = Field(None, description="End of the period.")
+    queries: int = Field(
+        200, ge=0, le=5000, description="Maximum number of real questions, the latest first."
+    )
+    answers: bool = Field(
+        False,
+        description=(
+            "Also write answers with the chat model, at the cost of its tokens. Otherwise only ranking and refusals are compared."
+        ),
+    )
+    profile: str | None = Field(
+        None, description="Profile to use instead of the one of each question."
+    )
 
 
 class ComparisonBody(ComparisonRequest):
@@ -79,7 +109,11 @@ def read_golden(path: Path) -> list[GoldenQuestion]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise _invalid_format(f"Cannot read {path}: {error}") from error
-    return [_parse_question(line, f"{path.name} line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    return [
+        _parse_question(line, f"{path.name} line {number}")
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
 
 
 def _parse_question(line: str, location: str) -> GoldenQuestion:
@@ -97,4 +131,7 @@ def _invalid_format(detail: str) -> InvalidRequest:
 
 def format_validation_errors(error: ValidationError, max_errors: int = 5) -> str:
     details: Sequence[dict[str, object]] = error.errors(include_input=False)[:max_errors]  # type: ignore[assignment]
-    return "; ".join(f"{'.'.join(map(str, detail['loc'])) or 'value'}: {detail['msg']}" for detail in details)  # type: ignore[call-overload]
+    paths = [".".join(map(str, detail["loc"])) for detail in details]  # type: ignore[call-overload]
+    return "; ".join(
+        f"{path or 'value'}: {detail['msg']}" for path, detail in zip(paths, details, strict=True)
+    )

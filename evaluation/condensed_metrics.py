@@ -1,7 +1,7 @@
 """Metrics of partially judged rankings, computed over condensed lists, without unjudged passages.
 
-Sakai, Alternatives to Bpref, SIGIR 2007. Graded nDCG has the grade as gain and the discount log2(rank + 1),
-as trec_eval's ndcg_cut computes it.
+Sakai, Alternatives to Bpref, SIGIR 2007. Graded nDCG has the grade as gain and the discount
+log2(rank + 1), as trec_eval's ndcg_cut computes it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ from evaluation.ranking_overlap import RankedPassage
 
 def list_judged_units(ranked: Sequence[RankedPassage], grades: Mapping[UUID, int]) -> list[UUID]:
     """Return the judged parents, and the documents judged as a whole, in order of first occurrence."""
-    units = (unit for passage in ranked for unit in (passage.parent_id, passage.document_id) if unit in grades)
+    units = (
+        unit
+        for passage in ranked
+        for unit in (passage.parent_id, passage.document_id)
+        if unit in grades
+    )
     return list(dict.fromkeys(units))
 
 
 def compute_judged_share(ranked: Sequence[RankedPassage], grades: Mapping[UUID, int]) -> float:
     """Return the share of passages that are judged."""
-    n_judged = sum(passage.parent_id in grades or passage.document_id in grades for passage in ranked)
+    n_judged = sum(
+        passage.parent_id in grades or passage.document_id in grades for passage in ranked
+    )
     return n_judged / len(ranked) if ranked else 0.0
 
 

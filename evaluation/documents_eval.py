@@ -14,7 +14,14 @@ from evaluation.checks import compute_pass_rate
 from evaluation.documents_set import TestFile, read_documents_set
 from evaluation.report import build_documents_report
 from evaluation.tables import list_cell_texts
-from evaluation.text_metrics import cell_recall, character_error_rate, normalize_text, strip_markdown, word_error_rate, word_f1
+from evaluation.text_metrics import (
+    cell_recall,
+    character_error_rate,
+    normalize_text,
+    strip_markdown,
+    word_error_rate,
+    word_f1,
+)
 from schemas.errors import AnabranchError
 
 Transcribe = Callable[[TestFile], Awaitable[str]]
@@ -28,7 +35,9 @@ async def evaluate_documents(path: Path, transcribe: Transcribe, *, clock: Clock
 
     A file that fails is scored as empty text and reported with its error.
     """
-    return build_documents_report([await _evaluate_file(file, transcribe, clock) for file in read_documents_set(path)])
+    return build_documents_report(
+        [await _evaluate_file(file, transcribe, clock) for file in read_documents_set(path)]
+    )
 
 
 async def _evaluate_file(file: TestFile, transcribe: Transcribe, clock: Clock) -> dict[str, Any]:
@@ -40,11 +49,20 @@ async def _evaluate_file(file: TestFile, transcribe: Transcribe, clock: Clock) -
         error = {"code": failure.code, "detail": failure.detail}
     seconds = round((clock() - started_at).total_seconds(), 3)
     scores = {name: round(value, 4) for name, value in score_file(file, markdown).items()}
-    return {"file": file.name, "kind": file.truth_kind, "document_kinds": list(file.kinds), **scores, "seconds": seconds, "error": error}
+    return {
+        "file": file.name,
+        "kind": file.truth_kind,
+        "document_kinds": list(file.kinds),
+        **scores,
+        "seconds": seconds,
+        "error": error,
+    }
 
 
 def score_file(file: TestFile, markdown: str) -> Scores:
-    """Return the scores for the file's kind of ground truth; none if it has none or the kind is unknown."""
+    """Return the scores for the file's kind of ground truth; none if it has none or the kind is
+    unknown.
+    """
     scorer = _SCORERS.get(file.truth_kind or "")
     if file.truth is None or scorer is None:
         return {}
@@ -53,7 +71,11 @@ def score_file(file: TestFile, markdown: str) -> Scores:
 
 def _score_exact_text(truth: str, markdown: str) -> Scores:
     expected, actual = normalize_text(truth), strip_markdown(markdown)
-    return {"cer": character_error_rate(expected, actual), "wer": word_error_rate(expected, actual), "word_f1": word_f1(expected, actual)}
+    return {
+        "cer": character_error_rate(expected, actual),
+        "wer": word_error_rate(expected, actual),
+        "word_f1": word_f1(expected, actual),
+    }
 
 
 def _score_words(truth: str, markdown: str) -> Scores:
@@ -62,7 +84,9 @@ def _score_words(truth: str, markdown: str) -> Scores:
 
 def _score_reference_markdown(truth: str, markdown: str) -> Scores:
     cells = list_cell_texts(truth)
-    return _score_words(truth, markdown) | ({"cell_recall": cell_recall(cells, list_cell_texts(markdown))} if cells else {})
+    return _score_words(truth, markdown) | (
+        {"cell_recall": cell_recall(cells, list_cell_texts(markdown))} if cells else {}
+    )
 
 
 def _score_table_cells(truth: str, markdown: str) -> Scores:
@@ -71,11 +95,20 @@ def _score_table_cells(truth: str, markdown: str) -> Scores:
 
 
 def _score_table_csv(truth: str, markdown: str) -> Scores:
-    return {"cell_recall": cell_recall([cell for row in csv.reader(io.StringIO(truth)) for cell in row], list_cell_texts(markdown))}
+    return {
+        "cell_recall": cell_recall(
+            [cell for row in csv.reader(io.StringIO(truth)) for cell in row],
+            list_cell_texts(markdown),
+        )
+    }
 
 
 def _score_unit_tests(truth: str, markdown: str) -> Scores:
-    return {"checks_passed": compute_pass_rate([json.loads(line) for line in truth.splitlines() if line.strip()], markdown)}
+    return {
+        "checks_passed": compute_pass_rate(
+            [json.loads(line) for line in truth.splitlines() if line.strip()], markdown
+        )
+    }
 
 
 _SCORERS: Mapping[str, Callable[[str, str], Scores]] = {

@@ -14,8 +14,8 @@ from schemas.errors import InvalidRequest
 class TestFile:
     """A file with its ground truth.
 
-    `truth_kind` is exact-text, reference-ocr-text, reference-markdown, table-cells, table-csv, unit-tests
-    or None.
+    `truth_kind` is exact-text, reference-ocr-text, reference-markdown, table-cells, table-csv,
+    unit-tests or None.
     """
 
     __test__ = False
@@ -38,7 +38,9 @@ def read_documents_set(folder: Path) -> list[TestFile]:
         raise InvalidRequest(
             f"{folder} is not a document test set: {error}",
             code="NOT_A_TEST_SET",
-            remedy=("Add manifest.jsonl with one line per file: {file, mime, kinds, ground_truth, ground_truth_kind}."),
+            remedy=(
+                "Add manifest.jsonl with one line per file: {file, mime, kinds, ground_truth, ground_truth_kind}."
+            ),
         ) from error
 
 

@@ -1,9 +1,9 @@
 """Map judgements to the parent chunks of a generation.
 
-A judged range belongs to the parent chunk that overlaps it most. A quote is searched for at its original
-offset, then at the nearest offset (a revision or a parser may have moved it), then ignoring case and white
-space, and finally by the best partial alignment (at least 90 of 100 by Levenshtein's ratio) in texts that
-are short enough.
+A judged range belongs to the parent chunk that overlaps it most. A quote is searched for at its
+original offset, then at the nearest offset (a revision or a parser may have moved it), then
+ignoring case and white space, and finally by the best partial alignment (at least 90 of 100 by
+Levenshtein's ratio) in texts that are short enough.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def map_judgement(target: JudgementTarget, document: CandidateDocument | None) -
     return _find_best_parent(span, document.parents) if span else None
 
 
-def map_judgements(targets: Sequence[JudgementTarget], documents: Mapping[UUID, CandidateDocument]) -> tuple[Grades, int]:
+def map_judgements(
+    targets: Sequence[JudgementTarget], documents: Mapping[UUID, CandidateDocument]
+) -> tuple[Grades, int]:
     """Return the highest grade of each judged unit, and the number of judgements that were mapped."""
     grades: Grades = {}
     n_mapped = 0
@@ -81,31 +83,60 @@ def map_judgements(targets: Sequence[JudgementTarget], documents: Mapping[UUID, 
     return grades, n_mapped
 
 
-def locate_judgement(target: JudgementTarget, document: CandidateDocument) -> tuple[int, int] | None:
+def locate_judgement(
+    target: JudgementTarget, document: CandidateDocument
+) -> tuple[int, int] | None:
     """Return the judged range in the document's text."""
     start, end = target.char_start or 0, target.char_end or 0
     if target.quote is None:
-        is_same_text = document.is_text_as_judged and target.revision in (None, document.revision) and start < end <= len(document.text)
+        is_same_text = (
+            document.is_text_as_judged
+            and target.revision in (None, document.revision)
+            and start < end <= len(document.text)
+        )
         return (start, end) if is_same_text else None
-    if target.char_start is not None and document.text[start : start + len(target.quote)] == target.quote:
+    if (
+        target.char_start is not None
+        and document.text[start : start + len(target.quote)] == target.quote
+    ):
         return start, start + len(target.quote)
-    return _find_exact(target.quote, document.text, start) or _find_loose(target.quote, document.text, start) or _find_approximate(target.quote, document.text)
+    return (
+        _find_exact(target.quote, document.text, start)
+        or _find_loose(target.quote, document.text, start)
+        or _find_approximate(target.quote, document.text)
+    )
 
 
 def _find_exact(quote: str, text: str, near_offset: int) -> tuple[int, int] | None:
-    return _pick_nearest(((match.start(), match.end()) for match in re.finditer(re.escape(quote), text)), near_offset)
+    return _pick_nearest(
+        ((match.start(), match.end()) for match in re.finditer(re.escape(quote), text)), near_offset
+    )
 
 
 def _find_loose(quote: str, text: str, near_offset: int) -> tuple[int, int] | None:
     words = [re.escape(word) for word in quote.split()]
-    return _pick_nearest(((match.start(), match.end()) for match in re.finditer(r"\s+".join(words), text, re.IGNORECASE)), near_offset) if words else None
+    return (
+        _pick_nearest(
+            (
+                (match.start(), match.end())
+                for match in re.finditer(r"\s+".join(words), text, re.IGNORECASE)
+            ),
+            near_offset,
+        )
+        if words
+        else None
+    )
 
 
 def _find_approximate(quote: str, text: str) -> tuple[int, int] | None:
     if len(quote) < MIN_ALIGNED_QUOTE_CHARS or len(text) > MAX_ALIGNED_CHARS:
         return None
     alignment = fuzz.partial_ratio_alignment(quote, text, score_cutoff=MIN_SIMILARITY)
-    return (alignment.dest_start, alignment.dest_end) if alignment and len(quote) <= len(text) else None
+    return (
+        (alignment.dest_start, alignment.dest_end)
+        if alignment and len(quote) <= len(text)
+        else None
+    )
 
 
 def _pick_nearest(spans: Iterator[tuple[int, int]], near_offset: int) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
 """Ranking metrics: nDCG, MRR, recall. Relevance is binary; the order of ties is the ranking's.
 
-nDCG after Järvelin and Kekäläinen (2002) with gain 1 and discount log2(rank + 1), as trec_eval's ndcg_cut
-computes it for binary judgements.
+nDCG after Järvelin and Kekäläinen (2002) with gain 1 and discount log2(rank + 1), as trec_eval's
+ndcg_cut computes it for binary judgements.
 """
 
 from __future__ import annotations
@@ -37,11 +37,20 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 
-def measure_queries(run: Run, relevant: Mapping[str, Collection[str]], measure: Measure) -> dict[str, float]:
+def measure_queries(
+    run: Run, relevant: Mapping[str, Collection[str]], measure: Measure
+) -> dict[str, float]:
     """Return the value of each judged query. A query without results has the value 0."""
-    return {query: measure([item for item, _ in run.get(query, ())], relevant_ids) for query, relevant_ids in relevant.items() if relevant_ids}
+    return {
+        query: measure([item for item, _ in run.get(query, ())], relevant_ids)
+        for query, relevant_ids in relevant.items()
+        if relevant_ids
+    }
 
 
 def measure_run(run: Run, relevant: Mapping[str, Collection[str]]) -> dict[str, float]:
     """Return the mean of every measure over the judged queries, rounded to four places."""
-    return {name: round(fmean(measure_queries(run, relevant, measure).values() or [0.0]), 4) for name, measure in MEASURES.items()}
+    return {
+        name: round(fmean(measure_queries(run, relevant, measure).values() or [0.0]), 4)
+        for name, measure in MEASURES.items()
+    }

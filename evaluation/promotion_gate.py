@@ -21,7 +21,12 @@ class Gain(Value):
     """A required improvement."""
 
     metric: Metric = Field("ndcg@10", description="Metric that must improve.")
-    above: float = Field(0.0, ge=0, lt=1, description="Minimum of the lower end of the difference's interval, exclusive.")
+    above: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Minimum of the lower end of the difference's interval, exclusive.",
+    )
 
 
 class PromotionGate(Value):
@@ -30,33 +35,65 @@ class PromotionGate(Value):
     Intervals are 95 % intervals of the difference, new minus old.
     """
 
-    gain: Gain | None = Field(Gain(), description="Required improvement. Null requires none, such as for a cheaper index of equal quality.")
+    gain: Gain | None = Field(
+        Gain(),
+        description="Required improvement. Null requires none, such as for a cheaper index of equal quality.",
+    )
     loss: dict[Metric, Share] = Field(
-        {"ndcg@10": 0.02, "mrr@10": 0.05}, description="Tolerated loss by metric: how far the lower end of the interval may be below 0."
+        {"ndcg@10": 0.02, "mrr@10": 0.05},
+        description="Tolerated loss by metric: how far the lower end of the interval may be below 0.",
     )
-    min_queries: int = Field(20, ge=1, title="Questions", description="Minimum number of compared questions.")
+    min_queries: int = Field(
+        20, ge=1, title="Questions", description="Minimum number of compared questions."
+    )
     min_judged_queries: int = Field(
-        10, ge=0, title="Judged questions", description="Minimum number of questions with a relevant judgement in both generations."
+        10,
+        ge=0,
+        title="Judged questions",
+        description="Minimum number of questions with a relevant judgement in both generations.",
     )
-    min_mapped_share: float = Field(0.9, ge=0, le=1, description="Minimum share of judgements that map to a chunk of the new generation.")
-    min_judged_share: float = Field(0.0, ge=0, le=1, description="Minimum share of the new generation's first ten results that are judged.")
-    min_overlap: float = Field(0.0, ge=0, le=1, description="Minimum mean overlap of the first ten results.")
-    max_refusals: float = Field(0.05, ge=0, le=1, description="Maximum of the upper end of the interval of the difference in refusals.")
-    max_latency_ratio: float = Field(2.0, gt=0, description="Maximum ratio of the 95th percentiles of latency, new to old.")
+    min_mapped_share: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        description="Minimum share of judgements that map to a chunk of the new generation.",
+    )
+    min_judged_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Minimum share of the new generation's first ten results that are judged.",
+    )
+    min_overlap: float = Field(
+        0.0, ge=0, le=1, description="Minimum mean overlap of the first ten results."
+    )
+    max_refusals: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="Maximum of the upper end of the interval of the difference in refusals.",
+    )
+    max_latency_ratio: float = Field(
+        2.0, gt=0, description="Maximum ratio of the 95th percentiles of latency, new to old."
+    )
     max_failed: int = Field(0, ge=0, description="Maximum number of failed questions.")
 
 
 class PromotionRequest(BaseModel):
     """Make a generation live.
 
-    Without a gate, the generation must have every document. With a gate, it must also pass a comparison
-    with the live generation.
+    Without a gate, the generation must have every document. With a gate, it must also pass a
+    comparison with the live generation.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    gate: PromotionGate | None = Field(None, description="Conditions that the comparison must meet.")
-    comparison: ComparisonRequest = Field(ComparisonRequest(), description="Questions to compare the generations with.")
+    gate: PromotionGate | None = Field(
+        None, description="Conditions that the comparison must meet."
+    )
+    comparison: ComparisonRequest = Field(
+        ComparisonRequest(), description="Questions to compare the generations with."
+    )
 
 
 def read_gate(path: Path) -> PromotionGate:
@@ -64,11 +101,15 @@ def read_gate(path: Path) -> PromotionGate:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidRequest(f"Cannot read {path}: {error}", code="NOT_A_GATE", remedy=REMEDY) from error
+        raise InvalidRequest(
+            f"Cannot read {path}: {error}", code="NOT_A_GATE", remedy=REMEDY
+        ) from error
     try:
         return PromotionGate.model_validate({} if data is None else data)
     except ValidationError as error:
-        raise InvalidRequest(f"{path}: {format_validation_errors(error)}.", code="NOT_A_GATE", remedy=REMEDY) from error
+        raise InvalidRequest(
+            f"{path}: {format_validation_errors(error)}.", code="NOT_A_GATE", remedy=REMEDY
+        ) from error
 
 
 def list_violations(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
@@ -79,14 +120,25 @@ def list_violations(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
     return [
         *_check_counts(gate, report),
         *_check_gain(gate.gain, report["intervals"]),
-        *(reason for metric, max_loss in gate.loss.items() for reason in _check_loss(metric, max_loss, report["intervals"])),
+        *(
+            reason
+            for metric, max_loss in gate.loss.items()
+            for reason in _check_loss(metric, max_loss, report["intervals"])
+        ),
         *_check_similarity(gate, report),
     ]
 
 
 def _check_counts(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
-    counts = (("queries", "questions were compared", gate.min_queries), ("judged_queries", "questions are judged in both", gate.min_judged_queries))
-    violations = [f"{report[name]} {label}, the minimum is {minimum}" for name, label, minimum in counts if report[name] < minimum]
+    counts = (
+        ("queries", "questions were compared", gate.min_queries),
+        ("judged_queries", "questions are judged in both", gate.min_judged_queries),
+    )
+    violations = [
+        f"{report[name]} {label}, the minimum is {minimum}"
+        for name, label, minimum in counts
+        if report[name] < minimum
+    ]
     n_failed = len(report["failed"])
     if n_failed > gate.max_failed:
         violations.append(f"{n_failed} questions failed, the maximum is {gate.max_failed}")
@@ -101,14 +153,18 @@ def _check_gain(gain: Gain | None, intervals: dict[str, Any]) -> list[str]:
         return [f"no gain in {gain.metric}: no question is judged in both"]
     if interval["low"] > gain.above:
         return []
-    return [f"no gain in {gain.metric}: {_format_interval(interval)}, the lower end must exceed {gain.above:g}"]
+    return [
+        f"no gain in {gain.metric}: {_format_interval(interval)}, the lower end must exceed {gain.above:g}"
+    ]
 
 
 def _check_loss(metric: str, max_loss: float, intervals: dict[str, Any]) -> list[str]:
     interval = intervals.get(metric)
     if not interval or interval["low"] >= -max_loss:
         return []
-    return [f"loss in {metric}: {_format_interval(interval)}, the lower end must not be below {-max_loss:g}"]
+    return [
+        f"loss in {metric}: {_format_interval(interval)}, the lower end must not be below {-max_loss:g}"
+    ]
 
 
 def _check_similarity(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
@@ -117,10 +173,16 @@ def _check_similarity(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
         ("judged_share", report["judged_share"]["B"], gate.min_judged_share),
         ("overlap@10", report["overlap@10"], gate.min_overlap),
     )
-    violations = [f"{name} is {value:g}, the minimum is {bound:g}" for name, value, bound in bounds if value is not None and value < bound]
+    violations = [
+        f"{name} is {value:g}, the minimum is {bound:g}"
+        for name, value, bound in bounds
+        if value is not None and value < bound
+    ]
     refusals = report["intervals"].get("refusals")
     if refusals and refusals["high"] > gate.max_refusals:
-        violations.append(f"more refusals: {_format_interval(refusals)}, the upper end must not exceed {gate.max_refusals:g}")
+        violations.append(
+            f"more refusals: {_format_interval(refusals)}, the upper end must not exceed {gate.max_refusals:g}"
+        )
     return violations + _check_latency(gate.max_latency_ratio, report["latency_ms"])
 
 
@@ -128,7 +190,9 @@ def _check_latency(max_ratio: float, latency: dict[str, Any]) -> list[str]:
     old_p95, new_p95 = latency["A"]["p95"], latency["B"]["p95"]
     if not old_p95 or new_p95 <= max_ratio * old_p95:
         return []
-    return [f"p95 latency grew from {old_p95:g} to {new_p95:g} ms, the maximum ratio is {max_ratio:g}"]
+    return [
+        f"p95 latency grew from {old_p95:g} to {new_p95:g} ms, the maximum ratio is {max_ratio:g}"
+    ]
 
 
 def _format_interval(interval: dict[str, Any]) -> str:

@@ -35,8 +35,13 @@ def match_passages(a: Sequence[RankedPassage], b: Sequence[RankedPassage]) -> li
     unmatched = dict(enumerate(b))
     matches = []
     for rank, passage in enumerate(a):
-        best_rank = max(unmatched, key=lambda other: compute_similarity(passage, unmatched[other]), default=None)
-        if best_rank is not None and compute_similarity(passage, unmatched[best_rank]) >= MIN_OVERLAP:
+        best_rank = max(
+            unmatched, key=lambda other: compute_similarity(passage, unmatched[other]), default=None
+        )
+        if (
+            best_rank is not None
+            and compute_similarity(passage, unmatched[best_rank]) >= MIN_OVERLAP
+        ):
             del unmatched[best_rank]
             matches.append((rank, best_rank))
     return matches

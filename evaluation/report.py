@@ -17,7 +17,12 @@ TEXT_MEASURES = ("cer", "wer", "word_f1", "cell_recall", "checks_passed")
 
 
 def build_retrieval_report(
-    test_set: RetrievalSet, run: Run, latencies_ms: Sequence[float], ingest_seconds: float, profile: str, channels: Sequence[Channel] | None
+    test_set: RetrievalSet,
+    run: Run,
+    latencies_ms: Sequence[float],
+    ingest_seconds: float,
+    profile: str,
+    channels: Sequence[Channel] | None,
 ) -> dict[str, Any]:
     rate = len(test_set.documents) / ingest_seconds if ingest_seconds > 0 else None
     return {
@@ -29,14 +34,20 @@ def build_retrieval_report(
         "queries": len(test_set.queries),
         "metrics": measure_run(run, test_set.relevant),
         "latency_ms": compute_percentiles(latencies_ms),
-        "ingest": {"seconds": round(ingest_seconds, 3), "documents_per_second": round(rate, 3) if rate else None},
+        "ingest": {
+            "seconds": round(ingest_seconds, 3),
+            "documents_per_second": round(rate, 3) if rate else None,
+        },
     }
 
 
 def compute_percentiles(values: Sequence[float]) -> dict[str, float | None]:
     if not values:
         return {"p50": None, "p95": None}
-    return {"p50": round(float(np.percentile(values, 50)), 2), "p95": round(float(np.percentile(values, 95)), 2)}
+    return {
+        "p50": round(float(np.percentile(values, 50)), 2),
+        "p95": round(float(np.percentile(values, 95)), 2),
+    }
 
 
 def build_documents_report(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -53,13 +64,18 @@ def build_documents_report(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     return {
         "schema_version": SCHEMA_VERSION,
         "kinds": {kind: _summarize_kind(kind_files) for kind, kind_files in sorted(kinds.items())},
-        "document_kinds": {kind: _summarize_kind(kind_files) for kind, kind_files in sorted(document_kinds.items())},
+        "document_kinds": {
+            kind: _summarize_kind(kind_files) for kind, kind_files in sorted(document_kinds.items())
+        },
         "files": list(files),
     }
 
 
 def _summarize_kind(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    row: dict[str, Any] = {"files": len(files), "failed": sum(file["error"] is not None for file in files)}
+    row: dict[str, Any] = {
+        "files": len(files),
+        "failed": sum(file["error"] is not None for file in files),
+    }
     for measure in TEXT_MEASURES:
         values = [file[measure] for file in files if file.get(measure) is not None]
         row[measure] = round(fmean(values), 4) if values else None

@@ -1,4 +1,6 @@
-"""Evaluate retrieval through the real pipeline: ingest a test set, run its queries, compute metrics."""
+"""Evaluate retrieval through the real pipeline: ingest a test set, run its queries, compute
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ Clock = Callable[[], datetime]
 
 
 async def evaluate_retrieval(
-    path: Path, ingest: Ingest, search: SearchDocuments, *, channels: Sequence[Channel] | None, clock: Clock, profile: str = "default"
+    path: Path,
+    ingest: Ingest,
+    search: SearchDocuments,
+    *,
+    channels: Sequence[Channel] | None,
+    clock: Clock,
+    profile: str = "default",
 ) -> tuple[dict[str, Any], Run]:
     """Build the report of `eval retrieval`, and return it with the run.
 
@@ -37,7 +45,10 @@ async def evaluate_retrieval(
 
 
 async def _run_queries(
-    test_set: RetrievalSet, search: SearchDocuments, channels: Sequence[Channel] | None, clock: Clock
+    test_set: RetrievalSet,
+    search: SearchDocuments,
+    channels: Sequence[Channel] | None,
+    clock: Clock,
 ) -> tuple[dict[str, list[tuple[str, float]]], list[float]]:
     run: dict[str, list[tuple[str, float]]] = {}
     latencies = []

@@ -32,7 +32,9 @@ class TestQuery:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSet:
-    """`relevant` has the documents with a score of 1 or more by query. Unlisted pairs are not relevant."""
+    """`relevant` has the documents with a score of 1 or more by query. Unlisted pairs are not
+    relevant.
+    """
 
     name: str
     language: str | None
@@ -44,12 +46,18 @@ class RetrievalSet:
 def read_retrieval_set(folder: Path) -> RetrievalSet:
     """Read the test set. Raises InvalidRequest with the file and line."""
     meta = _read_meta(folder / "meta.json")
-    documents = tuple(_parse_document(line, location) for location, line in _read_lines(folder / "corpus.jsonl"))
+    documents = tuple(
+        _parse_document(line, location) for location, line in _read_lines(folder / "corpus.jsonl")
+    )
     queries = tuple(
-        TestQuery(str(_require_field(line, "id", location)), str(_require_field(line, "text", location)))
+        TestQuery(
+            str(_require_field(line, "id", location)), str(_require_field(line, "text", location))
+        )
         for location, line in _read_lines(folder / "queries.jsonl")
     )
-    return RetrievalSet(folder.name, meta.get("language"), documents, queries, _read_relevant(folder / "qrels.tsv"))
+    return RetrievalSet(
+        folder.name, meta.get("language"), documents, queries, _read_relevant(folder / "qrels.tsv")
+    )
 
 
 def _read_meta(path: Path) -> dict[str, Any]:
@@ -57,7 +65,11 @@ def _read_meta(path: Path) -> dict[str, Any]:
 
 
 def _parse_document(line: Mapping[str, Any], location: str) -> TestDocument:
-    return TestDocument(str(_require_field(line, "id", location)), line.get("title") or None, str(_require_field(line, "text", location)))
+    return TestDocument(
+        str(_require_field(line, "id", location)),
+        line.get("title") or None,
+        str(_require_field(line, "text", location)),
+    )
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -75,7 +87,9 @@ def _read_relevant(path: Path) -> dict[str, dict[str, int]]:
     for number, line in enumerate(_read_text(path).splitlines()[1:], 2):
         parts = line.split("\t")
         if len(parts) != 3 or not parts[2].strip().lstrip("-").isdigit():
-            raise _invalid_format(f"{path.name} line {number} is not query-id, corpus-id and score separated by tabs.")
+            raise _invalid_format(
+                f"{path.name} line {number} is not query-id, corpus-id and score separated by tabs."
+            )
         if int(parts[2]) >= 1:
             relevant.setdefault(parts[0], {})[parts[1]] = int(parts[2])
     return relevant

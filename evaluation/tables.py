@@ -26,7 +26,13 @@ def parse_tables(markdown: str) -> list[Grid]:
         elif rows:
             tables.append(rows)
             rows = []
-    return [*tables, *([[cell for _, cell in _HTML_CELL.findall(row)] for row in _HTML_ROW.findall(table)] for table in _HTML_TABLE.findall(markdown))]
+    return [
+        *tables,
+        *(
+            [[cell for _, cell in _HTML_CELL.findall(row)] for row in _HTML_ROW.findall(table)]
+            for table in _HTML_TABLE.findall(markdown)
+        ),
+    ]
 
 
 def _split_row(row: str) -> list[str]:
@@ -71,10 +77,15 @@ NEIGHBORS: Mapping[str, FindNeighbors] = {
 def has_cell(markdown: str, check: Mapping[str, object]) -> bool:
     """Return whether any table has the check's cell with all given neighbors."""
     expected_cell = normalize_cell(str(check["cell"]))
-    expected_neighbors = {side: normalize_cell(str(check[side])) for side in NEIGHBORS if check.get(side)}
+    expected_neighbors = {
+        side: normalize_cell(str(check[side])) for side in NEIGHBORS if check.get(side)
+    }
     return any(
         normalize_cell(cell) == expected_cell
-        and all(key in map(normalize_cell, NEIGHBORS[side](grid, row, column)) for side, key in expected_neighbors.items())
+        and all(
+            key in map(normalize_cell, NEIGHBORS[side](grid, row, column))
+            for side, key in expected_neighbors.items()
+        )
         for grid in parse_tables(markdown)
         for row, cells in enumerate(grid)
         for column, cell in enumerate(cells)

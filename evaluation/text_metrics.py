@@ -1,7 +1,7 @@
 """Text metrics: error rates by Levenshtein distance, word overlap, cell recall.
 
-Texts are compared after Unicode NFKC normalization, without Markdown syntax (which is not on the page) and
-with single spaces.
+Texts are compared after Unicode NFKC normalization, without Markdown syntax (which is not on the
+page) and with single spaces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def strip_markdown(text: str) -> str:
     """Return the words of a Markdown text as they appear on the page, separated by single spaces."""
     text = _DELIMITER_ROW.sub(" ", _TAG.sub(" ", _LINK.sub(r"\1", text)))
     text = _LINE_MARK.sub(" ", text).replace("\\|", "\0").replace("|", " ").replace("\0", "|")
-    text = re.sub(r"\\([\\`*_{}\[\]()#+\-.!<>~$&])", r"\1", re.sub(r"(?<!\\)(?:\*{1,3}|__|`+|~~)", "", text))
+    text = re.sub(
+        r"\\([\\`*_{}\[\]()#+\-.!<>~$&])", r"\1", re.sub(r"(?<!\\)(?:\*{1,3}|__|`+|~~)", "", text)
+    )
     return normalize_text(html.unescape(text))
 
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from processors import announce, chunk, control, dead_letters, embed, erase, extract, graph, index, judgements, receive, runs, transcribe
+from processors import (
+    announce,
+    chunk,
+    control,
+    dead_letters,
+    embed,
+    erase,
+    extract,
+    graph,
+    index,
+    judgements,
+    receive,
+    runs,
+    transcribe,
+)
 from streams.stage import Stage
 
 STAGES: tuple[Stage, ...] = (

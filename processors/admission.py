@@ -1,8 +1,8 @@
 """Authorization of producers: tenants, sources, sequence numbers and document ownership.
 
-`ce_source` is only a claim. Events of the API and of sources of this system are verified by signature.
-Claims of other producers are restricted by settings and, for producers with a dedicated topic, by the
-broker's ACLs.
+`ce_source` is only a claim. Events of the API and of sources of this system are verified by
+signature. Claims of other producers are restricted by settings and, for producers with a dedicated
+topic, by the broker's ACLs.
 """
 
 from __future__ import annotations
@@ -41,16 +41,24 @@ async def check_owner(event: Event[IngressData], document_id: UUID, ports: Stage
     """Raise PermanentError if another source owns the document and this one may not change it."""
     changeable_sources = _resolve_changeable_sources(event, ports.limits)
     if ANY_SOURCE not in changeable_sources:
-        _check_owner_allowed(event, document_id, await _require_owners(ports).fetch_owner(event.data.tenant, document_id), changeable_sources)
+        _check_owner_allowed(
+            event,
+            document_id,
+            await _require_owners(ports).fetch_owner(event.data.tenant, document_id),
+            changeable_sources,
+        )
 
 
 async def take_ownership(event: Event[IngressData], document_id: UUID, ports: StagePorts) -> None:
     """Make the source of the newest revision the owner of the document.
 
-    The first of two sources that claim a new document at once becomes its owner. Raises like `check_owner`.
+    The first of two sources that claim a new document at once becomes its owner. Raises like
+    `check_owner`.
     """
     changeable_sources = _resolve_changeable_sources(event, ports.limits)
-    owner = await _require_owners(ports).claim_ownership(event.data.tenant, document_id, event.source, changeable_sources)
+    owner = await _require_owners(ports).claim_ownership(
+        event.data.tenant, document_id, event.source, changeable_sources
+    )
     _check_owner_allowed(event, document_id, owner, {event.source})
 
 
@@ -62,19 +70,30 @@ def _resolve_changeable_sources(event: Event[IngressData], limits: IngressLimits
     return limits.takeover_by_source.get(event.source, frozenset()) | {event.source}
 
 
-def _check_owner_allowed(event: Event[IngressData], document_id: UUID, owner: str | None, allowed_sources: Collection[str]) -> None:
+def _check_owner_allowed(
+    event: Event[IngressData],
+    document_id: UUID,
+    owner: str | None,
+    allowed_sources: Collection[str],
+) -> None:
     if owner is not None and owner not in allowed_sources:
         raise PermanentError(
             f"Document {document_id} belongs to another source than {event.source!r}.",
             code="FOREIGN_DOCUMENT",
-            remedy=("Send it from the owning source or through the API, or let this source change documents of others with ANABRANCH_INGEST__TAKEOVER."),
+            remedy=(
+                "Send it from the owning source or through the API, or let this source change documents of others with ANABRANCH_INGEST__TAKEOVER."
+            ),
         )
 
 
 def _check_topic(event: Event[IngressData], limits: IngressLimits) -> None:
     topic = event.position.topic if event.position else RAW
-    bound_topics = {name for name, sources in limits.sources_by_topic.items() if event.source in sources}
-    if (topic in limits.sources_by_topic and topic not in bound_topics) or (topic == RAW and bound_topics):
+    bound_topics = {
+        name for name, sources in limits.sources_by_topic.items() if event.source in sources
+    }
+    if (topic in limits.sources_by_topic and topic not in bound_topics) or (
+        topic == RAW and bound_topics
+    ):
         raise PermanentError(
             f"Source {event.source!r} may not write to topic {topic!r}.",
             code="FORBIDDEN_TOPIC",
@@ -83,7 +102,9 @@ def _check_topic(event: Event[IngressData], limits: IngressLimits) -> None:
 
 
 def _check_tenant(event: Event[IngressData], limits: IngressLimits) -> None:
-    if event.data.tenant not in limits.tenants_by_source.get(event.source, limits.tenants_by_source.get(ANY_SOURCE, frozenset())):
+    if event.data.tenant not in limits.tenants_by_source.get(
+        event.source, limits.tenants_by_source.get(ANY_SOURCE, frozenset())
+    ):
         raise PermanentError(
             f"Source {event.source!r} may not write for tenant {event.data.tenant!r}.",
             code="FORBIDDEN_TENANT",
@@ -95,7 +116,11 @@ def _check_numbers(event: Event[IngressData], ports: StagePorts) -> None:
     # A later epoch, or a step, would outrank every event that the document's owner can still send.
     declared_epoch = ports.source_epochs.get(event.source, 1)
     if event.step or (event.epoch is not None and event.epoch > declared_epoch):
-        forbidden_field = f"ce_sequencestep {event.step}" if event.step else f"ce_sequenceepoch {event.epoch} (declared: {declared_epoch})"
+        forbidden_field = (
+            f"ce_sequencestep {event.step}"
+            if event.step
+            else f"ce_sequenceepoch {event.epoch} (declared: {declared_epoch})"
+        )
         raise PermanentError(
             f"Source {event.source!r} may not set {forbidden_field}.",
             code="FORBIDDEN_SEQUENCE",

@@ -1,7 +1,8 @@
 """Publish the outcomes of documents that a promotion made searchable.
 
-A generation that is being built publishes no outcomes. Revisions that only the new generation shows are
-announced when it becomes live. This stage projects nothing, since stage `control` projects the same topic.
+A generation that is being built publishes no outcomes. Revisions that only the new generation shows
+are announced when it becomes live. This stage projects nothing, since stage `control` projects the
+same topic.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
     ]
 
 
-async def _announce_newly_visible(event: Event[GenerationPromoted], ports: StagePorts) -> list[Emission]:
+async def _announce_newly_visible(
+    event: Event[GenerationPromoted], ports: StagePorts
+) -> list[Emission]:
     assert ports.generation_switches is not None, "stage `announce` requires generation switches"
     if event.data.previous is None:
         return []
@@ -39,11 +42,22 @@ async def _announce_newly_visible(event: Event[GenerationPromoted], ports: Stage
                 source=revision.source,
                 chunks_count=revision.n_chunks,
             ),
-            # The id that the completing stage would have used, so that the outcome is published once.
+            # The id that the completing stage would have used, so that the outcome is published
+            # once.
             id_parts=("outcome", DocumentIndexed.name, str(revision.accepted_id)),
         )
-        for revision in await ports.generation_switches.fetch_newly_visible(event.data.generation, event.data.previous)
+        for revision in await ports.generation_switches.fetch_newly_visible(
+            event.data.generation, event.data.previous
+        )
     ]
 
 
-STAGE = Stage("announce", CONTROL, 1, ordering_policy="always", react=react, fails_document=False, serves_all_generations=True)
+STAGE = Stage(
+    "announce",
+    CONTROL,
+    1,
+    ordering_policy="always",
+    react=react,
+    fails_document=False,
+    serves_all_generations=True,
+)

@@ -42,7 +42,11 @@ def project(event: Event[DocumentTranscribed]) -> Iterable[Row]:
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    return [emission for pending_event in pending_events for emission in await _chunk_transcript(pending_event, ports)]
+    return [
+        emission
+        for pending_event in pending_events
+        for emission in await _chunk_transcript(pending_event, ports)
+    ]
 
 
 async def _chunk_transcript(pending_event: PendingEvent, ports: StagePorts) -> list[Emission]:
@@ -52,7 +56,9 @@ async def _chunk_transcript(pending_event: PendingEvent, ports: StagePorts) -> l
     transcript = await load_transcript(data, ports.blobs)
     # Chunking a long text takes long enough to block the event loop.
     if len(transcript.markdown) > 20_000:
-        parents = await asyncio.to_thread(ports.chunker.chunk, data.document_id, data.title, transcript)
+        parents = await asyncio.to_thread(
+            ports.chunker.chunk, data.document_id, data.title, transcript
+        )
     else:
         parents = ports.chunker.chunk(data.document_id, data.title, transcript)
     parts = pack_parts(parents)
@@ -79,14 +85,21 @@ async def _chunk_transcript(pending_event: PendingEvent, ports: StagePorts) -> l
 def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
     """Pack parents into parts of at most 64 children.
 
-    A parent with more children is repeated in each part that has some of them. A document without text has
-    one part without chunks.
+    A parent with more children is repeated in each part that has some of them. A document without
+    text has one part without chunks.
     """
     parts: list[list[ParentChunk]] = [[]]
     n_children = part_bytes = 0
-    for split_parent in (split_parent for parent in parents for split_parent in _split_parent(parent)):
-        piece_bytes = _count_text_bytes(split_parent.text, split_parent.section) + sum(map(_estimate_child_bytes, split_parent.children))
-        if parts[-1] and (n_children + len(split_parent.children) > MAX_PART_CHILDREN or part_bytes + piece_bytes > MAX_PART_BYTES):
+    for split_parent in (
+        split_parent for parent in parents for split_parent in _split_parent(parent)
+    ):
+        piece_bytes = _count_text_bytes(split_parent.text, split_parent.section) + sum(
+            map(_estimate_child_bytes, split_parent.children)
+        )
+        if parts[-1] and (
+            n_children + len(split_parent.children) > MAX_PART_CHILDREN
+            or part_bytes + piece_bytes > MAX_PART_BYTES
+        ):
             parts.append([])
             n_children = part_bytes = 0
         parts[-1].append(split_parent)
@@ -106,7 +119,18 @@ def _count_text_bytes(*texts: str) -> int:
 
 def _split_parent(parent: ParentChunk) -> Iterable[ParentChunk]:
     for start in range(0, max(1, len(parent.children)), MAX_PART_CHILDREN):
-        yield parent.model_copy(update={"children": parent.children[start : start + MAX_PART_CHILDREN]})
+        yield parent.model_copy(
+            update={"children": parent.children[start : start + MAX_PART_CHILDREN]}
+        )
 
 
-STAGE = Stage("chunk", OCR_DONE, VERSION, ordering_policy="visible", project=project, react=react, batch_size=8, output_topic=CHUNKED)
+STAGE = Stage(
+    "chunk",
+    OCR_DONE,
+    VERSION,
+    ordering_policy="visible",
+    project=project,
+    react=react,
+    batch_size=8,
+    output_topic=CHUNKED,
+)

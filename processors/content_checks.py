@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from schemas.errors import CredentialsInUrl, InvalidRequest, LimitExceeded, NotFound, UnreadableDocument
+from schemas.errors import (
+    CredentialsInUrl,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    UnreadableDocument,
+)
 from schemas.staging import api_staging_prefix, upload_staging_prefix
 from schemas.urls import has_user_info
 
@@ -38,7 +44,11 @@ def check_storage_key(key: str, tenant: str, event_id: UUID | None = None) -> No
     """
     folder = f"uploads/{tenant}/"
     if not key.startswith(folder) or ".." in key.split("/"):
-        raise InvalidRequest(f"storage_key {key!r} is not under {folder}.", code="FORBIDDEN_KEY", remedy=f"Upload the file under {folder}.")
+        raise InvalidRequest(
+            f"storage_key {key!r} is not under {folder}.",
+            code="FORBIDDEN_KEY",
+            remedy=f"Upload the file under {folder}.",
+        )
     is_own = event_id is not None and key.startswith(upload_staging_prefix(tenant, event_id))
     if key.startswith(api_staging_prefix(tenant)) and not is_own:
         # Staged uploads are deleted once their own event is ingested.
@@ -51,4 +61,8 @@ def check_storage_key(key: str, tenant: str, event_id: UUID | None = None) -> No
 
 def missing_blob_error(key: str) -> NotFound:
     """Make the error for a storage_key without a blob."""
-    return NotFound(f"No blob has storage_key {key!r}.", code="NO_SUCH_BLOB", remedy="Upload the file before sending the event.")
+    return NotFound(
+        f"No blob has storage_key {key!r}.",
+        code="NO_SUCH_BLOB",
+        remedy="Upload the file before sending the event.",
+    )

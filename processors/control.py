@@ -35,7 +35,15 @@ from schemas.rows import (
 from streams.stage import Stage
 from streams.topics import CONTROL
 
-Decision = GenerationCreated | GenerationBuilt | GenerationPromoted | GenerationDropped | SourceAdded | SourceRemoved | SourceReset
+Decision = (
+    GenerationCreated
+    | GenerationBuilt
+    | GenerationPromoted
+    | GenerationDropped
+    | SourceAdded
+    | SourceRemoved
+    | SourceReset
+)
 ErasureData = ErasureRequested | KeysDestroyed | ErasureCompleted
 
 
@@ -90,4 +98,12 @@ def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Ro
             yield SourceResetRow(name, reset)
 
 
-STAGE = Stage("control", CONTROL, 1, ordering_policy="always", project=project, fails_document=False, serves_all_generations=True)
+STAGE = Stage(
+    "control",
+    CONTROL,
+    1,
+    ordering_policy="always",
+    project=project,
+    fails_document=False,
+    serves_all_generations=True,
+)

@@ -14,7 +14,9 @@ from streams.topics import DEAD_LETTERS
 def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Row]:
     data = event.data
     if isinstance(data, DeadLetterClosed):
-        yield DeadLetterClosedRow(data.event_id, data.stage, data.generation, data.how, data.reason, data.closed_at)
+        yield DeadLetterClosedRow(
+            data.event_id, data.stage, data.generation, data.how, data.reason, data.closed_at
+        )
         return
     if event.time is None:
         raise MalformedEvent("The dead letter has no ce_time.")
@@ -43,4 +45,12 @@ def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Row]
     )
 
 
-STAGE = Stage("dead_letters", DEAD_LETTERS, 1, ordering_policy="always", project=project, fails_document=False, serves_all_generations=True)
+STAGE = Stage(
+    "dead_letters",
+    DEAD_LETTERS,
+    1,
+    ordering_policy="always",
+    project=project,
+    fails_document=False,
+    serves_all_generations=True,
+)

@@ -66,7 +66,9 @@ def project(event: Event[DocumentChunked]) -> Iterable[Row]:
 
 @dataclass(frozen=True, slots=True)
 class _CachedEmbedding:
-    """A chunk's entry in the engine result cache: vector bytes, packed token states and background scores."""
+    """A chunk's entry in the engine result cache: vector bytes, packed token states and background
+    scores.
+    """
 
     vector: bytes
     states: bytes
@@ -75,12 +77,28 @@ class _CachedEmbedding:
 
     @classmethod
     def from_embedding(cls, embedding: TextEmbedding) -> _CachedEmbedding:
-        packed_states = b"" if embedding.states is None or embedding.token_ids is None else pack_states(embedding.states, embedding.token_ids)
-        return cls(embedding.vector.astype("<f2").tobytes(), packed_states, embedding.background_dense, embedding.background_maxsim)
+        packed_states = (
+            b""
+            if embedding.states is None or embedding.token_ids is None
+            else pack_states(embedding.states, embedding.token_ids)
+        )
+        return cls(
+            embedding.vector.astype("<f2").tobytes(),
+            packed_states,
+            embedding.background_dense,
+            embedding.background_maxsim,
+        )
 
     def to_bytes(self) -> bytes:
-        dense, maxsim = (float("nan") if value is None else value for value in (self.background_dense, self.background_maxsim))
-        return _HEADER.pack(len(self.vector), len(self.states), dense, maxsim) + self.vector + self.states
+        dense, maxsim = (
+            float("nan") if value is None else value
+            for value in (self.background_dense, self.background_maxsim)
+        )
+        return (
+            _HEADER.pack(len(self.vector), len(self.states), dense, maxsim)
+            + self.vector
+            + self.states
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _CachedEmbedding:
@@ -96,13 +114,25 @@ class _CachedEmbedding:
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
     """Embed all chunks of the group with one cache lookup and one engine call. The engine batches."""
-    emissions = [emission for pending_event in pending_events for emission in make_final_outcomes(pending_event)]
-    events: list[Event[DocumentChunked]] = [pending_event.event for pending_event in pending_events if pending_event.status is not ClaimStatus.SUPERSEDED]
+    emissions = [
+        emission
+        for pending_event in pending_events
+        for emission in make_final_outcomes(pending_event)
+    ]
+    events: list[Event[DocumentChunked]] = [
+        pending_event.event
+        for pending_event in pending_events
+        if pending_event.status is not ClaimStatus.SUPERSEDED
+    ]
     chunks = [(event.data, child) for event in events for child in _list_children(event.data)]
     embeddings = iter(await _embed_chunks(chunks, ports))
     for event in events:
         embedding_by_chunk = {child.id: next(embeddings) for child in _list_children(event.data)}
-        emissions.append(Emission(event, await _build_embedded_event(event.data, embedding_by_chunk, ports), ordinal=1))
+        emissions.append(
+            Emission(
+                event, await _build_embedded_event(event.data, embedding_by_chunk, ports), ordinal=1
+            )
+        )
     return emissions
 
 
@@ -120,20 +150,36 @@ def make_embedding_key(tenant: str, document_id: UUID, child: ChildChunk, engine
     return build_memo_key(tenant, document_id, engine, build_embedding_text(child).encode())
 
 
-async def _embed_chunks(chunks: Sequence[tuple[DocumentChunked, ChildChunk]], ports: StagePorts) -> list[_CachedEmbedding]:
+async def _embed_chunks(
+    chunks: Sequence[tuple[DocumentChunked, ChildChunk]], ports: StagePorts
+) -> list[_CachedEmbedding]:
     texts = [build_embedding_text(child) for _, child in chunks]
 
     async def embed(positions: list[int]) -> list[bytes]:
         embeddings = await ports.embedder.embed([texts[position] for position in positions])
         return [_CachedEmbedding.from_embedding(embedding).to_bytes() for embedding in embeddings]
 
-    keys = [make_embedding_key(data.tenant, data.document_id, child, ports.embedder.fingerprint) for data, child in chunks]
-    return [_CachedEmbedding.from_bytes(cached_bytes) for cached_bytes in await memoize(ports.memo, keys, embed)]
+    keys = [
+        make_embedding_key(data.tenant, data.document_id, child, ports.embedder.fingerprint)
+        for data, child in chunks
+    ]
+    return [
+        _CachedEmbedding.from_bytes(cached_bytes)
+        for cached_bytes in await memoize(ports.memo, keys, embed)
+    ]
 
 
-async def _build_embedded_event(data: DocumentChunked, embeddings: dict[UUID, _CachedEmbedding], ports: StagePorts) -> ChunksEmbedded:
+async def _build_embedded_event(
+    data: DocumentChunked, embeddings: dict[UUID, _CachedEmbedding], ports: StagePorts
+) -> ChunksEmbedded:
     states = b"".join(embedding.states for embedding in embeddings.values())
-    blob = await ports.blobs.put(make_blob_key(data.tenant, data.document_id, sha256_hex(states)), states) if states else None
+    blob = (
+        await ports.blobs.put(
+            make_blob_key(data.tenant, data.document_id, sha256_hex(states)), states
+        )
+        if states
+        else None
+    )
     return ChunksEmbedded(
         tenant=data.tenant,
         document_id=data.document_id,
@@ -163,4 +209,13 @@ def _encode_vectors(embeddings: dict[UUID, _CachedEmbedding]) -> Iterable[ChunkV
         offset += len(embedding.states)
 
 
-STAGE = Stage("embed", CHUNKED, VERSION, ordering_policy="visible", project=project, react=react, batch_size=16, output_topic=EMBEDDED)
+STAGE = Stage(
+    "embed",
+    CHUNKED,
+    VERSION,
+    ordering_policy="visible",
+    project=project,
+    react=react,
+    batch_size=16,
+    output_topic=EMBEDDED,
+)

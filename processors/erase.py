@@ -17,8 +17,19 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
         if isinstance(event.data, ErasureRequested):
             assert ports.eraser is not None, "stage `erase` requires an eraser"
             receipt = await ports.eraser.erase(event.data)
-            emissions.append(Emission(event, receipt, id_parts=("erasure", str(event.data.receipt_id))))
+            emissions.append(
+                Emission(event, receipt, id_parts=("erasure", str(event.data.receipt_id)))
+            )
     return emissions
 
 
-STAGE = Stage("erase", CONTROL, 1, ordering_policy="always", react=react, deadline_s=24 * 3600, fails_document=False, serves_all_generations=True)
+STAGE = Stage(
+    "erase",
+    CONTROL,
+    1,
+    ordering_policy="always",
+    react=react,
+    deadline_s=24 * 3600,
+    fails_document=False,
+    serves_all_generations=True,
+)

@@ -1,6 +1,7 @@
 """Extract names, relations and claims from chunks.
 
-Projects nothing: stage `embed` projects the same topic, and stage `graph` projects the extracted entities.
+Projects nothing: stage `embed` projects the same topic, and stage `graph` projects the extracted
+entities.
 """
 
 from __future__ import annotations
@@ -32,23 +33,39 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
 
     Results of one event are stored before the next one starts, so that they survive its failure.
     """
-    events: list[Event[DocumentChunked]] = [pending_event.event for pending_event in pending_events if pending_event.status is not ClaimStatus.SUPERSEDED]
-    requests = [(event, *_build_inputs(event.data, ports.extractor.fingerprint)) for event in events]
-    cached_results = dict(await ports.memo.fetch(list({key for _, _, keys in requests for key in keys})))
-    return [await _extract_entities(event, passages, keys, cached_results, ports) for event, passages, keys in requests]
+    events: list[Event[DocumentChunked]] = [
+        pending_event.event
+        for pending_event in pending_events
+        if pending_event.status is not ClaimStatus.SUPERSEDED
+    ]
+    requests = [
+        (event, *_build_inputs(event.data, ports.extractor.fingerprint)) for event in events
+    ]
+    cached_results = dict(
+        await ports.memo.fetch(list({key for _, _, keys in requests for key in keys}))
+    )
+    return [
+        await _extract_entities(event, passages, keys, cached_results, ports)
+        for event, passages, keys in requests
+    ]
 
 
-def _build_inputs(data: DocumentChunked, engine: str) -> tuple[list[ExtractionInput], list[MemoKey]]:
+def _build_inputs(
+    data: DocumentChunked, engine: str
+) -> tuple[list[ExtractionInput], list[MemoKey]]:
     inputs = [ExtractionInput.from_parent(parent) for parent in data.parents]
-    return inputs, [extraction_input.make_memo_key(data.tenant, data.document_id, data.language, engine) for extraction_input in inputs]
+    return inputs, [
+        extraction_input.make_memo_key(data.tenant, data.document_id, data.language, engine)
+        for extraction_input in inputs
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionInput:
     """A parent as the extractor sees it, independent of its position in the document.
 
-    Offsets count from the start of the parent, and chunks are numbered, so that results can be cached by
-    text.
+    Offsets count from the start of the parent, and chunks are numbered, so that results can be
+    cached by text.
     """
 
     parent: ParentChunk
@@ -83,8 +100,15 @@ class ExtractionInput:
         )
         return cls(relative_parent, start, tuple(child.id for child in parent.children))
 
-    def make_memo_key(self, tenant: str, document_id: UUID, language: str | None, engine: str) -> MemoKey:
-        return build_memo_key(tenant, document_id, engine, f"{language or ''}\n{self.parent.model_dump_json()}".encode())
+    def make_memo_key(
+        self, tenant: str, document_id: UUID, language: str | None, engine: str
+    ) -> MemoKey:
+        return build_memo_key(
+            tenant,
+            document_id,
+            engine,
+            f"{language or ''}\n{self.parent.model_dump_json()}".encode(),
+        )
 
     def to_document_offsets(self, extraction: Extraction) -> Extraction:
         """Convert an extraction to offsets and chunk ids of the document."""
@@ -103,13 +127,26 @@ class ExtractionInput:
         return extracted_item.model_copy(update=update)
 
 
-def list_memo_keys(tenant: str, document_id: UUID, language: str | None, parents: Sequence[ParentChunk], engine: str) -> list[MemoKey]:
+def list_memo_keys(
+    tenant: str,
+    document_id: UUID,
+    language: str | None,
+    parents: Sequence[ParentChunk],
+    engine: str,
+) -> list[MemoKey]:
     """Return the cache keys of these passages for the extractor with this fingerprint."""
-    return [ExtractionInput.from_parent(parent).make_memo_key(tenant, document_id, language, engine) for parent in parents]
+    return [
+        ExtractionInput.from_parent(parent).make_memo_key(tenant, document_id, language, engine)
+        for parent in parents
+    ]
 
 
 async def _extract_entities(
-    event: Event[DocumentChunked], inputs: Sequence[ExtractionInput], keys: Sequence[MemoKey], cached_results: dict[MemoKey, bytes], ports: StagePorts
+    event: Event[DocumentChunked],
+    inputs: Sequence[ExtractionInput],
+    keys: Sequence[MemoKey],
+    cached_results: dict[MemoKey, bytes],
+    ports: StagePorts,
 ) -> Emission:
     """Extract the entities of one part, and add new results to `cached_results`."""
     data, semaphore = event.data, asyncio.Semaphore(MAX_PARALLEL_PASSAGES)
@@ -119,12 +156,19 @@ async def _extract_entities(
 
     async def extract(parent: ParentChunk) -> bytes:
         async with semaphore:
-            return (await ports.extractor.extract([parent], data.language)).model_dump_json().encode()
+            return (
+                (await ports.extractor.extract([parent], data.language)).model_dump_json().encode()
+            )
 
     results = await memoize(ports.memo, keys, extract_all, cached_results)
     cached_results |= zip(keys, results, strict=True)
     extractions = [Extraction.model_validate_json(result) for result in results]
-    entities = unify_types([extraction_input.to_document_offsets(result) for extraction_input, result in zip(inputs, extractions, strict=True)])
+    entities = unify_types(
+        [
+            extraction_input.to_document_offsets(result)
+            for extraction_input, result in zip(inputs, extractions, strict=True)
+        ]
+    )
     entities_data = EntitiesExtracted(
         tenant=data.tenant,
         document_id=data.document_id,
@@ -139,4 +183,13 @@ async def _extract_entities(
     return Emission(event, entities_data, ordinal=1)
 
 
-STAGE = Stage("extract", CHUNKED, VERSION, ordering_policy="visible", react=react, batch_size=8, fails_document=False, output_topic=ENTITIES)
+STAGE = Stage(
+    "extract",
+    CHUNKED,
+    VERSION,
+    ordering_policy="visible",
+    react=react,
+    batch_size=8,
+    fails_document=False,
+    output_topic=ENTITIES,
+)

@@ -1,4 +1,6 @@
-"""Project names, relations and claims into the graph. They are searchable once their revision is visible."""
+"""Project names, relations and claims into the graph. They are searchable once their revision is
+visible.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
     document_id, order, tenant = data.document_id, tuple(data.order), data.tenant
     for mention in data.mentions:
         yield MentionRow(
-            id=content_id("mention", mention.chunk_id, mention.type, mention.key, mention.char_start),
+            id=content_id(
+                "mention", mention.chunk_id, mention.type, mention.key, mention.char_start
+            ),
             document_id=document_id,
             order=order,
             tenant=tenant,
@@ -33,7 +37,14 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
         subject_type, subject_key = relation.subject
         object_type, object_key = relation.object
         yield RelationRow(
-            id=content_id("relation", relation.chunk_id, *relation.subject, relation.type, *relation.object, relation.char_start),
+            id=content_id(
+                "relation",
+                relation.chunk_id,
+                *relation.subject,
+                relation.type,
+                *relation.object,
+                relation.char_start,
+            ),
             document_id=document_id,
             order=order,
             tenant=tenant,
@@ -51,7 +62,14 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
     for claim in data.claims:
         subject_type, subject_key = claim.subject
         yield ClaimRow(
-            id=content_id("claim", claim.chunk_id, *claim.subject, claim.property, claim.value, claim.char_start),
+            id=content_id(
+                "claim",
+                claim.chunk_id,
+                *claim.subject,
+                claim.property,
+                claim.value,
+                claim.char_start,
+            ),
             document_id=document_id,
             order=order,
             tenant=tenant,
@@ -66,4 +84,6 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
     yield PartCompletedRow(document_id, order, tenant, "entities", data.part, data.parts)
 
 
-STAGE = Stage("graph", ENTITIES, VERSION, ordering_policy="visible", project=project, fails_document=False)
+STAGE = Stage(
+    "graph", ENTITIES, VERSION, ordering_policy="visible", project=project, fails_document=False
+)

@@ -27,15 +27,45 @@ def project(event: Event[ChunksEmbedded]) -> Iterable[Row]:
     for chunk in data.vectors:
         vector = np.frombuffer(base64.b64decode(chunk.vector), dtype="<f2")
         if vector.shape != (data.dimension,):
-            raise MalformedEvent(f"The vector of chunk {chunk.chunk_id} has {vector.shape[0]} dimensions instead of {data.dimension}.")
-        yield VectorRow(chunk.chunk_id, data.document_id, order, data.tenant, vector, chunk.background_dense, chunk.background_maxsim)
+            raise MalformedEvent(
+                f"The vector of chunk {chunk.chunk_id} has {vector.shape[0]} dimensions instead of {data.dimension}."
+            )
+        yield VectorRow(
+            chunk.chunk_id,
+            data.document_id,
+            order,
+            data.tenant,
+            vector,
+            chunk.background_dense,
+            chunk.background_maxsim,
+        )
         if data.states is not None and chunk.state_length:
-            yield TokenStateRow(chunk.chunk_id, data.document_id, order, data.tenant, data.states.key, chunk.state_offset, chunk.state_length)
+            yield TokenStateRow(
+                chunk.chunk_id,
+                data.document_id,
+                order,
+                data.tenant,
+                data.states.key,
+                chunk.state_offset,
+                chunk.state_length,
+            )
     yield PartCompletedRow(data.document_id, order, data.tenant, "vectors", data.part, data.parts)
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    return [emission for pending_event in pending_events for emission in make_final_outcomes(pending_event)]
+    return [
+        emission
+        for pending_event in pending_events
+        for emission in make_final_outcomes(pending_event)
+    ]
 
 
-STAGE = Stage("index", EMBEDDED, VERSION, ordering_policy="visible", project=project, react=react, batch_size=32)
+STAGE = Stage(
+    "index",
+    EMBEDDED,
+    VERSION,
+    ordering_policy="visible",
+    project=project,
+    react=react,
+    batch_size=32,
+)

@@ -25,4 +25,12 @@ def project(event: Event[FeedbackGiven]) -> Iterable[Row]:
     )
 
 
-STAGE = Stage("judgements", FEEDBACK, 1, ordering_policy="always", project=project, fails_document=False, serves_all_generations=True)
+STAGE = Stage(
+    "judgements",
+    FEEDBACK,
+    1,
+    ordering_policy="always",
+    project=project,
+    fails_document=False,
+    serves_all_generations=True,
+)

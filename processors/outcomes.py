@@ -1,35 +1,58 @@
 """Outcomes for producers.
 
-An outcome's id derives from the accepted event, so that it is published once, whichever event completes the
-document.
+An outcome's id derives from the accepted event, so that it is published once, whichever event
+completes the document.
 """
 
 from __future__ import annotations
 
-from schemas.events import DocumentIndexed, DocumentSuperseded, EventData, PipelineEventData, RemovalCompleted
+from schemas.events import (
+    DocumentIndexed,
+    DocumentSuperseded,
+    EventData,
+    PipelineEventData,
+    RemovalCompleted,
+)
 from schemas.events.outcomes import DocumentOutcome
 from schemas.ports.ledger import ClaimStatus
 from schemas.values import Origin
 from streams.stage import Emission, PendingEvent
 
 
-def _make_outcome(cause: PendingEvent, outcome_class: type[DocumentOutcome], origin: Origin, **fields: object) -> Emission:
+def _make_outcome(
+    cause: PendingEvent, outcome_class: type[DocumentOutcome], origin: Origin, **fields: object
+) -> Emission:
     data: PipelineEventData = cause.event.data
     outcome: EventData = outcome_class(
-        external_id=origin.external_id, tenant=data.tenant, document_id=data.document_id, event_id=origin.event_id, source=origin.source, **fields
+        external_id=origin.external_id,
+        tenant=data.tenant,
+        document_id=data.document_id,
+        event_id=origin.event_id,
+        source=origin.source,
+        **fields,
     )
-    return Emission(cause.event, outcome, id_parts=("outcome", outcome_class.name, str(origin.accepted_id)))
+    return Emission(
+        cause.event, outcome, id_parts=("outcome", outcome_class.name, str(origin.accepted_id))
+    )
 
 
-def make_indexed_outcome(cause: PendingEvent, *, n_chunks: int, code: str | None = None) -> Emission:
-    return _make_outcome(cause, DocumentIndexed, cause.event.data.origin, chunks_count=n_chunks, code=code)
+def make_indexed_outcome(
+    cause: PendingEvent, *, n_chunks: int, code: str | None = None
+) -> Emission:
+    return _make_outcome(
+        cause, DocumentIndexed, cause.event.data.origin, chunks_count=n_chunks, code=code
+    )
 
 
 def make_amended_outcome(cause: PendingEvent) -> Emission:
     """Make the outcome of an amendment, with the chunk count of the visible revision, or 0 if there is
     none.
     """
-    return make_indexed_outcome(cause, n_chunks=cause.visibility_change.n_chunks if cause.visibility_change else 0, code="AMENDED")
+    return make_indexed_outcome(
+        cause,
+        n_chunks=cause.visibility_change.n_chunks if cause.visibility_change else 0,
+        code="AMENDED",
+    )
 
 
 def make_superseded_outcome(cause: PendingEvent) -> Emission:
@@ -47,7 +70,13 @@ def make_removed_outcome(cause: PendingEvent) -> Emission:
 
 
 def make_final_outcomes(cause: PendingEvent) -> list[Emission]:
-    """Make the outcome of an event after `transcribe` if it made its revision visible or was superseded."""
+    """Make the outcome of an event after `transcribe` if it made its revision visible or was
+    superseded.
+    """
     if cause.status is ClaimStatus.SUPERSEDED:
         return [make_superseded_outcome(cause)]
-    return [make_indexed_outcome(cause, n_chunks=cause.visibility_change.n_chunks)] if cause.visibility_change else []
+    return (
+        [make_indexed_outcome(cause, n_chunks=cause.visibility_change.n_chunks)]
+        if cause.visibility_change
+        else []
+    )

@@ -1,4 +1,6 @@
-"""Pin a document's bytes: copy them to the document's own key, and delete what was staged for the event."""
+"""Pin a document's bytes: copy them to the document's own key, and delete what was staged for the
+event.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from uuid import UUID
 import structlog
 
 from processors.content_checks import check_size, check_storage_key, missing_blob_error
-from schemas.errors import EngineUnavailable, LimitExceeded, MalformedEvent, NotFound, TransientError
+from schemas.errors import (
+    EngineUnavailable,
+    LimitExceeded,
+    MalformedEvent,
+    NotFound,
+    TransientError,
+)
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Event
 from schemas.ids import sha256_hex, sha256_of_file
 from schemas.ports.stage_ports import StagePorts, make_blob_key
@@ -21,7 +29,9 @@ log = structlog.get_logger(__name__)
 IngressData = DocumentReceived | DocumentAmended | DocumentWithdrawn
 
 
-async def pin_bytes(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
+async def pin_bytes(
+    event: Event[IngressData], data: DocumentReceived, ports: StagePorts
+) -> tuple[BlobRef, str | None]:
     """Store the document's bytes under its own key. Return their reference and the filename.
 
     Raises PermanentError if the content is not admitted.
@@ -44,8 +54,12 @@ def get_numbering_source(event: Event[IngressData]) -> str:
     return event.source if event.sequence is not None else ""
 
 
-async def _store_incoming(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
-    """Store the bytes in the blob store, possibly under a staging key, and return them with the filename."""
+async def _store_incoming(
+    event: Event[IngressData], data: DocumentReceived, ports: StagePorts
+) -> tuple[BlobRef, str | None]:
+    """Store the bytes in the blob store, possibly under a staging key, and return them with the
+    filename.
+    """
     content = data.content
     if content.storage_key is not None:
         return await _find_upload(event, content.storage_key, data, ports), data.filename
@@ -53,8 +67,11 @@ async def _store_incoming(event: Event[IngressData], data: DocumentReceived, por
         return await _fetch_url(event, content.url, data, ports)
     payload = _decode_inline(content, ports)
     check_size(len(payload), ports.limits.max_bytes)
-    # Inline bytes need no staging: their hash, and so the pinned key, is known before they are stored.
-    return await ports.blobs.put(_make_pinned_key(event, data, sha256_hex(payload)), payload), data.filename
+    # Inline bytes need no staging: their hash, and so the pinned key, is known before they are
+    # stored.
+    return await ports.blobs.put(
+        _make_pinned_key(event, data, sha256_hex(payload)), payload
+    ), data.filename
 
 
 def _make_pinned_key(event: Event[IngressData], data: DocumentReceived, sha256: str) -> str:
@@ -68,7 +85,9 @@ def _decode_inline(content: Content, ports: StagePorts) -> bytes:
         try:
             payload = base64.b64decode(content.base64 or "", validate=True)
         except ValueError as error:
-            raise MalformedEvent(f"content.base64 is not valid base64: {error}.", code="NOT_BASE64") from error
+            raise MalformedEvent(
+                f"content.base64 is not valid base64: {error}.", code="NOT_BASE64"
+            ) from error
     if len(payload) > ports.limits.inline_bytes:
         raise LimitExceeded(
             f"Inline content of {len(payload)} bytes exceeds the limit of {ports.limits.inline_bytes}.",
@@ -78,7 +97,9 @@ def _decode_inline(content: Content, ports: StagePorts) -> bytes:
     return payload
 
 
-async def _find_upload(event: Event[IngressData], key: str, data: DocumentReceived, ports: StagePorts) -> BlobRef:
+async def _find_upload(
+    event: Event[IngressData], key: str, data: DocumentReceived, ports: StagePorts
+) -> BlobRef:
     check_storage_key(key, data.tenant, event.id)
     try:
         return await _inspect_blob(key, ports)
@@ -102,16 +123,31 @@ async def _inspect_blob(key: str, ports: StagePorts) -> BlobRef:
     return BlobRef(key=key, sha256=digest, size=size)
 
 
-async def _fetch_url(event: Event[IngressData], url: str, data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
+async def _fetch_url(
+    event: Event[IngressData], url: str, data: DocumentReceived, ports: StagePorts
+) -> tuple[BlobRef, str | None]:
     """Download the URL once per event; a retry gets the bytes of the first download."""
 
     async def fetch(_: list[int]) -> list[bytes]:
         try:
-            fetched_file = await ports.fetcher.fetch(url, fetch_staging_prefix(data.tenant, event.id))
+            fetched_file = await ports.fetcher.fetch(
+                url, fetch_staging_prefix(data.tenant, event.id)
+            )
         except EngineUnavailable as error:
             # A foreign server gets a limited number of retries, unlike our engines.
-            raise TransientError(error.detail, code="FETCH_FAILED", remedy="Check that the URL responds, then send the document again.") from error
-        return [b"\n".join([fetched_file.blob.model_dump_json().encode(), (fetched_file.filename or "").encode()])]
+            raise TransientError(
+                error.detail,
+                code="FETCH_FAILED",
+                remedy="Check that the URL responds, then send the document again.",
+            ) from error
+        return [
+            b"\n".join(
+                [
+                    fetched_file.blob.model_dump_json().encode(),
+                    (fetched_file.filename or "").encode(),
+                ]
+            )
+        ]
 
     key = build_memo_key(data.tenant, event.id, "fetch", f"{event.id} {url}".encode())
     cached_result = (await memoize(ports.memo, [key], fetch))[0]
@@ -130,12 +166,16 @@ async def _copy_to_pinned(incoming: BlobRef, key: str, ports: StagePorts) -> Blo
     return incoming.model_copy(update={"key": key})
 
 
-async def _delete_staged(key: str, event: Event[IngressData], tenant: str, ports: StagePorts) -> None:
+async def _delete_staged(
+    key: str, event: Event[IngressData], tenant: str, ports: StagePorts
+) -> None:
     """Delete bytes that were staged for this event alone. Uploads that a producer manages itself stay.
 
     A failure to delete wastes space but does no harm, so it is only logged.
     """
-    if not key.startswith((upload_staging_prefix(tenant, event.id), fetch_staging_prefix(tenant, event.id))):
+    if not key.startswith(
+        (upload_staging_prefix(tenant, event.id), fetch_staging_prefix(tenant, event.id))
+    ):
         return
     try:
         await ports.blobs.delete([key])

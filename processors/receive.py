@@ -1,8 +1,8 @@
 """Ingress: validate external events and admit them to `accepted`.
 
 External producers choose their own keys, partitioners and bytes; everything after this stage is
-reproducible. Fetches a URL once, pins the bytes as a blob, and assigns the document's id and the order
-among its revisions.
+reproducible. Fetches a URL once, pins the bytes as a blob, and assigns the document's id and the
+order among its revisions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from processors.admission import check_owner, check_producer, take_ownership
 from processors.content_checks import check_url_credentials
 from processors.pinning import IngressData, get_numbering_source, pin_bytes, require_document_id
 from schemas.errors import MalformedEvent, NotFound, TransientError
-from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Event
+from schemas.events import (
+    AmendmentAccepted,
+    DocumentAccepted,
+    DocumentAmended,
+    DocumentReceived,
+    DocumentRemoved,
+    DocumentWithdrawn,
+    Event,
+)
 from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.ports.stage_ports import LatestRevision, StagePorts
 from schemas.urls import redact_urls
@@ -27,7 +35,9 @@ from streams.topics import RAW
 
 VERSION = 1
 AMENDMENT_STEP = 2**62
-"""Orders an amendment without a number after every correction of the last number, and before a withdrawal."""
+"""Orders an amendment without a number after every correction of the last number, and before a
+withdrawal.
+"""
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
@@ -47,10 +57,14 @@ async def _admit(event: Event[IngressData], ports: StagePorts) -> Emission:
 def _check_external_id(event: Event[IngressData]) -> None:
     external_id = event.data.external_id or ""
     if len(external_id.encode()) > MAX_NAME_BYTES:
-        raise MalformedEvent(f"external_id has {len(external_id.encode())} bytes; the limit is {MAX_NAME_BYTES} bytes.")
+        raise MalformedEvent(
+            f"external_id has {len(external_id.encode())} bytes; the limit is {MAX_NAME_BYTES} bytes."
+        )
 
 
-async def _accept_document(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> DocumentAccepted:
+async def _accept_document(
+    event: Event[IngressData], data: DocumentReceived, ports: StagePorts
+) -> DocumentAccepted:
     check_url_credentials("content.url", data.content.url)
     check_url_credentials("source_uri", data.source_uri)
     if (document_id := data.resolve_document_id(get_numbering_source(event))) is not None:
@@ -70,7 +84,9 @@ async def _accept_document(event: Event[IngressData], data: DocumentReceived, po
             "external_id": data.external_id,
             "filename": filename,
             "media_type": plan.media_type,
-            "source_uri": redact_urls(uri) if (uri := data.source_uri or data.content.url) else None,
+            "source_uri": redact_urls(uri)
+            if (uri := data.source_uri or data.content.url)
+            else None,
             "blob": blob.model_copy(update={"media_type": plan.media_type}),
             "payload_sha256": event.payload_sha256,
             "received_at": _get_received_at(event),
@@ -80,21 +96,33 @@ async def _accept_document(event: Event[IngressData], data: DocumentReceived, po
     )
 
 
-async def _accept_withdrawal(event: Event[IngressData], data: DocumentWithdrawn, ports: StagePorts) -> DocumentRemoved:
+async def _accept_withdrawal(
+    event: Event[IngressData], data: DocumentWithdrawn, ports: StagePorts
+) -> DocumentRemoved:
     event, common_fields, latest = await _resolve_target(event, data, ports)
-    return DocumentRemoved(**common_fields, order=_order_after_latest(event, latest, [1], ports), reason=data.reason)
+    return DocumentRemoved(
+        **common_fields, order=_order_after_latest(event, latest, [1], ports), reason=data.reason
+    )
 
 
-async def _accept_amendment(event: Event[IngressData], data: DocumentAmended, ports: StagePorts) -> AmendmentAccepted:
+async def _accept_amendment(
+    event: Event[IngressData], data: DocumentAmended, ports: StagePorts
+) -> AmendmentAccepted:
     event, common_fields, latest = await _resolve_target(event, data, ports)
-    order = _order_after_latest(event, latest, [0, AMENDMENT_STEP, *_resolve_order(event, ports)], ports)
-    return AmendmentAccepted(**common_fields, order=order, **data.model_dump(include=set(Amendment.model_fields)))
+    order = _order_after_latest(
+        event, latest, [0, AMENDMENT_STEP, *_resolve_order(event, ports)], ports
+    )
+    return AmendmentAccepted(
+        **common_fields, order=order, **data.model_dump(include=set(Amendment.model_fields))
+    )
 
 
 async def _resolve_target(
     event: Event[IngressData], data: DocumentAmended | DocumentWithdrawn, ports: StagePorts
 ) -> tuple[Event[IngressData], dict[str, Any], LatestRevision | None]:
-    """Return the event, the common fields of the accepted event, and the document's newest revision."""
+    """Return the event, the common fields of the accepted event, and the document's newest
+    revision.
+    """
     document_id = data.resolve_document_id(get_numbering_source(event))
     if document_id is None:
         raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID.")
@@ -123,13 +151,20 @@ async def _resolve_target(
     return event, common_fields, latest
 
 
-def _order_after_latest(event: Event[IngressData], latest: LatestRevision | None, suffix: list[int], ports: StagePorts) -> list[int]:
+def _order_after_latest(
+    event: Event[IngressData], latest: LatestRevision | None, suffix: list[int], ports: StagePorts
+) -> list[int]:
     """Return the order of an event that changes an existing document.
 
-    An event without a number, for a document whose source numbers its changes, is ordered after the latest
-    revision.
+    An event without a number, for a document whose source numbers its changes, is ordered after the
+    latest revision.
     """
-    if event.sequence is None and latest is not None and latest.is_numbered and latest.order is not None:
+    if (
+        event.sequence is None
+        and latest is not None
+        and latest.is_numbered
+        and latest.order is not None
+    ):
         return [*latest.order[:2], *suffix]
     return _resolve_order(event, ports)
 
@@ -143,19 +178,25 @@ def _resolve_order(event: Event[IngressData], ports: StagePorts) -> list[int]:
 
 
 def _make_origin(event: Event[IngressData], external_id: str | None) -> Origin:
-    return Origin(accepted_id=event.id, event_id=event.event_id, source=event.source, external_id=external_id)
+    return Origin(
+        accepted_id=event.id, event_id=event.event_id, source=event.source, external_id=external_id
+    )
 
 
 def _get_received_at(event: Event[IngressData]) -> datetime:
     return event.appended_at or datetime.fromtimestamp(0, UTC)
 
 
-async def _plan_parsing(blob: BlobRef, data: DocumentReceived, filename: str | None, ports: StagePorts) -> ParsePlan:
+async def _plan_parsing(
+    blob: BlobRef, data: DocumentReceived, filename: str | None, ports: StagePorts
+) -> ParsePlan:
     """Inspect the bytes, to enforce type, page and archive limits before the document costs more."""
     # Inline text without a file name is Markdown.
     text_type = "text/markdown" if data.content.text is not None and filename is None else None
     async with ports.blobs.open_local(blob.key) as path:
-        file = LocalFile(path, filename, data.media_type or text_type, blob.size, data.title, data.language)
+        file = LocalFile(
+            path, filename, data.media_type or text_type, blob.size, data.title, data.language
+        )
         return await ports.parser.plan(file)
 
 
@@ -168,4 +209,13 @@ def get_host(event: Event[IngressData]) -> str | None:
         return None  # an invalid URL is rejected without a request
 
 
-STAGE = Stage("receive", RAW, VERSION, ordering_policy="once_per_id", react=react, batch_size=1, serves_all_generations=True, resolve_host=get_host)
+STAGE = Stage(
+    "receive",
+    RAW,
+    VERSION,
+    ordering_policy="once_per_id",
+    react=react,
+    batch_size=1,
+    serves_all_generations=True,
+    resolve_host=get_host,
+)

@@ -43,4 +43,12 @@ def project(event: Event[QueryReceived | QueryAnswered]) -> Iterable[Row]:
             )
 
 
-STAGE = Stage("runs", QUERIES, 1, ordering_policy="always", project=project, fails_document=False, serves_all_generations=True)
+STAGE = Stage(
+    "runs",
+    QUERIES,
+    1,
+    ordering_policy="always",
+    project=project,
+    fails_document=False,
+    serves_all_generations=True,
+)

@@ -1,7 +1,7 @@
 """Convert a document's bytes to Markdown with positions.
 
-Projects the document and its revisions. This is the only stage that compares an event with the latest order
-rather than with the visible one.
+Projects the document and its revisions. This is the only stage that compares an event with the
+latest order rather than with the visible one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,19 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from engines.repetition import count_repeated_characters
-from processors.outcomes import make_amended_outcome, make_indexed_outcome, make_removed_outcome, make_superseded_outcome
-from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved, DocumentTranscribed, Event
+from processors.outcomes import (
+    make_amended_outcome,
+    make_indexed_outcome,
+    make_removed_outcome,
+    make_superseded_outcome,
+)
+from schemas.events import (
+    AmendmentAccepted,
+    DocumentAccepted,
+    DocumentRemoved,
+    DocumentTranscribed,
+    Event,
+)
 from schemas.ids import canonical_json, sha256_hex
 from schemas.ports.engines import BlobStore, LocalFile, ParsePlan
 from schemas.ports.ledger import ClaimStatus, MemoKey
@@ -50,7 +61,14 @@ def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]
         )
         return
     if isinstance(data, AmendmentAccepted):
-        yield AmendmentRow(data.document_id, order, data.tenant, data.stated_fields(), data.origin.accepted_id, data.received_at)
+        yield AmendmentRow(
+            data.document_id,
+            order,
+            data.tenant,
+            data.stated_fields(),
+            data.origin.accepted_id,
+            data.received_at,
+        )
         return
     yield DocumentRow(
         document_id=data.document_id,
@@ -78,10 +96,14 @@ def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    emissions = [await _transcribe_or_finish(pending_event, ports) for pending_event in pending_events]
+    emissions = [
+        await _transcribe_or_finish(pending_event, ports) for pending_event in pending_events
+    ]
     for pending_event in pending_events:
         if pending_event.revived_revision:
-            emissions.append(await _transcribe_revived(pending_event, pending_event.revived_revision, ports))
+            emissions.append(
+                await _transcribe_revived(pending_event, pending_event.revived_revision, ports)
+            )
     return emissions
 
 
@@ -94,17 +116,31 @@ async def _transcribe_or_finish(pending_event: PendingEvent, ports: StagePorts) 
         return make_amended_outcome(pending_event)
     if pending_event.is_unchanged:
         return make_indexed_outcome(
-            pending_event, n_chunks=pending_event.visibility_change.n_chunks if pending_event.visibility_change else 0, code="UNCHANGED"
+            pending_event,
+            n_chunks=pending_event.visibility_change.n_chunks
+            if pending_event.visibility_change
+            else 0,
+            code="UNCHANGED",
         )
-    return Emission(pending_event.event, await _transcribe(_apply_amended_title(pending_event.event.data, pending_event), ports))
+    return Emission(
+        pending_event.event,
+        await _transcribe(_apply_amended_title(pending_event.event.data, pending_event), ports),
+    )
 
 
-async def _transcribe_revived(pending_event: PendingEvent, revision: DocumentRow, ports: StagePorts) -> Emission:
+async def _transcribe_revived(
+    pending_event: PendingEvent, revision: DocumentRow, ports: StagePorts
+) -> Emission:
     """Transcribe a revision that shared the text of an identical one, which has been withdrawn since.
 
     Its outcome was published when it was accepted, so there is none now.
     """
-    origin = Origin(accepted_id=revision.accepted_id, event_id=revision.event_id, source=revision.source, external_id=revision.external_id)
+    origin = Origin(
+        accepted_id=revision.accepted_id,
+        event_id=revision.event_id,
+        source=revision.source,
+        external_id=revision.external_id,
+    )
     fields = {name: getattr(revision, name) for name in DocumentFields.model_fields}
     fields |= {
         "tenant": revision.tenant,
@@ -114,28 +150,49 @@ async def _transcribe_revived(pending_event: PendingEvent, revision: DocumentRow
         "received_at": revision.received_at,
     }
     accepted = DocumentAccepted(**fields, origin=origin, blob=revision.blob, payload_sha256="")
-    return Emission(pending_event.event, await _transcribe(_apply_amended_title(accepted, pending_event), ports))
+    return Emission(
+        pending_event.event, await _transcribe(_apply_amended_title(accepted, pending_event), ports)
+    )
 
 
 def _apply_amended_title(data: DocumentAccepted, pending_event: PendingEvent) -> DocumentAccepted:
-    return data.model_copy(update={"title": pending_event.amended_title}) if pending_event.amended_title else data
+    return (
+        data.model_copy(update={"title": pending_event.amended_title})
+        if pending_event.amended_title
+        else data
+    )
 
 
 async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTranscribed:
     async with ports.blobs.open_local(data.blob.key) as path:
-        file = LocalFile(path, data.filename, data.media_type, data.blob.size, data.title, data.language)
+        file = LocalFile(
+            path, data.filename, data.media_type, data.blob.size, data.title, data.language
+        )
         plan = await ports.parser.plan(file)
         parts = [await _parse_part(data, file, plan, part, ports) for part in plan.parts]
         transcript = ports.parser.assemble(file, plan, parts)
-    language = data.language or transcript.language or ports.language_detector.detect(transcript.markdown[:20_000])
-    transcript = transcript.model_copy(update={"language": language, "warnings": [*plan.notices, *_collect_notices(transcript)]})
-    inline = len(transcript.markdown.encode()) <= MAX_INLINE_BYTES and len(transcript.blocks) <= MAX_INLINE_BLOCKS
+    language = (
+        data.language
+        or transcript.language
+        or ports.language_detector.detect(transcript.markdown[:20_000])
+    )
+    transcript = transcript.model_copy(
+        update={"language": language, "warnings": [*plan.notices, *_collect_notices(transcript)]}
+    )
+    inline = (
+        len(transcript.markdown.encode()) <= MAX_INLINE_BYTES
+        and len(transcript.blocks) <= MAX_INLINE_BLOCKS
+    )
     return DocumentTranscribed(
         tenant=data.tenant,
         document_id=data.document_id,
         order=data.order,
         origin=data.origin,
-        title=data.title or transcript.title or data.filename or data.external_id or _derive_title(transcript.markdown),
+        title=data.title
+        or transcript.title
+        or data.filename
+        or data.external_id
+        or _derive_title(transcript.markdown),
         language=language,
         media_type=plan.media_type,
         content_sha256=data.blob.sha256,
@@ -148,13 +205,19 @@ async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTran
     )
 
 
-def make_part_key(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, engine: str) -> MemoKey:
+def make_part_key(
+    data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, engine: str
+) -> MemoKey:
     """Return the cache key of a part of a document for the parser with this fingerprint."""
-    key_input = canonical_json({"sha256": data.blob.sha256, "name": file.name, "media_type": plan.media_type, "part": part})
+    key_input = canonical_json(
+        {"sha256": data.blob.sha256, "name": file.name, "media_type": plan.media_type, "part": part}
+    )
     return build_memo_key(data.tenant, data.document_id, engine, key_input)
 
 
-async def _parse_part(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, ports: StagePorts) -> bytes:
+async def _parse_part(
+    data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, ports: StagePorts
+) -> bytes:
     """Parse one part through the cache, so that a long scan resumes here after a rebalance."""
 
     async def parse(_: list[int]) -> list[bytes]:
@@ -167,21 +230,39 @@ async def _parse_part(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, 
 def _collect_notices(transcript: Transcript) -> list[Notice]:
     notices = list(transcript.warnings)
     if not transcript.markdown.strip():
-        notices.append(Notice(code="NO_TEXT", detail="The document contains no text. It is listed but cannot be searched."))
+        notices.append(
+            Notice(
+                code="NO_TEXT",
+                detail="The document contains no text. It is listed but cannot be searched.",
+            )
+        )
     if n_repeated := count_repeated_characters(transcript.markdown):
-        notices.append(Notice(code="REPEATED_TEXT", detail=f"About {n_repeated:,} characters are repetitions. Each repeated passage is indexed once."))
+        notices.append(
+            Notice(
+                code="REPEATED_TEXT",
+                detail=f"About {n_repeated:,} characters are repetitions. Each repeated passage is indexed once.",
+            )
+        )
     return notices
 
 
 def _derive_title(markdown: str) -> str | None:
     """Derive a title from the first line of text."""
-    line = next((words for words in markdown.split("\n", 50) if any(char.isalnum() for char in words)), "").strip("#>*-|_ ")
+    line = next(
+        (words for words in markdown.split("\n", 50) if any(char.isalnum() for char in words)), ""
+    ).strip("#>*-|_ ")
     return textwrap.shorten(line[:1000], MAX_TITLE_CHARS, placeholder=" …") or None
 
 
-async def _store_transcript(transcript: Transcript, data: DocumentAccepted, ports: StagePorts) -> BlobRef:
+async def _store_transcript(
+    transcript: Transcript, data: DocumentAccepted, ports: StagePorts
+) -> BlobRef:
     compressed = gzip.compress(transcript.model_dump_json().encode(), mtime=0)
-    return await ports.blobs.put(make_blob_key(data.tenant, data.document_id, sha256_hex(compressed)), compressed, media_type="application/gzip")
+    return await ports.blobs.put(
+        make_blob_key(data.tenant, data.document_id, sha256_hex(compressed)),
+        compressed,
+        media_type="application/gzip",
+    )
 
 
 async def load_transcript(data: DocumentTranscribed, blobs: BlobStore) -> Transcript:
@@ -192,4 +273,14 @@ async def load_transcript(data: DocumentTranscribed, blobs: BlobStore) -> Transc
     return Transcript.model_validate(json.loads(gzip.decompress(await blobs.get(data.blob.key))))
 
 
-STAGE = Stage("transcribe", ACCEPTED, VERSION, ordering_policy="latest", project=project, react=react, batch_size=1, deadline_s=6 * 3600, output_topic=OCR_DONE)
+STAGE = Stage(
+    "transcribe",
+    ACCEPTED,
+    VERSION,
+    ordering_policy="latest",
+    project=project,
+    react=react,
+    batch_size=1,
+    deadline_s=6 * 3600,
+    output_topic=OCR_DONE,
+)

@@ -16,8 +16,12 @@ from retrieval.resources import RetrievalResources
 from schemas.errors import AnabranchError, InvalidModelOutput
 
 
-async def write_draft(query: QueryContext, result: RetrievalResult, resources: RetrievalResources) -> AnswerDraft:
-    """Write the draft from the contexts of `result`, falling back to quotes when the chat model fails."""
+async def write_draft(
+    query: QueryContext, result: RetrievalResult, resources: RetrievalResources
+) -> AnswerDraft:
+    """Write the draft from the contexts of `result`, falling back to quotes when the chat model
+    fails.
+    """
     quote_candidates = extract_quote_candidates(result.contexts, resources.sentences)
     profile, chat = query.profile.answer, resources.chat
     if chat is None or profile.model != "default":
@@ -25,7 +29,9 @@ async def write_draft(query: QueryContext, result: RetrievalResult, resources: R
     on_delta = PartialAnswer(query.on_progress).feed if query.is_streamed else None
     try:
         async with asyncio.timeout(profile.timeout_s):
-            return await generate_answer(result.contexts, quote_candidates, query.plan, chat, on_delta)
+            return await generate_answer(
+                result.contexts, quote_candidates, query.plan, chat, on_delta
+            )
     except (AnabranchError, TimeoutError) as error:
         draft = await _quote(query, result, quote_candidates, resources)
         return _mark_fallback(draft, chat.model, error, profile.timeout_s)
@@ -39,7 +45,9 @@ async def _quote(
 ) -> AnswerDraft:
     reranked, reranker = result.ranking.reranked, resources.reranker
     # A reranker that failed during ranking is not called again.
-    is_reranker_usable = reranker is not None and (reranked.is_reranked if reranked else reranker.role == "added")
+    is_reranker_usable = reranker is not None and (
+        reranked.is_reranked if reranked else reranker.role == "added"
+    )
     return await extract_answer(
         quote_candidates,
         query.plan,
@@ -50,9 +58,13 @@ async def _quote(
     )
 
 
-def _mark_fallback(draft: AnswerDraft, model: str, error: AnabranchError | TimeoutError, timeout_s: float) -> AnswerDraft:
+def _mark_fallback(
+    draft: AnswerDraft, model: str, error: AnabranchError | TimeoutError, timeout_s: float
+) -> AnswerDraft:
     """Add the reason for quoting, and the cost of the failed call."""
-    reason = error.detail if isinstance(error, AnabranchError) else f"timed out after {timeout_s:g} s"
+    reason = (
+        error.detail if isinstance(error, AnabranchError) else f"timed out after {timeout_s:g} s"
+    )
     note = f"The chat model {model} gave no usable answer ({reason}); the answer is quoted instead."
     model_error = error if isinstance(error, InvalidModelOutput) else None
     return replace(

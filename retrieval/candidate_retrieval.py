@@ -39,8 +39,8 @@ async def retrieve_chunks(
 ) -> tuple[ChannelCandidates, Mapping[UUID, ChunkView]]:
     """Return the candidates of the route's channels, and their chunks.
 
-    With a `depth`, each channel is queried again with more candidates until it has that many documents or is
-    exhausted. Raises InvalidRequest when the profile disables every channel.
+    With a `depth`, each channel is queried again with more candidates until it has that many
+    documents or is exhausted. Raises InvalidRequest when the profile disables every channel.
     """
     channels = choose_channels(route, query.request, query.profile)
     if not channels:
@@ -50,18 +50,31 @@ async def retrieve_chunks(
             remedy="Request other channels, or use another profile.",
         )
     reranker = resources.get_reranker(query.profile)
-    is_embedding_needed = "semantic" in channels or (reranker is not None and reranker.role == "added")
+    is_embedding_needed = "semantic" in channels or (
+        reranker is not None and reranker.role == "added"
+    )
     request = _build_request(query, depth)
-    embedding_task = start_embedding(resources.get_embed(query), query.plan.question, is_needed=is_embedding_needed)
+    embedding_task = start_embedding(
+        resources.get_embed(query), query.plan.question, is_needed=is_embedding_needed
+    )
     try:
         async with open_chunk_loader(snapshot) as chunk_loader:
             with query.stopwatch.measure_step("channels"):
-                candidates = await _retrieve_to_depth(snapshot, request, channels, embedding_task, resources.clock, depth, chunk_loader.load_hits)
+                candidates = await _retrieve_to_depth(
+                    snapshot,
+                    request,
+                    channels,
+                    embedding_task,
+                    resources.clock,
+                    depth,
+                    chunk_loader.load_hits,
+                )
             with query.stopwatch.measure_step("chunks"):
                 chunks = await chunk_loader.wait_for_chunks()
                 return await _filter_by_language(snapshot, request, candidates, chunks), chunks
     finally:
-        # No task outlives its query. The channel that needed a failed embedding has reported the error.
+        # No task outlives its query. The channel that needed a failed embedding has reported the
+        # error.
         if embedding_task is not None:
             embedding_task.cancel()
             await asyncio.gather(embedding_task, return_exceptions=True)
@@ -86,33 +99,59 @@ async def _retrieve_to_depth(
     depth: int | None,
     on_hits: OnHits,
 ) -> ChannelCandidates:
-    candidates = await retrieve_candidates(snapshot, request, channels, embedding_task, clock, on_hits)
+    candidates = await retrieve_candidates(
+        snapshot, request, channels, embedding_task, clock, on_hits
+    )
     while depth is not None and (
         shallow_channels := [
-            channel for channel in candidates.hits if _is_shallow(candidates, channel, depth) and request.k[channel] < MAX_CANDIDATES_PER_CHANNEL
+            channel
+            for channel in candidates.hits
+            if _is_shallow(candidates, channel, depth)
+            and request.k[channel] < MAX_CANDIDATES_PER_CHANNEL
         ]
     ):
-        request = replace(request, k={**request.k, **{channel: min(2 * request.k[channel], MAX_CANDIDATES_PER_CHANNEL) for channel in shallow_channels}})
-        candidates = await retrieve_candidates(snapshot, request, channels, embedding_task, clock, on_hits)
+        request = replace(
+            request,
+            k={
+                **request.k,
+                **{
+                    channel: min(2 * request.k[channel], MAX_CANDIDATES_PER_CHANNEL)
+                    for channel in shallow_channels
+                },
+            },
+        )
+        candidates = await retrieve_candidates(
+            snapshot, request, channels, embedding_task, clock, on_hits
+        )
     return candidates
 
 
 def _is_shallow(candidates: ChannelCandidates, channel: Channel, depth: int) -> bool:
-    return channel not in candidates.complete and len({hit.document_id for hit in candidates.hits[channel]}) < depth
+    return (
+        channel not in candidates.complete
+        and len({hit.document_id for hit in candidates.hits[channel]}) < depth
+    )
 
 
 async def _filter_by_language(
-    snapshot: IndexSnapshot, request: RetrievalRequest, candidates: ChannelCandidates, chunks: Mapping[UUID, ChunkView]
+    snapshot: IndexSnapshot,
+    request: RetrievalRequest,
+    candidates: ChannelCandidates,
+    chunks: Mapping[UUID, ChunkView],
 ) -> ChannelCandidates:
     lexical_hits: Sequence[Hit] = candidates.hits.get("lexical", ())
     # Counting the corpus costs a query: do it only when there is something to filter.
     if not find_foreign_hits(lexical_hits, chunks, request.plan):
         return candidates
-    native_hits = filter_foreign_hits(lexical_hits, chunks, request.plan, await snapshot.count_chunks(request.tenant))
+    native_hits = filter_foreign_hits(
+        lexical_hits, chunks, request.plan, await snapshot.count_chunks(request.tenant)
+    )
     return replace(candidates, hits={**candidates.hits, "lexical": native_hits})
 
 
-def score_word_pairs(query: QueryContext, candidates: ChannelCandidates, chunks: Mapping[UUID, ChunkView]) -> dict[UUID, float]:
+def score_word_pairs(
+    query: QueryContext, candidates: ChannelCandidates, chunks: Mapping[UUID, ChunkView]
+) -> dict[UUID, float]:
     """Return word-pair scores of the lexical candidates; empty when the profile does not use them."""
     if not query.profile.fusion.bigram or candidates.lexical is None:
         return {}

@@ -25,7 +25,11 @@ class ChunkLoader:
 
     async def wait_for_chunks(self) -> dict[UUID, ChunkView]:
         """Wait for every started load and return the visible chunks. Raises DatabaseUnavailable."""
-        return {chunk_id: view for loaded_chunks in await asyncio.gather(*self._tasks) for chunk_id, view in loaded_chunks.items()}
+        return {
+            chunk_id: view
+            for loaded_chunks in await asyncio.gather(*self._tasks)
+            for chunk_id, view in loaded_chunks.items()
+        }
 
     async def close(self) -> None:
         for task in self._tasks:

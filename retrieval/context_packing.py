@@ -23,16 +23,27 @@ class ContextPassage:
     def readable_text(self) -> str:
         """Title, section, column names of split tables, and text: all that an answer may rest on."""
         title = self.parent.best.chunk.title or ""
-        return "\n".join(dict.fromkeys([title, self.view.section, *(child.prefix for child in self.children), self.text]))
+        return "\n".join(
+            dict.fromkeys(
+                [title, self.view.section, *(child.prefix for child in self.children), self.text]
+            )
+        )
 
     @property
     def text(self) -> str:
-        reads_whole_parent = len(self.children) > 1 or not self.children or self.children[0].char_end - self.children[0].char_start >= len(self.view.text)
+        reads_whole_parent = (
+            len(self.children) > 1
+            or not self.children
+            or self.children[0].char_end - self.children[0].char_start >= len(self.view.text)
+        )
         return self.view.text if reads_whole_parent else self.children[0].text
 
 
 def pack_contexts(
-    parents: Sequence[RankedParent], views: Mapping[UUID, ParentView], children: Mapping[UUID, Sequence[ChunkView]], budget: int
+    parents: Sequence[RankedParent],
+    views: Mapping[UUID, ParentView],
+    children: Mapping[UUID, Sequence[ChunkView]],
+    budget: int,
 ) -> list[ContextPassage]:
     """Take parents in order while the token budget lasts, skipping those that do not fit.
 

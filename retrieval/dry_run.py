@@ -28,6 +28,13 @@ class DryRun:
     trace: Trace
 
 
-def list_ranked_passages(query_context: QueryContext, result: RetrievalResult) -> list[DryRunPassage]:
-    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)[: query_context.request.k]
-    return [DryRunPassage(parent.parent_id, parent.document_id, parent.best.chunk.external_id) for parent in best]
+def list_ranked_passages(
+    query_context: QueryContext, result: RetrievalResult
+) -> list[DryRunPassage]:
+    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)[
+        : query_context.request.k
+    ]
+    return [
+        DryRunPassage(parent.parent_id, parent.document_id, parent.best.chunk.external_id)
+        for parent in best
+    ]

@@ -1,4 +1,5 @@
-"""Fold near-duplicate passages under the best of them, so that each is shown once and no document id is lost.
+"""Fold near-duplicate passages under the best of them, so that each is shown once and no document
+id is lost.
 
 MinHash (Broder 1997) over three-word shingles; passages of equal text fold without it.
 """
@@ -24,14 +25,20 @@ _SHINGLE_WORDS = 3
 _MIN_WORDS = 12
 
 
-def fold_parents(parents: Sequence[RankedParent], profile: Profile, n_distinct: int) -> Sequence[RankedParent]:
-    """Fold near-duplicates, if the profile says so, so that at least the first `n_distinct` parents differ."""
+def fold_parents(
+    parents: Sequence[RankedParent], profile: Profile, n_distinct: int
+) -> Sequence[RankedParent]:
+    """Fold near-duplicates, if the profile says so, so that at least the first `n_distinct` parents
+    differ.
+    """
     if not profile.fusion.near_duplicates:
         return parents
     return fold_duplicates(parents, max(profile.rerank.parents, n_distinct), n_distinct)
 
 
-def fold_duplicates(parents: Sequence[RankedParent], scan_limit: int, n_distinct: int) -> list[RankedParent]:
+def fold_duplicates(
+    parents: Sequence[RankedParent], scan_limit: int, n_distinct: int
+) -> list[RankedParent]:
     """Fold each passage under a better one that it nearly equals; keep the order.
 
     Equal texts are folded among the first `scan_limit` parents. Near-equal ones are searched until
@@ -45,14 +52,24 @@ def fold_duplicates(parents: Sequence[RankedParent], scan_limit: int, n_distinct
         signature = _Signature(parent.best.chunk.text)
         twin_index = by_text.get(signature.key)
         if twin_index is None and len(distinct) < n_distinct:
-            twin_index = next((index for index, other in enumerate(signatures) if signature.is_near_duplicate(other)), None)
+            twin_index = next(
+                (
+                    index
+                    for index, other in enumerate(signatures)
+                    if signature.is_near_duplicate(other)
+                ),
+                None,
+            )
         if twin_index is None:
             by_text[signature.key] = len(distinct)
             distinct.append(parent)
             signatures.append(signature)
         else:
             folded.setdefault(twin_index, []).append(parent)
-    with_twins = [replace(parent, duplicates=tuple(folded[index])) if index in folded else parent for index, parent in enumerate(distinct)]
+    with_twins = [
+        replace(parent, duplicates=tuple(folded[index])) if index in folded else parent
+        for index, parent in enumerate(distinct)
+    ]
     return [*with_twins, *parents[scan_limit:]]
 
 
@@ -76,5 +93,10 @@ class _Signature:
     @cached_property
     def minhash(self) -> RMinHash:
         signature = RMinHash(num_perm=PERMUTATIONS, seed=_SEED)
-        signature.update([" ".join(self.words[start : start + _SHINGLE_WORDS]) for start in range(len(self.words) - _SHINGLE_WORDS + 1)])
+        signature.update(
+            [
+                " ".join(self.words[start : start + _SHINGLE_WORDS])
+                for start in range(len(self.words) - _SHINGLE_WORDS + 1)
+            ]
+        )
         return signature

@@ -32,7 +32,9 @@ class FusedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Candidates, best first, ties by chunk id. `numbers` holds method, weights, means and deviations."""
+    """Candidates, best first, ties by chunk id. `numbers` holds method, weights, means and
+    deviations.
+    """
 
     candidates: tuple[FusedCandidate, ...]
     numbers: Mapping[str, Any]
@@ -50,11 +52,13 @@ class FusionInput:
     pair_scores: Mapping[UUID, float] | None = None
 
 
-def fuse_candidates(inputs: FusionInput, chunks: Mapping[UUID, ChunkView], profile: FusionProfile) -> Fusion:
+def fuse_candidates(
+    inputs: FusionInput, chunks: Mapping[UUID, ChunkView], profile: FusionProfile
+) -> Fusion:
     """Fuse by the sum of z-scores, or by weighted reciprocal ranks.
 
-    Reciprocal ranks are used when the profile says so, or when candidates are too few or their scores all
-    equal. The result does not depend on the order of the hits.
+    Reciprocal ranks are used when the profile says so, or when candidates are too few or their
+    scores all equal. The result does not depend on the order of the hits.
     """
     places = {channel: _rank_hits(hits, chunks) for channel, hits in inputs.hits.items() if hits}
     ids = sorted({chunk_id for places_by_chunk in places.values() for chunk_id in places_by_chunk})
@@ -66,9 +70,16 @@ def fuse_candidates(inputs: FusionInput, chunks: Mapping[UUID, ChunkView], profi
 
 
 def _rank_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView]) -> dict[UUID, ChannelRank]:
-    best = {hit.chunk_id: hit.score for hit in sorted(hits, key=lambda hit: hit.score) if hit.chunk_id in chunks}
+    best = {
+        hit.chunk_id: hit.score
+        for hit in sorted(hits, key=lambda hit: hit.score)
+        if hit.chunk_id in chunks
+    }
     ordered = sorted(best, key=lambda chunk_id: (-best[chunk_id], chunk_id))
-    return {chunk_id: ChannelRank(rank=rank, score=best[chunk_id]) for rank, chunk_id in enumerate(ordered, 1)}
+    return {
+        chunk_id: ChannelRank(rank=rank, score=best[chunk_id])
+        for rank, chunk_id in enumerate(ordered, 1)
+    }
 
 
 def _fuse_z_scores(
@@ -97,14 +108,23 @@ def _fuse_z_scores(
     return _build_fusion(ids, total, parts, places, chunks, numbers)
 
 
-def _fill_scores(ids: list[UUID], places_by_chunk: Mapping[UUID, ChannelRank], *, complete: bool) -> Floats:
+def _fill_scores(
+    ids: list[UUID], places_by_chunk: Mapping[UUID, ChannelRank], *, complete: bool
+) -> Floats:
     """Return one score per candidate.
 
-    A chunk that the channel did not return scores the channel's lowest hit (an upper bound), or 0 when the
-    channel is complete.
+    A chunk that the channel did not return scores the channel's lowest hit (an upper bound), or 0
+    when the channel is complete.
     """
-    default_score = 0.0 if complete else min(channel_place.score for channel_place in places_by_chunk.values())
-    return np.array([places_by_chunk[chunk_id].score if chunk_id in places_by_chunk else default_score for chunk_id in ids])
+    default_score = (
+        0.0 if complete else min(channel_place.score for channel_place in places_by_chunk.values())
+    )
+    return np.array(
+        [
+            places_by_chunk[chunk_id].score if chunk_id in places_by_chunk else default_score
+            for chunk_id in ids
+        ]
+    )
 
 
 def compute_z_scores(values: Floats) -> Floats:
@@ -114,7 +134,10 @@ def compute_z_scores(values: Floats) -> Floats:
 
 
 def _fuse_reciprocal_ranks(
-    ids: list[UUID], places: Mapping[Channel, Mapping[UUID, ChannelRank]], chunks: Mapping[UUID, ChunkView], profile: FusionProfile
+    ids: list[UUID],
+    places: Mapping[Channel, Mapping[UUID, ChannelRank]],
+    chunks: Mapping[UUID, ChunkView],
+    profile: FusionProfile,
 ) -> Fusion:
     """Fuse by weighted reciprocal rank (Cormack, Clarke and Büttcher 2009).
 
@@ -124,20 +147,31 @@ def _fuse_reciprocal_ranks(
     parts = {
         f"{channel}_rrf": np.array(
             [
-                get_weight(channel, profile) / (profile.rrf_k + places_by_chunk[chunk_id].rank) / max_sum if chunk_id in places_by_chunk else 0.0
+                get_weight(channel, profile)
+                / (profile.rrf_k + places_by_chunk[chunk_id].rank)
+                / max_sum
+                if chunk_id in places_by_chunk
+                else 0.0
                 for chunk_id in ids
             ]
         )
         for channel, places_by_chunk in places.items()
     }
     total = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(ids))
-    numbers: dict[str, Any] = {"method": "rrf", "candidates": len(ids), "k": profile.rrf_k, "most": max_sum}
+    numbers: dict[str, Any] = {
+        "method": "rrf",
+        "candidates": len(ids),
+        "k": profile.rrf_k,
+        "most": max_sum,
+    }
     numbers.update({channel: {"weight": get_weight(channel, profile)} for channel in places})
     return _build_fusion(ids, total, parts, places, chunks, numbers)
 
 
 def get_weight(channel: Channel, profile: FusionProfile) -> float:
-    return {"lexical": profile.lexical, "semantic": profile.semantic, "graph": profile.graph}[channel]
+    return {"lexical": profile.lexical, "semantic": profile.semantic, "graph": profile.graph}[
+        channel
+    ]
 
 
 def _build_fusion(
@@ -154,9 +188,15 @@ def _build_fusion(
         FusedCandidate(
             chunks[chunk_id],
             score,
-            {channel: places_by_chunk[chunk_id] for channel, places_by_chunk in places.items() if chunk_id in places_by_chunk},
+            {
+                channel: places_by_chunk[chunk_id]
+                for channel, places_by_chunk in places.items()
+                if chunk_id in places_by_chunk
+            },
             dict(zip(names, row, strict=True)),
         )
         for chunk_id, score, row in zip(ids, scores, columns, strict=True)
     ]
-    return Fusion(tuple(sorted(candidates, key=lambda item: (-item.score, item.chunk.chunk_id))), numbers)
+    return Fusion(
+        tuple(sorted(candidates, key=lambda item: (-item.score, item.chunk.chunk_id))), numbers
+    )

@@ -25,22 +25,43 @@ _PII = {
 MODEL_CHECKS = ("relevance", "consistency", "toxicity", "bias", "contradiction")
 
 
-def judge_draft(draft: AnswerDraft, contexts: Sequence[ContextPassage], question: str) -> JudgeVerdict:
+def judge_draft(
+    draft: AnswerDraft, contexts: Sequence[ContextPassage], question: str
+) -> JudgeVerdict:
     """Run all checks; FAIL_BLOCKED when a hard check fails.
 
-    Hard checks: a number that occurs neither in a context nor in the query, or a sentence without a citation.
+    Hard checks: a number that occurs neither in a context nor in the query, or a sentence without a
+    citation.
     """
-    checks = [_check_coverage(draft), _check_groundedness(draft, contexts), _check_hallucination(draft, contexts, question), _check_pii(draft)]
-    checks += [JudgeCheck(name=name, kind="model", result="not_checked", evidence="no judge model is configured") for name in MODEL_CHECKS]
+    checks = [
+        _check_coverage(draft),
+        _check_groundedness(draft, contexts),
+        _check_hallucination(draft, contexts, question),
+        _check_pii(draft),
+    ]
+    checks += [
+        JudgeCheck(
+            name=name, kind="model", result="not_checked", evidence="no judge model is configured"
+        )
+        for name in MODEL_CHECKS
+    ]
     blocked = any(check.result == "fail" and check.severity == "hard" for check in checks)
     return JudgeVerdict(decision="FAIL_BLOCKED" if blocked else "PASS", checks=checks)
 
 
 def _check_coverage(draft: AnswerDraft) -> JudgeCheck:
     citation_numbers = {citation.n for citation in draft.citations}
-    covered = [bool(citation_numbers.intersection(sentence.citations)) for sentence in draft.sentences]
+    covered = [
+        bool(citation_numbers.intersection(sentence.citations)) for sentence in draft.sentences
+    ]
     score = sum(covered) / len(covered) if covered else 0.0
-    return _build_check("citation_coverage", score, MIN_COVERAGE, "hard", f"{sum(covered)} of {len(covered)} sentences have a verified citation")
+    return _build_check(
+        "citation_coverage",
+        score,
+        MIN_COVERAGE,
+        "hard",
+        f"{sum(covered)} of {len(covered)} sentences have a verified citation",
+    )
 
 
 def _check_groundedness(draft: AnswerDraft, contexts: Sequence[ContextPassage]) -> JudgeCheck:
@@ -48,24 +69,46 @@ def _check_groundedness(draft: AnswerDraft, contexts: Sequence[ContextPassage]) 
 
     Soft: answers in another language share few words with their sources.
     """
-    score = compute_support(_get_answer_text(draft), [context.readable_text for context in contexts])
-    return _build_check("groundedness", score, MIN_GROUNDEDNESS, "soft", f"the contexts hold {score:.0%} of the answer's words")
+    score = compute_support(
+        _get_answer_text(draft), [context.readable_text for context in contexts]
+    )
+    return _build_check(
+        "groundedness",
+        score,
+        MIN_GROUNDEDNESS,
+        "soft",
+        f"the contexts hold {score:.0%} of the answer's words",
+    )
 
 
-def _check_hallucination(draft: AnswerDraft, contexts: Sequence[ContextPassage], question: str) -> JudgeCheck:
-    unsupported = find_unsupported_numbers(_get_answer_text(draft), [question, *(context.readable_text for context in contexts)])
-    evidence = f"numbers in no context: {', '.join(unsupported[:5])}" if unsupported else "every number stands in a context; other statements were not checked"
+def _check_hallucination(
+    draft: AnswerDraft, contexts: Sequence[ContextPassage], question: str
+) -> JudgeCheck:
+    unsupported = find_unsupported_numbers(
+        _get_answer_text(draft), [question, *(context.readable_text for context in contexts)]
+    )
+    evidence = (
+        f"numbers in no context: {', '.join(unsupported[:5])}"
+        if unsupported
+        else "every number stands in a context; other statements were not checked"
+    )
     return _build_check("hallucination", 0.0 if unsupported else 1.0, 1.0, "hard", evidence)
 
 
 def _check_pii(draft: AnswerDraft) -> JudgeCheck:
     pii_kinds = [name for name, pattern in _PII.items() if pattern.search(_get_answer_text(draft))]
     return _build_check(
-        "pii", 0.0 if pii_kinds else 1.0, 1.0, "soft", f"holds {', '.join(pii_kinds)}" if pii_kinds else "no personal identifier of a known form"
+        "pii",
+        0.0 if pii_kinds else 1.0,
+        1.0,
+        "soft",
+        f"holds {', '.join(pii_kinds)}" if pii_kinds else "no personal identifier of a known form",
     )
 
 
-def _build_check(name: str, score: float, threshold: float, severity: str, evidence: str) -> JudgeCheck:
+def _build_check(
+    name: str, score: float, threshold: float, severity: str, evidence: str
+) -> JudgeCheck:
     return JudgeCheck.model_validate(
         {"name": name, "kind": "deterministic", "result": "pass" if score >= threshold else "fail", "score": score, "threshold": threshold,
          "severity": severity, "evidence": evidence}

@@ -12,16 +12,28 @@ from schemas.ports.search import ChunkView, Hit
 MIN_CORPUS_CHUNKS = 200
 
 
-def find_foreign_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan) -> list[Hit]:
+def find_foreign_hits(
+    hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan
+) -> list[Hit]:
     """Return hits in documents of another language; none while the query's language is uncertain."""
     if not plan.language_sure:
         return []
-    return [hit for hit in hits if hit.chunk_id in chunks and _is_foreign(chunks[hit.chunk_id], plan.language)]
+    return [
+        hit
+        for hit in hits
+        if hit.chunk_id in chunks and _is_foreign(chunks[hit.chunk_id], plan.language)
+    ]
 
 
-def filter_foreign_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan, corpus_size: int) -> list[Hit]:
+def filter_foreign_hits(
+    hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan, corpus_size: int
+) -> list[Hit]:
     """Return the hits without foreign ones; all of them in a small corpus."""
-    foreign = {hit.chunk_id for hit in find_foreign_hits(hits, chunks, plan)} if corpus_size >= MIN_CORPUS_CHUNKS else set()
+    foreign = (
+        {hit.chunk_id for hit in find_foreign_hits(hits, chunks, plan)}
+        if corpus_size >= MIN_CORPUS_CHUNKS
+        else set()
+    )
     return [hit for hit in hits if hit.chunk_id not in foreign]
 
 

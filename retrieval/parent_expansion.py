@@ -12,7 +12,9 @@ from retrieval.fusion import FusedCandidate
 
 @dataclass(frozen=True, slots=True)
 class RankedParent:
-    """A parent, scored by its best child. `duplicates` are near-equal parents folded under it, best first."""
+    """A parent, scored by its best child. `duplicates` are near-equal parents folded under it, best
+    first.
+    """
 
     parent_id: UUID
     document_id: UUID
@@ -29,25 +31,50 @@ class RankedParent:
 
     def duplicate_documents(self) -> list[UUID]:
         """List the other documents among the folded passages, best first."""
-        return list(dict.fromkeys(other.document_id for other in self.duplicates if other.document_id != self.document_id))
+        return list(
+            dict.fromkeys(
+                other.document_id
+                for other in self.duplicates
+                if other.document_id != self.document_id
+            )
+        )
 
 
-def expand_to_parents(candidates: Sequence[FusedCandidate], aggregation: Literal["max", "sum"]) -> list[RankedParent]:
+def expand_to_parents(
+    candidates: Sequence[FusedCandidate], aggregation: Literal["max", "sum"]
+) -> list[RankedParent]:
     """Return parents, best first.
 
-    `max` takes the best child's score; `sum` adds what each child scores above the lowest candidate.
+    `max` takes the best child's score; `sum` adds what each child scores above the lowest
+    candidate.
     """
     lowest_score = min((candidate.score for candidate in candidates), default=0.0)
     families: dict[UUID, list[FusedCandidate]] = {}
     for candidate in candidates:
         families.setdefault(candidate.chunk.parent_id, []).append(candidate)
-    return sorted((_build_parent(children, aggregation, lowest_score) for children in families.values()), key=lambda parent: parent.sort_key)
+    return sorted(
+        (_build_parent(children, aggregation, lowest_score) for children in families.values()),
+        key=lambda parent: parent.sort_key,
+    )
 
 
-def _build_parent(children: Sequence[FusedCandidate], aggregation: Literal["max", "sum"], lowest_score: float) -> RankedParent:
+def _build_parent(
+    children: Sequence[FusedCandidate], aggregation: Literal["max", "sum"], lowest_score: float
+) -> RankedParent:
     best = max(children, key=lambda child: (child.score, child.chunk.chunk_id))
-    score = best.score if aggregation == "max" else sum(child.score - lowest_score for child in children)
-    return RankedParent(best.chunk.parent_id, best.chunk.document_id, score, best, len(children), score_parts={**best.score_parts, "fused": score})
+    score = (
+        best.score
+        if aggregation == "max"
+        else sum(child.score - lowest_score for child in children)
+    )
+    return RankedParent(
+        best.chunk.parent_id,
+        best.chunk.document_id,
+        score,
+        best,
+        len(children),
+        score_parts={**best.score_parts, "fused": score},
+    )
 
 
 def limit_per_document(parents: Sequence[RankedParent], limit: int | None) -> list[RankedParent]:
@@ -62,5 +89,9 @@ def limit_per_document(parents: Sequence[RankedParent], limit: int | None) -> li
     return limited
 
 
-def replace_score(parent: RankedParent, score: float, rerank: float | None, parts: Mapping[str, float]) -> RankedParent:
-    return replace(parent, score=score, rerank_score=rerank, score_parts={**parent.score_parts, **parts})
+def replace_score(
+    parent: RankedParent, score: float, rerank: float | None, parts: Mapping[str, float]
+) -> RankedParent:
+    return replace(
+        parent, score=score, rerank_score=rerank, score_parts={**parent.score_parts, **parts}
+    )

@@ -38,7 +38,9 @@ class PipelineResult:
     response: QueryResponse | None = None
 
     def combine_versions(self, earlier: RetrievalResult) -> PipelineResult:
-        """Date the result to the earlier of two snapshots, so that a change between them is not missed."""
+        """Date the result to the earlier of two snapshots, so that a change between them is not
+        missed.
+        """
         version = earlier.snapshot_version if self.retrieval.snapshot_version else None
         return replace(self, retrieval=replace(self.retrieval, snapshot_version=version))
 
@@ -51,9 +53,11 @@ async def run_pipeline(
     route: Route | None = None,
     depth: int | None = None,
 ) -> PipelineResult:
-    """Run the ten steps, or those that `goal` needs: up to 7 for a ranking, up to 8 for search results.
+    """Run the ten steps, or those that `goal` needs: up to 7 for a ranking, up to 8 for search
+    results.
 
-    Reads one snapshot of the index. With a `depth`, every channel is deepened to that many documents.
+    Reads one snapshot of the index. With a `depth`, every channel is deepened to that many
+    documents.
     """
     # 1. Plan: `query.plan` holds the language, keywords and names that `plan_query` found.
     plan, request, profile, stopwatch = query.plan, query.request, query.profile, query.stopwatch
@@ -79,31 +83,39 @@ async def run_pipeline(
         if reranker is not None and parents:
             with stopwatch.measure_step("rerank"):
                 embedding, states = candidates.embedded_query, resources.states
-                reranked = await rerank_parents(parents, plan.question, embedding, reranker, snapshot, states, profile.rerank)
+                reranked = await rerank_parents(
+                    parents, plan.question, embedding, reranker, snapshot, states, profile.rerank
+                )
         n_distinct = depth or max(request.k, profile.rerank.keep)
         ranked = fold_parents(reranked.parents if reranked else parents, profile, n_distinct)
         ranking = Ranking(tuple(ranked), candidates, fusion, reranked)
 
         # 7. Check relevance: refuse rather than answer from passages that do not fit.
         scorer = resources.reranker if reranked and reranked.is_reranked else None
-        relevance = check_relevance(ranked, plan, ranking.idf, scorer, candidates.embedded_query, profile.answer)
+        relevance = check_relevance(
+            ranked, plan, ranking.idf, scorer, candidates.embedded_query, profile.answer
+        )
         retrieval = RetrievalResult(snapshot.generation.name, route, ranking, relevance)
         if goal == "ranking":
             return PipelineResult(retrieval)
 
-        # 8. Read the best parents: trimmed and packed as contexts for an answer, or as search results.
+        # 8. Read the best parents: trimmed and packed as contexts for an answer, or as search
+        # results.
         tenant, collections = query.caller.tenant, request.filters.collections
         version = SnapshotVersion(tenant, snapshot.generation.name, snapshot.state)
         retrieval = replace(
             retrieval,
-            missing_collections=tuple(await snapshot.find_missing_collections(tenant, collections) if collections else ()),
+            missing_collections=tuple(
+                await snapshot.find_missing_collections(tenant, collections) if collections else ()
+            ),
             snapshot_version=version if ranking.is_complete else None,
         )
         with stopwatch.measure_step("read"):
             attach = attach_contexts if goal == "answer" else attach_results
             retrieval = await attach(query, retrieval, snapshot)
 
-    # Steps 3 to 8 run again, with all channels, when a rule chose too few and nothing relevant was found.
+    # Steps 3 to 8 run again, with all channels, when a rule chose too few and nothing relevant was
+    # found.
     reason = f"{route.mode} alone: {relevance.reason}"
     if relevance.refused and (wider_route := escalate_route(route, reason)) is not None:
         escalated = await run_pipeline(query, resources, goal, route=wider_route)
@@ -118,5 +130,7 @@ async def run_pipeline(
             draft = await write_draft(query, retrieval, resources)
 
     # 10. Judge the draft, and build the response: an answer, or a refusal.
-    response = build_response(query, retrieval, draft, lambda: build_trace(query, retrieval, draft, resources))
+    response = build_response(
+        query, retrieval, draft, lambda: build_trace(query, retrieval, draft, resources)
+    )
     return PipelineResult(retrieval, draft, response)

@@ -25,7 +25,11 @@ class ProfileCatalog:
     def get(self, name: str) -> Profile:
         """Raises InvalidRequest that lists the available profiles."""
         if name not in self._profiles:
-            raise InvalidRequest(f"Unknown profile {name!r}.", code="UNKNOWN_PROFILE", remedy=f"Available profiles: {', '.join(self.names)}.")
+            raise InvalidRequest(
+                f"Unknown profile {name!r}.",
+                code="UNKNOWN_PROFILE",
+                remedy=f"Available profiles: {', '.join(self.names)}.",
+            )
         return self._profiles[name]
 
 
@@ -34,12 +38,20 @@ def load_profiles(*folders: Path) -> ProfileCatalog:
 
     Raises ConfigurationError for a file that is not a valid profile.
     """
-    return ProfileCatalog({path.stem: _load_profile(path) for folder in folders for path in sorted(folder.glob("*.yaml"))})
+    return ProfileCatalog(
+        {
+            path.stem: _load_profile(path)
+            for folder in folders
+            for path in sorted(folder.glob("*.yaml"))
+        }
+    )
 
 
 def _load_profile(path: Path) -> Profile:
     try:
-        return Profile.model_validate({"name": path.stem, **(yaml.safe_load(path.read_text(encoding="utf-8")) or {})})
+        return Profile.model_validate(
+            {"name": path.stem, **(yaml.safe_load(path.read_text(encoding="utf-8")) or {})}
+        )
     except (yaml.YAMLError, ValidationError, TypeError) as error:
         raise ConfigurationError(
             f"Invalid profile {path}: {error}.",

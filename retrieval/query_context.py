@@ -42,7 +42,13 @@ class QueryContext:
         """Cache key, or None for streamed answers, which are not cached."""
         if not self.use_cache or self.is_streamed or self.generation is None:
             return None
-        return self.caller.tenant, format_readers_key(self.caller.readers), self.generation, type(self.request).__name__, self.request.model_dump_json()
+        return (
+            self.caller.tenant,
+            format_readers_key(self.caller.readers),
+            self.generation,
+            type(self.request).__name__,
+            self.request.model_dump_json(),
+        )
 
     @property
     def is_streamed(self) -> bool:
@@ -51,7 +57,9 @@ class QueryContext:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
-    """Ranked parents over one snapshot, before answering. `parent_views` are the parents that were read."""
+    """Ranked parents over one snapshot, before answering. `parent_views` are the parents that were
+    read.
+    """
 
     generation: str
     route: Route
@@ -73,30 +81,67 @@ class PassageReader(Protocol):
     async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]: ...
 
 
-async def attach_results(query_context: QueryContext, result: RetrievalResult, snapshot: PassageReader) -> RetrievalResult:
-    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)[: query_context.request.k]
+async def attach_results(
+    query_context: QueryContext, result: RetrievalResult, snapshot: PassageReader
+) -> RetrievalResult:
+    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)[
+        : query_context.request.k
+    ]
     views = await snapshot.fetch_parents([parent.parent_id for parent in best])
-    return replace(result, results=tuple(build_results(best, views, query_context.plan.keywords, explain=query_context.request.explain)), parent_views=views)
+    return replace(
+        result,
+        results=tuple(
+            build_results(
+                best, views, query_context.plan.keywords, explain=query_context.request.explain
+            )
+        ),
+        parent_views=views,
+    )
 
 
-async def attach_contexts(query_context: QueryContext, result: RetrievalResult, snapshot: PassageReader) -> RetrievalResult:
+async def attach_contexts(
+    query_context: QueryContext, result: RetrievalResult, snapshot: PassageReader
+) -> RetrievalResult:
     """Trim and pack the best parents, with the children that may be quoted."""
     best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)
     trimmed = trim_parents(
-        best[: min(query_context.request.k, query_context.profile.rerank.keep)], query_context.profile.answer.trim, result.relevance.background
+        best[: min(query_context.request.k, query_context.profile.rerank.keep)],
+        query_context.profile.answer.trim,
+        result.relevance.background,
     )
     loaded_children = result.ranking.reranked.children if result.ranking.reranked else {}
-    unloaded_ids = [parent.parent_id for parent in trimmed if parent.parent_id not in loaded_children]
-    views, children = await asyncio.gather(snapshot.fetch_parents([parent.parent_id for parent in trimmed]), _fetch_children(snapshot, unloaded_ids))
+    unloaded_ids = [
+        parent.parent_id for parent in trimmed if parent.parent_id not in loaded_children
+    ]
+    views, children = await asyncio.gather(
+        snapshot.fetch_parents([parent.parent_id for parent in trimmed]),
+        _fetch_children(snapshot, unloaded_ids),
+    )
     readable_parents = [parent for parent in trimmed if parent.parent_id in views]
-    contexts = pack_contexts(readable_parents, views, {**loaded_children, **children}, query_context.profile.answer.context_tokens)
-    context_results = build_results([context.parent for context in contexts], views, query_context.plan.keywords, explain=query_context.request.explain)
-    return replace(result, contexts=tuple(contexts), results=tuple(context_results), parent_views=views)
+    contexts = pack_contexts(
+        readable_parents,
+        views,
+        {**loaded_children, **children},
+        query_context.profile.answer.context_tokens,
+    )
+    context_results = build_results(
+        [context.parent for context in contexts],
+        views,
+        query_context.plan.keywords,
+        explain=query_context.request.explain,
+    )
+    return replace(
+        result, contexts=tuple(contexts), results=tuple(context_results), parent_views=views
+    )
 
 
-async def _fetch_children(snapshot: PassageReader, parents: Sequence[UUID]) -> dict[UUID, list[ChunkView]]:
+async def _fetch_children(
+    snapshot: PassageReader, parents: Sequence[UUID]
+) -> dict[UUID, list[ChunkView]]:
     families: dict[UUID, list[ChunkView]] = {}
-    for child in sorted(await snapshot.fetch_children(parents) if parents else [], key=lambda child: child.ordinal):
+    for child in sorted(
+        await snapshot.fetch_children(parents) if parents else [], key=lambda child: child.ordinal
+    ):
         families.setdefault(child.parent_id, []).append(child)
     return families
 

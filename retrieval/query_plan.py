@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from retrieval.words import extract_content_words, guess_language, guess_likelier_language, split_words, truncate_to_content_words
+from retrieval.words import (
+    extract_content_words,
+    guess_language,
+    guess_likelier_language,
+    split_words,
+    truncate_to_content_words,
+)
 from schemas.ports.engines import LanguageDetector, NameNormalizer
 
 # Content words that count; the text after the last of them is ignored.
@@ -24,7 +30,8 @@ _CAPITALISED = re.compile(rf"(?<!\w){_NAME_WORD}(?:[ ](?:(?:{_JOINERS})[ ])?{_NA
 class QueryPlan:
     """The analyzed query.
 
-    `names` maps normalized candidate entity names to their weight: 1 when written as a name, less otherwise.
+    `names` maps normalized candidate entity names to their weight: 1 when written as a name, less
+    otherwise.
     """
 
     question: str
@@ -40,10 +47,17 @@ class QueryPlan:
 
         Capitalized ones ("the WHO") count as a topic, unless every word is capitalized.
         """
-        return bool(self.keywords) or (bool(self.written_names) and not (self.question.istitle() or self.question.isupper()))
+        return bool(self.keywords) or (
+            bool(self.written_names) and not (self.question.istitle() or self.question.isupper())
+        )
 
 
-def plan_query(question: str, requested_language: str | None, languages: LanguageDetector, names: NameNormalizer) -> QueryPlan:
+def plan_query(
+    question: str,
+    requested_language: str | None,
+    languages: LanguageDetector,
+    names: NameNormalizer,
+) -> QueryPlan:
     language, is_sure = detect_question_language(question, requested_language, languages)
     question = truncate_to_content_words(question, MAX_CONTENT_WORDS, language)
     written_keys = tuple(dict.fromkeys(find_written_names(question)))
@@ -57,7 +71,9 @@ def plan_query(question: str, requested_language: str | None, languages: Languag
     )
 
 
-def detect_question_language(question: str, requested: str | None, languages: LanguageDetector) -> tuple[str | None, bool]:
+def detect_question_language(
+    question: str, requested: str | None, languages: LanguageDetector
+) -> tuple[str | None, bool]:
     """Return the language, and whether it is certain.
 
     Certain: requested, or clearly indicated by function words. Detectors err on short queries.
@@ -65,7 +81,11 @@ def detect_question_language(question: str, requested: str | None, languages: La
     if requested:
         return requested.lower().split("-")[0], True
     guessed_language = guess_language(question)
-    return (guessed_language, True) if guessed_language else (languages.detect(question) or guess_likelier_language(question), False)
+    return (
+        (guessed_language, True)
+        if guessed_language
+        else (languages.detect(question) or guess_likelier_language(question), False)
+    )
 
 
 def find_written_names(question: str) -> Iterator[str]:
@@ -83,7 +103,9 @@ def find_written_names(question: str) -> Iterator[str]:
             yield name.split(" ", 1)[1]
 
 
-def weigh_name_keys(question: str, written: tuple[str, ...], names: NameNormalizer) -> dict[str, float]:
+def weigh_name_keys(
+    question: str, written: tuple[str, ...], names: NameNormalizer
+) -> dict[str, float]:
     """Return weights by normalized name.
 
     Written names weigh 1, phrases of two to four words 0.8, single content words 0.5.
@@ -96,8 +118,14 @@ def weigh_name_keys(question: str, written: tuple[str, ...], names: NameNormaliz
     for length in range(MAX_NAME_WORDS, 0, -1):
         for start in range(len(question_words) - length + 1):
             name_words = question_words[start : start + length]
-            if name_words[0] in topic_words and name_words[-1] in topic_words and (length > 1 or len(name_words[0]) > 3):
-                _raise_weight(keys, names.normalize(" ".join(name_words)), 0.5 if length == 1 else 0.8)
+            if (
+                name_words[0] in topic_words
+                and name_words[-1] in topic_words
+                and (length > 1 or len(name_words[0]) > 3)
+            ):
+                _raise_weight(
+                    keys, names.normalize(" ".join(name_words)), 0.5 if length == 1 else 0.8
+                )
     return keys
 
 

@@ -28,7 +28,10 @@ class Ranking:
     @property
     def is_complete(self) -> bool:
         """True when every channel and the reranker succeeded, token states included."""
-        return not self.candidates.failed and (self.reranked is None or (self.reranked.is_reranked and not self.reranked.unread_states_count))
+        return not self.candidates.failed and (
+            self.reranked is None
+            or (self.reranked.is_reranked and not self.reranked.unread_states_count)
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -38,4 +41,8 @@ class Ranking:
     def numbers(self) -> dict[str, Any]:
         """Every number that entered a score, except those of single candidates."""
         rerank_numbers = dict(self.reranked.numbers) if self.reranked else {}
-        return {"fusion": dict(self.fusion.numbers), "idf": {name: dict(weights) for name, weights in self.idf.items()}, "rerank": rerank_numbers}
+        return {
+            "fusion": dict(self.fusion.numbers),
+            "idf": {name: dict(weights) for name, weights in self.idf.items()},
+            "rerank": rerank_numbers,
+        }

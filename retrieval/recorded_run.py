@@ -14,7 +14,14 @@ from retrieval.passage_codec import restore_chunk, restore_parent, restore_unrea
 from schemas.errors import NotFound
 from schemas.ports.rerun import RecordedText
 from schemas.ports.search import ChunkView, ParentView
-from schemas.questions import Channel, ChannelRank, QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from schemas.questions import (
+    Channel,
+    ChannelRank,
+    QueryRequest,
+    QueryResponse,
+    SearchRequest,
+    SearchResponse,
+)
 from schemas.run_records import RecordedChunk, RecordedParent, RunRecord
 
 
@@ -53,7 +60,11 @@ class RecordedRun:
         return draft is None or draft.model == MODEL or draft.reply is None
 
     def get_pair_scores(self) -> dict[UUID, float]:
-        return {candidate.chunk_id: candidate.parts["word_pairs"] for candidate in self.candidates if "word_pairs" in candidate.parts}
+        return {
+            candidate.chunk_id: candidate.parts["word_pairs"]
+            for candidate in self.candidates
+            if "word_pairs" in candidate.parts
+        }
 
     def check_texts(self, texts: Mapping[UUID, str]) -> None:
         """Raises NotFound when the text of a passage that was read no longer exists."""
@@ -70,40 +81,59 @@ class RecordedRun:
     def restore_chunks(self, texts: Mapping[UUID, str]) -> dict[UUID, ChunkView]:
         """Restore the chunk of every candidate.
 
-        A candidate that was not read has only its text. When that is deleted, its hash stands in, so that
-        duplicates stay duplicates.
+        A candidate that was not read has only its text. When that is deleted, its hash stands in,
+        so that duplicates stay duplicates.
         """
-        read_chunks = {chunk.id: restore_chunk(chunk, texts[chunk.id]) for chunk in self.basis.chunks}
+        read_chunks = {
+            chunk.id: restore_chunk(chunk, texts[chunk.id]) for chunk in self.basis.chunks
+        }
         return {
             candidate.chunk_id: restore_unread_chunk(
-                candidate.chunk_id, candidate.parent_id, candidate.document_id, texts.get(candidate.chunk_id, candidate.text_sha256)
+                candidate.chunk_id,
+                candidate.parent_id,
+                candidate.document_id,
+                texts.get(candidate.chunk_id, candidate.text_sha256),
             )
             for candidate in self.candidates
         } | read_chunks
 
     def restore_snapshot(self, texts: Mapping[UUID, str]) -> RecordedSnapshot:
-        return RecordedSnapshot(self.basis, self.restore_chunks(texts), {parent.id: restore_parent(parent, texts[parent.id]) for parent in self.basis.parents})
+        return RecordedSnapshot(
+            self.basis,
+            self.restore_chunks(texts),
+            {parent.id: restore_parent(parent, texts[parent.id]) for parent in self.basis.parents},
+        )
 
 
 class RecordedSnapshot:
     """PassageReader over the recorded passages."""
 
-    def __init__(self, basis: RunRecord, chunks: Mapping[UUID, ChunkView], parents: Mapping[UUID, ParentView]) -> None:
+    def __init__(
+        self, basis: RunRecord, chunks: Mapping[UUID, ChunkView], parents: Mapping[UUID, ParentView]
+    ) -> None:
         self._families = {parent.id: parent.children for parent in basis.parents}
         self._chunks, self._parents = chunks, parents
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
-        return {parent_id: self._parents[parent_id] for parent_id in parent_ids if parent_id in self._parents}
+        return {
+            parent_id: self._parents[parent_id]
+            for parent_id in parent_ids
+            if parent_id in self._parents
+        }
 
     async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]:
-        return [self._chunks[child] for parent_id in parent_ids for child in self._families.get(parent_id, ())]
+        return [
+            self._chunks[child]
+            for parent_id in parent_ids
+            for child in self._families.get(parent_id, ())
+        ]
 
 
 def parse_run(run: Mapping[str, Any]) -> RecordedRun:
     """Parse a row of table `runs`.
 
-    Raises NotFound with code RUN_INCOMPLETE when request, response or basis is missing, and RUN_ERASED when
-    all are.
+    Raises NotFound with code RUN_INCOMPLETE when request, response or basis is missing, and
+    RUN_ERASED when all are.
     """
     missing = [name for name in ("request", "response", "basis") if not run[name]]
     if len(missing) == 3:  # a run that has only started still has its request

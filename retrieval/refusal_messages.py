@@ -43,4 +43,6 @@ MESSAGES: dict[RefusalCode, dict[str, str]] = {
 def format_refusal(code: RefusalCode, language: str | None, collections: Sequence[str] = ()) -> str:
     """Format the message. `collections` fills in the names for NO_SUCH_COLLECTION."""
     texts = MESSAGES[code]
-    return texts.get(language or FALLBACK_LANGUAGE, texts[FALLBACK_LANGUAGE]).replace("{names}", ", ".join(map(repr, collections)))
+    return texts.get(language or FALLBACK_LANGUAGE, texts[FALLBACK_LANGUAGE]).replace(
+        "{names}", ", ".join(map(repr, collections))
+    )

@@ -2,13 +2,14 @@
 
 Each of the first passages is judged by itself, and one relevant passage is enough.
 
-Late interaction: the score, less the engine's background, must reach the engine's threshold. The threshold
-rises with the share of the query's words that the passage lacks: a near miss is close in meaning but lacks
-the very word that matters. A passage in another language cannot be judged by words; its threshold is lower,
-since such pairs score lower.
+Late interaction: the score, less the engine's background, must reach the engine's threshold. The
+threshold rises with the share of the query's words that the passage lacks: a near miss is close in
+meaning but lacks the very word that matters. A passage in another language cannot be judged by
+words; its threshold is lower, since such pairs score lower.
 
-Cross-encoder: its threshold applies unchanged, since the model has read both texts. Without a reranker, word
-coverage alone decides. A query of function words alone is always refused: any match would be by chance.
+Cross-encoder: its threshold applies unchanged, since the model has read both texts. Without a
+reranker, word coverage alone decides. A query of function words alone is always refused: any match
+would be by chance.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from schemas.ports.engines import QueryEmbedding, Reranker
 from schemas.ports.search import ChunkView
 from schemas.profiles import AnswerProfile
 
-# Measured on our own queries: 45 % of those answered by documents in the other language are refused, and 31 %
+# Measured on our own queries: 45 % of those answered by documents in the other language are
+# refused, and 31 %
 # of the near misses pass. Lower values admit near misses as fast as answers.
 CROSS_LANGUAGE_FACTOR = 0.85
-# Share of the distance to a perfect match that full word coverage is worth, for at most FEW_KEYWORDS topical
+# Share of the distance to a perfect match that full word coverage is worth, for at most
+# FEW_KEYWORDS topical
 # words.
 WORD_WEIGHT = 0.5
 # Longer queries weigh words less, in proportion: some of them are likely to be paraphrased.
 FEW_KEYWORDS = 4
 # Word coverage at which the engine's threshold applies unchanged.
 USUAL_COVERAGE = 0.75
-# Missing words raise the threshold by no more than this: a passage close enough in meaning is relevant.
+# Missing words raise the threshold by no more than this: a passage close enough in meaning is
+# relevant.
 MAX_THRESHOLD_RISE = 0.15
 # Share of the query's idf mass that one of the first passages must hold when there is no reranker.
 MIN_COVERAGE_WITHOUT_RERANKER = 0.25
@@ -44,8 +48,8 @@ _JUDGED_PASSAGES = 3
 class RelevanceDecision:
     """The decision, with the numbers behind it.
 
-    `best` and `threshold` belong to the passage with the largest margin; `background` was subtracted from its
-    score. `refused` takes effect only when the profile allows refusal.
+    `best` and `threshold` belong to the passage with the largest margin; `background` was
+    subtracted from its score. `refused` takes effect only when the profile allows refusal.
     """
 
     refused: bool
@@ -68,31 +72,58 @@ def check_relevance(
         return RelevanceDecision(True, None, None, 0.0, "no passages were found")
     if not plan.has_topic:
         return RelevanceDecision(True, None, None, 0.0, "the question has function words only")
-    judged_parents = [parent for parent in parents if parent.rerank_score is not None][:_JUDGED_PASSAGES]
+    judged_parents = [parent for parent in parents if parent.rerank_score is not None][
+        :_JUDGED_PASSAGES
+    ]
     if reranker is None or not judged_parents:
         return _check_by_words(parents, plan, idf)
     background = get_background(reranker, query)
     engine_threshold = reranker.threshold if profile.threshold is None else profile.threshold
     threshold_idf = idf if reranker.role == "added" else {}
     scores_and_thresholds = [
-        (parent.rerank_score - background, _compute_threshold(engine_threshold, parent.best.chunk, plan, threshold_idf))
+        (
+            parent.rerank_score - background,
+            _compute_threshold(engine_threshold, parent.best.chunk, plan, threshold_idf),
+        )
         for parent in judged_parents
         if parent.rerank_score is not None
     ]
-    best, threshold = max(scores_and_thresholds, key=lambda score_and_threshold: score_and_threshold[0] - score_and_threshold[1])
-    return RelevanceDecision(best < threshold, best, threshold, background, f"best rerank score {best:.3f} against {threshold:.3f}")
+    best, threshold = max(
+        scores_and_thresholds,
+        key=lambda score_and_threshold: score_and_threshold[0] - score_and_threshold[1],
+    )
+    return RelevanceDecision(
+        best < threshold,
+        best,
+        threshold,
+        background,
+        f"best rerank score {best:.3f} against {threshold:.3f}",
+    )
 
 
-def _compute_threshold(engine_threshold: float, chunk: ChunkView, plan: QueryPlan, idf: Mapping[str, Mapping[str, float]]) -> float:
+def _compute_threshold(
+    engine_threshold: float,
+    chunk: ChunkView,
+    plan: QueryPlan,
+    idf: Mapping[str, Mapping[str, float]],
+) -> float:
     if _is_foreign(chunk, plan):
         return engine_threshold * CROSS_LANGUAGE_FACTOR
-    passage_coverage = max((compute_coverage(chunk, plan, weights) for weights in idf.values()), default=USUAL_COVERAGE)
+    passage_coverage = max(
+        (compute_coverage(chunk, plan, weights) for weights in idf.values()), default=USUAL_COVERAGE
+    )
     word_weight = WORD_WEIGHT * min(1.0, FEW_KEYWORDS / max(1, len(plan.keywords)))
-    return engine_threshold + min(MAX_THRESHOLD_RISE, word_weight * (USUAL_COVERAGE - passage_coverage))
+    return engine_threshold + min(
+        MAX_THRESHOLD_RISE, word_weight * (USUAL_COVERAGE - passage_coverage)
+    )
 
 
 def _is_foreign(chunk: ChunkView, plan: QueryPlan) -> bool:
-    return plan.language_sure and chunk.language is not None and chunk.language.split("-")[0] != plan.language
+    return (
+        plan.language_sure
+        and chunk.language is not None
+        and chunk.language.split("-")[0] != plan.language
+    )
 
 
 def get_background(reranker: Reranker, query: QueryEmbedding | None) -> float:
@@ -105,14 +136,26 @@ def get_background(reranker: Reranker, query: QueryEmbedding | None) -> float:
     return query.background_maxsim_mean or 0.0
 
 
-def _check_by_words(parents: Sequence[RankedParent], plan: QueryPlan, idf: Mapping[str, Mapping[str, float]]) -> RelevanceDecision:
+def _check_by_words(
+    parents: Sequence[RankedParent], plan: QueryPlan, idf: Mapping[str, Mapping[str, float]]
+) -> RelevanceDecision:
     judged_chunks = [parent.best.chunk for parent in parents[:_JUDGED_PASSAGES]]
-    comparable = [chunk for chunk in judged_chunks if not plan.language or not chunk.language or chunk.language == plan.language]
+    comparable = [
+        chunk
+        for chunk in judged_chunks
+        if not plan.language or not chunk.language or chunk.language == plan.language
+    ]
     if not comparable or not idf:
         return RelevanceDecision(False, None, None, 0.0, "no reranker, and no words to compare")
-    best = max(compute_coverage(chunk, plan, weights) for chunk in comparable for weights in idf.values())
+    best = max(
+        compute_coverage(chunk, plan, weights) for chunk in comparable for weights in idf.values()
+    )
     return RelevanceDecision(
-        best < MIN_COVERAGE_WITHOUT_RERANKER, best, MIN_COVERAGE_WITHOUT_RERANKER, 0.0, f"passages hold {best:.0%} of the question's words by weight"
+        best < MIN_COVERAGE_WITHOUT_RERANKER,
+        best,
+        MIN_COVERAGE_WITHOUT_RERANKER,
+        0.0,
+        f"passages hold {best:.0%} of the question's words by weight",
     )
 
 

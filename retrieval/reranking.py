@@ -23,8 +23,8 @@ from schemas.profiles import RerankProfile
 class RerankResult:
     """Parents, best first.
 
-    When the reranker could not run, `is_reranked` is False, the fused order stands and `notes` say why.
-    `unread_states_count` counts children whose stored token states could not be read.
+    When the reranker could not run, `is_reranked` is False, the fused order stands and `notes` say
+    why. `unread_states_count` counts children whose stored token states could not be read.
     """
 
     parents: tuple[RankedParent, ...]
@@ -36,7 +36,10 @@ class RerankResult:
 
     @property
     def best(self) -> float | None:
-        return max((parent.rerank_score for parent in self.parents if parent.rerank_score is not None), default=None)
+        return max(
+            (parent.rerank_score for parent in self.parents if parent.rerank_score is not None),
+            default=None,
+        )
 
 
 async def rerank_parents(
@@ -50,46 +53,93 @@ async def rerank_parents(
 ) -> RerankResult:
     """Rerank the first `profile.parents` parents.
 
-    `added`: fused score + weight × z-score of the rerank score. `replaces`: the reranker's order, followed by
-    the parents that it did not score.
+    `added`: fused score + weight × z-score of the rerank score. `replaces`: the reranker's order,
+    followed by the parents that it did not score.
     """
     offered, rest = parents[: profile.parents], parents[profile.parents :]
     if reranker.role == "added" and (query is None or query.states is None):
         return _keep_fused_order(parents, "not reranked: the question has no token states")
     passages, children, unread = await _build_passages(offered, reranker, snapshot, states)
     if reranker.role == "added" and not any(passage.states for passage in passages):
-        return _keep_fused_order(parents, "not reranked: no token states are stored for these passages")
+        return _keep_fused_order(
+            parents, "not reranked: no token states are stored for these passages"
+        )
     try:
         async with asyncio.timeout(profile.timeout_s):
             scores = await reranker.rerank(question, query, passages)
     except AnabranchError as error:
         return _keep_fused_order(parents, f"not reranked: {error.detail}")
     except TimeoutError:
-        return _keep_fused_order(parents, f"not reranked: {reranker.name} timed out after {profile.timeout_s:g} s")
+        return _keep_fused_order(
+            parents, f"not reranked: {reranker.name} timed out after {profile.timeout_s:g} s"
+        )
     n_without_states = sum(not passage.states for passage in passages)
-    notes = (f"{n_without_states} of {len(passages)} passages were reranked without token states",) if n_without_states and reranker.role == "added" else ()
-    score_by_parent = {passage.id: score for passage, score in zip(passages, scores, strict=True) if reranker.role == "replaces" or passage.states}
-    return replace(combine_scores(offered, rest, score_by_parent, reranker.role, profile, notes, children), unread_states_count=unread)
+    notes = (
+        (f"{n_without_states} of {len(passages)} passages were reranked without token states",)
+        if n_without_states and reranker.role == "added"
+        else ()
+    )
+    score_by_parent = {
+        passage.id: score
+        for passage, score in zip(passages, scores, strict=True)
+        if reranker.role == "replaces" or passage.states
+    }
+    return replace(
+        combine_scores(offered, rest, score_by_parent, reranker.role, profile, notes, children),
+        unread_states_count=unread,
+    )
 
 
 async def _build_passages(
-    offered: Sequence[RankedParent], reranker: Reranker, snapshot: IndexSnapshot, states: TokenStateReader
+    offered: Sequence[RankedParent],
+    reranker: Reranker,
+    snapshot: IndexSnapshot,
+    states: TokenStateReader,
 ) -> tuple[list[RerankPassage], dict[UUID, list[ChunkView]], int]:
-    """Build the passages to score; also return their children and the number of unreadable token states."""
+    """Build the passages to score; also return their children and the number of unreadable token
+    states.
+    """
     ids = [parent.parent_id for parent in offered]
     if reranker.role == "replaces":
         texts = await snapshot.fetch_parents(ids)
-        return [RerankPassage(parent_id, texts[parent_id].text) for parent_id in ids if parent_id in texts], {}, 0
+        return (
+            [
+                RerankPassage(parent_id, texts[parent_id].text)
+                for parent_id in ids
+                if parent_id in texts
+            ],
+            {},
+            0,
+        )
     children = _group_by_parent(await snapshot.fetch_children(ids))
     child_chunks = [child for siblings in children.values() for child in siblings]
     states_by_chunk = await states.read(child_chunks)
     passages = []
     for parent in offered:
         siblings = children.get(parent.parent_id) or [parent.best.chunk]
-        passage_states = [states_by_chunk[child.chunk_id] for child in siblings if child.chunk_id in states_by_chunk]
+        passage_states = [
+            states_by_chunk[child.chunk_id]
+            for child in siblings
+            if child.chunk_id in states_by_chunk
+        ]
         text = "\n".join(child.text for child in siblings)
-        passages.append(RerankPassage(parent.parent_id, text, tuple(rows for rows, _ in passage_states), tuple(ids for _, ids in passage_states)))
-    return passages, children, sum(child.chunk_id not in states_by_chunk for child in child_chunks if child.states is not None and child.states[2] > 0)
+        passages.append(
+            RerankPassage(
+                parent.parent_id,
+                text,
+                tuple(rows for rows, _ in passage_states),
+                tuple(ids for _, ids in passage_states),
+            )
+        )
+    return (
+        passages,
+        children,
+        sum(
+            child.chunk_id not in states_by_chunk
+            for child in child_chunks
+            if child.states is not None and child.states[2] > 0
+        ),
+    )
 
 
 def _group_by_parent(children: Sequence[ChunkView]) -> dict[UUID, list[ChunkView]]:
@@ -113,12 +163,27 @@ def combine_scores(
     `scores` belong to offered parents, in their order, and are not empty.
     """
     values = np.array(list(scores.values()), np.float64)
-    numbers = {"mean": float(values.mean()), "deviation": float(values.std()), "weight": profile.weight, "role": role, "offered": len(offered)}
+    numbers = {
+        "mean": float(values.mean()),
+        "deviation": float(values.std()),
+        "weight": profile.weight,
+        "role": role,
+        "offered": len(offered),
+    }
     if role == "replaces":
-        scored_parents = [replace_score(parent, scores[parent.parent_id], scores[parent.parent_id], {}) for parent in offered if parent.parent_id in scores]
-        unscored_parents = [parent for parent in (*offered, *rest) if parent.parent_id not in scores]
+        scored_parents = [
+            replace_score(parent, scores[parent.parent_id], scores[parent.parent_id], {})
+            for parent in offered
+            if parent.parent_id in scores
+        ]
+        unscored_parents = [
+            parent for parent in (*offered, *rest) if parent.parent_id not in scores
+        ]
         return RerankResult(
-            (*sorted(scored_parents, key=lambda parent: parent.sort_key), *_append_unscored(unscored_parents, float(values.min()))),
+            (
+                *sorted(scored_parents, key=lambda parent: parent.sort_key),
+                *_append_unscored(unscored_parents, float(values.min())),
+            ),
             True,
             notes,
             numbers,
@@ -127,17 +192,31 @@ def combine_scores(
     z = dict(zip(scores, compute_z_scores(values), strict=True))
     lowest_z = min(z.values())
     rescored_parents = [
-        _add_rerank_score(parent, scores.get(parent.parent_id), z.get(parent.parent_id, lowest_z), profile.weight) for parent in (*offered, *rest)
+        _add_rerank_score(
+            parent, scores.get(parent.parent_id), z.get(parent.parent_id, lowest_z), profile.weight
+        )
+        for parent in (*offered, *rest)
     ]
-    return RerankResult(tuple(sorted(rescored_parents, key=lambda parent: parent.sort_key)), True, notes, numbers, children)
+    return RerankResult(
+        tuple(sorted(rescored_parents, key=lambda parent: parent.sort_key)),
+        True,
+        notes,
+        numbers,
+        children,
+    )
 
 
 def _append_unscored(unscored: Sequence[RankedParent], lowest_score: float) -> list[RankedParent]:
     """Shift unscored parents below the lowest rerank score, so that scores fall along the list."""
-    return [replace_score(parent, lowest_score - (unscored[0].score - parent.score), None, {}) for parent in unscored]
+    return [
+        replace_score(parent, lowest_score - (unscored[0].score - parent.score), None, {})
+        for parent in unscored
+    ]
 
 
-def _add_rerank_score(parent: RankedParent, score: float | None, z: float, weight: float) -> RankedParent:
+def _add_rerank_score(
+    parent: RankedParent, score: float | None, z: float, weight: float
+) -> RankedParent:
     """Add the weighted z-score; parents without a rerank score get the lowest z of all."""
     return replace_score(parent, parent.score + weight * float(z), score, {"rerank_z": float(z)})
 

@@ -34,7 +34,14 @@ from schemas.ports.engines import ChatReply, ChatUsage, OnDelta, SentenceSplitte
 from schemas.ports.rerun import RecordedTexts
 from schemas.ports.search import EntitySeed, Hit
 from schemas.principals import Principal
-from schemas.questions import CHANNELS, Channel, QueryRequest, QueryResponse, SearchResponse, ignore_progress
+from schemas.questions import (
+    CHANNELS,
+    Channel,
+    QueryRequest,
+    QueryResponse,
+    SearchResponse,
+    ignore_progress,
+)
 from schemas.run_records import RecordedReply
 
 
@@ -42,8 +49,9 @@ from schemas.run_records import RecordedReply
 class Rerun:
     """The response of a rerun, compared with the recorded one.
 
-    `same` ignores the trace, which is copied from the record. `differences` names the fields that differ.
-    `missing` lists candidates whose text no longer exists and that the answer was not read from.
+    `same` ignores the trace, which is copied from the record. `differences` names the fields that
+    differ. `missing` lists candidates whose text no longer exists and that the answer was not read
+    from.
     """
 
     response: SearchResponse | QueryResponse
@@ -52,7 +60,9 @@ class Rerun:
     missing: tuple[UUID, ...]
 
 
-async def rerun_run(run: Mapping[str, Any], caller: Principal, texts: RecordedTexts, sentences: SentenceSplitter) -> Rerun:
+async def rerun_run(
+    run: Mapping[str, Any], caller: Principal, texts: RecordedTexts, sentences: SentenceSplitter
+) -> Rerun:
     """Rerun a row of table `runs`.
 
     Raises NotFound when the record is incomplete, or when a text that was read no longer exists.
@@ -60,23 +70,48 @@ async def rerun_run(run: Mapping[str, Any], caller: Principal, texts: RecordedTe
     record = parse_run(run)
     recovered_texts = await texts.fetch_texts(caller, list_required_texts(record))
     record.check_texts(recovered_texts)
-    query_context, result = _restore_context(record, caller), _restore_ranking(record, recovered_texts)
+    query_context, result = (
+        _restore_context(record, caller),
+        _restore_ranking(record, recovered_texts),
+    )
     response = await (
         _rerun_query(query_context, result, record, recovered_texts, sentences)
         if isinstance(query_context.request, QueryRequest)
         else _rerun_search(query_context, result, record, recovered_texts)
     )
-    new_fields, recorded_fields = response.model_dump(mode="json"), record.response.model_dump(mode="json")
-    differences = tuple(name for name in recorded_fields if new_fields[name] != recorded_fields[name])
+    new_fields, recorded_fields = (
+        response.model_dump(mode="json"),
+        record.response.model_dump(mode="json"),
+    )
+    differences = tuple(
+        name for name in recorded_fields if new_fields[name] != recorded_fields[name]
+    )
     return Rerun(
-        response, not differences, differences, tuple(candidate.chunk_id for candidate in record.candidates if candidate.chunk_id not in recovered_texts)
+        response,
+        not differences,
+        differences,
+        tuple(
+            candidate.chunk_id
+            for candidate in record.candidates
+            if candidate.chunk_id not in recovered_texts
+        ),
     )
 
 
 def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
     basis = record.basis
-    plan = QueryPlan(basis.question, basis.language, basis.language_sure, tuple(basis.keywords), (), {})
-    return QueryContext(caller, record.response.run_id, record.request, basis.profile, plan, Stopwatch(_zero_clock), ignore_progress)
+    plan = QueryPlan(
+        basis.question, basis.language, basis.language_sure, tuple(basis.keywords), (), {}
+    )
+    return QueryContext(
+        caller,
+        record.response.run_id,
+        record.request,
+        basis.profile,
+        plan,
+        Stopwatch(_zero_clock),
+        ignore_progress,
+    )
 
 
 def _zero_clock() -> datetime:
@@ -87,34 +122,64 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
     profile, trace = record.basis.profile, record.response.trace
     chunks = record.restore_chunks(texts)
     hits = {channel: hits for channel in CHANNELS if (hits := _restore_hits(record, channel))}
-    fusion = fuse_candidates(FusionInput(hits, frozenset(record.basis.complete), record.get_pair_scores()), chunks, profile.fusion)
-    reranked = _restore_reranking(record, expand_to_parents(fusion.candidates, profile.rerank.expand))
+    fusion = fuse_candidates(
+        FusionInput(hits, frozenset(record.basis.complete), record.get_pair_scores()),
+        chunks,
+        profile.fusion,
+    )
+    reranked = _restore_reranking(
+        record, expand_to_parents(fusion.candidates, profile.rerank.expand)
+    )
     n_distinct = max(record.request.k, profile.rerank.keep)
     parents = fold_parents(reranked.parents, profile, n_distinct)
     linked_seeds = [EntitySeed("", key, 1.0) for key in record.basis.linked]
-    candidates = ChannelCandidates(hits, trace.channels, trace.channels_failed, frozenset(record.basis.complete), None, linked_seeds, None)
+    candidates = ChannelCandidates(
+        hits,
+        trace.channels,
+        trace.channels_failed,
+        frozenset(record.basis.complete),
+        None,
+        linked_seeds,
+        None,
+    )
     ranking = Ranking(tuple(parents), candidates, fusion, reranked)
     return RetrievalResult(
-        record.response.generation, trace.route, ranking, _restore_relevance(record, parents), missing_collections=tuple(record.basis.missing_collections)
+        record.response.generation,
+        trace.route,
+        ranking,
+        _restore_relevance(record, parents),
+        missing_collections=tuple(record.basis.missing_collections),
     )
 
 
 def _restore_hits(record: RecordedRun, channel: Channel) -> Sequence[Hit]:
     return [
-        Hit(candidate.chunk_id, candidate.document_id, candidate.channels[channel].score) for candidate in record.candidates if channel in candidate.channels
+        Hit(candidate.chunk_id, candidate.document_id, candidate.channels[channel].score)
+        for candidate in record.candidates
+        if channel in candidate.channels
     ]
 
 
 def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> RerankResult:
     """Apply the recorded rerank scores; keep the fused order when there are none."""
     role = record.numbers.get("rerank", {}).get("role")
-    scores = {candidate.parent_id: candidate.rerank_score for candidate in record.candidates if candidate.rerank_score is not None}
+    scores = {
+        candidate.parent_id: candidate.rerank_score
+        for candidate in record.candidates
+        if candidate.rerank_score is not None
+    }
     if role not in ("added", "replaces") or not scores:
         return RerankResult(tuple(parents), False, tuple(record.response.trace.notes), {}, {})
     profile = record.basis.profile.rerank
     offered, not_offered = parents[: profile.parents], parents[profile.parents :]
-    offered_scores = {parent.parent_id: scores[parent.parent_id] for parent in offered if parent.parent_id in scores}
-    return combine_scores(offered, not_offered, offered_scores, role, profile, tuple(record.response.trace.notes), {})
+    offered_scores = {
+        parent.parent_id: scores[parent.parent_id]
+        for parent in offered
+        if parent.parent_id in scores
+    }
+    return combine_scores(
+        offered, not_offered, offered_scores, role, profile, tuple(record.response.trace.notes), {}
+    )
 
 
 def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> RelevanceDecision:
@@ -122,34 +187,77 @@ def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> 
     best, threshold = recorded["best"], recorded["threshold"]
     # Older records lack `refused`: derive it from the numbers.
     is_refused = not parents if best is None or threshold is None else best < threshold
-    return RelevanceDecision(recorded.get("refused", is_refused), best, threshold, recorded["background"], recorded["reason"])
+    return RelevanceDecision(
+        recorded.get("refused", is_refused),
+        best,
+        threshold,
+        recorded["background"],
+        recorded["reason"],
+    )
 
 
-async def _rerun_search(query_context: QueryContext, result: RetrievalResult, record: RecordedRun, texts: Mapping[UUID, str]) -> SearchResponse:
+async def _rerun_search(
+    query_context: QueryContext,
+    result: RetrievalResult,
+    record: RecordedRun,
+    texts: Mapping[UUID, str],
+) -> SearchResponse:
     read_result = await attach_results(query_context, result, record.restore_snapshot(texts))
-    return SearchResponse(run_id=query_context.run_id, generation=result.generation, results=list(read_result.results), trace=record.response.trace)
+    return SearchResponse(
+        run_id=query_context.run_id,
+        generation=result.generation,
+        results=list(read_result.results),
+        trace=record.response.trace,
+    )
 
 
 async def _rerun_query(
-    query_context: QueryContext, result: RetrievalResult, record: RecordedRun, texts: Mapping[UUID, str], sentences: SentenceSplitter
+    query_context: QueryContext,
+    result: RetrievalResult,
+    record: RecordedRun,
+    texts: Mapping[UUID, str],
+    sentences: SentenceSplitter,
 ) -> QueryResponse:
     read_result = await attach_contexts(query_context, result, record.restore_snapshot(texts))
-    draft = await _redraft(read_result, record, query_context.plan, sentences) if should_answer(query_context, read_result) else None
+    draft = (
+        await _redraft(read_result, record, query_context.plan, sentences)
+        if should_answer(query_context, read_result)
+        else None
+    )
     return build_response(query_context, read_result, draft, lambda: record.response.trace)
 
 
-async def _redraft(result: RetrievalResult, record: RecordedRun, plan: QueryPlan, sentences: SentenceSplitter) -> AnswerDraft:
-    """Rebuild sentences and citations; copy model, cost, limitations and assumptions from the record."""
+async def _redraft(
+    result: RetrievalResult, record: RecordedRun, plan: QueryPlan, sentences: SentenceSplitter
+) -> AnswerDraft:
+    """Rebuild sentences and citations; copy model, cost, limitations and assumptions from the
+    record.
+    """
     recorded = record.basis.draft
     if recorded is None:
-        raise NotFound(f"Run {record.response.run_id} has no recorded draft.", code="RUN_INCOMPLETE", remedy="Send the query again.")
+        raise NotFound(
+            f"Run {record.response.run_id} has no recorded draft.",
+            code="RUN_INCOMPLETE",
+            remedy="Send the query again.",
+        )
     quote_candidates = extract_quote_candidates(result.contexts, sentences)
     if record.is_quoted or recorded.reply is None:
-        draft = await compose_quoted_answer(quote_candidates, plan, _RecordedCloseness(recorded.closeness))
+        draft = await compose_quoted_answer(
+            quote_candidates, plan, _RecordedCloseness(recorded.closeness)
+        )
     else:
-        draft = await generate_answer(result.contexts, quote_candidates, plan, _RecordedChat(recorded.reply))
+        draft = await generate_answer(
+            result.contexts, quote_candidates, plan, _RecordedChat(recorded.reply)
+        )
     limitations, assumptions = tuple(recorded.limitations), tuple(recorded.assumptions)
-    return replace(draft, model=recorded.model, limitations=limitations, assumptions=assumptions, calls=recorded.calls, tokens=recorded.tokens)
+    return replace(
+        draft,
+        model=recorded.model,
+        limitations=limitations,
+        assumptions=assumptions,
+        calls=recorded.calls,
+        tokens=recorded.tokens,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,5 +277,15 @@ class _RecordedChat:
     def __init__(self, reply: RecordedReply) -> None:
         self._reply, self.model = reply, reply.model
 
-    async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
-        return ChatReply(self._reply.data, self._reply.model, ChatUsage(self._reply.tokens), self._reply.calls)
+    async def complete(
+        self,
+        system: str,
+        user: str,
+        schema: Mapping[str, Any],
+        *,
+        name: str,
+        on_delta: OnDelta | None = None,
+    ) -> ChatReply:
+        return ChatReply(
+            self._reply.data, self._reply.model, ChatUsage(self._reply.tokens), self._reply.calls
+        )

@@ -18,7 +18,9 @@ from schemas.profiles import Profile
 
 @dataclass(frozen=True, slots=True)
 class RetrievalResources:
-    """Index, engines and clock. Without a chat model answers are quoted; without a reranker the fused order stands."""
+    """Index, engines and clock. Without a chat model answers are quoted; without a reranker the
+    fused order stands.
+    """
 
     search: SearchIndex
     embedder: Embedder
@@ -32,7 +34,9 @@ class RetrievalResources:
     def get_reranker(self, profile: Profile) -> Reranker | None:
         return self.reranker if profile.rerank.reranker == "default" else None
 
-    def get_embed(self, query: QueryContext) -> Callable[[str], Coroutine[Any, Any, QueryEmbedding]]:
+    def get_embed(
+        self, query: QueryContext
+    ) -> Callable[[str], Coroutine[Any, Any, QueryEmbedding]]:
         if self.embedding_cache is not None and query.use_cache:
             return partial(self.embedding_cache.embed_query, query.caller)
         return self.embedder.embed_query

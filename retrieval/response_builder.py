@@ -14,24 +14,35 @@ from schemas.questions import JudgeVerdict, QueryRequest, QueryResponse, Refusal
 
 def should_answer(query_context: QueryContext, result: RetrievalResult) -> bool:
     """True when there are contexts, and the relevance check did not refuse them."""
-    return bool(result.contexts) and not (result.relevance.refused and query_context.profile.answer.refuse)
+    return bool(result.contexts) and not (
+        result.relevance.refused and query_context.profile.answer.refuse
+    )
 
 
-def build_response(query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None, build_trace: Callable[[], Trace]) -> QueryResponse:
+def build_response(
+    query_context: QueryContext,
+    result: RetrievalResult,
+    draft: AnswerDraft | None,
+    build_trace: Callable[[], Trace],
+) -> QueryResponse:
     """Build the response; a missing draft means a refusal.
 
     `build_trace` is called last, so that timings include the judge.
     """
     code, judgement = _judge_draft(query_context, result, draft)
     published_draft = draft if code is None else None
-    includes_contexts = not isinstance(query_context.request, QueryRequest) or query_context.request.return_context
+    includes_contexts = (
+        not isinstance(query_context.request, QueryRequest) or query_context.request.return_context
+    )
     return QueryResponse(
         run_id=query_context.run_id,
         generation=result.generation,
         answer=published_draft.text if published_draft else None,
         refused=code is not None,
         code=code,
-        message=format_refusal(code, query_context.plan.language, result.missing_collections) if code else None,
+        message=format_refusal(code, query_context.plan.language, result.missing_collections)
+        if code
+        else None,
         language=query_context.plan.language,
         citations=list(published_draft.citations) if published_draft else [],
         contexts=list(result.results) if includes_contexts else [],
@@ -52,7 +63,9 @@ def format_missing_collections(result: RetrievalResult) -> list[str]:
     return [f"There is no collection {name!r}." for name in result.missing_collections]
 
 
-def _judge_draft(query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None) -> tuple[RefusalCode | None, JudgeVerdict | None]:
+def _judge_draft(
+    query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None
+) -> tuple[RefusalCode | None, JudgeVerdict | None]:
     if draft is None:
         return ("NO_SUCH_COLLECTION" if result.missing_collections else "NO_SUITABLE_CONTEXT"), None
     if not draft.sentences:

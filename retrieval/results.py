@@ -15,13 +15,24 @@ from schemas.values import Span
 MAX_SNIPPET_CHARACTERS = 400
 
 
-def build_results(parents: Sequence[RankedParent], views: Mapping[UUID, ParentView], keywords: Sequence[str], *, explain: bool) -> list[SearchResult]:
+def build_results(
+    parents: Sequence[RankedParent],
+    views: Mapping[UUID, ParentView],
+    keywords: Sequence[str],
+    *,
+    explain: bool,
+) -> list[SearchResult]:
     """Build results, ranked from 1. Parents that are no longer readable are left out."""
     readable_parents = [parent for parent in parents if parent.parent_id in views]
-    return [_build_result(rank, parent, views[parent.parent_id], keywords, explain) for rank, parent in enumerate(readable_parents, 1)]
+    return [
+        _build_result(rank, parent, views[parent.parent_id], keywords, explain)
+        for rank, parent in enumerate(readable_parents, 1)
+    ]
 
 
-def _build_result(rank: int, parent: RankedParent, view: ParentView, keywords: Sequence[str], explain: bool) -> SearchResult:
+def _build_result(
+    rank: int, parent: RankedParent, view: ParentView, keywords: Sequence[str], explain: bool
+) -> SearchResult:
     chunk = parent.best.chunk
     spans = parse_spans(chunk)
     pages = list_pages(spans) or list(view.pages)
@@ -48,7 +59,12 @@ def _build_result(rank: int, parent: RankedParent, view: ParentView, keywords: S
 
 def explain_score(parent: RankedParent) -> dict[str, Any]:
     """Return every number that entered the score. Fusion addends are those of the best child."""
-    return {"score": parent.score, "rerank_score": parent.rerank_score, "children_found": parent.children_count, **parent.score_parts}
+    return {
+        "score": parent.score,
+        "rerank_score": parent.rerank_score,
+        "children_found": parent.children_count,
+        **parent.score_parts,
+    }
 
 
 def parse_spans(chunk: ChunkView) -> list[Span]:
@@ -72,7 +88,11 @@ def extract_snippet(text: str, keywords: Sequence[str]) -> str:
     if len(line) <= MAX_SNIPPET_CHARACTERS:
         return line
     folded_line = strip_accents(line.lower())
-    keyword_offsets = [offset for word in keywords if (offset := folded_line.find(strip_accents(word))) >= 0] if len(folded_line) == len(line) else []
+    keyword_offsets = (
+        [offset for word in keywords if (offset := folded_line.find(strip_accents(word))) >= 0]
+        if len(folded_line) == len(line)
+        else []
+    )
     start = max(0, min(min(keyword_offsets, default=0) - 80, len(line) - MAX_SNIPPET_CHARACTERS))
     start = line.find(" ", start) + 1 if start else 0
     end = line.rfind(" ", start, start + MAX_SNIPPET_CHARACTERS)

@@ -15,7 +15,12 @@ from retrieval.profiles import ProfileCatalog
 from retrieval.query_context import QueryContext, RetrievalResult, get_numbers
 from retrieval.query_plan import plan_query
 from retrieval.resources import RetrievalResources
-from retrieval.run_events import PublishRunEvent, build_query_answered, build_query_received, discard_event
+from retrieval.run_events import (
+    PublishRunEvent,
+    build_query_answered,
+    build_query_received,
+    discard_event,
+)
 from retrieval.run_record import build_run_record
 from retrieval.timing import Clock, Stopwatch
 from retrieval.token_states import TokenStateReader, UnpackTokenStates
@@ -47,8 +52,9 @@ from schemas.questions import (
 class Retriever:
     """Search and query the index.
 
-    Every method raises InvalidRequest (unknown profile), NotFound (unknown generation), and EngineUnavailable
-    or DatabaseUnavailable when every channel fails. A single failed channel is named in the trace instead.
+    Every method raises InvalidRequest (unknown profile), NotFound (unknown generation), and
+    EngineUnavailable or DatabaseUnavailable when every channel fails. A single failed channel is
+    named in the trace instead.
     """
 
     def __init__(
@@ -69,11 +75,27 @@ class Retriever:
         answer_cache: AnswerCache | None = None,
         embedding_cache: QueryEmbeddingCache | None = None,
     ) -> None:
-        self._resources = RetrievalResources(search, embedder, reranker, chat, sentences, TokenStateReader(blobs, unpack_states), clock, embedding_cache)
+        self._resources = RetrievalResources(
+            search,
+            embedder,
+            reranker,
+            chat,
+            sentences,
+            TokenStateReader(blobs, unpack_states),
+            clock,
+            embedding_cache,
+        )
         self._languages, self._names, self._profiles = languages, names, profiles
         self._clock, self._publish, self._answer_cache = clock, publish, answer_cache
 
-    async def search(self, caller: Principal, request: SearchRequest, run_id: UUID, *, generation: str | None = None) -> SearchResponse:
+    async def search(
+        self,
+        caller: Principal,
+        request: SearchRequest,
+        run_id: UUID,
+        *,
+        generation: str | None = None,
+    ) -> SearchResponse:
         """Return ranked parents without refusing or trimming.
 
         `generation` is the default when the request names none.
@@ -82,7 +104,13 @@ class Retriever:
         return (await self._run_cached(query_context, SearchResponse, self._run_search)).response
 
     async def query(
-        self, caller: Principal, request: QueryRequest, run_id: UUID, on_progress: OnProgress = ignore_progress, *, generation: str | None = None
+        self,
+        caller: Principal,
+        request: QueryRequest,
+        run_id: UUID,
+        on_progress: OnProgress = ignore_progress,
+        *,
+        generation: str | None = None,
     ) -> QueryResponse:
         """Answer from cited passages, or refuse in the query's language.
 
@@ -90,8 +118,14 @@ class Retriever:
         """
         query_context = self._start_run(caller, request, run_id, generation, on_progress)
         outcome = await self._run_cached(query_context, QueryResponse, self._run_query)
-        debug = DebugInfo(candidates=outcome.answered_event.candidates, numbers=outcome.answered_event.numbers)
-        return outcome.response.model_copy(update={"debug": debug}) if request.debug else outcome.response
+        debug = DebugInfo(
+            candidates=outcome.answered_event.candidates, numbers=outcome.answered_event.numbers
+        )
+        return (
+            outcome.response.model_copy(update={"debug": debug})
+            if request.debug
+            else outcome.response
+        )
 
     async def dry_run(self, caller: Principal, request: SearchRequest) -> DryRun:
         """Run a query (for a QueryRequest) or a search without publishing anything."""
@@ -105,11 +139,14 @@ class Retriever:
         trace = build_trace(query, retrieval, None, self._resources)
         return DryRun(retrieval.generation, list_ranked_passages(query, retrieval), refused, trace)
 
-    async def rank_documents(self, caller: Principal, request: SearchRequest, depth: int = 100) -> list[tuple[UUID, str | None, float]]:
-        """Return (document id, external id, score), each document by its best parent, before refusal and trimming.
+    async def rank_documents(
+        self, caller: Principal, request: SearchRequest, depth: int = 100
+    ) -> list[tuple[UUID, str | None, float]]:
+        """Return (document id, external id, score), each document by its best parent, before
+        refusal and trimming.
 
-        Documents of folded parents come right behind the parent they were folded under. A single requested
-        channel is measured by itself: without word pairs and reranking.
+        Documents of folded parents come right behind the parent they were folded under. A single
+        requested channel is measured by itself: without word pairs and reranking.
         """
         query = self._build_context(caller, request, UUID(int=0))
         if request.channels is not None and len(request.channels) == 1:
@@ -118,21 +155,41 @@ class Retriever:
         return collapse_to_documents(result.retrieval.ranking.parents)[:depth]
 
     def _start_run(
-        self, caller: Principal, request: SearchRequest, run_id: UUID, generation: str | None, on_progress: OnProgress = ignore_progress
+        self,
+        caller: Principal,
+        request: SearchRequest,
+        run_id: UUID,
+        generation: str | None,
+        on_progress: OnProgress = ignore_progress,
     ) -> QueryContext:
-        query_context = replace(self._build_context(caller, request, run_id, on_progress), generation=request.generation or generation, use_cache=True)
+        query_context = replace(
+            self._build_context(caller, request, run_id, on_progress),
+            generation=request.generation or generation,
+            use_cache=True,
+        )
         self._publish(build_query_received(run_id, caller, request, self._clock()))
         return query_context
 
-    def _build_context(self, caller: Principal, request: SearchRequest, run_id: UUID, on_progress: OnProgress = ignore_progress) -> QueryContext:
+    def _build_context(
+        self,
+        caller: Principal,
+        request: SearchRequest,
+        run_id: UUID,
+        on_progress: OnProgress = ignore_progress,
+    ) -> QueryContext:
         stopwatch = Stopwatch(self._clock, on_progress)
         profile = self._profiles.get(request.profile)
         with stopwatch.measure_step("plan"):
             query_plan = plan_query(request.query, request.language, self._languages, self._names)
-        return QueryContext(caller, run_id, request, profile, query_plan, stopwatch, on_progress, request.generation)
+        return QueryContext(
+            caller, run_id, request, profile, query_plan, stopwatch, on_progress, request.generation
+        )
 
     async def _run_cached(
-        self, query_context: QueryContext, response_type: type[ResponseT], answer_fresh: Callable[[QueryContext], Awaitable[QueryOutcome[ResponseT]]]
+        self,
+        query_context: QueryContext,
+        response_type: type[ResponseT],
+        answer_fresh: Callable[[QueryContext], Awaitable[QueryOutcome[ResponseT]]],
     ) -> QueryOutcome[ResponseT]:
         """Return a cached outcome or run the query.
 
@@ -141,8 +198,16 @@ class Retriever:
         if self._answer_cache is None or query_context.cache_key is None:
             outcome = await answer_fresh(query_context)
         else:
-            outcome, is_cached = await self._answer_cache.get_or_answer(query_context.cache_key, response_type, lambda: answer_fresh(query_context))
-            outcome = outcome.copy_for_run(query_context.run_id, self._clock(), query_context.stopwatch.get_timings_ms()) if is_cached else outcome
+            outcome, is_cached = await self._answer_cache.get_or_answer(
+                query_context.cache_key, response_type, lambda: answer_fresh(query_context)
+            )
+            outcome = (
+                outcome.copy_for_run(
+                    query_context.run_id, self._clock(), query_context.stopwatch.get_timings_ms()
+                )
+                if is_cached
+                else outcome
+            )
         self._publish(outcome.answered_event)
         return outcome
 
@@ -163,7 +228,9 @@ class Retriever:
         is_cacheable = draft is None or not draft.has_engine_failure
         return QueryOutcome(response, event, retrieval.snapshot_version if is_cacheable else None)
 
-    async def _answer(self, query: QueryContext) -> tuple[RetrievalResult, AnswerDraft | None, QueryResponse]:
+    async def _answer(
+        self, query: QueryContext
+    ) -> tuple[RetrievalResult, AnswerDraft | None, QueryResponse]:
         result = await run_pipeline(query, self._resources, "answer")
         assert result.response is not None
         return result.retrieval, result.draft, result.response
@@ -176,13 +243,23 @@ class Retriever:
         response: SearchResponse | QueryResponse,
     ) -> QueryAnswered:
         record = build_run_record(query, retrieval, draft)
-        return build_query_answered(query.caller.tenant, response, retrieval.ranking, get_numbers(retrieval), self._clock(), record)
+        return build_query_answered(
+            query.caller.tenant,
+            response,
+            retrieval.ranking,
+            get_numbers(retrieval),
+            self._clock(),
+            record,
+        )
 
 
 def isolate_channel(profile: Profile) -> Profile:
     """Return the profile without additions to a channel's scores, to measure it against others."""
     return profile.model_copy(
-        update={"fusion": profile.fusion.model_copy(update={"bigram": 0.0}), "rerank": profile.rerank.model_copy(update={"reranker": "none"})}
+        update={
+            "fusion": profile.fusion.model_copy(update={"bigram": 0.0}),
+            "rerank": profile.rerank.model_copy(update={"reranker": "none"}),
+        }
     )
 
 
@@ -191,5 +268,7 @@ def collapse_to_documents(parents: Sequence[RankedParent]) -> list[tuple[UUID, s
     ranked: dict[UUID, tuple[UUID, str | None, float]] = {}
     for parent in parents:
         for item in (parent, *parent.duplicates):
-            ranked.setdefault(item.document_id, (item.document_id, item.best.chunk.external_id, parent.score))
+            ranked.setdefault(
+                item.document_id, (item.document_id, item.best.chunk.external_id, parent.score)
+            )
     return list(ranked.values())

@@ -17,14 +17,19 @@ CAUSE_ORDER = ("request", "profile", "generation", "document", "ranking")
 
 @dataclass(frozen=True, slots=True)
 class DiffContext:
-    """Generations of both runs and current documents, for explaining differences. May be incomplete."""
+    """Generations of both runs and current documents, for explaining differences. May be
+    incomplete.
+    """
 
     generations: Mapping[str, Generation]
     documents: Mapping[UUID, CurrentDocument]
 
 
 def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> RunDiff:
-    passages_then, passages_now = {passage.parent_id: passage for passage in get_passages(then)}, {passage.parent_id: passage for passage in get_passages(now)}
+    passages_then, passages_now = (
+        {passage.parent_id: passage for passage in get_passages(then)},
+        {passage.parent_id: passage for passage in get_passages(now)},
+    )
     explainer = _ChangeExplainer(
         then,
         now,
@@ -37,9 +42,20 @@ def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> R
         for key, passage in passages_then.items()
         if (later_passage := passages_now.get(key)) and later_passage.rank != passage.rank
     ]
-    gone = [_build_change(passage, None, explainer.explain_gone(passage)) for key, passage in passages_then.items() if key not in passages_now]
-    new = [_build_change(None, passage, explainer.explain_new(passage)) for key, passage in passages_now.items() if key not in passages_then]
-    answer_changed, citations_changed = _get_answer(then) != _get_answer(now), _get_citations(then) != _get_citations(now)
+    gone = [
+        _build_change(passage, None, explainer.explain_gone(passage))
+        for key, passage in passages_then.items()
+        if key not in passages_now
+    ]
+    new = [
+        _build_change(None, passage, explainer.explain_new(passage))
+        for key, passage in passages_now.items()
+        if key not in passages_then
+    ]
+    answer_changed, citations_changed = (
+        _get_answer(then) != _get_answer(now),
+        _get_citations(then) != _get_citations(now),
+    )
     return RunDiff(
         question=then.basis.question,
         then=describe_side(then),
@@ -52,7 +68,12 @@ def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> R
         gone=gone,
         profile_changes=explainer.profile_changes,
         request_changes=explainer.request_changes,
-        reasons=_deduplicate([*explainer.explain_run(), *(passage.reason for passage in (*gone, *new, *moved) if passage.reason)]),
+        reasons=_deduplicate(
+            [
+                *explainer.explain_run(),
+                *(passage.reason for passage in (*gone, *new, *moved) if passage.reason),
+            ]
+        ),
     )
 
 
@@ -61,7 +82,9 @@ def get_passages(run: RecordedRun) -> Sequence[SearchResult]:
 
     Without `return_context`, an answer records only its contexts that were returned.
     """
-    return run.response.contexts if isinstance(run.response, QueryResponse) else run.response.results
+    return (
+        run.response.contexts if isinstance(run.response, QueryResponse) else run.response.results
+    )
 
 
 def describe_side(run: RecordedRun) -> ComparedRun:
@@ -81,49 +104,96 @@ class _ChangeExplainer:
     """Explain changes by differences in request, profile, generation, documents and ranking."""
 
     def __init__(
-        self, then: RecordedRun, now: RecordedRun, context: DiffContext, revisions_then: Mapping[UUID, int], revisions_now: Mapping[UUID, int]
+        self,
+        then: RecordedRun,
+        now: RecordedRun,
+        context: DiffContext,
+        revisions_then: Mapping[UUID, int],
+        revisions_now: Mapping[UUID, int],
     ) -> None:
-        self._then, self._now, self._documents, self._revisions_then, self._revisions_now = then, now, context.documents, revisions_then, revisions_now
-        self.profile_changes = _diff_settings(then.basis.profile.model_dump(mode="json"), now.basis.profile.model_dump(mode="json"))
+        self._then, self._now, self._documents, self._revisions_then, self._revisions_now = (
+            then,
+            now,
+            context.documents,
+            revisions_then,
+            revisions_now,
+        )
+        self.profile_changes = _diff_settings(
+            then.basis.profile.model_dump(mode="json"), now.basis.profile.model_dump(mode="json")
+        )
         self.request_changes = _diff_settings(_get_request(then), _get_request(now))
-        self.generation_reason = _explain_generations(then.response.generation, now.response.generation, context.generations)
+        self.generation_reason = _explain_generations(
+            then.response.generation, now.response.generation, context.generations
+        )
         self._candidates = {candidate.parent_id for candidate in now.candidates}
 
     def explain_run(self) -> Iterable[ChangeReason]:
         if self.request_changes:
-            yield ChangeReason(cause="request", detail=f"the request differs in {', '.join(self.request_changes)}")
+            yield ChangeReason(
+                cause="request", detail=f"the request differs in {', '.join(self.request_changes)}"
+            )
         if self.profile_changes:
-            yield ChangeReason(cause="profile", detail=f"the profile differs in {', '.join(self.profile_changes)}")
+            yield ChangeReason(
+                cause="profile", detail=f"the profile differs in {', '.join(self.profile_changes)}"
+            )
         if self.generation_reason:
             yield self.generation_reason
 
     def explain_gone(self, passage: SearchResult) -> ChangeReason:
         document_now = self._documents.get(passage.document_id)
         if document_now is not None and document_now.visible_revision is None:
-            return ChangeReason(cause="document", detail=f"{_format_name(passage)} is no longer searchable ({document_now.state})")
-        revision = self._revisions_now.get(passage.document_id) or (document_now.visible_revision if document_now else None)
+            return ChangeReason(
+                cause="document",
+                detail=f"{_format_name(passage)} is no longer searchable ({document_now.state})",
+            )
+        revision = self._revisions_now.get(passage.document_id) or (
+            document_now.visible_revision if document_now else None
+        )
         if revision is not None and revision != passage.revision:
-            return ChangeReason(cause="document", detail=f"{_format_name(passage)} changed from revision {passage.revision} to {revision}")
+            return ChangeReason(
+                cause="document",
+                detail=f"{_format_name(passage)} changed from revision {passage.revision} to {revision}",
+            )
         if passage.parent_id in self._candidates:
-            return self._explain_by_run() or ChangeReason(cause="ranking", detail=f"{_format_name(passage)} is still retrieved, below the ranks that are read")
-        return self._explain_by_run() or ChangeReason(cause="ranking", detail=f"other passages now rank above {_format_name(passage)}")
+            return self._explain_by_run() or ChangeReason(
+                cause="ranking",
+                detail=f"{_format_name(passage)} is still retrieved, below the ranks that are read",
+            )
+        return self._explain_by_run() or ChangeReason(
+            cause="ranking", detail=f"other passages now rank above {_format_name(passage)}"
+        )
 
     def explain_new(self, passage: SearchResult) -> ChangeReason:
         previous_revision = self._revisions_then.get(passage.document_id)
         if previous_revision is not None and previous_revision != passage.revision:
-            return ChangeReason(cause="document", detail=f"{_format_name(passage)} changed from revision {previous_revision} to {passage.revision}")
-        if passage.document_id not in {candidate.document_id for candidate in self._then.candidates}:
-            return self._explain_by_run() or ChangeReason(cause="document", detail=f"{_format_name(passage)} was not retrieved then: it is new or has changed")
-        return self._explain_by_run() or ChangeReason(cause="ranking", detail=f"{_format_name(passage)} was retrieved then, below the ranks that were read")
+            return ChangeReason(
+                cause="document",
+                detail=f"{_format_name(passage)} changed from revision {previous_revision} to {passage.revision}",
+            )
+        if passage.document_id not in {
+            candidate.document_id for candidate in self._then.candidates
+        }:
+            return self._explain_by_run() or ChangeReason(
+                cause="document",
+                detail=f"{_format_name(passage)} was not retrieved then: it is new or has changed",
+            )
+        return self._explain_by_run() or ChangeReason(
+            cause="ranking",
+            detail=f"{_format_name(passage)} was retrieved then, below the ranks that were read",
+        )
 
     def explain_moved(self) -> ChangeReason | None:
-        return self._explain_by_run() or ChangeReason(cause="ranking", detail="neighboring passages or corpus statistics changed")
+        return self._explain_by_run() or ChangeReason(
+            cause="ranking", detail="neighboring passages or corpus statistics changed"
+        )
 
     def _explain_by_run(self) -> ChangeReason | None:
         return next(iter(self.explain_run()), None)
 
 
-def _build_change(then: SearchResult | None, now: SearchResult | None, reason: ChangeReason | None) -> PassageChange:
+def _build_change(
+    then: SearchResult | None, now: SearchResult | None, reason: ChangeReason | None
+) -> PassageChange:
     passage = now or then
     assert passage is not None
     return PassageChange(
@@ -141,20 +211,32 @@ def _build_change(then: SearchResult | None, now: SearchResult | None, reason: C
 
 def _get_answer(run: RecordedRun) -> Any:
     response = run.response
-    return (response.answer, response.refused, response.code) if isinstance(response, QueryResponse) else None
+    return (
+        (response.answer, response.refused, response.code)
+        if isinstance(response, QueryResponse)
+        else None
+    )
 
 
 def _get_citations(run: RecordedRun) -> Any:
-    return [(citation.document_id, citation.quote) for citation in run.response.citations] if isinstance(run.response, QueryResponse) else None
+    return (
+        [(citation.document_id, citation.quote) for citation in run.response.citations]
+        if isinstance(run.response, QueryResponse)
+        else None
+    )
 
 
 def _get_request(run: RecordedRun) -> dict[str, Any]:
     """Return the request fields that can change an answer. Generations are compared separately."""
-    request_fields = run.request.model_dump(mode="json", exclude={"stream", "debug", "explain", "generation"})
+    request_fields = run.request.model_dump(
+        mode="json", exclude={"stream", "debug", "explain", "generation"}
+    )
     return {"kind": type(run.response).__name__, **request_fields}
 
 
-def _diff_settings(then: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:
+def _diff_settings(
+    then: Mapping[str, Any], now: Mapping[str, Any], path: str = ""
+) -> dict[str, tuple[Any, Any]]:
     changes: dict[str, tuple[Any, Any]] = {}
     for name in dict.fromkeys([*then, *now]):
         value_then, value_now = then.get(name), now.get(name)
@@ -165,15 +247,30 @@ def _diff_settings(then: Mapping[str, Any], now: Mapping[str, Any], path: str = 
     return changes
 
 
-def _explain_generations(then: str, now: str, generations: Mapping[str, Generation]) -> ChangeReason | None:
+def _explain_generations(
+    then: str, now: str, generations: Mapping[str, Generation]
+) -> ChangeReason | None:
     """Compare two generations. Equal fingerprints (a rebuild) explain nothing."""
     if then == now:
         return None
     generation_then, generation_now = generations.get(then), generations.get(now)
     if generation_then is None or generation_now is None:
-        return ChangeReason(cause="generation", detail=f"generation {then} served then, {now} serves now")
-    stages = [stage for stage in generation_then.how if generation_then.how[stage] != generation_now.how.get(stage)]
-    return ChangeReason(cause="generation", detail=f"generation {now} differs from {then} in {', '.join(stages)}") if stages else None
+        return ChangeReason(
+            cause="generation", detail=f"generation {then} served then, {now} serves now"
+        )
+    stages = [
+        stage
+        for stage in generation_then.how
+        if generation_then.how[stage] != generation_now.how.get(stage)
+    ]
+    return (
+        ChangeReason(
+            cause="generation",
+            detail=f"generation {now} differs from {then} in {', '.join(stages)}",
+        )
+        if stages
+        else None
+    )
 
 
 def _format_name(passage: SearchResult) -> str:

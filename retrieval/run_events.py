@@ -1,4 +1,6 @@
-"""Build the events that a query publishes: received, and answered with everything that entered the answer."""
+"""Build the events that a query publishes: received, and answered with everything that entered the
+answer.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,27 @@ def discard_event(event: EventData) -> None:
     """Publish nothing."""
 
 
-def build_query_received(run_id: UUID, caller: Principal, request: SearchRequest, received_at: datetime) -> QueryReceived:
+def build_query_received(
+    run_id: UUID, caller: Principal, request: SearchRequest, received_at: datetime
+) -> QueryReceived:
     kind = "query" if isinstance(request, QueryRequest) else "search"
-    return QueryReceived(run_id=run_id, tenant=caller.tenant, kind=kind, request=request.model_dump(mode="json"), received_at=received_at, asked_by=caller.id)
+    return QueryReceived(
+        run_id=run_id,
+        tenant=caller.tenant,
+        kind=kind,
+        request=request.model_dump(mode="json"),
+        received_at=received_at,
+        asked_by=caller.id,
+    )
 
 
 def build_query_answered(
-    tenant: str, response: SearchResponse | QueryResponse, ranking: Ranking, numbers: dict[str, Any], answered_at: datetime, basis: RunRecord | None = None
+    tenant: str,
+    response: SearchResponse | QueryResponse,
+    ranking: Ranking,
+    numbers: dict[str, Any],
+    answered_at: datetime,
+    basis: RunRecord | None = None,
 ) -> QueryAnswered:
     """Build the event. `ranking` provides the candidates of all channels with all their numbers.
 
@@ -51,8 +67,16 @@ def build_query_answered(
 def _list_candidates(ranking: Ranking) -> list[dict[str, Any]]:
     parent_by_best_chunk: dict[UUID, RankedParent] = {}
     for parent in ranking.parents:
-        parent_by_best_chunk.update({ranked_parent.best.chunk.chunk_id: ranked_parent for ranked_parent in (parent, *parent.duplicates)})
-    return [_format_candidate(fused, parent_by_best_chunk.get(fused.chunk.chunk_id)) for fused in ranking.fusion.candidates]
+        parent_by_best_chunk.update(
+            {
+                ranked_parent.best.chunk.chunk_id: ranked_parent
+                for ranked_parent in (parent, *parent.duplicates)
+            }
+        )
+    return [
+        _format_candidate(fused, parent_by_best_chunk.get(fused.chunk.chunk_id))
+        for fused in ranking.fusion.candidates
+    ]
 
 
 def _format_candidate(fused: FusedCandidate, parent: RankedParent | None) -> dict[str, Any]:
@@ -61,7 +85,10 @@ def _format_candidate(fused: FusedCandidate, parent: RankedParent | None) -> dic
         "chunk_id": str(chunk.chunk_id),
         "parent_id": str(chunk.parent_id),
         "document_id": str(chunk.document_id),
-        "channels": {name: {"rank": channel_place.rank, "score": channel_place.score} for name, channel_place in fused.channel_places.items()},
+        "channels": {
+            name: {"rank": channel_place.rank, "score": channel_place.score}
+            for name, channel_place in fused.channel_places.items()
+        },
         "text_sha256": hash_text(chunk.text),
         "parts": dict(fused.score_parts),
         "fused": fused.score,

@@ -1,4 +1,6 @@
-"""Build the run record: all inputs of an answer besides candidates and numbers, for reruns. Texts by hash."""
+"""Build the run record: all inputs of an answer besides candidates and numbers, for reruns. Texts
+by hash.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from schemas.ports.search import ChunkView
 from schemas.run_records import RecordedDraft, RecordedReply, RunRecord
 
 
-def build_run_record(query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None) -> RunRecord:
+def build_run_record(
+    query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None
+) -> RunRecord:
     candidates = result.ranking.candidates
     families = {context.parent.parent_id: context.children for context in result.contexts}
     chunks = {chunk.chunk_id: chunk for chunk in _iterate_read_chunks(result)}
@@ -24,7 +28,10 @@ def build_run_record(query_context: QueryContext, result: RetrievalResult, draft
         keywords=list(query_context.plan.keywords),
         complete=sorted(candidates.complete),
         linked=[seed.key for seed in candidates.linked_seeds],
-        parents=[record_parent(view, families.get(view.parent_id, ())) for view in result.parent_views.values()],
+        parents=[
+            record_parent(view, families.get(view.parent_id, ()))
+            for view in result.parent_views.values()
+        ],
         chunks=[record_chunk(chunk) for chunk in chunks.values()],
         draft=_record_draft(draft) if draft else None,
         missing_collections=list(result.missing_collections),
@@ -53,4 +60,9 @@ def _record_draft(draft: AnswerDraft) -> RecordedDraft:
 
 
 def _record_reply(reply: ChatReply) -> RecordedReply:
-    return RecordedReply(data=dict(reply.data), model=reply.model, calls=reply.calls, tokens=reply.usage.input_tokens + reply.usage.output_tokens)
+    return RecordedReply(
+        data=dict(reply.data),
+        model=reply.model,
+        calls=reply.calls,
+        tokens=reply.usage.input_tokens + reply.usage.output_tokens,
+    )

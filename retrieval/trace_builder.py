@@ -9,7 +9,12 @@ from retrieval.response_builder import format_missing_collections
 from schemas.questions import Trace
 
 
-def build_trace(query: QueryContext, result: RetrievalResult, draft: AnswerDraft | None, resources: RetrievalResources) -> Trace:
+def build_trace(
+    query: QueryContext,
+    result: RetrievalResult,
+    draft: AnswerDraft | None,
+    resources: RetrievalResources,
+) -> Trace:
     ranking, candidates = result.ranking, result.ranking.candidates
     is_reranked = ranking.reranked is not None and ranking.reranked.is_reranked
     models = {"embed": resources.embedder.model} if candidates.embedded_query else {}

@@ -15,9 +15,13 @@ MIN_ROOT_LETTERS, MAX_ENDING_LETTERS = 3, 7
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 
 FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
-    language: frozenset(listed.split()) for language, listed in yaml.safe_load((files("retrieval") / "function_words.yaml").read_text(encoding="utf-8")).items()
+    language: frozenset(listed.split())
+    for language, listed in yaml.safe_load(
+        (files("retrieval") / "function_words.yaml").read_text(encoding="utf-8")
+    ).items()
 }
-# Includes words that are topical in another language ("die", "es", "no"): a query has enough other words.
+# Includes words that are topical in another language ("die", "es", "no"): a query has enough other
+# words.
 _ALL_FUNCTION_WORDS = frozenset().union(*FUNCTION_WORDS.values())
 
 
@@ -27,19 +31,29 @@ def split_words(text: str) -> list[str]:
 
 
 def extract_content_words(text: str, language: str | None = None) -> list[str]:
-    """Return topical words in order. Without a language, function words of all five languages are removed."""
+    """Return topical words in order. Without a language, function words of all five languages are
+    removed.
+    """
     stop_words = FUNCTION_WORDS.get(language or "", _ALL_FUNCTION_WORDS)
-    return [word for word in split_words(text) if word not in stop_words and (len(word) > 1 or word.isdigit())]
+    return [
+        word
+        for word in split_words(text)
+        if word not in stop_words and (len(word) > 1 or word.isdigit())
+    ]
 
 
 def strip_accents(text: str) -> str:
     if text.isascii():
         return text
-    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return "".join(
+        char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char)
+    )
 
 
 def guess_language(text: str) -> str | None:
-    """Return the language with the most function words in the text, when ahead by at least two; else None."""
+    """Return the language with the most function words in the text, when ahead by at least two;
+    else None.
+    """
     (best, language), (second, _) = _count_votes(text)
     return language if best - second >= 2 else None
 
@@ -53,13 +67,21 @@ def guess_likelier_language(text: str) -> str | None:
 def _count_votes(text: str) -> list[tuple[int, str]]:
     """Count function words for the two likeliest languages, best first."""
     text_words = split_words(text)
-    return sorted(((sum(word in stop_words for word in text_words), language) for language, stop_words in FUNCTION_WORDS.items()), reverse=True)[:2]
+    return sorted(
+        (
+            (sum(word in stop_words for word in text_words), language)
+            for language, stop_words in FUNCTION_WORDS.items()
+        ),
+        reverse=True,
+    )[:2]
 
 
 def truncate_to_content_words(text: str, max_words: int, language: str | None = None) -> str:
     """Cut `text` before content word number `max_words` + 1."""
     stop_words = FUNCTION_WORDS.get(language or "", _ALL_FUNCTION_WORDS)
-    content_matches = (match for match in _WORD.finditer(text) if match.group().lower() not in stop_words)
+    content_matches = (
+        match for match in _WORD.finditer(text) if match.group().lower() not in stop_words
+    )
     first_excess = next(islice(content_matches, max_words, None), None)
     return text[: first_excess.start()].rstrip() if first_excess else text
 
@@ -84,8 +106,13 @@ class LexemeIndex:
         Accents are ignored, and a final `i` of the lexeme may have been a `y`.
         """
         folded_word = strip_accents(word.lower())
-        lengths = range(max(MIN_ROOT_LETTERS, len(folded_word) - MAX_ENDING_LETTERS), len(folded_word) + 1)
-        matching_lexemes = [*self._exact.get(folded_word, ()), *(lexeme for length in lengths for lexeme in self._roots.get(folded_word[:length], ()))]
+        lengths = range(
+            max(MIN_ROOT_LETTERS, len(folded_word) - MAX_ENDING_LETTERS), len(folded_word) + 1
+        )
+        matching_lexemes = [
+            *self._exact.get(folded_word, ()),
+            *(lexeme for length in lengths for lexeme in self._roots.get(folded_word[:length], ())),
+        ]
         return max(matching_lexemes, key=len, default=None)
 
 

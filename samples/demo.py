@@ -1,7 +1,8 @@
-"""Demo: ingest the sample documents, ask two questions with cited answers and one without an answer.
+"""Demo: ingest the sample documents, ask two questions with cited answers and one without an
+answer.
 
-Runs the command line against an embedded server in a temporary folder. Exits with 0 if each command exits
-as expected.
+Runs the command line against an embedded server in a temporary folder. Exits with 0 if each command
+exits as expected.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ READY_S = 120
 
 def build_environment() -> dict[str, str]:
     """Return the environment without settings of this system, except for the location of Postgres."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_") or name.startswith("ANABRANCH_PG_")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ANABRANCH_") or name.startswith("ANABRANCH_PG_")
+    }
 
 
 def build_command(*arguments: str) -> list[str]:
@@ -41,9 +46,13 @@ def run_server(folder: Path) -> Iterator[dict[str, str]]:
     Stops it with SIGINT, as Ctrl-C does.
     """
     ready_file = folder / "ready.json"
-    command = build_command("up", "--data", str(folder / "data"), "--port", "0", "--ready-file", str(ready_file))
+    command = build_command(
+        "up", "--data", str(folder / "data"), "--port", "0", "--ready-file", str(ready_file)
+    )
     with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, env=build_environment(), stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=build_environment(), stdout=log, stderr=log, start_new_session=True
+        )
         try:
             yield _wait_for_server(process, ready_file, folder / "server.log")
         finally:
@@ -51,11 +60,15 @@ def run_server(folder: Path) -> Iterator[dict[str, str]]:
             process.wait(60)
 
 
-def _wait_for_server(process: subprocess.Popen[bytes], ready_file: Path, log: Path) -> dict[str, str]:
+def _wait_for_server(
+    process: subprocess.Popen[bytes], ready_file: Path, log: Path
+) -> dict[str, str]:
     deadline = time.monotonic() + READY_S
     while not ready_file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"The server did not start. Its log ends with:\n{log.read_text(errors='replace')[-4000:]}")
+            raise SystemExit(
+                f"The server did not start. Its log ends with:\n{log.read_text(errors='replace')[-4000:]}"
+            )
         time.sleep(0.1)
     ready_info = json.loads(ready_file.read_text())
     return {"ANABRANCH_SERVER": ready_info["url"], "ANABRANCH_TOKEN": ready_info["token"]}
@@ -64,11 +77,15 @@ def _wait_for_server(process: subprocess.Popen[bytes], ready_file: Path, log: Pa
 def run_command(connection: dict[str, str], *arguments: str, expected_exit_code: int) -> None:
     """Print and run a command. Ends the demo if the exit code is unexpected."""
     print(f"\n$ anabranch {' '.join(map(_quote, arguments))}", flush=True)
-    code = subprocess.run(build_command(*arguments), env=build_environment() | connection, check=False).returncode
+    code = subprocess.run(
+        build_command(*arguments), env=build_environment() | connection, check=False
+    ).returncode
     if code:
         print(f"(exit {code})", flush=True)
     if code != expected_exit_code:
-        raise SystemExit(f"`anabranch {arguments[0]}` exited with {code} instead of {expected_exit_code}.")
+        raise SystemExit(
+            f"`anabranch {arguments[0]}` exited with {code} instead of {expected_exit_code}."
+        )
 
 
 def _quote(argument: str) -> str:
@@ -76,13 +93,26 @@ def _quote(argument: str) -> str:
 
 
 def main() -> None:
-    questions: list[dict[str, Any]] = yaml.safe_load((HERE / "questions.yaml").read_text(encoding="utf-8"))
+    questions: list[dict[str, Any]] = yaml.safe_load(
+        (HERE / "questions.yaml").read_text(encoding="utf-8")
+    )
     with tempfile.TemporaryDirectory(prefix="anabranch-demo-") as folder:
         print("Starting Postgres, the log, the stages and the API …", flush=True)
         with run_server(Path(folder)) as connection:
-            run_command(connection, "ingest", os.path.relpath(HERE / "corpus"), "--wait", expected_exit_code=ANSWERED)
+            run_command(
+                connection,
+                "ingest",
+                os.path.relpath(HERE / "corpus"),
+                "--wait",
+                expected_exit_code=ANSWERED,
+            )
             for question in questions:
-                run_command(connection, "query", question["question"], expected_exit_code=ANSWERED if question["document"] else REFUSED)
+                run_command(
+                    connection,
+                    "query",
+                    question["question"],
+                    expected_exit_code=ANSWERED if question["document"] else REFUSED,
+                )
     print("The demo is complete and its data is deleted. To use your own documents:")
     print("  anabranch up")
     print("  anabranch ingest FILE --wait")

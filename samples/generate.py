@@ -1,7 +1,8 @@
-"""Generate the binary documents of the sample corpus from `source/`: `python -m samples.generate [FOLDER]`.
+"""Generate the binary documents of the sample corpus from `source/`: `python -m samples.generate
+[FOLDER]`.
 
-All texts are written for this project, and everyone in them is fictional. Markdown, CSV and TXT files in
-`corpus/` are not generated.
+All texts are written for this project, and everyone in them is fictional. Markdown, CSV and TXT
+files in `corpus/` are not generated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ SKEW_DEGREES = (0.6, -0.4)
 
 
 def render_scan(blocks: Sequence[SampleBlock], title: str) -> bytes:
-    return render_image_pdf([simulate_scan(page, degrees=SKEW_DEGREES[number % 2], seed=number) for number, page in enumerate(render_pages(blocks))], title)
+    return render_image_pdf(
+        [
+            simulate_scan(page, degrees=SKEW_DEGREES[number % 2], seed=number)
+            for number, page in enumerate(render_pages(blocks))
+        ],
+        title,
+    )
 
 
 def render_picture(blocks: Sequence[SampleBlock], title: str) -> bytes:
@@ -41,7 +48,9 @@ RENDERERS: dict[str, Callable[[Sequence[SampleBlock], str], bytes]] = {
 def main(folder: Path = HERE / "corpus") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, render in RENDERERS.items():
-        blocks = parse_blocks((HERE / "source" / name).with_suffix(".md").read_text(encoding="utf-8"))
+        blocks = parse_blocks(
+            (HERE / "source" / name).with_suffix(".md").read_text(encoding="utf-8")
+        )
         (folder / name).write_bytes(render(blocks, blocks[0].text))
 
 

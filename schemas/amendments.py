@@ -48,29 +48,50 @@ def stated_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
     Readers are the exception: an empty list denies access to every limited caller.
     """
-    stated = {name: list(value) if name in ("tags", "readers") else value for name in AMENDABLE_FIELDS if (value := fields.get(name))}
-    return stated | ({"readers": []} if fields.get("readers") is not None and not fields["readers"] else {})
+    stated = {
+        name: list(value) if name in ("tags", "readers") else value
+        for name in AMENDABLE_FIELDS
+        if (value := fields.get(name))
+    }
+    return stated | (
+        {"readers": []} if fields.get("readers") is not None and not fields["readers"] else {}
+    )
 
 
 def normalize_readers(readers: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return the distinct readers in order, or None if everyone in the tenant may read."""
-    return None if readers is None or EVERYONE in (unique_names := tuple(sorted(set(readers)))) else unique_names
+    return (
+        None
+        if readers is None or EVERYONE in (unique_names := tuple(sorted(set(readers))))
+        else unique_names
+    )
 
 
 def resolve_amendments(statements: Sequence[FieldStatement]) -> ResolvedFields | None:
     """Return the effective fields, or None if there is no revision yet."""
-    latest = max((statement for statement in statements if statement.is_revision), key=_sort_key, default=None)
+    latest = max(
+        (statement for statement in statements if statement.is_revision),
+        key=_sort_key,
+        default=None,
+    )
     if latest is None:
         return None
     effective = {path: value for path, (value, _) in _resolve_effective(statements).items()}
-    revision_fields, amended_values = latest.fields, {name: value for (name, key), value in effective.items() if key is None}
+    revision_fields, amended_values = (
+        latest.fields,
+        {name: value for (name, key), value in effective.items() if key is None},
+    )
     amended_metadata = {key: value for (name, key), value in effective.items() if key is not None}
     metadata = {**revision_fields.get("metadata", {}), **amended_metadata}
     return ResolvedFields(
         title=amended_values.get("title", revision_fields.get("title")) or None,
         collection=amended_values.get("collection", revision_fields.get("collection")) or None,
         tags=tuple(amended_values.get("tags", revision_fields.get("tags")) or ()),
-        metadata={name: value for name, value in metadata.items() if not (name in amended_metadata and value is None)},
+        metadata={
+            name: value
+            for name, value in metadata.items()
+            if not (name in amended_metadata and value is None)
+        },
         readers=normalize_readers(amended_values.get("readers", revision_fields.get("readers"))),
         amended_fields=tuple(sorted({name for name, _ in effective})),
     )
@@ -79,12 +100,15 @@ def resolve_amendments(statements: Sequence[FieldStatement]) -> ResolvedFields |
 def is_effective(statement: FieldStatement, statements: Iterable[FieldStatement]) -> bool:
     """Return whether any field of this amendment is in effect."""
     return any(
-        (effective_statement.order, effective_statement.identity) == (statement.order, statement.identity)
+        (effective_statement.order, effective_statement.identity)
+        == (statement.order, statement.identity)
         for _, effective_statement in _resolve_effective(statements).values()
     )
 
 
-def _resolve_effective(statements: Iterable[FieldStatement]) -> dict[tuple[str, str | None], tuple[Any, FieldStatement]]:
+def _resolve_effective(
+    statements: Iterable[FieldStatement],
+) -> dict[tuple[str, str | None], tuple[Any, FieldStatement]]:
     """Map each field (and metadata key) to its amended value and the amendment.
 
     Fields that a later revision states are left out.

@@ -23,16 +23,27 @@ class ApiKeyRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1, max_length=200, description="Purpose of the key.")
-    role: Role = Field("reader", description="Role of the key. Cannot exceed the caller's own role.")
-    user: PlainName | None = Field(None, description="Limit the key to documents that this user may read.")
-    groups: list[PlainName] = Field([], max_length=MAX_GROUPS, description="Also allow documents that these groups may read.")
-    expires_at: Timestamp | None = Field(None, description="When the key expires. Null never expires. UTC if no time zone is given.")
+    role: Role = Field(
+        "reader", description="Role of the key. Cannot exceed the caller's own role."
+    )
+    user: PlainName | None = Field(
+        None, description="Limit the key to documents that this user may read."
+    )
+    groups: list[PlainName] = Field(
+        [], max_length=MAX_GROUPS, description="Also allow documents that these groups may read."
+    )
+    expires_at: Timestamp | None = Field(
+        None, description="When the key expires. Null never expires. UTC if no time zone is given."
+    )
 
     def readers(self) -> tuple[str, ...] | None:
         """Return the names that are matched against a document's readers. None means no limit."""
         if self.user is None and not self.groups:
             return None
-        return (*([f"user:{self.user}"] if self.user else []), *(f"group:{group}" for group in self.groups))
+        return (
+            *([f"user:{self.user}"] if self.user else []),
+            *(f"group:{group}" for group in self.groups),
+        )
 
 
 class RotationRequest(BaseModel):
@@ -40,7 +51,12 @@ class RotationRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    grace_s: int = Field(0, ge=0, le=MAX_GRACE_S, description="Seconds for which the previous secret stays valid. 0 revokes it immediately.")
+    grace_s: int = Field(
+        0,
+        ge=0,
+        le=MAX_GRACE_S,
+        description="Seconds for which the previous secret stays valid. 0 revokes it immediately.",
+    )
 
 
 class ApiKey(BaseModel):
@@ -52,25 +68,35 @@ class ApiKey(BaseModel):
     tenant: str = Field(description="Tenant that the key gives access to.")
     name: str = Field(description="Purpose of the key.")
     role: Role = Field(description="Role of the key.")
-    readers: list[str] | None = Field(description="Users and groups whose documents the key may read. Null allows every document of the tenant.")
+    readers: list[str] | None = Field(
+        description="Users and groups whose documents the key may read. Null allows every document of the tenant."
+    )
     created_at: datetime = Field(description="When the key was created.")
     created_by: str = Field(description="Id of the caller that created the key.")
     expires_at: datetime | None = Field(description="When the key expires. Null never expires.")
     rotated_at: datetime | None = Field(description="When the secret was last rotated.")
-    previous_until: datetime | None = Field(description="Until when the secret before the last rotation stays valid.")
+    previous_until: datetime | None = Field(
+        description="Until when the secret before the last rotation stays valid."
+    )
     revoked_at: datetime | None = Field(description="When the key was revoked.")
 
 
 class IssuedApiKey(ApiKey):
     """A new or rotated API key, with its secret."""
 
-    key: str = Field(description="The complete key. It is shown once and cannot be retrieved again.")
+    key: str = Field(
+        description="The complete key. It is shown once and cannot be retrieved again."
+    )
 
 
 class Identity(BaseModel):
     """The authenticated caller."""
 
-    id: str = Field(description="`local` for the embedded token, `key:<key id>` for an API key, `jwt:<subject>` for a JSON Web Token.")
+    id: str = Field(
+        description="`local` for the embedded token, `key:<key id>` for an API key, `jwt:<subject>` for a JSON Web Token."
+    )
     tenant: str = Field(description="Tenant that the caller acts for.")
     role: Role = Field(description="Role of the caller.")
-    readers: list[str] | None = Field(description="Users and groups whose documents the caller may read. Null allows every document of the tenant.")
+    readers: list[str] | None = Field(
+        description="Users and groups whose documents the caller may read. Null allows every document of the tenant."
+    )

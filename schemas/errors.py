@@ -51,7 +51,9 @@ class AnabranchError(Exception):
         return (_rebuild, (type(self), self.detail, self.code, self.remedy))
 
 
-def _rebuild(error_class: type[AnabranchError], detail: str, code: str, remedy: str) -> AnabranchError:
+def _rebuild(
+    error_class: type[AnabranchError], detail: str, code: str, remedy: str
+) -> AnabranchError:
     return error_class(detail, code=code, remedy=remedy)
 
 
@@ -63,7 +65,14 @@ class EngineUnavailable(TransientError):
     code = "ENGINE_UNAVAILABLE"
     remedy = "Check that the model server responds. Work resumes automatically when it does."
 
-    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, n_answers: int | None = None) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        remedy: str | None = None,
+        n_answers: int | None = None,
+    ) -> None:
         """`n_answers` counts the engine's earlier replies to this process, where they are counted."""
         super().__init__(detail, code=code, remedy=remedy)
         self.n_answers = n_answers
@@ -71,7 +80,9 @@ class EngineUnavailable(TransientError):
 
 class NoSpace(EngineUnavailable):
     code = "NO_SPACE"
-    remedy = "Free disk space or move the data folder. ANABRANCH_API__DISK_RESERVE sets the reserve."
+    remedy = (
+        "Free disk space or move the data folder. ANABRANCH_API__DISK_RESERVE sets the reserve."
+    )
 
 
 class LogUnavailable(TransientError):
@@ -157,7 +168,15 @@ class InvalidModelOutput(PermanentError):
     code = "MODEL_OUTPUT"
     remedy = "Use a model that supports structured output."
 
-    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, calls: int = 1, tokens: int = 0) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        remedy: str | None = None,
+        calls: int = 1,
+        tokens: int = 0,
+    ) -> None:
         super().__init__(detail, code=code, remedy=remedy)
         self.calls, self.tokens = calls, tokens
 

@@ -15,7 +15,10 @@ class LogEntry(BaseModel):
     topic: str = Field(description="Topic of the event, without prefix.")
     partition: int = Field(description="Partition of the event.")
     offset: int = Field(description="Offset of the event.")
-    key: str | None = Field(None, description="Key of the record: the document id, or the run id of a question. On `raw`, the producer's own key.")
+    key: str | None = Field(
+        None,
+        description="Key of the record: the document id, or the run id of a question. On `raw`, the producer's own key.",
+    )
     type: str | None = Field(description="CloudEvents type, if it could be read.")
     id: str | None = Field(description="The ce_id of the event.")
     source: str | None = Field(description="The ce_source of the event.")
@@ -26,7 +29,10 @@ class LogEntry(BaseModel):
     cause: str | None = Field(description="Id of the event that caused this one.")
     how: str | None = Field(description="Pipeline fingerprint of the event.")
     bytes: int = Field(description="Size of the record in bytes.")
-    data: dict[str, Any] | None = Field(None, description="Payload of outcomes, dead letters and control events; null for other events.")
+    data: dict[str, Any] | None = Field(
+        None,
+        description="Payload of outcomes, dead letters and control events; null for other events.",
+    )
 
 
 class LogPage(BaseModel):
@@ -35,7 +41,9 @@ class LogPage(BaseModel):
     items: list[LogEntry] = Field(description="Events in the order of reading.")
     next: str = Field(description="Cursor for the next page.")
     end: bool = Field(description="Whether the end of the log was reached.")
-    missed: int = Field(description="Events after `after` that have expired. Reported once: a request from `next` does not report them again.")
+    missed: int = Field(
+        description="Events after `after` that have expired. Reported once: a request from `next` does not report them again."
+    )
     at_least: bool = Field(False, description="Whether `missed` is a lower bound.")
 
 

@@ -18,17 +18,35 @@ class ParseConfig(Value):
 
 
 class OcrConfig(Value):
-    engine: str = Field("rapidocr", description=("`rapidocr`, or `openai` for a vision model on an OpenAI-compatible server (such as DeepSeek-OCR on vLLM)."))
+    engine: str = Field(
+        "rapidocr",
+        description=(
+            "`rapidocr`, or `openai` for a vision model on an OpenAI-compatible server (such as DeepSeek-OCR on vLLM)."
+        ),
+    )
     model: str = Field("", description="Model name on the server.")
     fingerprint: str = Field("", description="Fingerprint of the engine, filled in at start.")
 
 
 class ChunkConfig(Value):
-    strategy: Literal["structure", "fixed_size"] = Field("structure", description="Split by document structure, or into pieces of fixed size.")
-    parent_tokens: int = Field(900, ge=100, le=4000, title="Parent size", description="Maximum tokens of a parent chunk.")
-    child_tokens: int = Field(200, ge=32, le=500, title="Child size", description="Target tokens of a child chunk.")
-    whole_tokens: int = Field(250, ge=32, le=500, description="A section of at most this many tokens becomes a single child chunk.")
-    overlap: float = Field(0.0, ge=0.0, le=0.5, description="Share of a fixed-size chunk that is repeated in the next.")
+    strategy: Literal["structure", "fixed_size"] = Field(
+        "structure", description="Split by document structure, or into pieces of fixed size."
+    )
+    parent_tokens: int = Field(
+        900, ge=100, le=4000, title="Parent size", description="Maximum tokens of a parent chunk."
+    )
+    child_tokens: int = Field(
+        200, ge=32, le=500, title="Child size", description="Target tokens of a child chunk."
+    )
+    whole_tokens: int = Field(
+        250,
+        ge=32,
+        le=500,
+        description="A section of at most this many tokens becomes a single child chunk.",
+    )
+    overlap: float = Field(
+        0.0, ge=0.0, le=0.5, description="Share of a fixed-size chunk that is repeated in the next."
+    )
     fingerprint: str = Field("", description="Fingerprint of the chunker, filled in at start.")
 
 
@@ -42,12 +60,19 @@ class EmbedConfig(Value):
     engine: str = Field("e5", description="`e5`, or `openai` for any OpenAI-compatible server.")
     model: str = Field("multilingual-e5-small", description="Model name.")
     dimension: int = Field(384, ge=1, le=4000, description="Dimension of chunk vectors.")
-    state_dimension: int = Field(64, ge=0, le=384, description="Dimension of the token states for MaxSim. 0 stores none.")
+    state_dimension: int = Field(
+        64, ge=0, le=384, description="Dimension of the token states for MaxSim. 0 stores none."
+    )
     fingerprint: str = Field("", description="Fingerprint of the engine, filled in at start.")
 
 
 class LexicalConfig(Value):
-    avgdl: int = Field(100, description=("Average document length in lexemes. A constant, so that scores do not depend on the order of ingestion."))
+    avgdl: int = Field(
+        100,
+        description=(
+            "Average document length in lexemes. A constant, so that scores do not depend on the order of ingestion."
+        ),
+    )
     k1: float = Field(1.2, description="BM25 term frequency saturation.")
     b: float = Field(0.75, description="BM25 length normalization.")
 
@@ -66,18 +91,33 @@ class IndexConfig(Value):
 class Generation(Value):
     """One complete index with its configuration."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,30}$", description="Name of the generation, such as `g1`.")
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]{0,30}$", description="Name of the generation, such as `g1`."
+    )
     config: IndexConfig = Field(description="Configuration that the generation is built with.")
-    how: dict[str, str] = Field(description="Pipeline fingerprint by stage: the configuration of the stage and of all stages before it.")
-    topics: dict[str, str] = Field(description="Topic of the default pipeline → topic of this generation, both without prefix.")
-    state: GenerationState = Field("building", description="State in the life cycle of the generation.")
+    how: dict[str, str] = Field(
+        description="Pipeline fingerprint by stage: the configuration of the stage and of all stages before it."
+    )
+    topics: dict[str, str] = Field(
+        description="Topic of the default pipeline → topic of this generation, both without prefix."
+    )
+    state: GenerationState = Field(
+        "building", description="State in the life cycle of the generation."
+    )
 
 
-UPSTREAM_STAGES: dict[str, str | None] = {"transcribe": None, "chunk": "transcribe", "extract": "chunk", "embed": "chunk"}
+UPSTREAM_STAGES: dict[str, str | None] = {
+    "transcribe": None,
+    "chunk": "transcribe",
+    "extract": "chunk",
+    "embed": "chunk",
+}
 """Each stage that publishes derived events, and the stage whose events it reads."""
 
 
-def compute_stage_fingerprint(stage: str, config: IndexConfig, version: int, upstream: str | None) -> str:
+def compute_stage_fingerprint(
+    stage: str, config: IndexConfig, version: int, upstream: str | None
+) -> str:
     """Hash a stage's version, its configuration and the fingerprint of its upstream stage."""
     parts: dict[str, list[Any]] = {
         "transcribe": [config.parse.model_dump(), config.ocr.model_dump()],
@@ -95,5 +135,7 @@ def compute_chain_fingerprints(config: IndexConfig, versions: dict[str, int]) ->
     """
     fingerprints: dict[str, str] = {}
     for stage, upstream in UPSTREAM_STAGES.items():
-        fingerprints[stage] = compute_stage_fingerprint(stage, config, versions[stage], fingerprints[upstream] if upstream else None)
+        fingerprints[stage] = compute_stage_fingerprint(
+            stage, config, versions[stage], fingerprints[upstream] if upstream else None
+        )
     return fingerprints

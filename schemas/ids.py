@@ -51,7 +51,9 @@ def fingerprint(*parts: object) -> str:
 
     Parts must be JSON values. The order of keys in a mapping does not matter.
     """
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(
+        parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -18,9 +18,18 @@ class IngestRequest(DocumentFields):
 
     url: str | None = Field(None, max_length=8192, description="Public URL to download once.")
     text: str | None = Field(None, description="Plain text or Markdown.")
-    language: Language | None = Field(None, description="Language as a BCP 47 tag. Detected if omitted.")
-    storage_key: str | None = Field(None, max_length=1024, description="Key of an uploaded file in the blob store, under `uploads/<tenant>/`.")
-    external_id: ExternalId | None = Field(None, description="Your id of the document. Requests with the same id are revisions of one document.")
+    language: Language | None = Field(
+        None, description="Language as a BCP 47 tag. Detected if omitted."
+    )
+    storage_key: str | None = Field(
+        None,
+        max_length=1024,
+        description="Key of an uploaded file in the blob store, under `uploads/<tenant>/`.",
+    )
+    external_id: ExternalId | None = Field(
+        None,
+        description="Your id of the document. Requests with the same id are revisions of one document.",
+    )
     force: bool = Field(False, description="Process the document even if it has not changed.")
 
 
@@ -31,8 +40,14 @@ class IngestReceipt(BaseModel):
     document_id: UUID = Field(description="Id of the document.")
     ingestion_job_id: UUID = Field(description="Id to query the status with.")
     external_id: str | None = Field(description="Your id of the document.")
-    content_sha256: str | None = Field(description="Hash of the bytes. Null for a URL, which is downloaded later.")
-    duplicate: bool = Field(description=("Whether the document already has these bytes, collection, tags and metadata, so that nothing is processed again."))
+    content_sha256: str | None = Field(
+        description="Hash of the bytes. Null for a URL, which is downloaded later."
+    )
+    duplicate: bool = Field(
+        description=(
+            "Whether the document already has these bytes, collection, tags and metadata, so that nothing is processed again."
+        )
+    )
     warnings: list[Notice] = Field([], description="Remarks about the request.")
 
 

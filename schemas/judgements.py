@@ -13,7 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schemas.values import Value
 
-Grade = Annotated[int, Field(ge=0, le=3, description="Relevance: 0 irrelevant, 1 marginal, 2 relevant, 3 contains the answer.")]
+Grade = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=3,
+        description="Relevance: 0 irrelevant, 1 marginal, 2 relevant, 3 contains the answer.",
+    ),
+]
 MAX_QUOTE_CHARS = 4_000
 """Longer quotes are cut, together with their span."""
 
@@ -41,19 +48,33 @@ class FeedbackRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     run_id: UUID | None = Field(None, description="The run that the feedback is about.")
-    query: str | None = Field(None, min_length=1, max_length=8000, description="The question, if it was not a run.")
+    query: str | None = Field(
+        None, min_length=1, max_length=8000, description="The question, if it was not a run."
+    )
     useful: bool | None = Field(None, description="Whether the answer was useful.")
-    chunk_ids: list[UUID] = Field(default=[], max_length=100, description="Passages that the feedback refers to. Their grade is 1, or 0 if `useful` is false.")
-    grades: dict[UUID, Grade] = Field(default={}, max_length=100, description="Relevance grades from 0 to 3 by chunk id.")
-    corrected_answer: str | None = Field(None, max_length=20_000, description="The answer that should have been given.")
+    chunk_ids: list[UUID] = Field(
+        default=[],
+        max_length=100,
+        description="Passages that the feedback refers to. Their grade is 1, or 0 if `useful` is false.",
+    )
+    grades: dict[UUID, Grade] = Field(
+        default={}, max_length=100, description="Relevance grades from 0 to 3 by chunk id."
+    )
+    corrected_answer: str | None = Field(
+        None, max_length=20_000, description="The answer that should have been given."
+    )
     note: str | None = Field(None, max_length=20_000, description="Free text.")
 
     @model_validator(mode="after")
     def check_not_empty(self) -> Self:
         if self.run_id is None and self.query is None:
             raise ValueError("set run_id or query")
-        if self.useful is None and not (self.chunk_ids or self.grades or self.corrected_answer or self.note):
-            raise ValueError("set at least one of useful, chunk_ids, grades, corrected_answer and note")
+        if self.useful is None and not (
+            self.chunk_ids or self.grades or self.corrected_answer or self.note
+        ):
+            raise ValueError(
+                "set at least one of useful, chunk_ids, grades, corrected_answer and note"
+            )
         return self
 
     def list_grades(self) -> dict[UUID, int]:

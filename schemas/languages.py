@@ -12,8 +12,12 @@ def check_language(tag: str) -> str:
     from langcodes import tag_is_valid
 
     if "_" in tag or not tag_is_valid(tag):
-        raise ValueError(f"{tag!r} is not a known language; use a BCP 47 tag such as en, pt-BR or zh-Hant")
+        raise ValueError(
+            f"{tag!r} is not a known language; use a BCP 47 tag such as en, pt-BR or zh-Hant"
+        )
     return tag
 
 
-Language = Annotated[str, Field(max_length=35, description="BCP 47 tag."), AfterValidator(check_language)]
+Language = Annotated[
+    str, Field(max_length=35, description="BCP 47 tag."), AfterValidator(check_language)
+]

@@ -41,7 +41,10 @@ class Principal:
         if tenant is None or tenant == self.tenant:
             return self
         if not is_valid_tenant(tenant):
-            raise InvalidRequest(f"Invalid tenant name {tenant[:100]!r}.", remedy="Correct the header X-Anabranch-Tenant.")
+            raise InvalidRequest(
+                f"Invalid tenant name {tenant[:100]!r}.",
+                remedy="Correct the header X-Anabranch-Tenant.",
+            )
         if self.role != "operator":
             raise Forbidden(
                 f"The role {self.role!r} may not act for tenant {tenant!r}.",

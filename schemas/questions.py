@@ -34,11 +34,23 @@ def _check_metadata_size(metadata: dict[str, Any]) -> dict[str, Any]:
 class Filters(Value):
     """Restrict the search to documents that match all given conditions."""
 
-    collections: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents in any of these collections.")
-    tags: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents that have all of these tags.")
-    document_ids: list[UUID] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents with any of these ids.")
-    external_ids: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents with any of these external ids.")
-    languages: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents in any of these languages, as BCP 47 tags.")
+    collections: list[FilterText] = Field(
+        [], max_length=MAX_FILTER_ENTRIES, description="Documents in any of these collections."
+    )
+    tags: list[FilterText] = Field(
+        [], max_length=MAX_FILTER_ENTRIES, description="Documents that have all of these tags."
+    )
+    document_ids: list[UUID] = Field(
+        [], max_length=MAX_FILTER_ENTRIES, description="Documents with any of these ids."
+    )
+    external_ids: list[FilterText] = Field(
+        [], max_length=MAX_FILTER_ENTRIES, description="Documents with any of these external ids."
+    )
+    languages: list[FilterText] = Field(
+        [],
+        max_length=MAX_FILTER_ENTRIES,
+        description="Documents in any of these languages, as BCP 47 tags.",
+    )
     date_from: date | None = Field(None, description="Earliest `document_date`, inclusive.")
     date_to: date | None = Field(None, description="Latest `document_date`, inclusive.")
     metadata: Annotated[dict[str, Any], AfterValidator(_check_metadata_size)] = Field(
@@ -63,13 +75,22 @@ class SearchRequest(BaseModel):
     query: QueryText = Field(description="The question, in natural language or as keywords.")
     k: int = Field(10, ge=1, le=100, description="Maximum number of results.")
     mode: Mode = Field(
-        "auto", description=("Which channels to search: `vector` (lexical and semantic), `graph`, `hybrid` (all), or `auto` to choose by the question.")
+        "auto",
+        description=(
+            "Which channels to search: `vector` (lexical and semantic), `graph`, `hybrid` (all), or `auto` to choose by the question."
+        ),
     )
     profile: str = Field("default", description="Name of the profile with the retrieval settings.")
     filters: Filters = Field(Filters(), description="Conditions that the documents must match.")
-    channels: list[Channel] | None = Field(None, min_length=1, description="Search only these channels.")
-    language: Language | None = Field(None, description="Language of the question as a BCP 47 tag. Detected if omitted.")
-    generation: str | None = Field(None, description="Search this generation instead of the live one.")
+    channels: list[Channel] | None = Field(
+        None, min_length=1, description="Search only these channels."
+    )
+    language: Language | None = Field(
+        None, description="Language of the question as a BCP 47 tag. Detected if omitted."
+    )
+    generation: str | None = Field(
+        None, description="Search this generation instead of the live one."
+    )
     explain: bool = Field(False, description="Add an explanation of the score to each result.")
 
 
@@ -77,8 +98,12 @@ class QueryRequest(SearchRequest):
     """A question to answer."""
 
     stream: bool = Field(False, description="Respond with server-sent events.")
-    return_context: bool = Field(True, description="Include the passages that the answer was based on.")
-    debug: bool = Field(False, description="Include every candidate and every number that entered a score.")
+    return_context: bool = Field(
+        True, description="Include the passages that the answer was based on."
+    )
+    debug: bool = Field(
+        False, description="Include every candidate and every number that entered a score."
+    )
 
 
 class ChannelRank(Value):
@@ -105,9 +130,15 @@ class SearchResult(Value):
     pages: list[int] = Field(description="Pages of the passage, from 1.")
     spans: list[Span] = Field(description="Position of the best-matching chunk in the document.")
     snippet: str = Field(description="Excerpt of the passage.")
-    channels: dict[Channel, ChannelRank] = Field(description="Rank and score in each channel that found the passage.")
-    duplicates: list[UUID] = Field(default=[], description="Documents whose nearly identical passage was folded into this one.")
-    explanation: dict[str, Any] | None = Field(None, description="Every number that entered the score. Only with `explain`.")
+    channels: dict[Channel, ChannelRank] = Field(
+        description="Rank and score in each channel that found the passage."
+    )
+    duplicates: list[UUID] = Field(
+        default=[], description="Documents whose nearly identical passage was folded into this one."
+    )
+    explanation: dict[str, Any] | None = Field(
+        None, description="Every number that entered the score. Only with `explain`."
+    )
 
 
 class Citation(Value):
@@ -126,16 +157,22 @@ class Citation(Value):
     spans: list[Span] = Field(description="Position of the quote in the document.")
     quote: str = Field(description="Verbatim text. For a table, the row.")
     header: list[str] | None = Field(None, description="Header cells, for a quote from a table.")
-    redacted: list[tuple[int, int]] = Field([], description="Character ranges of the quote that are redacted.")
+    redacted: list[tuple[int, int]] = Field(
+        [], description="Character ranges of the quote that are redacted."
+    )
 
 
 class Route(Value):
     """How the question was routed to channels."""
 
     mode: Literal["vector", "graph", "hybrid"] = Field(description="Mode that was used.")
-    decided_by: Literal["request", "rules", "model"] = Field(description="Whether the request, rules or a model selected the mode.")
+    decided_by: Literal["request", "rules", "model"] = Field(
+        description="Whether the request, rules or a model selected the mode."
+    )
     reason: str = Field(description="Why the mode was selected.")
-    escalated_from: str | None = Field(None, description="First mode, if its results were insufficient.")
+    escalated_from: str | None = Field(
+        None, description="First mode, if its results were insufficient."
+    )
 
 
 class ChannelTrace(Value):
@@ -155,15 +192,22 @@ class Trace(Value):
     route: Route = Field(description="Routing of the question to channels.")
     channels: dict[Channel, ChannelTrace] = Field(description="Result of each channel.")
     channels_used: list[Channel] = Field(description="Channels that contributed candidates.")
-    channels_failed: dict[Channel, str] = Field(description="Channels that failed, with the reason.")
+    channels_failed: dict[Channel, str] = Field(
+        description="Channels that failed, with the reason."
+    )
     lexical: Literal["exact", "bounded"] | None = Field(
-        None, description=("`exact` if no unseen chunk could be among the best, `bounded` if the candidate budget cut the search short.")
+        None,
+        description=(
+            "`exact` if no unseen chunk could be among the best, `bounded` if the candidate budget cut the search short."
+        ),
     )
     timings_ms: dict[str, float] = Field(description="Duration of each step in milliseconds.")
     reranker: str | None = Field(description="Reranker that was used.")
     max_rerank_score: float | None = Field(description="Best score of the reranker.")
     threshold: float | None = Field(description="Score below which the question is refused.")
-    calibrated: bool = Field(False, description="Whether the threshold was calibrated on judgements.")
+    calibrated: bool = Field(
+        False, description="Whether the threshold was calibrated on judgements."
+    )
     models: dict[str, str] = Field({}, description="Models that were called, by task.")
     model_calls: int = Field(0, description="Calls to chat models.")
     tokens: int = Field(0, description="Tokens that the chat models consumed.")
@@ -175,25 +219,35 @@ class Trace(Value):
             "of the cached answer; durations and model calls are those of this request."
         ),
     )
-    notes: list[str] = Field(default=[], description="Remarks for people about this response, such as entities that are still being indexed.")
+    notes: list[str] = Field(
+        default=[],
+        description="Remarks for people about this response, such as entities that are still being indexed.",
+    )
 
 
 class JudgeCheck(Value):
     """One check of the answer."""
 
     name: str = Field(description="Name of the check.")
-    kind: Literal["deterministic", "model"] = Field(description="Whether the check is deterministic or uses a model.")
+    kind: Literal["deterministic", "model"] = Field(
+        description="Whether the check is deterministic or uses a model."
+    )
     result: Literal["pass", "fail", "not_checked"] = Field(description="Result of the check.")
     score: float | None = Field(None, description="Score of the answer in this check.")
     threshold: float | None = Field(None, description="Minimum score to pass.")
-    severity: Literal["hard", "soft"] = Field("soft", description="Whether a failure blocks the answer (`hard`) or lowers its confidence (`soft`).")
+    severity: Literal["hard", "soft"] = Field(
+        "soft",
+        description="Whether a failure blocks the answer (`hard`) or lowers its confidence (`soft`).",
+    )
     evidence: str | None = Field(None, description="Explanation of the result.")
 
 
 class JudgeVerdict(Value):
     """Result of checking the answer."""
 
-    decision: Literal["PASS", "FAIL_RETRYABLE", "FAIL_BLOCKED"] = Field(description="`PASS`, `FAIL_RETRYABLE` if another attempt may pass, or `FAIL_BLOCKED`.")
+    decision: Literal["PASS", "FAIL_RETRYABLE", "FAIL_BLOCKED"] = Field(
+        description="`PASS`, `FAIL_RETRYABLE` if another attempt may pass, or `FAIL_BLOCKED`."
+    )
     checks: list[JudgeCheck] = Field(description="The checks, in order.")
 
 
@@ -213,13 +267,17 @@ class SearchResponse(Value):
     trace: Trace = Field(description="How the response was produced.")
 
 
-RefusalCode = Literal["NO_SUITABLE_CONTEXT", "NO_SUCH_COLLECTION", "INSUFFICIENT_CONTEXT", "JUDGE_BLOCKED"]
+RefusalCode = Literal[
+    "NO_SUITABLE_CONTEXT", "NO_SUCH_COLLECTION", "INSUFFICIENT_CONTEXT", "JUDGE_BLOCKED"
+]
 
 
 class DebugInfo(Value):
     """Debug data, as recorded on topic `queries`."""
 
-    candidates: list[dict[str, Any]] = Field(description="Candidates of every channel with their scores.")
+    candidates: list[dict[str, Any]] = Field(
+        description="Candidates of every channel with their scores."
+    )
     numbers: dict[str, Any] = Field(description="Every number that entered a score.")
 
 
@@ -234,7 +292,9 @@ class QueryResponse(Value):
     message: str | None = Field(None, description="Explanation of the refusal for people.")
     language: str | None = Field(None, description="Language of the answer as a BCP 47 tag.")
     citations: list[Citation] = Field(description="Quotes that support the answer.")
-    contexts: list[SearchResult] = Field([], description="Passages that the answer was based on. Empty without `return_context`.")
+    contexts: list[SearchResult] = Field(
+        [], description="Passages that the answer was based on. Empty without `return_context`."
+    )
     judge: JudgeVerdict | None = Field(None, description="Checks of the answer, if a judge ran.")
     confidence: Confidence = Field(description="How far the answer can be trusted.")
     assumptions: list[str] = Field([], description="Assumptions that the answer makes.")
@@ -246,8 +306,12 @@ class QueryResponse(Value):
 class StepProgress(Value):
     """A step of a query started or ended. A step that runs twice is reported twice."""
 
-    name: str = Field(description="One of `plan`, `channels`, `chunks`, `fuse`, `rerank`, `read`, `answer` and `judge`.")
-    ms: float | None = Field(None, description="Duration in milliseconds, or null when the step starts.")
+    name: str = Field(
+        description="One of `plan`, `channels`, `chunks`, `fuse`, `rerank`, `read`, `answer` and `judge`."
+    )
+    ms: float | None = Field(
+        None, description="Duration in milliseconds, or null when the step starts."
+    )
 
 
 class AnswerDelta(Value):
@@ -256,7 +320,11 @@ class AnswerDelta(Value):
     Deltas are unverified; only the final answer counts.
     """
 
-    draft: int = Field(description=("Number of the draft, from 1. When it grows, the model has restarted: discard the deltas of earlier drafts."))
+    draft: int = Field(
+        description=(
+            "Number of the draft, from 1. When it grows, the model has restarted: discard the deltas of earlier drafts."
+        )
+    )
     text: str = Field(description="Text to append to the draft.")
 
 

@@ -19,8 +19,12 @@ class DeadLetterSelection(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    event_ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_SELECTED_IDS, description="Ids of the events.")
-    document_id: UUID | None = Field(None, description="Dead letters of this document, including those at ingress.")
+    event_ids: list[UUID] | None = Field(
+        None, min_length=1, max_length=MAX_SELECTED_IDS, description="Ids of the events."
+    )
+    document_id: UUID | None = Field(
+        None, description="Dead letters of this document, including those at ingress."
+    )
     stage: str | None = Field(None, max_length=64, description="Dead letters of this stage.")
     code: str | None = Field(None, max_length=100, description="Dead letters with this error code.")
     all: bool = Field(False, description="Select all open dead letters.")
@@ -42,15 +46,21 @@ class RedriveRequest(DeadLetterSelection):
 class DiscardRequest(DeadLetterSelection):
     """Close dead letters without processing them."""
 
-    reason: str = Field(min_length=1, max_length=1000, description="Why the dead letters are discarded.")
+    reason: str = Field(
+        min_length=1, max_length=1000, description="Why the dead letters are discarded."
+    )
 
 
 class OffsetRange(BaseModel):
     """Offsets of one partition."""
 
     partition: int = Field(ge=0, description="Number of the partition.")
-    start: int | None = Field(None, ge=0, lt=2**63, description="First offset. Defaults to the beginning.")
-    end: int | None = Field(None, ge=0, lt=2**63, description="Offset after the last one. Defaults to the end.")
+    start: int | None = Field(
+        None, ge=0, lt=2**63, description="First offset. Defaults to the beginning."
+    )
+    end: int | None = Field(
+        None, ge=0, lt=2**63, description="Offset after the last one. Defaults to the end."
+    )
 
 
 class ReplayRequest(BaseModel):
@@ -59,11 +69,20 @@ class ReplayRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     stage: str = Field(description="Stage that processes the events.")
-    generation: str | None = Field(None, description="Generation of the stage. Defaults to the live one.")
-    since: Timestamp | None = Field(None, description="Events appended at or after this time, by the log's clock. UTC if no time zone is given.")
+    generation: str | None = Field(
+        None, description="Generation of the stage. Defaults to the live one."
+    )
+    since: Timestamp | None = Field(
+        None,
+        description="Events appended at or after this time, by the log's clock. UTC if no time zone is given.",
+    )
     until: Timestamp | None = Field(None, description="Events appended before this time.")
-    offsets: list[OffsetRange] = Field([], description="Offset ranges. Partitions without a range are skipped.")
-    document_ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_SELECTED_IDS, description="Events of these documents.")
+    offsets: list[OffsetRange] = Field(
+        [], description="Offset ranges. Partitions without a range are skipped."
+    )
+    document_ids: list[UUID] | None = Field(
+        None, min_length=1, max_length=MAX_SELECTED_IDS, description="Events of these documents."
+    )
     collection: str | None = Field(None, description="Events of documents in this collection.")
     per_second: EventsPerSecond | None = Field(None, description="Maximum events per second.")
     dry_run: bool = Field(False, description="Report what would happen without doing it.")

@@ -33,7 +33,9 @@ class PassageChange(Value):
     external_id: str | None = Field(description="The producer's id of the document.")
     title: str | None = Field(description="Title of the document.")
     section: str = Field(description="Heading path of the passage.")
-    rank_then: int | None = Field(description="Rank in the earlier answer. Null if it was not read.")
+    rank_then: int | None = Field(
+        description="Rank in the earlier answer. Null if it was not read."
+    )
     rank_now: int | None = Field(description="Rank in the later answer. Null if it was not read.")
     reason: ChangeReason | None = Field(None, description="Why the passage is new, gone or moved.")
 
@@ -62,8 +64,12 @@ class RunDiff(Value):
     moved: list[PassageChange] = Field(description="Passages whose rank changed.")
     new: list[PassageChange] = Field(description="Passages that only the later answer read.")
     gone: list[PassageChange] = Field(description="Passages that only the earlier answer read.")
-    profile_changes: dict[str, tuple[Any, Any]] = Field(description="Changed settings of the profile: earlier and later value.")
-    request_changes: dict[str, tuple[Any, Any]] = Field(description="Changed fields of the request: earlier and later value.")
+    profile_changes: dict[str, tuple[Any, Any]] = Field(
+        description="Changed settings of the profile: earlier and later value."
+    )
+    request_changes: dict[str, tuple[Any, Any]] = Field(
+        description="Changed fields of the request: earlier and later value."
+    )
     reasons: list[ChangeReason] = Field(description="Distinct causes, the most important first.")
 
 

@@ -65,7 +65,8 @@ class RecordedDraft(Value):
 
     model: str
     closeness: list[float] | None = Field(
-        None, description="Scores of the sentences that were compared, in their order. Null if the selection used words alone."
+        None,
+        description="Scores of the sentences that were compared, in their order. Null if the selection used words alone.",
     )
     reply: RecordedReply | None = None
     assumptions: list[str] = []
@@ -86,5 +87,9 @@ class RunRecord(Value):
     linked: list[str] = Field(description="Keys of the entities that the question names.")
     parents: list[RecordedParent]
     chunks: list[RecordedChunk]
-    draft: RecordedDraft | None = Field(None, description="How the answer was written. Null if there was no answer.")
-    missing_collections: list[str] = Field([], description="Collections in the filters that no document has.")
+    draft: RecordedDraft | None = Field(
+        None, description="How the answer was written. Null if there was no answer."
+    )
+    missing_collections: list[str] = Field(
+        [], description="Collections in the filters that no document has."
+    )

@@ -11,7 +11,18 @@ from pydantic import Field
 from schemas.values import Value
 
 Column = Annotated[str, Field(min_length=1, max_length=255)]
-ColumnType = Literal["date", "timestamp_ms", "timestamp_us", "timestamp_ns", "time_ms", "time_us", "time_ns", "decimal", "bytes", "json"]
+ColumnType = Literal[
+    "date",
+    "timestamp_ms",
+    "timestamp_us",
+    "timestamp_ns",
+    "time_ms",
+    "time_us",
+    "time_ns",
+    "decimal",
+    "bytes",
+    "json",
+]
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,39}$"
 SLOT_PATTERN = r"^[a-z0-9_]{1,63}$"
 TABLE_PATTERN = r"^[^.]+(\.[^.]+)?$"
@@ -28,13 +39,23 @@ class ColumnEncoding(Value):
 class RowMapping(Value):
     """How the columns of a row map to a document."""
 
-    body: list[Column] = Field(min_length=1, description="Columns of the text, joined by blank lines. A single column of bytes is treated as a file.")
-    id: list[Column] = Field(default=[], description="Columns of the external id, joined by `/`. Defaults to the columns of the row's key.")
+    body: list[Column] = Field(
+        min_length=1,
+        description="Columns of the text, joined by blank lines. A single column of bytes is treated as a file.",
+    )
+    id: list[Column] = Field(
+        default=[],
+        description="Columns of the external id, joined by `/`. Defaults to the columns of the row's key.",
+    )
     title: Column | None = Field(None, description="Column of the title.")
     language: Column | None = Field(None, description="Column of the language.")
-    filename: Column | None = Field(None, description="Column of the file name, if the body is a file.")
+    filename: Column | None = Field(
+        None, description="Column of the file name, if the body is a file."
+    )
     metadata: list[Column] = Field([], description="Columns to store as metadata.")
-    encodings: dict[str, ColumnEncoding] = Field({}, description="Encodings of columns whose events carry no schema.")
+    encodings: dict[str, ColumnEncoding] = Field(
+        {}, description="Encodings of columns whose events carry no schema."
+    )
 
     @property
     def columns(self) -> list[str]:
@@ -47,7 +68,11 @@ class DebeziumSource(Value):
     """Read changes from a Debezium topic."""
 
     kind: Literal["debezium"] = Field("debezium", description="Kind of source.")
-    topic: str = Field(min_length=1, max_length=249, description="Topic name on the broker, without the prefix of this system.")
+    topic: str = Field(
+        min_length=1,
+        max_length=249,
+        description="Topic name on the broker, without the prefix of this system.",
+    )
     mapping: RowMapping = Field(description="How the columns map to a document.")
 
 
@@ -55,10 +80,17 @@ class PostgresSource(Value):
     """Read changes of a Postgres table by logical decoding."""
 
     kind: Literal["postgres"] = Field("postgres", description="Kind of source.")
-    dsn: str | None = Field(None, description="Always refused. Set ANABRANCH_SOURCES__NAME on the worker instead.")
-    table: str = Field(pattern=TABLE_PATTERN, description="Table as `schema.table`. The schema defaults to `public`.")
+    dsn: str | None = Field(
+        None, description="Always refused. Set ANABRANCH_SOURCES__NAME on the worker instead."
+    )
+    table: str = Field(
+        pattern=TABLE_PATTERN,
+        description="Table as `schema.table`. The schema defaults to `public`.",
+    )
     slot: str | None = Field(
-        None, pattern=SLOT_PATTERN, description="Name of the replication slot and the publication. Defaults to `anabranch_` and the name of the source."
+        None,
+        pattern=SLOT_PATTERN,
+        description="Name of the replication slot and the publication. Defaults to `anabranch_` and the name of the source.",
     )
     mapping: RowMapping = Field(description="How the columns map to a document.")
 
@@ -81,20 +113,33 @@ class UrlsSource(Value):
     """Fetch a list of URLs."""
 
     kind: Literal["urls"] = Field("urls", description="Kind of source.")
-    urls: list[Annotated[str, Field(pattern=URL_PATTERN, max_length=1024)]] = Field(min_length=1, max_length=10_000, description="URLs to fetch.")
-    every_s: float = Field(3600.0, ge=0.05, le=31_536_000, description="Seconds between two requests for the same URL.")
-    gone_after: int = Field(3, ge=1, le=100, description="Consecutive responses with status 404 or 410 after which the document is withdrawn.")
+    urls: list[Annotated[str, Field(pattern=URL_PATTERN, max_length=1024)]] = Field(
+        min_length=1, max_length=10_000, description="URLs to fetch."
+    )
+    every_s: float = Field(
+        3600.0, ge=0.05, le=31_536_000, description="Seconds between two requests for the same URL."
+    )
+    gone_after: int = Field(
+        3,
+        ge=1,
+        le=100,
+        description="Consecutive responses with status 404 or 410 after which the document is withdrawn.",
+    )
 
 
 class SourceRequest(Value):
     """A source to add."""
 
     name: str = Field(pattern=NAME_PATTERN, description="Name of the source.")
-    collection: str | None = Field(None, max_length=255, description="Collection for the documents of the source.")
-    tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256, description="Tags for the documents of the source.")
-    takes: Annotated[DebeziumSource | PostgresSource | FolderSource | UrlsSource, Field(discriminator="kind")] = Field(
-        description="Kind of source and its settings."
+    collection: str | None = Field(
+        None, max_length=255, description="Collection for the documents of the source."
     )
+    tags: list[Annotated[str, Field(max_length=255)]] = Field(
+        default=[], max_length=256, description="Tags for the documents of the source."
+    )
+    takes: Annotated[
+        DebeziumSource | PostgresSource | FolderSource | UrlsSource, Field(discriminator="kind")
+    ] = Field(description="Kind of source and its settings.")
 
 
 class SourceSpec(SourceRequest):
@@ -111,7 +156,9 @@ class SequenceReset(Value):
     """A restart of a source's sequence numbers, because its database was restored."""
 
     epoch: int = Field(description="Epoch of the numbers after the restart.")
-    begins: dict[int, int] = Field({}, description="First offset of the new epoch in the source's topic, by partition.")
+    begins: dict[int, int] = Field(
+        {}, description="First offset of the new epoch in the source's topic, by partition."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +174,9 @@ class DeclaredSource:
 
     def epoch_at(self, partition: int, offset: int) -> int:
         """Return the epoch of the record at this position of the source's topic."""
-        later_epochs = [reset.epoch for reset in self.resets if offset >= reset.begins.get(partition, 0)]
+        later_epochs = [
+            reset.epoch for reset in self.resets if offset >= reset.begins.get(partition, 0)
+        ]
         initial_epoch = min((reset.epoch - 1 for reset in self.resets), default=self.epoch)
         return max(later_epochs, default=initial_epoch)
 

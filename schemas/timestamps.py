@@ -18,7 +18,9 @@ def to_utc(timestamp: datetime) -> datetime:
     try:
         return timestamp.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError(f"{timestamp.isoformat()} lies before year 1 or after year 9999 in UTC") from error
+        raise ValueError(
+            f"{timestamp.isoformat()} lies before year 1 or after year 9999 in UTC"
+        ) from error
 
 
 Timestamp = Annotated[datetime, AfterValidator(to_utc)]

@@ -38,4 +38,8 @@ def has_user_info(url: str) -> bool:
 
 def redact_urls(text: str) -> str:
     """Remove user info from every URL in the text, and the values of secret query parameters."""
-    return _PARAMETER.sub(r"\1REDACTED", _USER_INFO.sub(r"\1", text)) if "://" in text or ":\\" in text else text
+    return (
+        _PARAMETER.sub(r"\1REDACTED", _USER_INFO.sub(r"\1", text))
+        if "://" in text or ":\\" in text
+        else text
+    )

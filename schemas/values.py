@@ -24,7 +24,10 @@ read it.
 
 Order = Annotated[
     list[int],
-    Field(min_length=1, description="Position among the document's revisions. Compared from the left; the greatest wins."),
+    Field(
+        min_length=1,
+        description="Position among the document's revisions. Compared from the left; the greatest wins.",
+    ),
 ]
 
 
@@ -37,7 +40,9 @@ def _check_name_bytes(name: str) -> str:
     return name
 
 
-ExternalId = Annotated[str, Field(min_length=1, max_length=MAX_NAME_BYTES), AfterValidator(_check_name_bytes)]
+ExternalId = Annotated[
+    str, Field(min_length=1, max_length=MAX_NAME_BYTES), AfterValidator(_check_name_bytes)
+]
 
 
 class Value(BaseModel):
@@ -55,7 +60,10 @@ class Span(Value):
     char_end: int = Field(description="Offset after the last character.")
     page: int | None = Field(None, description="Page number, from 1.")
     box: Box | None = Field(
-        None, description=("Position on the page: x0, y0, x1, y1 as shares of the page's width and height, with the origin at the top left.")
+        None,
+        description=(
+            "Position on the page: x0, y0, x1, y1 as shares of the page's width and height, with the origin at the top left."
+        ),
     )
     element: str | None = Field(None, description="Id of the nearest HTML element that has one.")
     sheet: str | None = Field(None, description="Name of the sheet.")
@@ -64,7 +72,9 @@ class Span(Value):
     end_s: float | None = Field(None, description="End in a recording, in seconds.")
 
 
-BlockKind = Literal["heading", "paragraph", "list", "table", "code", "formula", "caption", "summary"]
+BlockKind = Literal[
+    "heading", "paragraph", "list", "table", "code", "formula", "caption", "summary"
+]
 
 
 class Block(Value):
@@ -76,8 +86,13 @@ class Block(Value):
     kind: BlockKind = Field(description="Kind of block.")
     span: Span
     level: int | None = Field(None, ge=1, le=6, description="Level of a heading.")
-    language: str | None = Field(None, description="Programming language of a code block, such as `python` or `sql`.")
-    header_end: int | None = Field(None, description="Offset at which the header rows of a table end, including the delimiter row.")
+    language: str | None = Field(
+        None, description="Programming language of a code block, such as `python` or `sql`."
+    )
+    header_end: int | None = Field(
+        None,
+        description="Offset at which the header rows of a table end, including the delimiter row.",
+    )
 
 
 class Notice(Value):
@@ -131,7 +146,10 @@ class ChildChunk(Value):
     ordinal: int = Field(description="Position in the document, from 0.")
     kind: BlockKind = "paragraph"
     text: str
-    prefix: str = Field("", description="Title and heading path, and the header of a split table. Embedded and indexed with the text, but never quoted.")
+    prefix: str = Field(
+        "",
+        description="Title and heading path, and the header of a split table. Embedded and indexed with the text, but never quoted.",
+    )
     char_start: int
     char_end: int
     spans: list[Span]
@@ -158,7 +176,9 @@ class Mention(Value):
 
     chunk_id: UUID
     name: str = Field(description="The name as written.")
-    key: str = Field(description="Normalized name. Mentions with the same key and type refer to the same entity.")
+    key: str = Field(
+        description="Normalized name. Mentions with the same key and type refer to the same entity."
+    )
     type: str
     char_start: int = Field(description="Offset in the document's Markdown.")
     char_end: int = Field(description="Offset in the document's Markdown.")
@@ -173,7 +193,9 @@ class Relation(Value):
     object: tuple[str, str] = Field(description="Type and key of a mention in the same document.")
     weight: float = Field(ge=0, le=1)
     extractor: str
-    char_start: int = Field(description="Start of the evidence, a sentence, in the document's Markdown.")
+    char_start: int = Field(
+        description="Start of the evidence, a sentence, in the document's Markdown."
+    )
     char_end: int = Field(description="End of the evidence in the document's Markdown.")
 
 
@@ -199,25 +221,49 @@ class ChunkVector(Value):
 
     chunk_id: UUID
     vector: str = Field(description="Base64 of little-endian float16 numbers.")
-    state_offset: int = Field(0, description="Offset of the token states in the event's blob, in bytes.")
+    state_offset: int = Field(
+        0, description="Offset of the token states in the event's blob, in bytes."
+    )
     state_length: int = Field(0, description="Length of the token states in bytes.")
-    background_dense: float | None = Field(None, description="Mean cosine similarity with the engine's background questions.")
-    background_maxsim: float | None = Field(None, description="Mean MaxSim score with the engine's background questions.")
+    background_dense: float | None = Field(
+        None, description="Mean cosine similarity with the engine's background questions."
+    )
+    background_maxsim: float | None = Field(
+        None, description="Mean MaxSim score with the engine's background questions."
+    )
 
 
 class Amendment(Value):
     """Changes to the descriptive fields of a document. Fields that are null stay as they are."""
 
-    title: str | None = Field(None, max_length=2000, description="New title. An empty string removes the title.")
-    collection: str | None = Field(None, max_length=255, description="New collection. An empty string removes the document from its collection.")
-    tags: list[Annotated[str, Field(max_length=255)]] | None = Field(None, max_length=256, description="Tags that replace the current ones.")
-    metadata: dict[str, Any] | None = Field(None, description="Metadata to merge into the current metadata. A key with the value null is removed.")
-    readers: Readers | None = Field(None, description="Users and groups that may read the document, replacing the current ones. `everyone` lifts the limit.")
+    title: str | None = Field(
+        None, max_length=2000, description="New title. An empty string removes the title."
+    )
+    collection: str | None = Field(
+        None,
+        max_length=255,
+        description="New collection. An empty string removes the document from its collection.",
+    )
+    tags: list[Annotated[str, Field(max_length=255)]] | None = Field(
+        None, max_length=256, description="Tags that replace the current ones."
+    )
+    metadata: dict[str, Any] | None = Field(
+        None,
+        description="Metadata to merge into the current metadata. A key with the value null is removed.",
+    )
+    readers: Readers | None = Field(
+        None,
+        description="Users and groups that may read the document, replacing the current ones. `everyone` lifts the limit.",
+    )
 
     def stated_fields(self) -> dict[str, Any]:
         """Return the fields that the amendment changes."""
         values = {name: getattr(self, name) for name in Amendment.model_fields}
-        return {name: value for name, value in values.items() if value is not None and not (name == "metadata" and not value)}
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None and not (name == "metadata" and not value)
+        }
 
 
 class DocumentSummary(Value):
@@ -226,7 +272,9 @@ class DocumentSummary(Value):
     external_id: str | None = None
     title: str | None = None
     filename: str | None = None
-    source_uri: str | None = Field(None, description="Source URI of the document, or the URL that it was to be fetched from.")
+    source_uri: str | None = Field(
+        None, description="Source URI of the document, or the URL that it was to be fetched from."
+    )
     media_type: str | None = None
     collection: str | None = None
     tags: list[str] = []
@@ -235,13 +283,32 @@ class DocumentSummary(Value):
 class DocumentFields(Value):
     """Descriptive fields that a producer may set."""
 
-    filename: str | None = Field(None, max_length=1024, description="File name, used to detect the type and as a fallback title.")
-    media_type: str | None = Field(None, max_length=255, description="Media type. Detected from the bytes if omitted.")
-    title: str | None = Field(None, max_length=2000, description="Title. Taken from the document if omitted.")
-    language: str | None = Field(None, max_length=35, description="Language as a BCP 47 tag. Detected if omitted.")
-    collection: str | None = Field(None, max_length=255, description="Collection that the document belongs to.")
-    tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256, description="Tags to filter by.")
+    filename: str | None = Field(
+        None,
+        max_length=1024,
+        description="File name, used to detect the type and as a fallback title.",
+    )
+    media_type: str | None = Field(
+        None, max_length=255, description="Media type. Detected from the bytes if omitted."
+    )
+    title: str | None = Field(
+        None, max_length=2000, description="Title. Taken from the document if omitted."
+    )
+    language: str | None = Field(
+        None, max_length=35, description="Language as a BCP 47 tag. Detected if omitted."
+    )
+    collection: str | None = Field(
+        None, max_length=255, description="Collection that the document belongs to."
+    )
+    tags: list[Annotated[str, Field(max_length=255)]] = Field(
+        default=[], max_length=256, description="Tags to filter by."
+    )
     metadata: dict[str, Any] = Field({}, description="Metadata to filter by.")
-    source_uri: str | None = Field(None, max_length=8192, description="URI of the original, shown with results.")
+    source_uri: str | None = Field(
+        None, max_length=8192, description="URI of the original, shown with results."
+    )
     document_date: date | None = Field(None, description="Date of the document, to filter by.")
-    readers: Readers | None = Field(None, description="Users and groups that may read the document. Null allows everyone in the tenant.")
+    readers: Readers | None = Field(
+        None,
+        description="Users and groups that may read the document. Null allows everyone in the tenant.",
+    )

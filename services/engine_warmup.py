@@ -28,7 +28,9 @@ async def warm_in_background(engines: Iterable[object], folder: Path) -> AsyncIt
 
     One process of a data folder at a time: the others find the results in the models folder.
     """
-    task = asyncio.create_task(_warm_engines([engine for engine in engines if isinstance(engine, Warmable)], folder))
+    task = asyncio.create_task(
+        _warm_engines([engine for engine in engines if isinstance(engine, Warmable)], folder)
+    )
     try:
         yield
     finally:

@@ -37,17 +37,26 @@ def add_engine_fingerprints(config: IndexConfig, engines: Engines) -> IndexConfi
         update={
             "parse": ParseConfig(fingerprint=engines.parser.fingerprint),
             "chunk": config.chunk.model_copy(update={"fingerprint": engines.chunker.fingerprint}),
-            "extract": config.extract.model_copy(update={"fingerprint": engines.extractor.fingerprint}),
+            "extract": config.extract.model_copy(
+                update={"fingerprint": engines.extractor.fingerprint}
+            ),
             "embed": embed,
         }
     )
 
 
 def check_config_matches(configured: IndexConfig, live: IndexConfig, generation: str) -> None:
-    """Raise GenerationMismatch with the differing settings. Fingerprints are left to `find_outdated_stages`."""
-    differences = [f"{name} is {change['to']!r} in the settings, {change['from']!r} in the index" for name, change in diff_settings(live, configured).items()]
+    """Raise GenerationMismatch with the differing settings. Fingerprints are left to
+    `find_outdated_stages`.
+    """
+    differences = [
+        f"{name} is {change['to']!r} in the settings, {change['from']!r} in the index"
+        for name, change in diff_settings(live, configured).items()
+    ]
     if differences:
-        raise GenerationMismatch(f"generation {generation} was built with another configuration: {'; '.join(differences)}")
+        raise GenerationMismatch(
+            f"generation {generation} was built with another configuration: {'; '.join(differences)}"
+        )
 
 
 def diff_settings(live: IndexConfig, configured: IndexConfig) -> dict[str, dict[str, object]]:
@@ -61,26 +70,40 @@ def diff_settings(live: IndexConfig, configured: IndexConfig) -> dict[str, dict[
     }
 
 
-def find_outdated_stages(generation: Generation, current_config: IndexConfig, versions: dict[str, int]) -> list[str]:
-    """List the stages whose output this program would produce differently than the program that built the generation.
+def find_outdated_stages(
+    generation: Generation, current_config: IndexConfig, versions: dict[str, int]
+) -> list[str]:
+    """List the stages whose output this program would produce differently than the program that
+    built the generation.
 
-    `current_config` has the fingerprints of this program's engines. A stage that differs only by its input is not listed.
+    `current_config` has the fingerprints of this program's engines. A stage that differs only by
+    its input is not listed.
     """
-    # The upstream fingerprint is the recorded one, so that a change of `chunk` does not also report `extract` and `embed`.
+    # The upstream fingerprint is the recorded one, so that a change of `chunk` does not also report
+    # `extract` and `embed`.
     recorded = generation.how
     return [
         stage
         for stage, upstream in UPSTREAM_STAGES.items()
-        if compute_stage_fingerprint(stage, current_config, versions[stage], recorded.get(upstream) if upstream else None) != recorded.get(stage)
+        if compute_stage_fingerprint(
+            stage, current_config, versions[stage], recorded.get(upstream) if upstream else None
+        )
+        != recorded.get(stage)
     ]
 
 
 def make_outdated_error(generation: Generation, stages: Sequence[str]) -> GenerationMismatch:
-    consequence = "new documents wait there and are not searchable" if generation.state == "live" else "it waits"
+    consequence = (
+        "new documents wait there and are not searchable"
+        if generation.state == "live"
+        else "it waits"
+    )
     return GenerationMismatch(
         f"{', '.join(stages)} of generation {generation.name} was built by another version of this program; {consequence}",
         code="GENERATION_OUTDATED",
-        remedy=OUTDATED_REMEDIES.get(generation.state, OUTDATED_REMEDIES["live"]).format(generation.name),
+        remedy=OUTDATED_REMEDIES.get(generation.state, OUTDATED_REMEDIES["live"]).format(
+            generation.name
+        ),
     )
 
 

@@ -12,7 +12,12 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from engines.disk import DiskReserve
-from processors.content_checks import check_size, check_storage_key, check_url_credentials, missing_blob_error
+from processors.content_checks import (
+    check_size,
+    check_storage_key,
+    check_url_credentials,
+    missing_blob_error,
+)
 from schemas.amendments import normalize_readers
 from schemas.errors import Forbidden, ForbiddenAddress, InvalidRequest, LogUnavailable, NotFound
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
@@ -36,7 +41,15 @@ RETRY_WITHDRAW = "Retry: withdrawing twice does no harm."
 
 class JobStore(Protocol):
     async def open(
-        self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None, asked_by: str | None
+        self,
+        *,
+        job_id: UUID,
+        tenant: str,
+        document_id: UUID,
+        event_id: str,
+        source: str,
+        external_id: str | None,
+        asked_by: str | None,
     ) -> None: ...
 
 
@@ -61,18 +74,26 @@ class IngestService:
     def plan_event(self, caller: Principal, idempotency_key: str | None) -> PlannedEvent:
         """Choose the event id.
 
-        Keys of a caller that is limited to readers are prefixed with its id, so that it cannot probe others'
-        events.
+        Keys of a caller that is limited to readers are prefixed with its id, so that it cannot
+        probe others' events.
         """
-        key = idempotency_key if idempotency_key is None or caller.readers is None else f"{caller.id}/{idempotency_key}"
+        key = (
+            idempotency_key
+            if idempotency_key is None or caller.readers is None
+            else f"{caller.id}/{idempotency_key}"
+        )
         return PlannedEvent(key or str(self.fresh_id()), key is not None)
 
-    async def stage_upload(self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+    async def stage_upload(
+        self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None
+    ) -> BlobRef:
         """Store the bytes under a key derived from event and content, so that a retried request is the same
         event. Stage `receive` removes it.
         """
         self.disk.check()
-        return await self.blobs.put_stream(_build_staged_prefix(tenant, event), chunks, limit=self.max_bytes, media_type=media_type)
+        return await self.blobs.put_stream(
+            _build_staged_prefix(tenant, event), chunks, limit=self.max_bytes, media_type=media_type
+        )
 
     async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
         """Delete the upload, unless the caller chose the event id: an earlier request with that id may still
@@ -81,29 +102,64 @@ class IngestService:
         if not event.has_idempotency_key:
             await self.blobs.delete([upload.key])
 
-    async def submit_document(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> IngestReceipt:
+    async def submit_document(
+        self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
+    ) -> IngestReceipt:
         if request.storage_key is not None and caller.readers is not None:
             remedy = "Upload the file."
-            raise Forbidden("Callers limited to readers may not use storage_key: it can name uploads of other users.", code="LIMITED_TO_READERS", remedy=remedy)
+            raise Forbidden(
+                "Callers limited to readers may not use storage_key: it can name uploads of other users.",
+                code="LIMITED_TO_READERS",
+                remedy=remedy,
+            )
         if upload is None:
             self.disk.check()
         content, sha256 = await self._resolve_content(caller.tenant, request, upload, event)
         async with _limit_time(self.timeout_s, RETRY_INGEST):
-            return await self._accept_document(caller, _with_private_external_id(caller, request, sha256), content, sha256, event)
+            return await self._accept_document(
+                caller, _with_private_external_id(caller, request, sha256), content, sha256, event
+            )
 
-    async def _accept_document(self, caller: Principal, request: IngestRequest, content: Content, sha256: str | None, event: PlannedEvent) -> IngestReceipt:
+    async def _accept_document(
+        self,
+        caller: Principal,
+        request: IngestRequest,
+        content: Content,
+        sha256: str | None,
+        event: PlannedEvent,
+    ) -> IngestReceipt:
         tenant = caller.tenant
-        new_document_id = make_document_id(tenant, "", request.external_id or request.source_uri or request.url or sha256 or "")
+        new_document_id = make_document_id(
+            tenant, "", request.external_id or request.source_uri or request.url or sha256 or ""
+        )
         await self._check_write_access(caller, new_document_id, request.external_id)
         earlier_status = await self._fetch_earlier_status(caller, event, new_document_id, sha256)
         if request.text is not None:
             await self.blobs.put(content.storage_key or "", request.text.encode())
-        is_duplicate = sha256 is not None and await self._is_duplicate(caller, new_document_id, sha256, request)
-        fields = request.model_dump(include=set(DocumentFields.model_fields)) | ({"media_type": "text/markdown"} if _is_unnamed_text(request) else {})
-        data = DocumentReceived.model_validate(fields | {"tenant": tenant, "external_id": request.external_id, "content": content, "force": request.force})
+        is_duplicate = sha256 is not None and await self._is_duplicate(
+            caller, new_document_id, sha256, request
+        )
+        fields = request.model_dump(include=set(DocumentFields.model_fields)) | (
+            {"media_type": "text/markdown"} if _is_unnamed_text(request) else {}
+        )
+        data = DocumentReceived.model_validate(
+            fields
+            | {
+                "tenant": tenant,
+                "external_id": request.external_id,
+                "content": content,
+                "force": request.force,
+            }
+        )
         job = await self._publish(caller, data, event.event_id, new_document_id)
-        if earlier_status and earlier_status["stages"][0]["state"] == "done" and content.storage_key and request.storage_key is None:
-            # The event was admitted before and its bytes are pinned: stage `receive` will not fetch this upload.
+        if (
+            earlier_status
+            and earlier_status["stages"][0]["state"] == "done"
+            and content.storage_key
+            and request.storage_key is None
+        ):
+            # The event was admitted before and its bytes are pinned: stage `receive` will not fetch
+            # this upload.
             await self.blobs.delete([content.storage_key])
         return IngestReceipt(
             document_id=new_document_id,
@@ -111,23 +167,42 @@ class IngestService:
             external_id=request.external_id,
             content_sha256=sha256,
             duplicate=is_duplicate,
-            warnings=[Notice(code="DUPLICATE", detail="The document already has these bytes and fields; nothing is processed.")]
+            warnings=[
+                Notice(
+                    code="DUPLICATE",
+                    detail="The document already has these bytes and fields; nothing is processed.",
+                )
+            ]
             if is_duplicate and not request.force
             else [],
         )
 
-    async def amend_document(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
+    async def amend_document(
+        self, caller: Principal, document_id: UUID, amendment: Amendment
+    ) -> UUID:
         async with _limit_time(self.timeout_s, RETRY_AMEND):
             return await self._publish_amendment(caller, document_id, amendment)
 
-    async def _publish_amendment(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
+    async def _publish_amendment(
+        self, caller: Principal, document_id: UUID, amendment: Amendment
+    ) -> UUID:
         document = await self.documents.fetch_document(caller, document_id)
         if document is None or document.get("state") == "withdrawn":
-            raise NotFound(f"No document {document_id}.", remedy="List the documents with GET /v1/documents.")
+            raise NotFound(
+                f"No document {document_id}.", remedy="List the documents with GET /v1/documents."
+            )
         if not amendment.stated_fields():
-            raise InvalidRequest("The amendment has no fields.", code="NOTHING_TO_AMEND", remedy="Set title, collection, tags, metadata or readers.")
-        data = DocumentAmended(tenant=caller.tenant, document_id=str(document_id), **amendment.stated_fields())
-        return await self._publish(caller, data, str(self.fresh_id()), document_id, document.get("external_id"))
+            raise InvalidRequest(
+                "The amendment has no fields.",
+                code="NOTHING_TO_AMEND",
+                remedy="Set title, collection, tags, metadata or readers.",
+            )
+        data = DocumentAmended(
+            tenant=caller.tenant, document_id=str(document_id), **amendment.stated_fields()
+        )
+        return await self._publish(
+            caller, data, str(self.fresh_id()), document_id, document.get("external_id")
+        )
 
     async def withdraw_document(self, caller: Principal, document_id: UUID) -> UUID:
         async with _limit_time(self.timeout_s, RETRY_WITHDRAW):
@@ -136,14 +211,25 @@ class IngestService:
     async def _publish_withdrawal(self, caller: Principal, document_id: UUID) -> UUID:
         document = await self.documents.fetch_document(caller, document_id)
         if document is None:
-            raise NotFound(f"No document {document_id}.", remedy="List the documents with GET /v1/documents.")
+            raise NotFound(
+                f"No document {document_id}.", remedy="List the documents with GET /v1/documents."
+            )
         data = DocumentWithdrawn(tenant=caller.tenant, document_id=str(document_id))
-        return await self._publish(caller, data, str(self.fresh_id()), document_id, document.get("external_id"))
+        return await self._publish(
+            caller, data, str(self.fresh_id()), document_id, document.get("external_id")
+        )
 
     async def _publish(
-        self, caller: Principal, data: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str, document: UUID, external_id: str | None = None
+        self,
+        caller: Principal,
+        data: DocumentReceived | DocumentAmended | DocumentWithdrawn,
+        event_id: str,
+        document: UUID,
+        external_id: str | None = None,
     ) -> UUID:
-        record = await build_raw_record(data, event_id, time=self.clock(), codec=self.codec, document_id=document)
+        record = await build_raw_record(
+            data, event_id, time=self.clock(), codec=self.codec, document_id=document
+        )
         await self.log.append([record])
         job = make_received_id(data.tenant, API_SOURCE, event_id)
         await self.jobs.open(
@@ -157,24 +243,35 @@ class IngestService:
         )
         return job
 
-    async def _resolve_content(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> tuple[Content, str | None]:
+    async def _resolve_content(
+        self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
+    ) -> tuple[Content, str | None]:
         """Return the content and its SHA-256 (None for a URL). Inline text is stored later."""
-        given_fields = [name for name in ("url", "text", "storage_key") if getattr(request, name) is not None]
+        given_fields = [
+            name for name in ("url", "text", "storage_key") if getattr(request, name) is not None
+        ]
         check_url_credentials("url", request.url)
         check_url_credentials("source_uri", request.source_uri)
         if len(given_fields) + (upload is not None) != 1:
             names = ", ".join(given_fields + (["file"] if upload else [])) or "nothing"
-            raise InvalidRequest(f"A request needs exactly one of file, url, text and storage_key; got {names}.", remedy="Send one of them.")
+            raise InvalidRequest(
+                f"A request needs exactly one of file, url, text and storage_key; got {names}.",
+                remedy="Send one of them.",
+            )
         if request.url is not None:
             return Content(url=_validate_url(request.url)), None
         if request.storage_key is not None:
-            return Content(storage_key=request.storage_key), await self._hash_stored_blob(tenant, request.storage_key)
+            return Content(storage_key=request.storage_key), await self._hash_stored_blob(
+                tenant, request.storage_key
+            )
         if upload:
             check_size(upload.size, self.max_bytes)
             return Content(storage_key=upload.key), upload.sha256
         payload = (request.text or "").encode()
         check_size(len(payload), self.max_bytes)
-        return Content(storage_key=_build_staged_prefix(tenant, event) + sha256_hex(payload)), sha256_hex(payload)
+        return Content(
+            storage_key=_build_staged_prefix(tenant, event) + sha256_hex(payload)
+        ), sha256_hex(payload)
 
     async def _hash_stored_blob(self, tenant: str, key: str) -> str:
         check_storage_key(key, tenant)
@@ -185,33 +282,69 @@ class IngestService:
         async with self.blobs.open_local(key) as path:
             return await asyncio.to_thread(sha256_of_file, path)
 
-    async def _check_write_access(self, caller: Principal, document: UUID, external_id: str | None) -> None:
-        """Raise InvalidRequest if the external id belongs to a document that the caller may not read."""
-        if caller.readers is None or await self.documents.fetch_document(caller, document) is not None:
+    async def _check_write_access(
+        self, caller: Principal, document: UUID, external_id: str | None
+    ) -> None:
+        """Raise InvalidRequest if the external id belongs to a document that the caller may not
+        read.
+        """
+        if (
+            caller.readers is None
+            or await self.documents.fetch_document(caller, document) is not None
+        ):
             return
         if await self.documents.fetch_document(replace(caller, readers=None), document) is not None:
-            raise InvalidRequest(f"external_id {external_id!r} cannot be used.", code="EXTERNAL_ID_TAKEN", remedy="Choose another external_id.")
+            raise InvalidRequest(
+                f"external_id {external_id!r} cannot be used.",
+                code="EXTERNAL_ID_TAKEN",
+                remedy="Choose another external_id.",
+            )
 
-    async def _is_duplicate(self, caller: Principal, document: UUID, sha256: str, request: IngestRequest) -> bool:
+    async def _is_duplicate(
+        self, caller: Principal, document: UUID, sha256: str, request: IngestRequest
+    ) -> bool:
         """Return whether the document already has these bytes and these fields."""
-        # Only unlimited callers see readers; _check_write_access has refused documents that this caller may not read.
+        # Only unlimited callers see readers; _check_write_access has refused documents that this
+        # caller may not read.
         current = await self.documents.fetch_document(replace(caller, readers=None), document)
-        if current is None or current.get("content_sha256") != sha256 or current.get("state") in ("withdrawn", "failed"):
+        if (
+            current is None
+            or current.get("content_sha256") != sha256
+            or current.get("state") in ("withdrawn", "failed")
+        ):
             return False
-        optional_fields = {name: getattr(request, name) for name in ("title", "language", "document_date") if getattr(request, name) is not None}
-        requested_fields = {"collection": request.collection, "tags": request.tags, "metadata": request.metadata, **optional_fields}
-        current_readers, requested_readers = normalize_readers(current.get("readers")), normalize_readers(request.readers)
-        return current_readers == requested_readers and all(current.get(name) == value for name, value in requested_fields.items())
+        optional_fields = {
+            name: getattr(request, name)
+            for name in ("title", "language", "document_date")
+            if getattr(request, name) is not None
+        }
+        requested_fields = {
+            "collection": request.collection,
+            "tags": request.tags,
+            "metadata": request.metadata,
+            **optional_fields,
+        }
+        current_readers, requested_readers = (
+            normalize_readers(current.get("readers")),
+            normalize_readers(request.readers),
+        )
+        return current_readers == requested_readers and all(
+            current.get(name) == value for name, value in requested_fields.items()
+        )
 
-    async def _fetch_earlier_status(self, caller: Principal, event: PlannedEvent, document: UUID, sha256: str | None) -> Mapping[str, Any] | None:
+    async def _fetch_earlier_status(
+        self, caller: Principal, event: PlannedEvent, document: UUID, sha256: str | None
+    ) -> Mapping[str, Any] | None:
         """Return the status of the same event, if it was sent before.
 
-        Raises InvalidRequest if its key belongs to another document: without this check only a dead letter
-        would report it.
+        Raises InvalidRequest if its key belongs to another document: without this check only a dead
+        letter would report it.
         """
         if not event.has_idempotency_key:
             return None
-        earlier_status = await self.documents.fetch_status(caller, event_id=event.event_id, source=API_SOURCE)
+        earlier_status = await self.documents.fetch_status(
+            caller, event_id=event.event_id, source=API_SOURCE
+        )
         if earlier_status is not None and _is_other_document(earlier_status, document, sha256):
             raise InvalidRequest(
                 f"Idempotency-Key {event.event_id!r} was used for another document.",
@@ -229,28 +362,42 @@ async def _limit_time(timeout_s: float, retry_hint: str) -> AsyncIterator[None]:
             yield
     except TimeoutError as error:
         remedy = f"`anabranch doctor` says what is stuck; then {retry_hint}"
-        raise LogUnavailable(f"Timed out after {timeout_s:g} s. The event may still have been written.", remedy=remedy) from error
+        raise LogUnavailable(
+            f"Timed out after {timeout_s:g} s. The event may still have been written.",
+            remedy=remedy,
+        ) from error
 
 
 def _build_staged_prefix(tenant: str, event: PlannedEvent) -> str:
     return upload_staging_prefix(tenant, make_received_id(tenant, API_SOURCE, event.event_id))
 
 
-def _is_other_document(earlier_status: Mapping[str, Any], document: UUID, sha256: str | None) -> bool:
+def _is_other_document(
+    earlier_status: Mapping[str, Any], document: UUID, sha256: str | None
+) -> bool:
     if str(earlier_status.get("document_id")) != str(document):
         return True
-    return bool(sha256 and earlier_status.get("content_sha256") and earlier_status["content_sha256"] != sha256)
+    return bool(
+        sha256
+        and earlier_status.get("content_sha256")
+        and earlier_status["content_sha256"] != sha256
+    )
 
 
-def _with_private_external_id(caller: Principal, request: IngestRequest, sha256: str | None) -> IngestRequest:
+def _with_private_external_id(
+    caller: Principal, request: IngestRequest, sha256: str | None
+) -> IngestRequest:
     """Give the document of a caller that is limited to readers an external id of its own.
 
-    Without one, equal bytes or URLs are one document, and the caller could learn that another user has it.
+    Without one, equal bytes or URLs are one document, and the caller could learn that another user
+    has it.
     """
     if caller.readers is None or request.external_id is not None:
         return request
     name = sha256_hex((request.source_uri or request.url or sha256 or "").encode())
-    return request.model_copy(update={"external_id": f"{sha256_hex(caller.id.encode())[:16]}/{name}"})
+    return request.model_copy(
+        update={"external_id": f"{sha256_hex(caller.id.encode())[:16]}/{name}"}
+    )
 
 
 def _is_unnamed_text(request: IngestRequest) -> bool:

@@ -23,11 +23,20 @@ class LineageService:
     async def get_document_lineage(self, caller: Principal, document_id: UUID) -> DocumentLineage:
         return await self.tracer.trace_document(caller, document_id)
 
-    async def get_run_lineage(self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None) -> RunLineage:
+    async def get_run_lineage(
+        self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None
+    ) -> RunLineage:
         row = await self.runs.get_run(caller, run_id)
         if row is None:
-            raise NotFound(f"No run {run_id}.", remedy="It may not have reached the log yet. List runs with `anabranch runs list`.")
+            raise NotFound(
+                f"No run {run_id}.",
+                remedy="It may not have reached the log yet. List runs with `anabranch runs list`.",
+            )
         return await trace_run(self.tracer, caller, row, sentence=sentence, citation=citation)
 
     def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:
-        return build_run_prov(lineage) if isinstance(lineage, RunLineage) else build_document_prov(lineage)
+        return (
+            build_run_prov(lineage)
+            if isinstance(lineage, RunLineage)
+            else build_document_prov(lineage)
+        )

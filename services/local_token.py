@@ -13,7 +13,9 @@ from schemas.principals import Principal
 
 @dataclass(frozen=True, slots=True)
 class LocalTokenAuthenticator:
-    """Admit the holder of the local token as an operator. Without a configured token, admit no caller."""
+    """Admit the holder of the local token as an operator. Without a configured token, admit no
+    caller.
+    """
 
     token: SecretStr | None
     tenant: str

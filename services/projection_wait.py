@@ -9,7 +9,9 @@ PROJECTION_TIMEOUT_S = 5.0
 POLL_S = 0.05
 
 
-async def wait_until_projected(is_projected: Callable[[], Awaitable[bool]], *, timeout_s: float = PROJECTION_TIMEOUT_S) -> bool:
+async def wait_until_projected(
+    is_projected: Callable[[], Awaitable[bool]], *, timeout_s: float = PROJECTION_TIMEOUT_S
+) -> bool:
     """Poll until `is_projected` or the timeout; returns whether it is.
 
     Without a worker, it is projected later.

@@ -23,7 +23,9 @@ class ShareFile(KeyShares, Protocol):
     """Key shares outside the database, which an erasure overwrites in place."""
 
     def overwrite(self, slots: Iterable[int]) -> int:
-        """Overwrite the shares with zeros and sync the file; returns how many were still readable. Idempotent. Blocks."""
+        """Overwrite the shares with zeros and sync the file; returns how many were still readable.
+        Idempotent. Blocks.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +43,44 @@ class Storage:
     """Topics `raw.NAME`, one per producer."""
     key_file: ShareFile | None = None
 
-    async def count_pending(self, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
-        """Count the records that the group has not acknowledged; `below` limits each partition to offsets before it."""
+    async def count_pending(
+        self, group: str, topic: str, below: Mapping[int, int] | None = None
+    ) -> int:
+        """Count the records that the group has not acknowledged; `below` limits each partition to
+        offsets before it.
+        """
         if isinstance(self.log, PgLog):
             return await self.log.count_unread(group, topic, (below or {}).get(0))
-        ends, acknowledged = await self.log.fetch_offset_bounds(topic), await self.log.fetch_committed_offsets(group, topic)
+        ends, acknowledged = (
+            await self.log.fetch_offset_bounds(topic),
+            await self.log.fetch_committed_offsets(group, topic),
+        )
         return sum(
-            max(0, _limit_end(following, below, partition) - max(first, acknowledged.get(partition, first))) for partition, (first, following) in ends.items()
+            max(
+                0,
+                _limit_end(following, below, partition)
+                - max(first, acknowledged.get(partition, first)),
+            )
+            for partition, (first, following) in ends.items()
         )
 
     async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
-        """Count the records that the topic holds; `below` limits each partition to offsets before it."""
+        """Count the records that the topic holds; `below` limits each partition to offsets before
+        it.
+        """
         if isinstance(self.log, PgLog):
             return await self.log.count_unread("", topic, (below or {}).get(0))
         return sum(
-            max(0, _limit_end(following, below, partition) - first) for partition, (first, following) in (await self.log.fetch_offset_bounds(topic)).items()
+            max(0, _limit_end(following, below, partition) - first)
+            for partition, (first, following) in (await self.log.fetch_offset_bounds(topic)).items()
         )
 
     async def fetch_ends(self, topic: str) -> dict[int, int]:
         """Fetch the offset after the last record of each partition."""
-        return {partition: following for partition, (_, following) in (await self.log.fetch_offset_bounds(topic)).items()}
+        return {
+            partition: following
+            for partition, (_, following) in (await self.log.fetch_offset_bounds(topic)).items()
+        }
 
 
 def _limit_end(following: int, below: Mapping[int, int] | None, partition: int) -> int:
@@ -68,8 +88,15 @@ def _limit_end(following: int, below: Mapping[int, int] | None, partition: int) 
 
 
 def build_order_stamp(log_kind: str) -> Callable[[Position, datetime], list[int]]:
-    """Build the function that orders revisions: by offset on the Postgres log, by append time on Kafka."""
+    """Build the function that orders revisions: by offset on the Postgres log, by append time on
+    Kafka.
+    """
     if log_kind == "postgres":
         return lambda position, appended_at: [LOG_EPOCH, position.offset]
     # Partition and offset break ties: two partitions may append in the same millisecond.
-    return lambda position, appended_at: [LOG_EPOCH, int(appended_at.timestamp() * 1000), position.partition, position.offset]
+    return lambda position, appended_at: [
+        LOG_EPOCH,
+        int(appended_at.timestamp() * 1000),
+        position.partition,
+        position.offset,
+    ]

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.amendments import AMENDABLE_FIELDS, FieldStatement, is_effective, resolve_amendments, stated_fields
+from schemas.amendments import (
+    AMENDABLE_FIELDS,
+    FieldStatement,
+    is_effective,
+    resolve_amendments,
+    stated_fields,
+)
 from schemas.ports.ledger import ClaimStatus, ProjectedEvent, VisibilityChange
 from schemas.rows import AmendmentRow, DocumentRow, WithdrawalRow
 from sql import encoding
@@ -19,48 +25,77 @@ from sql.pool import Connection
 from sql.query_loader import load_query
 
 
-async def load_statements(connection: Connection, events: Sequence[ProjectedEvent], states: States) -> None:
+async def load_statements(
+    connection: Connection, events: Sequence[ProjectedEvent], states: States
+) -> None:
     """Load field statements of the documents that have amendments or receive one.
 
     `statements` stays None for all other documents, which saves reading their revisions.
     """
     rows = await connection.fetch(load_query("amendments"), list(states))
-    amended_ids = {row["document_id"] for row in rows} | {row.document_id for event in events for row in event.rows if isinstance(row, AmendmentRow)}
+    amended_ids = {row["document_id"] for row in rows} | {
+        row.document_id for event in events for row in event.rows if isinstance(row, AmendmentRow)
+    }
     if not amended_ids:
         return
     for document in amended_ids:
         states[document].statements = []
     for row in rows:
-        _add_statement(states[row["document_id"]], FieldStatement(tuple(row["ord"]), row["accepted_id"], row["said"], row["by_revision"]))
+        _add_statement(
+            states[row["document_id"]],
+            FieldStatement(tuple(row["ord"]), row["accepted_id"], row["said"], row["by_revision"]),
+        )
     for row in await connection.fetch(load_query("revision_fields"), list(amended_ids)):
-        _add_statement(states[row["document_id"]], FieldStatement(tuple(row["ord"]), row["accepted_id"], stated_fields(row["fields"]), True))
+        _add_statement(
+            states[row["document_id"]],
+            FieldStatement(
+                tuple(row["ord"]), row["accepted_id"], stated_fields(row["fields"]), True
+            ),
+        )
 
 
 def decide_amendment(event: ProjectedEvent, row: AmendmentRow, state: DocumentState) -> Verdict:
     """Decide whether an amendment takes effect.
 
-    It is superseded if later statements cover all of its fields, or if the document was withdrawn after it.
+    It is superseded if later statements cover all of its fields, or if the document was withdrawn
+    after it.
     """
     if state.withdrawn is not None and row.order < state.withdrawn:
         return Verdict(event, ClaimStatus.SUPERSEDED, needs_write=False)
     statement = FieldStatement(row.order, row.accepted_id, row.fields, False)
     _add_statement(state, statement)
-    change = VisibilityChange(row.document_id, state.visible_order, state.chunks, None) if state.visible_order else None
-    return Verdict(event, ClaimStatus.PENDING if is_effective(statement, _filter_effective(state)) else ClaimStatus.SUPERSEDED, change)
+    change = (
+        VisibilityChange(row.document_id, state.visible_order, state.chunks, None)
+        if state.visible_order
+        else None
+    )
+    return Verdict(
+        event,
+        ClaimStatus.PENDING
+        if is_effective(statement, _filter_effective(state))
+        else ClaimStatus.SUPERSEDED,
+        change,
+    )
 
 
 def record_revision_statement(row: DocumentRow, state: DocumentState) -> None:
-    _add_statement(state, FieldStatement(row.order, row.accepted_id, _extract_stated_fields(row), True))
+    _add_statement(
+        state, FieldStatement(row.order, row.accepted_id, _extract_stated_fields(row), True)
+    )
 
 
-async def write_amendments(connection: Connection, verdicts: Sequence[Verdict], states: States) -> None:
+async def write_amendments(
+    connection: Connection, verdicts: Sequence[Verdict], states: States
+) -> None:
     """Store amendments and update the amended fields of their documents.
 
     Call it after the revisions and withdrawals of the same batch are written.
     """
     rows = [(verdict, row) for verdict in verdicts for row in verdict.event.rows]
     amendment_values = [
-        _to_values(verdict, row, row.fields, by_revision=False) for verdict, row in rows if isinstance(row, AmendmentRow) and verdict.needs_write
+        _to_values(verdict, row, row.fields, by_revision=False)
+        for verdict, row in rows
+        if isinstance(row, AmendmentRow) and verdict.needs_write
     ]
     amendment_values += [
         _to_values(verdict, row, _extract_stated_fields(row), by_revision=True)
@@ -69,15 +104,22 @@ async def write_amendments(connection: Connection, verdicts: Sequence[Verdict], 
     ]
     if amendment_values:
         await connection.executemany(load_query("add_amendment"), amendment_values)
-    if withdrawn_orders := {row.document_id: row.order for verdict, row in rows if isinstance(row, WithdrawalRow) and verdict.needs_write}:
+    if withdrawn_orders := {
+        row.document_id: row.order
+        for verdict, row in rows
+        if isinstance(row, WithdrawalRow) and verdict.needs_write
+    }:
         await connection.execute(
-            load_query("delete_withdrawn_amendments"), list(withdrawn_orders), [format_array(order) for order in withdrawn_orders.values()]
+            load_query("delete_withdrawn_amendments"),
+            list(withdrawn_orders),
+            [format_array(order) for order in withdrawn_orders.values()],
         )
     document_ids = dict.fromkeys(verdict.event.event.data.document_id for verdict in verdicts)
     resolved = [
         (document, amended)
         for document in document_ids
-        if (amended := resolve_amendments(_filter_effective(states[document]))) is not None and states[document].statements
+        if (amended := resolve_amendments(_filter_effective(states[document]))) is not None
+        and states[document].statements
     ]
     if resolved:
         await connection.executemany(
@@ -103,26 +145,52 @@ def resolve_amended_title(state: DocumentState) -> str | None:
 
 
 def _add_statement(state: DocumentState, statement: FieldStatement) -> None:
-    if state.statements is not None and all((statement.order, statement.identity) != (other.order, other.identity) for other in state.statements):
+    if state.statements is not None and all(
+        (statement.order, statement.identity) != (other.order, other.identity)
+        for other in state.statements
+    ):
         state.statements.append(statement)
 
 
 def _filter_effective(state: DocumentState) -> list[FieldStatement]:
-    # A withdrawal ends earlier amendments. Revisions stay: the tombstone keeps the title of the last one.
-    return [statement for statement in state.statements or () if statement.is_revision or state.withdrawn is None or statement.order > state.withdrawn]
+    # A withdrawal ends earlier amendments. Revisions stay: the tombstone keeps the title of the
+    # last one.
+    return [
+        statement
+        for statement in state.statements or ()
+        if statement.is_revision or state.withdrawn is None or statement.order > state.withdrawn
+    ]
 
 
 def _is_late_revision(verdict: Verdict, row: DocumentRow, state: DocumentState) -> bool:
-    # Even a superseded revision ends the amendments that precede it in order, so its fields are stored.
+    # Even a superseded revision ends the amendments that precede it in order, so its fields are
+    # stored.
     is_withdrawn = state.withdrawn is not None and row.order < state.withdrawn
-    return verdict.claim is ClaimStatus.SUPERSEDED and not is_withdrawn and bool(_extract_stated_fields(row))
+    return (
+        verdict.claim is ClaimStatus.SUPERSEDED
+        and not is_withdrawn
+        and bool(_extract_stated_fields(row))
+    )
 
 
 def _extract_stated_fields(row: DocumentRow) -> dict[str, Any]:
     return stated_fields({name: getattr(row, name) for name in AMENDABLE_FIELDS})
 
 
-def _to_values(verdict: Verdict, row: AmendmentRow | DocumentRow, fields: dict[str, Any], *, by_revision: bool) -> tuple[Any, ...]:
+def _to_values(
+    verdict: Verdict, row: AmendmentRow | DocumentRow, fields: dict[str, Any], *, by_revision: bool
+) -> tuple[Any, ...]:
     position = verdict.event.event.position
     assert position is not None
-    return (row.document_id, row.order, row.accepted_id, row.tenant, fields, by_revision, row.received_at, position.topic, position.partition, position.offset)
+    return (
+        row.document_id,
+        row.order,
+        row.accepted_id,
+        row.tenant,
+        fields,
+        by_revision,
+        row.received_at,
+        position.topic,
+        position.partition,
+        position.offset,
+    )

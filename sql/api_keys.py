@@ -51,11 +51,15 @@ class PgApiKeys:
             row = await self._pool.fetchrow(query, key_id)
         if row is None:
             return None
-        return StoredApiKey(**{**row, "readers": None if row["readers"] is None else tuple(row["readers"])})
+        return StoredApiKey(
+            **{**row, "readers": None if row["readers"] is None else tuple(row["readers"])}
+        )
 
     async def get(self, key_id: str) -> ApiKey | None:
         with translate_database_errors():
-            row = await self._pool.fetchrow(f"select {COLUMNS} from credentials.api_keys where id = $1", key_id)
+            row = await self._pool.fetchrow(
+                f"select {COLUMNS} from credentials.api_keys where id = $1", key_id
+            )
         return ApiKey(**row) if row else None
 
     async def list_keys(self, tenant: str, *, after: str | None, limit: int) -> list[ApiKey]:
@@ -69,7 +73,9 @@ class PgApiKeys:
 
     async def has_any(self) -> bool:
         with translate_database_errors():
-            return bool(await self._pool.fetchval("select exists (select from credentials.api_keys)"))
+            return bool(
+                await self._pool.fetchval("select exists (select from credentials.api_keys)")
+            )
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[ApiKeyChanges]:
@@ -86,11 +92,22 @@ class ApiKeyChanges:
         query = f"""
             insert into credentials.api_keys (id, tenant, name, role, readers, created_by, expires_at, hash)
             values ($1, $2, $3, $4, $5, $6, $7, $8) returning {COLUMNS}"""
-        values = (key.id, key.tenant, key.name, key.role, key.readers, key.created_by, key.expires_at, secret_hash)
+        values = (
+            key.id,
+            key.tenant,
+            key.name,
+            key.role,
+            key.readers,
+            key.created_by,
+            key.expires_at,
+            secret_hash,
+        )
         [row] = await self.connection.fetch(query, *values)
         return ApiKey(**row)
 
-    async def rotate(self, key_id: str, secret_hash: str, previous_until: datetime | None) -> ApiKey | None:
+    async def rotate(
+        self, key_id: str, secret_hash: str, previous_until: datetime | None
+    ) -> ApiKey | None:
         """Replace the hash of a key. Returns None if the key is revoked or unknown."""
         query = f"""
             update credentials.api_keys set rotated_at = clock_timestamp(), hash = $2, previous_until = $3,

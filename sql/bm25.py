@@ -1,9 +1,9 @@
 """Choose which chunks to score for a query, so that few are scored and the best are among them.
 
 The BM25 score of a chunk is the sum of idf × weight over the query's terms, and no weight exceeds
-`MAX_TERM_WEIGHT`. A chunk that contains only frequent terms therefore has an upper bound (MaxScore: Turtle
-and Flood, Query Evaluation: Strategies and Optimizations, 1995). Every chunk with a rare term is a candidate;
-chunks with frequent terms are candidates only if they contain several of them.
+`MAX_TERM_WEIGHT`. A chunk that contains only frequent terms therefore has an upper bound (MaxScore:
+Turtle and Flood, Query Evaluation: Strategies and Optimizations, 1995). Every chunk with a rare
+term is a candidate; chunks with frequent terms are candidates only if they contain several of them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from math import log, prod
 MAX_TERM_WEIGHT = 2.2 / 1.009 + 0.0005
 """Upper bound of a term's weight in a chunk.
 
-Reached by a chunk of this one term with k1 = 1.2, b = 0.75 and an average length of 100; includes the
-rounding of stored weights.
+Reached by a chunk of this one term with k1 = 1.2, b = 0.75 and an average length of 100; includes
+the rounding of stored weights.
 """
 MAX_CONJUNCTION_TERMS = 4
 """Most terms in one conjunction."""
@@ -49,7 +49,9 @@ class Term:
     @property
     def id(self) -> int:
         """The term's index in sparse vectors; must match `lexical_term_id` in SQL."""
-        return (int.from_bytes(md5(self.lexeme.encode(), usedforsecurity=False).digest()[:4]) >> 3) + 1
+        return (
+            int.from_bytes(md5(self.lexeme.encode(), usedforsecurity=False).digest()[:4]) >> 3
+        ) + 1
 
     @property
     def document_share(self) -> float:
@@ -81,13 +83,18 @@ class CandidateSet:
     @property
     def estimated_rows(self) -> float:
         """Expected number of distinct chunks, assuming that conjunctions are independent."""
-        return sum(chunks * (1 - probability) for (_, chunks), probability in self._miss_probability.items())
+        return sum(
+            chunks * (1 - probability)
+            for (_, chunks), probability in self._miss_probability.items()
+        )
 
     def try_add(self, conjunction: Conjunction, budget: float) -> bool:
         """Add a conjunction, unless the expected number of chunks would exceed `budget`."""
         corpus_key = (conjunction[0].cfg, conjunction[0].chunks)
         previous = self._miss_probability.get(corpus_key, 1.0)
-        self._miss_probability[corpus_key] = previous * (1 - estimate_rows(conjunction) / conjunction[0].chunks)
+        self._miss_probability[corpus_key] = previous * (
+            1 - estimate_rows(conjunction) / conjunction[0].chunks
+        )
         if self.estimated_rows > budget:
             self._miss_probability[corpus_key] = previous
             return False
@@ -112,21 +119,30 @@ class CandidateSet:
         by_cfg: dict[str, list[Conjunction]] = {}
         for conjunction in self.conjunctions:
             by_cfg.setdefault(conjunction[0].cfg, []).append(conjunction)
-        return {cfg: " | ".join(map(_format_tsquery, conjunctions)) for cfg, conjunctions in by_cfg.items()}
+        return {
+            cfg: " | ".join(map(_format_tsquery, conjunctions))
+            for cfg, conjunctions in by_cfg.items()
+        }
 
 
 def choose_candidates(terms: Sequence[Term], budget: float) -> CandidateSet:
     """Choose the candidates for a query within a budget of expected chunks.
 
-    Takes the rarest terms until the budget is spent, at least one; then conjunctions of two to four of the
-    remaining terms, highest idf per expected chunk first.
+    Takes the rarest terms until the budget is spent, at least one; then conjunctions of two to four
+    of the remaining terms, highest idf per expected chunk first.
     """
-    rarest = sorted((term for term in terms if term.df > 0), key=lambda term: (term.df, term.cfg, term.lexeme))
+    rarest = sorted(
+        (term for term in terms if term.df > 0), key=lambda term: (term.df, term.cfg, term.lexeme)
+    )
     candidates = CandidateSet()
     n_single_terms = 0
-    while n_single_terms < len(rarest) and candidates.try_add((rarest[n_single_terms],), budget if n_single_terms else float("inf")):
+    while n_single_terms < len(rarest) and candidates.try_add(
+        (rarest[n_single_terms],), budget if n_single_terms else float("inf")
+    ):
         n_single_terms += 1
-    for conjunction in sorted(_combine_frequent_terms(rarest[n_single_terms:]), key=rank_by_idf_per_row):
+    for conjunction in sorted(
+        _combine_frequent_terms(rarest[n_single_terms:]), key=rank_by_idf_per_row
+    ):
         if len(candidates.conjunctions) >= n_single_terms + MAX_CONJUNCTIONS:
             break
         if not candidates.covers(conjunction) and not candidates.try_add(conjunction, budget):
@@ -135,15 +151,20 @@ def choose_candidates(terms: Sequence[Term], budget: float) -> CandidateSet:
     return candidates
 
 
-def find_unseen_conjunctions(terms: Sequence[Term], candidates: CandidateSet, min_score: float) -> list[Conjunction] | None:
+def find_unseen_conjunctions(
+    terms: Sequence[Term], candidates: CandidateSet, min_score: float
+) -> list[Conjunction] | None:
     """Return the conjunctions that an unseen chunk with a score of at least `min_score` may match.
 
-    An empty list proves that the best chunks are known. Returns None if there are too many conjunctions.
+    An empty list proves that the best chunks are known. Returns None if there are too many
+    conjunctions.
     """
     conjunctions: list[Conjunction] = []
     steps = 0
 
-    def extend(conjunction: Conjunction, bound: float, remaining: Sequence[Term], reachable: float) -> bool:
+    def extend(
+        conjunction: Conjunction, bound: float, remaining: Sequence[Term], reachable: float
+    ) -> bool:
         nonlocal steps
         steps += 1
         if conjunction and candidates.covers(conjunction):
@@ -155,11 +176,18 @@ def find_unseen_conjunctions(terms: Sequence[Term], candidates: CandidateSet, mi
             if bound + reachable < min_score:
                 return True
             reachable -= MAX_TERM_WEIGHT * term.idf
-            if steps > MAX_SEARCH_STEPS or not extend((*conjunction, term), bound + MAX_TERM_WEIGHT * term.idf, remaining[index + 1 :], reachable):
+            if steps > MAX_SEARCH_STEPS or not extend(
+                (*conjunction, term),
+                bound + MAX_TERM_WEIGHT * term.idf,
+                remaining[index + 1 :],
+                reachable,
+            ):
                 return False
         return True
 
-    for group in _group_by_config(term for term in terms if term.df > 0 and not candidates.covers((term,))):
+    for group in _group_by_config(
+        term for term in terms if term.df > 0 and not candidates.covers((term,))
+    ):
         ordered = sorted(group, key=lambda term: (-term.idf, term.lexeme))
         if not extend((), 0.0, ordered, sum(MAX_TERM_WEIGHT * term.idf for term in ordered)):
             return None

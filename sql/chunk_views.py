@@ -14,17 +14,23 @@ from sql.pool import Connection
 from sql.query_loader import load_query
 
 
-async def fetch_chunks(connection: Connection, generation: str, ids: Sequence[UUID], readers: ReaderScope) -> dict[UUID, ChunkView]:
+async def fetch_chunks(
+    connection: Connection, generation: str, ids: Sequence[UUID], readers: ReaderScope
+) -> dict[UUID, ChunkView]:
     rows = await connection.fetch(load_query("chunks"), generation, list(ids), None, readers)
     return {row["id"]: to_chunk_view(row) for row in rows}
 
 
-async def fetch_children(connection: Connection, generation: str, parent_ids: Sequence[UUID], readers: ReaderScope) -> list[ChunkView]:
+async def fetch_children(
+    connection: Connection, generation: str, parent_ids: Sequence[UUID], readers: ReaderScope
+) -> list[ChunkView]:
     rows = await connection.fetch(load_query("chunks"), generation, None, list(parent_ids), readers)
     return [to_chunk_view(row) for row in rows]
 
 
-async def fetch_parents(connection: Connection, generation: str, ids: Sequence[UUID], readers: ReaderScope) -> dict[UUID, ParentView]:
+async def fetch_parents(
+    connection: Connection, generation: str, ids: Sequence[UUID], readers: ReaderScope
+) -> dict[UUID, ParentView]:
     rows = await connection.fetch(load_query("parents"), generation, list(ids), readers)
     return {row["id"]: to_parent_view(row) for row in rows}
 
@@ -50,7 +56,9 @@ def to_chunk_view(row: asyncpg.Record) -> ChunkView:
         positions=LexemePositions(row["words"]),
         background_dense=row["background_dense"],
         background_maxsim=row["background_maxsim"],
-        states=(row["blob_key"], row["blob_offset"], row["blob_length"]) if row["blob_key"] is not None else None,
+        states=(row["blob_key"], row["blob_offset"], row["blob_length"])
+        if row["blob_key"] is not None
+        else None,
     )
 
 

@@ -1,7 +1,8 @@
 """The claim transaction: claim events, decide which take effect, and write their rows.
 
-The order of its steps matters: the visibility lock first (the transaction has no id yet, so the log's readers
-do not wait for it), then the documents' locks in id order, then every read that a decision depends on.
+The order of its steps matters: the visibility lock first (the transaction has no id yet, so the
+log's readers do not wait for it), then the documents' locks in id order, then every read that a
+decision depends on.
 """
 
 from __future__ import annotations
@@ -11,11 +12,32 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from schemas.generations import Generation
-from schemas.ports.ledger import ClaimResult, ClaimStatus, OrderingPolicy, ProjectedEvent, VisibilityChange
+from schemas.ports.ledger import (
+    ClaimResult,
+    ClaimStatus,
+    OrderingPolicy,
+    ProjectedEvent,
+    VisibilityChange,
+)
 from schemas.records import is_repeat
 from sql import amendments, revision_policy
-from sql.document_state import States, add_stubs, collect_tenants, has_completing_parts, load_visible_revisions, lock_documents
-from sql.inbox import ERASED_PAYLOAD, InboxEntry, Verdict, claim_events, record_redelivery, record_revived_revisions, record_visibility_changes
+from sql.document_state import (
+    States,
+    add_stubs,
+    collect_tenants,
+    has_completing_parts,
+    load_visible_revisions,
+    lock_documents,
+)
+from sql.inbox import (
+    ERASED_PAYLOAD,
+    InboxEntry,
+    Verdict,
+    claim_events,
+    record_redelivery,
+    record_revived_revisions,
+    record_visibility_changes,
+)
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.keystore import fetch_destroyed_keys
 from sql.pool import Connection
@@ -30,25 +52,44 @@ SHARED_GENERATION = ""
 InboxEntries = Mapping[UUID, InboxEntry]
 """Claims that are known to exist.
 
-A claim outside of this mapping that exists all the same raises ClaimCollision; the transaction then restarts
-with it.
+A claim outside of this mapping that exists all the same raises ClaimCollision; the transaction then
+restarts with it.
 """
 RowWriter = Callable[[Connection, str, Sequence[ProjectedEvent]], Awaitable[None]]
 
 
 async def claim_shared(
-    connection: Connection, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent], known_entries: InboxEntries
+    connection: Connection,
+    stage: str,
+    ordering: OrderingPolicy,
+    events: Sequence[ProjectedEvent],
+    known_entries: InboxEntries,
 ) -> list[ClaimResult]:
     """Claim events of ingress and of shared stages, where only the claim decides."""
     erased_results = await _find_erased(connection, events)
     await record_redelivery(connection, SHARED_GENERATION, stage, known_entries)
-    new_events = [event for event in _select_new(events, known_entries) if event.event.id not in erased_results]
+    new_events = [
+        event
+        for event in _select_new(events, known_entries)
+        if event.event.id not in erased_results
+    ]
     if new_events:
-        await claim_events(connection, SHARED_GENERATION, stage, ordering, [Verdict(event, ClaimStatus.PENDING) for event in new_events])
+        await claim_events(
+            connection,
+            SHARED_GENERATION,
+            stage,
+            ordering,
+            [Verdict(event, ClaimStatus.PENDING) for event in new_events],
+        )
         await write_shared_rows(connection, [row for event in new_events for row in event.rows])
     entries = {
         **known_entries,
-        **{event.event.id: InboxEntry(ClaimResult(ClaimStatus.PENDING), event.event.payload_sha256, event.event.position) for event in new_events},
+        **{
+            event.event.id: InboxEntry(
+                ClaimResult(ClaimStatus.PENDING), event.event.payload_sha256, event.event.position
+            )
+            for event in new_events
+        },
     }
     results = []
     # Per event, not per id: a batch may contain two payloads under the same id.
@@ -89,17 +130,32 @@ async def claim_documents(
     results = {identity: entry.result for identity, entry in known_entries.items()}
     batch = _RevisionBatch(connection, generation, stage, ordering, states, write_rows)
     erased_results = await _find_erased(connection, events)
-    new_events = [event for event in _select_new(events, known_entries) if event.event.id not in erased_results]
+    new_events = [
+        event
+        for event in _select_new(events, known_entries)
+        if event.event.id not in erased_results
+    ]
     for group in _split_batches(new_events):
         results |= await batch.claim(group)
     # In this transaction, so that cached answers become invalid with its commit.
     if any(event.rows for event in new_events):
-        await record_index_change(connection, ALL_GENERATIONS if ordering == "latest" else generation.name, collect_tenants(new_events).values())
+        await record_index_change(
+            connection,
+            ALL_GENERATIONS if ordering == "latest" else generation.name,
+            collect_tenants(new_events).values(),
+        )
     results |= erased_results
     if ordering == "latest":
         results |= await _attach_revived(connection, generation.name, stage, results)
-        titles = {event.event.id: amendments.resolve_amended_title(states[event.event.data.document_id]) for event in events}
-        results |= {identity: replace(results[identity], amended_title=title) for identity, title in titles.items() if title is not None}
+        titles = {
+            event.event.id: amendments.resolve_amended_title(states[event.event.data.document_id])
+            for event in events
+        }
+        results |= {
+            identity: replace(results[identity], amended_title=title)
+            for identity, title in titles.items()
+            if title is not None
+        }
     return [results[event.event.id] for event in events]
 
 
@@ -116,49 +172,117 @@ class _RevisionBatch:
 
     async def claim(self, events: Sequence[ProjectedEvent]) -> dict[UUID, ClaimResult]:
         verdicts = [self._decide(event) for event in events]
-        await claim_events(self.connection, self.generation.name, self.stage, self.ordering, verdicts)
-        visibility_changes = await (self._write_revisions(verdicts) if self.ordering == "latest" else self._write_parts(verdicts))
-        return {verdict.event.event.id: replace(verdict.result, visibility_change=visibility_changes.get(verdict.event.event.id)) for verdict in verdicts}
+        await claim_events(
+            self.connection, self.generation.name, self.stage, self.ordering, verdicts
+        )
+        visibility_changes = await (
+            self._write_revisions(verdicts)
+            if self.ordering == "latest"
+            else self._write_parts(verdicts)
+        )
+        return {
+            verdict.event.event.id: replace(
+                verdict.result, visibility_change=visibility_changes.get(verdict.event.event.id)
+            )
+            for verdict in verdicts
+        }
 
     def _decide(self, event: ProjectedEvent) -> Verdict:
         state = self.states[event.event.data.document_id]
         if self.ordering == "latest":
-            return revision_policy.decide_revision(event, state, self.generation.how.get("transcribe"))
-        return Verdict(event, ClaimStatus.SUPERSEDED if state.is_superseded(tuple(event.event.data.order)) else ClaimStatus.PENDING)
+            return revision_policy.decide_revision(
+                event, state, self.generation.how.get("transcribe")
+            )
+        return Verdict(
+            event,
+            ClaimStatus.SUPERSEDED
+            if state.is_superseded(tuple(event.event.data.order))
+            else ClaimStatus.PENDING,
+        )
 
     async def _write_revisions(self, verdicts: Sequence[Verdict]) -> dict[UUID, VisibilityChange]:
         await revision_policy.write_revisions(self.connection, verdicts, self.states)
         if withdrawn_orders := revision_policy.collect_withdrawals(verdicts):
-            rows = await self.connection.fetch("select name from generations where state <> 'dropped' order by name")
-            await withdraw_revisions(self.connection, [row["name"] for row in rows], withdrawn_orders)
-        visibility_changes = {verdict.event.event.id: verdict.visibility_change for verdict in verdicts if verdict.visibility_change}
-        await record_visibility_changes(self.connection, self.generation.name, self.stage, visibility_changes)
-        revived_orders = {verdict.event.event.id: verdict.revived_order for verdict in verdicts if verdict.revived_order}
-        await record_revived_revisions(self.connection, self.generation.name, self.stage, revived_orders)
+            rows = await self.connection.fetch(
+                "select name from generations where state <> 'dropped' order by name"
+            )
+            await withdraw_revisions(
+                self.connection, [row["name"] for row in rows], withdrawn_orders
+            )
+        visibility_changes = {
+            verdict.event.event.id: verdict.visibility_change
+            for verdict in verdicts
+            if verdict.visibility_change
+        }
+        await record_visibility_changes(
+            self.connection, self.generation.name, self.stage, visibility_changes
+        )
+        revived_orders = {
+            verdict.event.event.id: verdict.revived_order
+            for verdict in verdicts
+            if verdict.revived_order
+        }
+        await record_revived_revisions(
+            self.connection, self.generation.name, self.stage, revived_orders
+        )
         return visibility_changes
 
     async def _write_parts(self, verdicts: Sequence[Verdict]) -> dict[UUID, VisibilityChange]:
-        await self.write_rows(self.connection, self.generation.name, [verdict.event for verdict in verdicts if verdict.claim is ClaimStatus.PENDING])
-        await archive_late_texts(self.connection, [verdict for verdict in verdicts if not self.states[verdict.event.event.data.document_id].is_erased])
-        return await activate_complete_revisions(self.connection, self.generation.name, self.stage, verdicts, self.states)
+        await self.write_rows(
+            self.connection,
+            self.generation.name,
+            [verdict.event for verdict in verdicts if verdict.claim is ClaimStatus.PENDING],
+        )
+        await archive_late_texts(
+            self.connection,
+            [
+                verdict
+                for verdict in verdicts
+                if not self.states[verdict.event.event.data.document_id].is_erased
+            ],
+        )
+        return await activate_complete_revisions(
+            self.connection, self.generation.name, self.stage, verdicts, self.states
+        )
 
 
-async def _find_erased(connection: Connection, events: Sequence[ProjectedEvent]) -> dict[UUID, ClaimResult]:
+async def _find_erased(
+    connection: Connection, events: Sequence[ProjectedEvent]
+) -> dict[UUID, ClaimResult]:
     """Return DONE for events whose key was destroyed: none of their rows may be written.
 
-    Call it under the documents' locks. An erasure takes them before it deletes rows, so a worker that
-    decrypted the event just before cannot write after the deletion.
+    Call it under the documents' locks. An erasure takes them before it deletes rows, so a worker
+    that decrypted the event just before cannot write after the deletion.
     """
     keys = {event.event.id: event.event.key for event in events if event.event.key is not None}
     destroyed_keys = await fetch_destroyed_keys(connection, set(keys.values()))
-    return {identity: ClaimResult(ClaimStatus.DONE) for identity, key in keys.items() if key in destroyed_keys}
+    return {
+        identity: ClaimResult(ClaimStatus.DONE)
+        for identity, key in keys.items()
+        if key in destroyed_keys
+    }
 
 
-async def _attach_revived(connection: Connection, generation: str, stage: str, results: Mapping[UUID, ClaimResult]) -> dict[UUID, ClaimResult]:
+async def _attach_revived(
+    connection: Connection, generation: str, stage: str, results: Mapping[UUID, ClaimResult]
+) -> dict[UUID, ClaimResult]:
     """Return the results of late withdrawals together with the revisions that they revived."""
-    late_withdrawals = [identity for identity, claimed in results.items() if claimed.status is ClaimStatus.SUPERSEDED]
-    revived_rows = await revision_policy.fetch_revived_revisions(connection, generation, stage, late_withdrawals) if late_withdrawals else {}
-    return {identity: replace(results[identity], revived_revision=row) for identity, row in revived_rows.items()}
+    late_withdrawals = [
+        identity
+        for identity, claimed in results.items()
+        if claimed.status is ClaimStatus.SUPERSEDED
+    ]
+    revived_rows = (
+        await revision_policy.fetch_revived_revisions(
+            connection, generation, stage, late_withdrawals
+        )
+        if late_withdrawals
+        else {}
+    )
+    return {
+        identity: replace(results[identity], revived_revision=row)
+        for identity, row in revived_rows.items()
+    }
 
 
 def _resolve_ingress_claim(event: ProjectedEvent, entry: InboxEntry) -> ClaimResult:
@@ -167,7 +291,11 @@ def _resolve_ingress_claim(event: ProjectedEvent, entry: InboxEntry) -> ClaimRes
         return ClaimResult(ClaimStatus.DONE)
     if entry.payload_sha256 != event.event.payload_sha256:
         return ClaimResult(ClaimStatus.DUPLICATE)
-    return ClaimResult(ClaimStatus.DONE) if is_repeat(event.event.position, entry.position) else entry.result
+    return (
+        ClaimResult(ClaimStatus.DONE)
+        if is_repeat(event.event.position, entry.position)
+        else entry.result
+    )
 
 
 def _select_new(events: Sequence[ProjectedEvent], entries: InboxEntries) -> list[ProjectedEvent]:

@@ -16,12 +16,18 @@ MAX_WORDS = 20_000
 async def compact_lexical(pool: Pool, generation: str, *, max_words: int = MAX_WORDS) -> int:
     """Compact deltas in one short transaction and return how many rows were replaced.
 
-    Call it again until it returns 0. Also returns 0 while another call compacts the same generation. Raises
-    DatabaseUnavailable.
+    Call it again until it returns 0. Also returns 0 while another call compacts the same
+    generation. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, connection.transaction():
-            if not await connection.fetchval("select pg_try_advisory_xact_lock(hashtext('compact_lexical ' || $1))", generation):
+            if not await connection.fetchval(
+                "select pg_try_advisory_xact_lock(hashtext('compact_lexical ' || $1))", generation
+            ):
                 return 0
-            n_folded: int = await connection.fetchval(load_query("compact_words"), generation, max_words)
-            return n_folded + int(await connection.fetchval(load_query("compact_corpus"), generation))
+            n_folded: int = await connection.fetchval(
+                load_query("compact_words"), generation, max_words
+            )
+            return n_folded + int(
+                await connection.fetchval(load_query("compact_corpus"), generation)
+            )

@@ -10,7 +10,18 @@ from uuid import UUID
 
 from schemas.events import Event
 from schemas.ids import content_id
-from schemas.rows import ChildRow, ClaimRow, MentionRow, ParentRow, PartCompletedRow, RelationRow, Row, TextRow, TokenStateRow, VectorRow
+from schemas.rows import (
+    ChildRow,
+    ClaimRow,
+    MentionRow,
+    ParentRow,
+    PartCompletedRow,
+    RelationRow,
+    Row,
+    TextRow,
+    TokenStateRow,
+    VectorRow,
+)
 from sql.encoding import replace_nul
 from sql.text_search_config import resolve_text_search_config
 
@@ -21,8 +32,8 @@ RowValues = tuple[Any, ...]
 class DerivedTable:
     """A table that is partitioned by generation.
 
-    `columns` maps name to type and follows generation, document, order and tenant. The first `n_keys` columns
-    make a row unique within its revision.
+    `columns` maps name to type and follows generation, document, order and tenant. The first
+    `n_keys` columns make a row unique within its revision.
     """
 
     name: str
@@ -32,7 +43,12 @@ class DerivedTable:
 
 
 OWNER_COLUMNS = {"generation": "text", "document_id": "uuid", "ord": "bigint[]", "tenant": "text"}
-POSITION_COLUMNS = {"fact_id": "uuid", "log_topic": "text", "log_partition": "int", "log_offset": "bigint"}
+POSITION_COLUMNS = {
+    "fact_id": "uuid",
+    "log_topic": "text",
+    "log_partition": "int",
+    "log_offset": "bigint",
+}
 EVIDENCE_COLUMNS = {"chunk_id": "uuid", "char_start": "int", "char_end": "int"}
 
 
@@ -66,7 +82,16 @@ def _to_text_values(row: TextRow, event: Event[Any]) -> RowValues:
 
 
 def _to_parent_values(row: ParentRow, event: Event[Any]) -> RowValues:
-    return (row.id, row.ordinal, replace_nul(row.text), replace_nul(row.section), row.char_start, row.char_end, list(row.pages), row.tokens)
+    return (
+        row.id,
+        row.ordinal,
+        replace_nul(row.text),
+        replace_nul(row.section),
+        row.char_start,
+        row.char_end,
+        list(row.pages),
+        row.tokens,
+    )
 
 
 def _to_child_values(row: ChildRow, event: Event[Any]) -> RowValues:
@@ -112,13 +137,34 @@ def _to_mention_values(row: MentionRow, event: Event[Any]) -> RowValues:
 
 
 def _to_relation_values(row: RelationRow, event: Event[Any]) -> RowValues:
-    subject, object_ = derive_entity_id(row.tenant, row.subject_type, row.subject_key), derive_entity_id(row.tenant, row.object_type, row.object_key)
-    return (row.id, row.chunk_id, row.char_start, row.char_end, subject, row.type, object_, row.weight, row.extractor)
+    subject, object_ = (
+        derive_entity_id(row.tenant, row.subject_type, row.subject_key),
+        derive_entity_id(row.tenant, row.object_type, row.object_key),
+    )
+    return (
+        row.id,
+        row.chunk_id,
+        row.char_start,
+        row.char_end,
+        subject,
+        row.type,
+        object_,
+        row.weight,
+        row.extractor,
+    )
 
 
 def _to_claim_values(row: ClaimRow, event: Event[Any]) -> RowValues:
     subject = derive_entity_id(row.tenant, row.subject_type, row.subject_key)
-    return (row.id, row.chunk_id, row.char_start, row.char_end, subject, replace_nul(row.property), replace_nul(row.value))
+    return (
+        row.id,
+        row.chunk_id,
+        row.char_start,
+        row.char_end,
+        subject,
+        replace_nul(row.property),
+        replace_nul(row.value),
+    )
 
 
 DERIVED_TABLES: Mapping[type[Row], DerivedTable] = {
@@ -176,19 +222,71 @@ DERIVED_TABLES: Mapping[type[Row], DerivedTable] = {
         _to_child_values,
     ),
     VectorRow: DerivedTable(
-        "chunk_vectors", {"chunk_id": "uuid", "embedding": "halfvec", "background_dense": "real", "background_maxsim": "real"}, 1, _to_vector_values
+        "chunk_vectors",
+        {
+            "chunk_id": "uuid",
+            "embedding": "halfvec",
+            "background_dense": "real",
+            "background_maxsim": "real",
+        },
+        1,
+        _to_vector_values,
     ),
-    TokenStateRow: DerivedTable("chunk_states", {"chunk_id": "uuid", "blob_key": "text", "blob_offset": "int", "blob_length": "int"}, 1, _to_state_values),
-    PartCompletedRow: DerivedTable("settled", {"kind": "text", "part": "int", "parts": "int", **POSITION_COLUMNS}, 2, _to_part_values),
+    TokenStateRow: DerivedTable(
+        "chunk_states",
+        {"chunk_id": "uuid", "blob_key": "text", "blob_offset": "int", "blob_length": "int"},
+        1,
+        _to_state_values,
+    ),
+    PartCompletedRow: DerivedTable(
+        "settled",
+        {"kind": "text", "part": "int", "parts": "int", **POSITION_COLUMNS},
+        2,
+        _to_part_values,
+    ),
     MentionRow: DerivedTable(
-        "entity_mentions", {"id": "uuid", **EVIDENCE_COLUMNS, "entity_id": "uuid", "type": "text", "key": "text", "name": "text"}, 1, _to_mention_values
+        "entity_mentions",
+        {
+            "id": "uuid",
+            **EVIDENCE_COLUMNS,
+            "entity_id": "uuid",
+            "type": "text",
+            "key": "text",
+            "name": "text",
+        },
+        1,
+        _to_mention_values,
     ),
     RelationRow: DerivedTable(
         "relations",
-        {"id": "uuid", **EVIDENCE_COLUMNS, "subject_id": "uuid", "type": "text", "object_id": "uuid", "weight": "real", "extractor": "text"},
+        {
+            "id": "uuid",
+            **EVIDENCE_COLUMNS,
+            "subject_id": "uuid",
+            "type": "text",
+            "object_id": "uuid",
+            "weight": "real",
+            "extractor": "text",
+        },
         1,
         _to_relation_values,
     ),
-    ClaimRow: DerivedTable("claims", {"id": "uuid", **EVIDENCE_COLUMNS, "subject_id": "uuid", "property": "text", "value": "text"}, 1, _to_claim_values),
+    ClaimRow: DerivedTable(
+        "claims",
+        {
+            "id": "uuid",
+            **EVIDENCE_COLUMNS,
+            "subject_id": "uuid",
+            "property": "text",
+            "value": "text",
+        },
+        1,
+        _to_claim_values,
+    ),
 }
-PARTITIONED_TABLES = (*(table.name for table in DERIVED_TABLES.values()), "visible", "lexical_deltas", "corpus_deltas")
+PARTITIONED_TABLES = (
+    *(table.name for table in DERIVED_TABLES.values()),
+    "visible",
+    "lexical_deltas",
+    "corpus_deltas",
+)

@@ -16,10 +16,14 @@ async def has_reader(pool: Pool, group: str, topic: str) -> bool:
     return bool(row and row["leased"])
 
 
-async def fetch_oldest_running_work(pool: Pool, stage: str, generation: str | None) -> dict[str, Any] | None:
-    """Return the stage's oldest unfinished work, of one generation or of all; None if there is none.
+async def fetch_oldest_running_work(
+    pool: Pool, stage: str, generation: str | None
+) -> dict[str, Any] | None:
+    """Return the stage's oldest unfinished work, of one generation or of all; None if there is
+    none.
 
-    Keys: `document_id, part, attempts, topic, partition, offset, seconds`. Raises DatabaseUnavailable.
+    Keys: `document_id, part, attempts, topic, partition, offset, seconds`. Raises
+    DatabaseUnavailable.
     """
     with translate_database_errors():
         row = await pool.fetchrow(load_query("oldest_running_work"), stage, generation)

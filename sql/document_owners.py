@@ -18,17 +18,27 @@ class PgDocumentOwners:
 
     async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None:
         with translate_database_errors():
-            source: str | None = await self._pool.fetchval(load_query("document_owner"), tenant, document_id)
+            source: str | None = await self._pool.fetchval(
+                load_query("document_owner"), tenant, document_id
+            )
         return source
 
-    async def claim_ownership(self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]) -> str:
+    async def claim_ownership(
+        self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]
+    ) -> str:
         with translate_database_errors():
-            owner: str = await self._pool.fetchval(load_query("claim_document_owner"), tenant, document_id, source, list(allowed))
+            owner: str = await self._pool.fetchval(
+                load_query("claim_document_owner"), tenant, document_id, source, list(allowed)
+            )
         return owner
 
 
 async def restore_owners(pool: Pool, owners: Mapping[UUID, tuple[str, str]]) -> None:
     """Restore owners after a rebuild: document → tenant and source of its newest accepted revision."""
-    columns = (list(owners), [tenant for tenant, _ in owners.values()], [source for _, source in owners.values()])
+    columns = (
+        list(owners),
+        [tenant for tenant, _ in owners.values()],
+        [source for _, source in owners.values()],
+    )
     with translate_database_errors():
         await pool.execute(load_query("restore_owners"), *columns)

@@ -50,7 +50,11 @@ class DocumentState:
 
     def is_superseded(self, order: OrderKey) -> bool:
         """Whether a withdrawal or a visible revision with a later order exists."""
-        return _is_older(order, self.withdrawn) or _is_older(order, self.visible_order) or _is_older(order, self.live_order)
+        return (
+            _is_older(order, self.withdrawn)
+            or _is_older(order, self.visible_order)
+            or _is_older(order, self.live_order)
+        )
 
 
 States = Mapping[UUID, DocumentState]
@@ -61,7 +65,10 @@ class MissingDocuments(Exception):
 
 
 async def lock_documents(
-    connection: Connection, generation: Generation, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
+    connection: Connection,
+    generation: Generation,
+    ordering: OrderingPolicy,
+    events: Sequence[ProjectedEvent],
 ) -> dict[UUID, DocumentState]:
     """Lock the documents of these events and load their state.
 
@@ -69,11 +76,22 @@ async def lock_documents(
     """
     # All writers lock in id order, so that they cannot deadlock.
     ids = sorted(collect_tenants(events))
-    rows = await connection.fetch(f"{load_query('lock_documents')} {_choose_lock_clause(ordering, events)}", ids)
+    rows = await connection.fetch(
+        f"{load_query('lock_documents')} {_choose_lock_clause(ordering, events)}", ids
+    )
     if len(rows) < len(ids):
         raise MissingDocuments
-    states = {row["id"]: DocumentState(_parse_order(row["latest"]), _parse_order(row["withdrawn"]), row["revision"], row["accepted_id"]) for row in rows}
-    # A separate statement: under READ COMMITTED the one that waited for the locks reads other tables from its
+    states = {
+        row["id"]: DocumentState(
+            _parse_order(row["latest"]),
+            _parse_order(row["withdrawn"]),
+            row["revision"],
+            row["accepted_id"],
+        )
+        for row in rows
+    }
+    # A separate statement: under READ COMMITTED the one that waited for the locks reads other
+    # tables from its
     # own, older snapshot, and would see the pointers from before the wait.
     for row in await connection.fetch(load_query("visible_orders"), generation.name, ids):
         state = states[row["document_id"]]
@@ -95,26 +113,37 @@ def collect_tenants(events: Sequence[ProjectedEvent]) -> dict[UUID, str]:
 
 
 async def load_visible_revisions(connection: Connection, generation: str, states: States) -> None:
-    visible_ids = [document for document, state in states.items() if state.visible_order is not None]
+    visible_ids = [
+        document for document, state in states.items() if state.visible_order is not None
+    ]
     if not visible_ids:
         return
     for row in await connection.fetch(load_query("visible_revisions"), generation, visible_ids):
-        states[row["document_id"]].visible_revision = VisibleRevision(row["content_sha256"], row["how"], row["fields"], tuple(row["until"]), row["overtaken"])
+        states[row["document_id"]].visible_revision = VisibleRevision(
+            row["content_sha256"], row["how"], row["fields"], tuple(row["until"]), row["overtaken"]
+        )
 
 
 def _choose_lock_clause(ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> str:
     # Accepting and withdrawing a revision exclude everything else.
     if ordering == "latest":
         return "for update"
-    # Parts that may complete a revision exclude each other: under READ COMMITTED two concurrent transactions
-    # each miss the other's part, and the revision never becomes visible (100 of 100 races). Other rows share
-    # the lock, but exclude activation, which would otherwise leave late rows of the previous revision behind.
+    # Parts that may complete a revision exclude each other: under READ COMMITTED two concurrent
+    # transactions
+    # each miss the other's part, and the revision never becomes visible (100 of 100 races). Other
+    # rows share
+    # the lock, but exclude activation, which would otherwise leave late rows of the previous
+    # revision behind.
     return "for no key update" if has_completing_parts(events) else "for share"
 
 
 def has_completing_parts(events: Sequence[ProjectedEvent]) -> bool:
     """Whether any event carries a part that may complete a revision."""
-    return any(isinstance(row, PartCompletedRow) and row.kind != "entities" for event in events for row in event.rows)
+    return any(
+        isinstance(row, PartCompletedRow) and row.kind != "entities"
+        for event in events
+        for row in event.rows
+    )
 
 
 def _is_older(order: OrderKey, other: OrderKey | None) -> bool:

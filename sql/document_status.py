@@ -21,7 +21,11 @@ def build_stage_lines(revision: StatusRow) -> list[StageLine]:
     job_rows = _group_by_stage(revision["jobs"])
     dead_letters = _group_by_stage(revision["burials"])
     lines = [
-        _apply_dead_letter(_apply_job_rows(_build_line(stage, *table_states[stage]), job_rows.get(stage, ())), dead_letters.get(stage, ()), revision)
+        _apply_dead_letter(
+            _apply_job_rows(_build_line(stage, *table_states[stage]), job_rows.get(stage, ())),
+            dead_letters.get(stage, ()),
+            revision,
+        )
         for stage in STAGES
     ]
     return [_mark_skipped(line) if revision["state"] in FINAL_STATES else line for line in lines]
@@ -31,7 +35,11 @@ def build_ingress_line(row: StatusRow) -> StageLine:
     """Return the ingress line of an event that has produced no revision."""
     if row["burial"] is not None:
         return _apply_dead_letter(_build_line("receive", WAITING, None), [row["burial"]], None)
-    return _build_line("receive", DONE if row["passed_on"] else RUNNING if row["log_topic"] else WAITING, _extract_position(row, "log_"))
+    return _build_line(
+        "receive",
+        DONE if row["passed_on"] else RUNNING if row["log_topic"] else WAITING,
+        _extract_position(row, "log_"),
+    )
 
 
 def resolve_ingress_state(row: StatusRow) -> str:
@@ -48,16 +56,37 @@ def _derive_states(revision: StatusRow) -> dict[str, tuple[str, StageLine | None
     part_rows = {row["kind"]: row for row in revision["settled"]}
     is_unchanged = revision["unchanged"]
     has_text = revision["text_topic"] is not None
-    chunks, vectors, entities = (_is_complete(part_rows.get(kind)) for kind in ("chunks", "vectors", "entities"))
+    chunks, vectors, entities = (
+        _is_complete(part_rows.get(kind)) for kind in ("chunks", "vectors", "entities")
+    )
     after_text = DONE if is_unchanged or chunks else RUNNING if has_text else WAITING
     return {
-        "receive": (DONE, _extract_position(revision, "door_") | {"started_at": revision["received_at"].isoformat()}),
-        "transcribe": (DONE if has_text or is_unchanged else RUNNING, _extract_position(revision, "log_")),
+        "receive": (
+            DONE,
+            _extract_position(revision, "door_")
+            | {"started_at": revision["received_at"].isoformat()},
+        ),
+        "transcribe": (
+            DONE if has_text or is_unchanged else RUNNING,
+            _extract_position(revision, "log_"),
+        ),
         "chunk": (after_text, _extract_position(revision, "text_") if has_text else None),
-        "extract": (_resolve_state(is_unchanged or entities, chunks or bool(part_rows)), part_rows.get("chunks")),
-        "embed": (_resolve_state(is_unchanged or vectors, bool(part_rows)), part_rows.get("chunks")),
-        "graph": (_resolve_state(is_unchanged or entities, "entities" in part_rows), part_rows.get("entities")),
-        "index": (_resolve_state(revision["state"] == "searchable", "vectors" in part_rows), part_rows.get("vectors")),
+        "extract": (
+            _resolve_state(is_unchanged or entities, chunks or bool(part_rows)),
+            part_rows.get("chunks"),
+        ),
+        "embed": (
+            _resolve_state(is_unchanged or vectors, bool(part_rows)),
+            part_rows.get("chunks"),
+        ),
+        "graph": (
+            _resolve_state(is_unchanged or entities, "entities" in part_rows),
+            part_rows.get("entities"),
+        ),
+        "index": (
+            _resolve_state(revision["state"] == "searchable", "vectors" in part_rows),
+            part_rows.get("vectors"),
+        ),
     }
 
 
@@ -93,7 +122,10 @@ def _apply_job_rows(line: StageLine, job_rows: Sequence[StatusRow]) -> StageLine
     if not job_rows:
         return line
     starts = [datetime.fromisoformat(job_row["started_at"]) for job_row in job_rows]
-    ends = [start + timedelta(milliseconds=job_row["duration_ms"] or 0) for start, job_row in zip(starts, job_rows, strict=True)]
+    ends = [
+        start + timedelta(milliseconds=job_row["duration_ms"] or 0)
+        for start, job_row in zip(starts, job_rows, strict=True)
+    ]
     first = job_rows[0]
     return line | {
         "state": _merge_states(line["state"], [job_row["state"] for job_row in job_rows]),
@@ -108,7 +140,8 @@ def _apply_job_rows(line: StageLine, job_rows: Sequence[StatusRow]) -> StageLine
 
 
 def _merge_states(table_state: str, states: Iterable[str]) -> str:
-    # One failed part fails the stage. Otherwise the tables win: a worker may die before it records the end.
+    # One failed part fails the stage. Otherwise the tables win: a worker may die before it records
+    # the end.
     if FAILED in (distinct_states := set(states)):
         return FAILED
     if table_state == DONE or distinct_states == {DONE}:
@@ -116,13 +149,21 @@ def _merge_states(table_state: str, states: Iterable[str]) -> str:
     return RUNNING
 
 
-def _apply_dead_letter(line: StageLine, dead_letters: Sequence[StatusRow], revision: StatusRow | None) -> StageLine:
+def _apply_dead_letter(
+    line: StageLine, dead_letters: Sequence[StatusRow], revision: StatusRow | None
+) -> StageLine:
     # A dead letter that a later attempt resolved is history.
-    if not dead_letters or (line["state"] == DONE and revision is not None and revision["state"] == "searchable"):
+    if not dead_letters or (
+        line["state"] == DONE and revision is not None and revision["state"] == "searchable"
+    ):
         return line
     last = dead_letters[-1]
     error = {name: last[name] for name in ("code", "detail", "remedy")}
-    return line | {"state": FAILED, "error": error} | {name: last[name] for name in ("attempts", "topic", "partition", "offset")}
+    return (
+        line
+        | {"state": FAILED, "error": error}
+        | {name: last[name] for name in ("attempts", "topic", "partition", "offset")}
+    )
 
 
 def _mark_skipped(line: StageLine) -> StageLine:

@@ -19,8 +19,22 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 Body = dict[str, Any]
-_NULL_FIELDS = ("source", "source_uri", "filename", "media_type", "title", "language", "collection", "document_date", "content_sha256", "blob", "bytes")
-UNSEEN_DOCUMENT: Body = dict.fromkeys((*_NULL_FIELDS, "received_at", "visible_revision", "characters", "pages", "error")) | {
+_NULL_FIELDS = (
+    "source",
+    "source_uri",
+    "filename",
+    "media_type",
+    "title",
+    "language",
+    "collection",
+    "document_date",
+    "content_sha256",
+    "blob",
+    "bytes",
+)
+UNSEEN_DOCUMENT: Body = dict.fromkeys(
+    (*_NULL_FIELDS, "received_at", "visible_revision", "characters", "pages", "error")
+) | {
     "tags": [],
     "metadata": {},
     "revision": 0,
@@ -29,26 +43,52 @@ UNSEEN_DOCUMENT: Body = dict.fromkeys((*_NULL_FIELDS, "received_at", "visible_re
 
 
 class PgDocuments:
-    """Implements `schemas.ports.search.DocumentCatalog`. Every method may raise DatabaseUnavailable."""
+    """Implements `schemas.ports.search.DocumentCatalog`. Every method may raise
+    DatabaseUnavailable.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def find_documents(
-        self, caller: Principal, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
+        self,
+        caller: Principal,
+        *,
+        external_id: str | None,
+        collection: str | None,
+        tag: str | None,
+        state: str | None,
+        after: str | None,
+        limit: int,
     ) -> tuple[list[Body], str | None]:
         """Return a page of documents, most recently received first, and the next cursor.
 
-        Withdrawn documents are included only if `state` selects them. Raises InvalidRequest if `after` is not
-        a cursor of this list.
+        Withdrawn documents are included only if `state` selects them. Raises InvalidRequest if
+        `after` is not a cursor of this list.
         """
         received_at, last_id = parse_cursor(after)
         id_by_name = ids.make_document_id(caller.tenant, "", external_id) if external_id else None
         rows = await self._fetch(
-            "documents", caller.tenant, None, external_id, collection, tag, state, received_at, last_id, limit + 1, id_by_name, caller.readers, caller.id
+            "documents",
+            caller.tenant,
+            None,
+            external_id,
+            collection,
+            tag,
+            state,
+            received_at,
+            last_id,
+            limit + 1,
+            id_by_name,
+            caller.readers,
+            caller.id,
         )
         page = rows[:limit]
-        next_cursor = format_cursor(page[-1]["received_at"], page[-1]["document_id"]) if len(rows) > limit else None
+        next_cursor = (
+            format_cursor(page[-1]["received_at"], page[-1]["document_id"])
+            if len(rows) > limit
+            else None
+        )
         return [_to_document_body(row, caller) for row in page], next_cursor
 
     async def fetch_document(self, caller: Principal, document_id: UUID) -> Body | None:
@@ -56,26 +96,53 @@ class PgDocuments:
 
         Includes documents that are withdrawn, still at ingress, or failed there.
         """
-        rows = await self._fetch("documents", caller.tenant, document_id, *([None] * 6), 1, None, caller.readers, caller.id)
+        rows = await self._fetch(
+            "documents",
+            caller.tenant,
+            document_id,
+            *([None] * 6),
+            1,
+            None,
+            caller.readers,
+            caller.id,
+        )
         status = await self.fetch_status(caller, document_id=document_id)
         if not rows and status is None:
             return None
         return (_to_document_body(rows[0], caller) if rows else UNSEEN_DOCUMENT) | (status or {})
 
-    async def fetch_revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[Body], int | None]:
-        rows = await self._fetch("revisions", caller.tenant, document_id, after, limit + 1, caller.readers)
-        return [dict(row) for row in rows[:limit]], rows[limit - 1]["revision"] if len(rows) > limit else None
+    async def fetch_revisions(
+        self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
+    ) -> tuple[list[Body], int | None]:
+        rows = await self._fetch(
+            "revisions", caller.tenant, document_id, after, limit + 1, caller.readers
+        )
+        return [dict(row) for row in rows[:limit]], rows[limit - 1]["revision"] if len(
+            rows
+        ) > limit else None
 
-    async def fetch_chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[Body], int | None]:
-        rows = await self._fetch("document_chunks", caller.tenant, document_id, after, limit + 1, caller.readers)
-        return [dict(row) for row in rows[:limit]], rows[limit - 1]["ordinal"] if len(rows) > limit else None
+    async def fetch_chunks(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[Body], int | None]:
+        rows = await self._fetch(
+            "document_chunks", caller.tenant, document_id, after, limit + 1, caller.readers
+        )
+        return [dict(row) for row in rows[:limit]], rows[limit - 1]["ordinal"] if len(
+            rows
+        ) > limit else None
 
     async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
         rows = await self._fetch("document_text", caller.tenant, document_id, caller.readers)
         return DocumentText(**rows[0]) if rows else None
 
     async def fetch_status(
-        self, caller: Principal, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
+        self,
+        caller: Principal,
+        *,
+        document_id: UUID | None = None,
+        job_id: UUID | None = None,
+        event_id: str | None = None,
+        source: str | None = None,
     ) -> Body | None:
         """Return the status of a document's latest revision, of a job, or of a producer's event.
 
@@ -85,26 +152,57 @@ class PgDocuments:
             job_id = make_received_id(caller.tenant, source or "", event_id)
         if job_id is None and document_id is None:
             return None
-        rows = await self._fetch("document_status", caller.tenant, job_id, document_id, caller.readers)
+        rows = await self._fetch(
+            "document_status", caller.tenant, job_id, document_id, caller.readers
+        )
         if rows:
             return _to_status_body(dict(rows[0]))
         if job_id is None:
-            [job_id] = [row["event_id"] for row in await self._fetch("latest_event", caller.tenant, document_id, caller.readers, caller.id)] or [None]
-        return await self._fetch_ingress_status(caller, job_id, event_id, source) if job_id is not None else None
+            [job_id] = [
+                row["event_id"]
+                for row in await self._fetch(
+                    "latest_event", caller.tenant, document_id, caller.readers, caller.id
+                )
+            ] or [None]
+        return (
+            await self._fetch_ingress_status(caller, job_id, event_id, source)
+            if job_id is not None
+            else None
+        )
 
     async def fetch_counts(self, tenant: str | None) -> dict[str, int]:
         """Return the number of documents per state, of one tenant or of all."""
-        return {row["state"]: row["documents"] for row in await self._fetch("document_counts", tenant)}
+        return {
+            row["state"]: row["documents"] for row in await self._fetch("document_counts", tenant)
+        }
 
     async def filter_readable(self, caller: Principal, document_ids: Collection[UUID]) -> set[UUID]:
         """Return the subset of these documents that the caller may read."""
-        return {row["id"] for row in await self._fetch("readable_documents", caller.tenant, list(document_ids), caller.readers)} if document_ids else set()
+        return (
+            {
+                row["id"]
+                for row in await self._fetch(
+                    "readable_documents", caller.tenant, list(document_ids), caller.readers
+                )
+            }
+            if document_ids
+            else set()
+        )
 
-    async def _fetch_ingress_status(self, caller: Principal, job_id: UUID, event_id: str | None, source: str | None) -> Body | None:
+    async def _fetch_ingress_status(
+        self, caller: Principal, job_id: UUID, event_id: str | None, source: str | None
+    ) -> Body | None:
         row = dict(
             (
                 await self._fetch(
-                    "ingress_status", caller.tenant, job_id, event_id, source, make_derived_id("receive", "", job_id, 0), caller.readers, caller.id
+                    "ingress_status",
+                    caller.tenant,
+                    job_id,
+                    event_id,
+                    source,
+                    make_derived_id("receive", "", job_id, 0),
+                    caller.readers,
+                    caller.id,
                 )
             )[0]
         )
@@ -155,10 +253,29 @@ def _collect_warnings(row: Body) -> list[Body]:
     if row["state"] != "searchable":
         return []
     if row["unchanged"] and row["visible"] != row["ord"]:
-        return [{"code": "UNCHANGED", "detail": f"Revision {row['revision']} has the same content as the visible revision, which stays visible."}]
-    graph_dead_letters = [dead_letter for dead_letter in row["burials"] if dead_letter["stage"] in ("extract", "graph")]
+        return [
+            {
+                "code": "UNCHANGED",
+                "detail": f"Revision {row['revision']} has the same content as the visible revision, which stays visible.",
+            }
+        ]
+    graph_dead_letters = [
+        dead_letter
+        for dead_letter in row["burials"]
+        if dead_letter["stage"] in ("extract", "graph")
+    ]
     if graph_dead_letters:
-        return [{"code": "GRAPH_INCOMPLETE", "detail": f"Entities could not be extracted: {graph_dead_letters[-1]['detail']}"}]
+        return [
+            {
+                "code": "GRAPH_INCOMPLETE",
+                "detail": f"Entities could not be extracted: {graph_dead_letters[-1]['detail']}",
+            }
+        ]
     if any(line["stage"] == "graph" and line["state"] != "done" for line in build_stage_lines(row)):
-        return [{"code": "GRAPH_PENDING", "detail": "Entities are still being extracted. Lexical and semantic search already find this document."}]
+        return [
+            {
+                "code": "GRAPH_PENDING",
+                "detail": "Entities are still being extracted. Lexical and semantic search already find this document.",
+            }
+        ]
     return []

@@ -12,7 +12,9 @@ INSERT_DROPPED_STATES = "insert into dropped_states select distinct blob_key, do
 
 
 async def record_dropped_states(pool: Pool, generation: str) -> None:
-    """Record the blobs of a generation. Call it before its rows, the only reference to them, are deleted."""
+    """Record the blobs of a generation. Call it before its rows, the only reference to them, are
+    deleted.
+    """
     with translate_database_errors():
         await pool.execute(INSERT_DROPPED_STATES, generation)
 
@@ -20,7 +22,10 @@ async def record_dropped_states(pool: Pool, generation: str) -> None:
 async def fetch_dropped_states(pool: Pool, limit: int) -> dict[str, bool]:
     """Return blob key → whether another generation still references the blob."""
     with translate_database_errors():
-        return {row["blob_key"]: row["used"] for row in await pool.fetch(load_query("dropped_state_blobs"), limit)}
+        return {
+            row["blob_key"]: row["used"]
+            for row in await pool.fetch(load_query("dropped_state_blobs"), limit)
+        }
 
 
 async def delete_dropped_states(pool: Pool, keys: Sequence[str]) -> None:

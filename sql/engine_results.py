@@ -26,13 +26,24 @@ class PgEngineResultCache:
     async def count_cached(self, keys: Sequence[MemoKey]) -> int:
         """Return how many of these distinct keys have a result."""
         with translate_database_errors():
-            return int(await self._pool.fetchval(load_query("count_engine_results"), *_to_columns(keys)))
+            return int(
+                await self._pool.fetchval(load_query("count_engine_results"), *_to_columns(keys))
+            )
 
     async def store(self, results: Mapping[MemoKey, bytes]) -> None:
         if results:
             with translate_database_errors():
-                await self._pool.execute(load_query("insert_engine_results"), *_to_columns(list(results)), list(results.values()))
+                await self._pool.execute(
+                    load_query("insert_engine_results"),
+                    *_to_columns(list(results)),
+                    list(results.values()),
+                )
 
 
 def _to_columns(keys: Sequence[MemoKey]) -> tuple[list[object], ...]:
-    return ([key.tenant for key in keys], [key.document_id for key in keys], [key.engine for key in keys], [key.input_sha256 for key in keys])
+    return (
+        [key.tenant for key in keys],
+        [key.document_id for key in keys],
+        [key.engine for key in keys],
+        [key.input_sha256 for key in keys],
+    )

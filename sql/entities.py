@@ -28,50 +28,108 @@ class PgEntities:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def list_entities(self, caller: Principal, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
+    async def list_entities(
+        self,
+        caller: Principal,
+        *,
+        text: str | None,
+        kind: str | None,
+        after: str | None,
+        limit: int,
+    ) -> tuple[list[Body], str | None]:
         """Return a page of entities, most mentioned first, and the next cursor.
 
         Raises InvalidRequest if `after` is not a cursor of this list.
         """
         mentions, last_id = parse_count_cursor(after)
-        rows = await self._fetch("entities", caller.tenant, None, caller.readers, text, kind, mentions, last_id, limit + 1)
+        rows = await self._fetch(
+            "entities",
+            caller.tenant,
+            None,
+            caller.readers,
+            text,
+            kind,
+            mentions,
+            last_id,
+            limit + 1,
+        )
         page = rows[:limit]
         next_cursor = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
         return [_to_entity_body(row) for row in page], next_cursor
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> Body | None:
         """Return an entity with at most 100 each of its mentions, relations and claims."""
-        rows = await self._fetch("entities", caller.tenant, entity_id, caller.readers, None, None, None, None, 1)
+        rows = await self._fetch(
+            "entities", caller.tenant, entity_id, caller.readers, None, None, None, None, 1
+        )
         if not rows:
             return None
         edges = await self._fetch_edges(caller, [entity_id], MAX_RELATED)
         nodes = await self._fetch_nodes(caller, _collect_endpoints(edges))
         return _to_entity_body(rows[0]) | {
-            "occurrences": [dict(row) for row in await self._fetch("entity_mentions", caller.tenant, entity_id, MAX_RELATED, caller.readers)],
-            "relations": [_to_relation_body(edge, nodes) for edge in edges if edge["subject_id"] in nodes and edge["object_id"] in nodes],
-            "claims": [dict(row) for row in await self._fetch("entity_claims", caller.tenant, entity_id, MAX_RELATED, caller.readers)],
+            "occurrences": [
+                dict(row)
+                for row in await self._fetch(
+                    "entity_mentions", caller.tenant, entity_id, MAX_RELATED, caller.readers
+                )
+            ],
+            "relations": [
+                _to_relation_body(edge, nodes)
+                for edge in edges
+                if edge["subject_id"] in nodes and edge["object_id"] in nodes
+            ],
+            "claims": [
+                dict(row)
+                for row in await self._fetch(
+                    "entity_claims", caller.tenant, entity_id, MAX_RELATED, caller.readers
+                )
+            ],
         }
 
-    async def get_subgraph(self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int) -> Body:
+    async def get_subgraph(
+        self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int
+    ) -> Body:
         """Return the nodes and edges within `hops`, at most `limit` edges per hop, heaviest first."""
         visited, edges = dict.fromkeys(seeds), dict[tuple[UUID, str, UUID], Body]()
         frontier = list(visited)
         for _ in range(hops):
             hop_edges = await self._fetch_edges(caller, frontier, limit)
-            edges |= {(edge["subject_id"], edge["type"], edge["object_id"]): edge for edge in hop_edges}
+            edges |= {
+                (edge["subject_id"], edge["type"], edge["object_id"]): edge for edge in hop_edges
+            }
             frontier = [end for end in _collect_endpoints(hop_edges) if end not in visited]
             visited |= dict.fromkeys(frontier)
         nodes = await self._fetch_nodes(caller, visited)
         return {
             "nodes": list(nodes.values()),
-            "edges": [edge for edge in edges.values() if edge["subject_id"] in nodes and edge["object_id"] in nodes],
+            "edges": [
+                edge
+                for edge in edges.values()
+                if edge["subject_id"] in nodes and edge["object_id"] in nodes
+            ],
         }
 
-    async def _fetch_edges(self, caller: Principal, entities: Sequence[UUID], limit: int) -> list[Body]:
-        return [dict(row) for row in await self._fetch("entity_relations", caller.tenant, list(entities), limit, caller.readers)] if entities else []
+    async def _fetch_edges(
+        self, caller: Principal, entities: Sequence[UUID], limit: int
+    ) -> list[Body]:
+        return (
+            [
+                dict(row)
+                for row in await self._fetch(
+                    "entity_relations", caller.tenant, list(entities), limit, caller.readers
+                )
+            ]
+            if entities
+            else []
+        )
 
     async def _fetch_nodes(self, caller: Principal, entities: Iterable[UUID]) -> dict[UUID, Body]:
-        return {row["id"]: dict(row) for row in await self._fetch("entities_by_id", caller.tenant, list(entities), caller.readers)}
+        return {
+            row["id"]: dict(row)
+            for row in await self._fetch(
+                "entities_by_id", caller.tenant, list(entities), caller.readers
+            )
+        }
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         with translate_database_errors():
@@ -89,8 +147,13 @@ def _to_entity_body(row: asyncpg.Record) -> Body:
 
 
 def _to_relation_body(edge: Body, nodes: dict[UUID, Body]) -> Body:
-    return edge | {"subject": nodes[edge["subject_id"]]["name"], "object": nodes[edge["object_id"]]["name"]}
+    return edge | {
+        "subject": nodes[edge["subject_id"]]["name"],
+        "object": nodes[edge["object_id"]]["name"],
+    }
 
 
 def _collect_endpoints(edges: Iterable[Body]) -> list[UUID]:
-    return list(dict.fromkeys(end for edge in edges for end in (edge["subject_id"], edge["object_id"])))
+    return list(
+        dict.fromkeys(end for edge in edges for end in (edge["subject_id"], edge["object_id"]))
+    )

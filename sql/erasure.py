@@ -32,7 +32,9 @@ REVISION_TABLES = (
     "document_amendments",
     "job_stages",
 )
-"""Tables with rows per revision. Rows that are not older than the withdrawal belong to another life."""
+"""Tables with rows per revision. Rows that are not older than the withdrawal belong to another
+life.
+"""
 DOCUMENT_TABLES = ("chunk_history", "memo", "judgements")
 COUNTED_TABLES = (*REVISION_TABLES, *DOCUMENT_TABLES, "jobs")
 AFFECTED_TABLES = (
@@ -47,10 +49,18 @@ AFFECTED_TABLES = (
     "source_notes",
     "keystore.keys",
 )
-# Stored with the counts of an erasure: events in the log, documents, documents that sources still have,
+# Stored with the counts of an erasure: events in the log, documents, documents that sources still
+# have,
 # documents that were sent again meanwhile, and the mark of completion.
-EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER = "_events", "_subjects", "_seen", "_again", "_done"
-# Prefix of a table whose files may still contain deleted rows, and the mark that the write-ahead log may.
+EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER = (
+    "_events",
+    "_subjects",
+    "_seen",
+    "_again",
+    "_done",
+)
+# Prefix of a table whose files may still contain deleted rows, and the mark that the write-ahead
+# log may.
 UNSCRUBBED_PREFIX, WAL_MARKER = "_unscrubbed ", "_wal"
 
 
@@ -71,7 +81,10 @@ class PgErasure:
     async def find_documents(self, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """Return the documents in scope that have any rows or keys left."""
         with translate_database_errors():
-            return [row["id"] for row in await self._pool.fetch(load_query("erasable"), tenant, scope, name)]
+            return [
+                row["id"]
+                for row in await self._pool.fetch(load_query("erasable"), tenant, scope, name)
+            ]
 
     async def begin(self, receipt: UUID, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """Record the documents in scope and count their rows for the receipt; return the documents.
@@ -84,27 +97,51 @@ class PgErasure:
         documents = sorted({*subjects, *await self.find_documents(tenant, scope, name)})
         events = await self.fetch_event_ids(documents, before=await self.fetch_time())
         with translate_database_errors():
-            async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            async with (
+                self._pool.acquire() as connection,
+                connection.transaction(isolation="repeatable_read"),
+            ):
                 await connection.executemany(
-                    "insert into erasure_subjects values ($1, $2) on conflict do nothing", [(receipt, document) for document in documents]
+                    "insert into erasure_subjects values ($1, $2) on conflict do nothing",
+                    [(receipt, document) for document in documents],
                 )
                 counts_by_place = {
-                    table: await connection.fetchval(f"select count(*) from {table} where document_id = any($1)", documents) for table in COUNTED_TABLES
+                    table: await connection.fetchval(
+                        f"select count(*) from {table} where document_id = any($1)", documents
+                    )
+                    for table in COUNTED_TABLES
                 }
-                counts_by_place["documents"] = await connection.fetchval("select count(*) from documents where id = any($1) and latest is not null", documents)
-                counts_by_place["dead_letters"] = await connection.fetchval(
-                    "select count(*) from dead_letters where coalesce(document_id, event_id) = any($1)", [*documents, *events]
+                counts_by_place["documents"] = await connection.fetchval(
+                    "select count(*) from documents where id = any($1) and latest is not null",
+                    documents,
                 )
-                counts_by_place |= {EVENT_COUNT: await connection.fetchval(load_query("erasable_events"), documents), SUBJECT_COUNT: len(documents)}
-                counts_by_place[SOURCE_COUNT] = await connection.fetchval(load_query("source_names"), documents)
+                counts_by_place["dead_letters"] = await connection.fetchval(
+                    "select count(*) from dead_letters where coalesce(document_id, event_id) = any($1)",
+                    [*documents, *events],
+                )
+                counts_by_place |= {
+                    EVENT_COUNT: await connection.fetchval(
+                        load_query("erasable_events"), documents
+                    ),
+                    SUBJECT_COUNT: len(documents),
+                }
+                counts_by_place[SOURCE_COUNT] = await connection.fetchval(
+                    load_query("source_names"), documents
+                )
                 rows = [(receipt, place, count) for place, count in counts_by_place.items()]
-                await connection.executemany("insert into erasure_counts values ($1, $2, $3) on conflict do nothing", rows)
+                await connection.executemany(
+                    "insert into erasure_counts values ($1, $2, $3) on conflict do nothing", rows
+                )
         return documents
 
     async def has_begun(self, receipt: UUID) -> bool:
         """Whether the documents of this receipt were recorded."""
         with translate_database_errors():
-            return bool(await self._pool.fetchval("select exists (select from erasure_counts where receipt_id = $1)", receipt))
+            return bool(
+                await self._pool.fetchval(
+                    "select exists (select from erasure_counts where receipt_id = $1)", receipt
+                )
+            )
 
     async def add_subjects(self, unreadable: Mapping[UUID, Collection[UUID]]) -> None:
         """Add documents that became unreadable by a receipt's destroyed keys and that no row names any more.
@@ -113,13 +150,20 @@ class PgErasure:
         """
         query = "insert into erasure_subjects select receipt_id, unnest($2::uuid[]) from erasures where receipt_id = $1 and completed_at is null on conflict do nothing"
         with translate_database_errors():
-            await self._pool.executemany(query, [(receipt, sorted(documents)) for receipt, documents in unreadable.items()])
+            await self._pool.executemany(
+                query, [(receipt, sorted(documents)) for receipt, documents in unreadable.items()]
+            )
 
-    async def fetch_unwithdrawn_orders(self, tenant: str, documents: Collection[UUID]) -> dict[UUID, list[int]]:
+    async def fetch_unwithdrawn_orders(
+        self, tenant: str, documents: Collection[UUID]
+    ) -> dict[UUID, list[int]]:
         """Return document → latest order, for documents that are not withdrawn."""
         query = "select id, latest from documents where tenant = $1 and id = any($2) and latest is not null and (withdrawn is null or withdrawn < latest)"
         with translate_database_errors():
-            return {row["id"]: row["latest"] for row in await self._pool.fetch(query, tenant, list(documents))}
+            return {
+                row["id"]: row["latest"]
+                for row in await self._pool.fetch(query, tenant, list(documents))
+            }
 
     async def has_pending_withdrawal(self, orders: Mapping[UUID, list[int]]) -> bool:
         """Whether any of these documents is not yet withdrawn up to its order."""
@@ -128,11 +172,16 @@ class PgErasure:
             rows = await self._pool.fetch(query, list(orders))
         return any(row["withdrawn"] is None or row["withdrawn"] < orders[row["id"]] for row in rows)
 
-    async def fetch_latest_orders(self, tenant: str, documents: Sequence[UUID]) -> dict[UUID, list[int]]:
+    async def fetch_latest_orders(
+        self, tenant: str, documents: Sequence[UUID]
+    ) -> dict[UUID, list[int]]:
         """Return document → latest order, including withdrawals."""
         query = "select id, latest from documents where tenant = $1 and id = any($2) and latest is not null"
         with translate_database_errors():
-            return {row["id"]: row["latest"] for row in await self._pool.fetch(query, tenant, list(documents))}
+            return {
+                row["id"]: row["latest"]
+                for row in await self._pool.fetch(query, tenant, list(documents))
+            }
 
     async def fetch_time(self) -> datetime:
         """Return the current time by the clock of the database."""
@@ -144,25 +193,54 @@ class PgErasure:
         """Return SHA-256 → size in bytes for the contents of all revisions."""
         query = "select distinct content_sha256, (blob ->> 'size')::bigint as size from document_revisions where document_id = any($1) order by 1"
         with translate_database_errors():
-            return {row["content_sha256"]: row["size"] for row in await self._pool.fetch(query, list(documents))}
+            return {
+                row["content_sha256"]: row["size"]
+                for row in await self._pool.fetch(query, list(documents))
+            }
 
     async def fetch_event_ids(self, documents: Sequence[UUID], *, before: datetime) -> list[UUID]:
         """Return internal ids of the producers' events; uploads only if they began `before`."""
         with translate_database_errors():
-            return [row["id"] for row in await self._pool.fetch(load_query("erasable_ids"), list(documents), before)]
+            return [
+                row["id"]
+                for row in await self._pool.fetch(
+                    load_query("erasable_ids"), list(documents), before
+                )
+            ]
 
-    async def fetch_record_blobs(self, documents: Sequence[UUID], events: Sequence[UUID]) -> list[str]:
-        """Return blob keys of dead-lettered records; events that named no document are found by their ids."""
+    async def fetch_record_blobs(
+        self, documents: Sequence[UUID], events: Sequence[UUID]
+    ) -> list[str]:
+        """Return blob keys of dead-lettered records; events that named no document are found by
+        their ids.
+        """
         with translate_database_errors():
-            return [row["key"] for row in await self._pool.fetch(load_query("record_blobs"), [*documents, *events])]
+            return [
+                row["key"]
+                for row in await self._pool.fetch(load_query("record_blobs"), [*documents, *events])
+            ]
 
-    async def find_citing_records(self, tenant: str, documents: Sequence[UUID], *, all_of_tenant: bool) -> CitingRecords:
+    async def find_citing_records(
+        self, tenant: str, documents: Sequence[UUID], *, all_of_tenant: bool
+    ) -> CitingRecords:
         with translate_database_errors():
             if all_of_tenant:
-                rows_by_table = [await self._pool.fetch(f"select id from {table} where tenant = $1 order by id", tenant) for table in ("runs", "feedback")]
+                rows_by_table = [
+                    await self._pool.fetch(
+                        f"select id from {table} where tenant = $1 order by id", tenant
+                    )
+                    for table in ("runs", "feedback")
+                ]
                 return CitingRecords(*(tuple(row["id"] for row in rows) for rows in rows_by_table))
-            runs = [row["id"] for row in await self._pool.fetch(load_query("citing_runs"), tenant, [str(document) for document in documents])]
-            rows = await self._pool.fetch(load_query("citing_feedback"), tenant, list(documents), runs)
+            runs = [
+                row["id"]
+                for row in await self._pool.fetch(
+                    load_query("citing_runs"), tenant, [str(document) for document in documents]
+                )
+            ]
+            rows = await self._pool.fetch(
+                load_query("citing_feedback"), tenant, list(documents), runs
+            )
         return CitingRecords(tuple(runs), tuple(row["id"] for row in rows))
 
     async def erase_citing_records(self, receipt: UUID, citing: CitingRecords) -> None:
@@ -170,12 +248,24 @@ class PgErasure:
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 removed = {
-                    "runs": await _execute_and_count(connection, load_query("erase_runs"), list(citing.runs)),
-                    "feedback": await _execute_and_count(connection, "delete from feedback where id = any($1)", list(citing.feedback)),
+                    "runs": await _execute_and_count(
+                        connection, load_query("erase_runs"), list(citing.runs)
+                    ),
+                    "feedback": await _execute_and_count(
+                        connection, "delete from feedback where id = any($1)", list(citing.feedback)
+                    ),
                 }
                 await self._add_counts(connection, receipt, removed)
 
-    async def erase_rows(self, receipt: UUID, tenant: str, documents: Sequence[UUID], *, before: datetime, readable: bool) -> None:
+    async def erase_rows(
+        self,
+        receipt: UUID,
+        tenant: str,
+        documents: Sequence[UUID],
+        *,
+        before: datetime,
+        readable: bool,
+    ) -> None:
         """Delete the documents' rows in one transaction. Jobs from `before` on stay.
 
         Takes the documents' locks, which waits for workers that have not yet seen that the keys are
@@ -184,20 +274,36 @@ class PgErasure:
         document_ids, events = list(documents), await self.fetch_event_ids(documents, before=before)
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute("select from documents where id = any($1) order by id for update", document_ids)
-                n_source_changes = await _execute_and_count(connection, load_query("erase_source_changes"), tenant, document_ids)
+                await connection.execute(
+                    "select from documents where id = any($1) order by id for update", document_ids
+                )
+                n_source_changes = await _execute_and_count(
+                    connection, load_query("erase_source_changes"), tenant, document_ids
+                )
                 await connection.execute(load_query("erase_source_names"), document_ids)
                 await lock_expired_batches(connection)
                 await connection.execute(load_query("erase_ingress_events"), document_ids, events)
                 await connection.execute(
-                    "update handled set payload_sha256 = 'erased' where generation = '' and stage = 'receive' and event_id = any($1)", events
+                    "update handled set payload_sha256 = 'erased' where generation = '' and stage = 'receive' and event_id = any($1)",
+                    events,
                 )
-                await connection.execute(load_query("erase_outcomes"), list(map(str, document_ids)), list(map(str, events)))
+                await connection.execute(
+                    load_query("erase_outcomes"),
+                    list(map(str, document_ids)),
+                    list(map(str, events)),
+                )
                 for table in REVISION_TABLES:
-                    await connection.execute(load_query("erase_withdrawn_rows").replace("the_table", table), document_ids)
+                    await connection.execute(
+                        load_query("erase_withdrawn_rows").replace("the_table", table), document_ids
+                    )
                 for table in DOCUMENT_TABLES:
-                    await connection.execute(f"delete from {table} where document_id = any($1)", [*document_ids, *events])
-                await connection.execute("delete from dead_letters where coalesce(document_id, event_id) = any($1)", [*document_ids, *events])
+                    await connection.execute(
+                        f"delete from {table} where document_id = any($1)", [*document_ids, *events]
+                    )
+                await connection.execute(
+                    "delete from dead_letters where coalesce(document_id, event_id) = any($1)",
+                    [*document_ids, *events],
+                )
                 await connection.execute(load_query("erase_jobs"), document_ids, before)
                 await connection.execute(load_query("erase_document_rows"), document_ids, readable)
                 await connection.execute(load_query("delete_erased_owners"), document_ids)
@@ -213,7 +319,9 @@ class PgErasure:
     async def fetch_running_replays(self) -> dict[UUID, int]:
         """Return replay → records read, for replays that a process has leased."""
         with translate_database_errors():
-            rows = await self._pool.fetch("select id, read from replays where state = 'running' and lease_until > clock_timestamp()")
+            rows = await self._pool.fetch(
+                "select id, read from replays where state = 'running' and lease_until > clock_timestamp()"
+            )
         return {row["id"]: row["read"] for row in rows}
 
     async def add_counts(self, receipt: UUID, counts: Mapping[str, int]) -> None:
@@ -224,7 +332,12 @@ class PgErasure:
     async def record_items(self, receipt: UUID, place: str, items: Sequence[UUID]) -> None:
         """Record items before they are deleted, so that a resumed erasure counts each once."""
         with translate_database_errors():
-            await self._pool.execute("insert into erasure_items select $1, $2, unnest($3::uuid[]) on conflict do nothing", receipt, place, list(items))
+            await self._pool.execute(
+                "insert into erasure_items select $1, $2, unnest($3::uuid[]) on conflict do nothing",
+                receipt,
+                place,
+                list(items),
+            )
 
     async def is_done(self, receipt: UUID) -> bool:
         return DONE_MARKER in await self.fetch_counts(receipt)
@@ -236,19 +349,27 @@ class PgErasure:
     async def fetch_counts(self, receipt: UUID) -> dict[str, int]:
         """Return place → count, over all attempts."""
         with translate_database_errors():
-            rows = await self._pool.fetch("select place, removed from erasure_counts where receipt_id = $1 and removed > 0 order by place", receipt)
+            rows = await self._pool.fetch(
+                "select place, removed from erasure_counts where receipt_id = $1 and removed > 0 order by place",
+                receipt,
+            )
         return {row["place"]: row["removed"] for row in rows}
 
     async def _fetch_subjects(self, receipt: UUID) -> list[UUID]:
         with translate_database_errors():
-            rows = await self._pool.fetch("select subject from erasure_subjects where receipt_id = $1 order by subject", receipt)
+            rows = await self._pool.fetch(
+                "select subject from erasure_subjects where receipt_id = $1 order by subject",
+                receipt,
+            )
         return [row["subject"] for row in rows]
 
-    async def _add_counts(self, connection: Connection, receipt: UUID, removed: Mapping[str, int]) -> None:
-        query = (
-            "insert into erasure_counts values ($1, $2, $3) on conflict (receipt_id, place) do update set removed = erasure_counts.removed + excluded.removed"
+    async def _add_counts(
+        self, connection: Connection, receipt: UUID, removed: Mapping[str, int]
+    ) -> None:
+        query = "insert into erasure_counts values ($1, $2, $3) on conflict (receipt_id, place) do update set removed = erasure_counts.removed + excluded.removed"
+        await connection.executemany(
+            query, [(receipt, place, count) for place, count in removed.items() if count]
         )
-        await connection.executemany(query, [(receipt, place, count) for place, count in removed.items() if count])
 
 
 async def _execute_and_count(connection: Connection, query: str, *parameters: Any) -> int:

@@ -14,16 +14,28 @@ from sql.pool import Connection, Pool
 COLUMNS = "receipt_id, tenant, scope, name, requested_at, documents, removed, events, method, remains, raw_until, completed_at"
 
 
-async def write_erasure_row(connection: Connection, row: ErasureRequestRow | KeysDestroyedRow | ErasureReceiptRow) -> None:
+async def write_erasure_row(
+    connection: Connection, row: ErasureRequestRow | KeysDestroyedRow | ErasureReceiptRow
+) -> None:
     match row:
         case ErasureRequestRow():
             query = "insert into erasures (receipt_id, tenant, scope, name, requested_at) values ($1, $2, $3, $4, $5) on conflict do nothing"
-            await connection.execute(query, row.receipt_id, row.tenant, row.scope, row.name, row.requested_at)
+            await connection.execute(
+                query, row.receipt_id, row.tenant, row.scope, row.name, row.requested_at
+            )
         case KeysDestroyedRow():
             await connection.execute(DESTROY_KEYS, row.tenant, list(row.keys))
         case ErasureReceiptRow():
             query = "update erasures set documents = $2, removed = $3, events = $4, method = $5, remains = $6, raw_until = $7, completed_at = $8 where receipt_id = $1"
-            values = (row.documents, row.removed, row.events, row.method, list(row.remains), row.raw_until, row.completed_at)
+            values = (
+                row.documents,
+                row.removed,
+                row.events,
+                row.method,
+                list(row.remains),
+                row.raw_until,
+                row.completed_at,
+            )
             await connection.execute(query, row.receipt_id, *values)
 
 
@@ -40,12 +52,19 @@ class PgErasureReceipts:
 
     async def find(self, tenant: str, receipt_id: UUID) -> Mapping[str, Any] | None:
         with translate_database_errors():
-            row = await self._pool.fetchrow(f"select {COLUMNS} from erasures where tenant = $1 and receipt_id = $2", tenant, receipt_id)
+            row = await self._pool.fetchrow(
+                f"select {COLUMNS} from erasures where tenant = $1 and receipt_id = $2",
+                tenant,
+                receipt_id,
+            )
         return dict(row) if row else None
 
     async def list_completed(self, tenant: str) -> list[UUID]:
         with translate_database_errors():
-            rows = await self._pool.fetch("select receipt_id from erasures where tenant = $1 and completed_at is not null", tenant)
+            rows = await self._pool.fetch(
+                "select receipt_id from erasures where tenant = $1 and completed_at is not null",
+                tenant,
+            )
         return [row["receipt_id"] for row in rows]
 
     async def count_unknown(self, receipts: Sequence[UUID]) -> int:

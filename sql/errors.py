@@ -10,7 +10,8 @@ import asyncpg
 
 from schemas.errors import AnabranchError, DatabaseUnavailable, LogUnavailable
 
-# Conditions that end without a change of ours: a lost or refused connection, a server that starts or stops.
+# Conditions that end without a change of ours: a lost or refused connection, a server that starts
+# or stops.
 TRANSIENT_ERRORS = (
     OSError,
     asyncpg.PostgresConnectionError,
@@ -22,7 +23,13 @@ TRANSIENT_ERRORS = (
     asyncpg.InternalClientError,
 )
 LOCK_TIMEOUT_CODE, DISK_FULL_CODE = "TABLES_LOCKED", "NO_SPACE"
-CONNECTION_LOST_MESSAGES = ("connection is closed", "connection was closed", "connection is lost", "pool is clos", "connection has been released")
+CONNECTION_LOST_MESSAGES = (
+    "connection is closed",
+    "connection was closed",
+    "connection is lost",
+    "pool is clos",
+    "connection has been released",
+)
 
 
 @contextmanager
@@ -39,21 +46,29 @@ def translate_database_errors() -> Iterator[None]:
             remedy="Run `anabranch doctor` to see which transaction holds it, then try again.",
         ) from error
     except asyncpg.DiskFullError as error:
-        raise DatabaseUnavailable("The disk of Postgres is full.", code=DISK_FULL_CODE, remedy="Free disk space in the data folder of Postgres.") from error
+        raise DatabaseUnavailable(
+            "The disk of Postgres is full.",
+            code=DISK_FULL_CODE,
+            remedy="Free disk space in the data folder of Postgres.",
+        ) from error
     except (*TRANSIENT_ERRORS, asyncpg.InterfaceError, TimeoutError) as error:
         if _is_caused_by_cancellation(error):
             raise asyncio.CancelledError from error
-        if isinstance(error, asyncpg.InterfaceError) and not any(words in str(error) for words in CONNECTION_LOST_MESSAGES):
+        if isinstance(error, asyncpg.InterfaceError) and not any(
+            words in str(error) for words in CONNECTION_LOST_MESSAGES
+        ):
             raise
-        raise DatabaseUnavailable(f"Postgres is unavailable: {error or type(error).__name__}") from error
+        raise DatabaseUnavailable(
+            f"Postgres is unavailable: {error or type(error).__name__}"
+        ) from error
 
 
 def _is_caused_by_cancellation(error: BaseException | None) -> bool:
     """Whether an error stems from the cancellation of the current task.
 
-    Cancelling a statement may surface as a lost connection. If that became DatabaseUnavailable, a task that
-    retries could never be cancelled. A timeout is built on cancellation as well, but does not cancel the
-    task.
+    Cancelling a statement may surface as a lost connection. If that became DatabaseUnavailable, a
+    task that retries could never be cancelled. A timeout is built on cancellation as well, but does
+    not cancel the task.
     """
     while error is not None and not isinstance(error, TimeoutError):
         if isinstance(error, asyncio.CancelledError):
@@ -70,4 +85,8 @@ def translate_log_errors() -> Iterator[None]:
             yield
     except DatabaseUnavailable as error:
         has_own_code = error.code in (LOCK_TIMEOUT_CODE, DISK_FULL_CODE)
-        raise LogUnavailable(error.detail, code=error.code, remedy=error.remedy) if has_own_code else LogUnavailable(error.detail) from error
+        raise (
+            LogUnavailable(error.detail, code=error.code, remedy=error.remedy)
+            if has_own_code
+            else LogUnavailable(error.detail)
+        ) from error

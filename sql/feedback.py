@@ -22,8 +22,12 @@ class PgFeedback:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def fetch_passages(self, caller: Principal, chunk_ids: Sequence[UUID]) -> dict[UUID, QuotedPassage]:
-        """Return the passages of chunks visible in any generation, quotes truncated to MAX_QUOTE_CHARS."""
+    async def fetch_passages(
+        self, caller: Principal, chunk_ids: Sequence[UUID]
+    ) -> dict[UUID, QuotedPassage]:
+        """Return the passages of chunks visible in any generation, quotes truncated to
+        MAX_QUOTE_CHARS.
+        """
         rows = await self._fetch("passages", caller.tenant, list(chunk_ids), caller.readers)
         return {row["id"]: _to_passage(row) for row in rows}
 
@@ -42,12 +46,22 @@ class PgFeedback:
             )
         return None if query is None else str(query)
 
-    async def fetch_judgements(self, tenant: str, since: datetime | None, until: datetime | None) -> list[tuple[str, GradedPassage]]:
+    async def fetch_judgements(
+        self, tenant: str, since: datetime | None, until: datetime | None
+    ) -> list[tuple[str, GradedPassage]]:
         """Return (query, judgement) pairs; the last judgement of a passage wins."""
         rows = await self._fetch("question_judgements", tenant, since, until)
-        return [(row["query"], GradedPassage(**{name: row[name] for name in GradedPassage.model_fields})) for row in rows]
+        return [
+            (
+                row["query"],
+                GradedPassage(**{name: row[name] for name in GradedPassage.model_fields}),
+            )
+            for row in rows
+        ]
 
-    async def fetch_requests(self, tenant: str, since: datetime | None, until: datetime | None, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+    async def fetch_requests(
+        self, tenant: str, since: datetime | None, until: datetime | None, limit: int
+    ) -> list[tuple[UUID, dict[str, Any]]]:
         """Return (run, request) pairs, newest first, one per distinct request."""
         rows = await self._fetch("recent_questions", tenant, since, until, limit)
         return [(row["run_id"], row["request"]) for row in rows]
@@ -59,7 +73,11 @@ class PgFeedback:
 
 def _to_passage(row: asyncpg.Record) -> QuotedPassage:
     quote = row["text"][:MAX_QUOTE_CHARS]
-    end = row["char_end"] if len(row["text"]) <= MAX_QUOTE_CHARS else row["char_start"] + MAX_QUOTE_CHARS
+    end = (
+        row["char_end"]
+        if len(row["text"]) <= MAX_QUOTE_CHARS
+        else row["char_start"] + MAX_QUOTE_CHARS
+    )
     return QuotedPassage(
         document_id=row["document_id"],
         external_id=row["external_id"],

@@ -26,8 +26,8 @@ PACE_FIELDS = ("paused", "events_per_second")
 class GenerationBuild:
     """The build of one generation.
 
-    `phase` is loading, indexing, catching up, checking or built. `events` and `rows` are set once it is
-    built.
+    `phase` is loading, indexing, catching up, checking or built. `events` and `rows` are set once
+    it is built.
     """
 
     generation: Generation
@@ -62,19 +62,30 @@ class PgGenerationBuilds:
         with translate_database_errors():
             async with self._pool.acquire(timeout=60) as connection:
                 # No lock_timeout: other decisions may take long, and this lock blocks no table.
-                await connection.execute("select set_config('lock_timeout', '0', true), pg_advisory_lock(hashtext($1))", BUILD_DECISION_LOCK)
+                await connection.execute(
+                    "select set_config('lock_timeout', '0', true), pg_advisory_lock(hashtext($1))",
+                    BUILD_DECISION_LOCK,
+                )
                 try:
                     yield
                 finally:
-                    await connection.execute("select pg_advisory_unlock(hashtext($1))", BUILD_DECISION_LOCK)
+                    await connection.execute(
+                        "select pg_advisory_unlock(hashtext($1))", BUILD_DECISION_LOCK
+                    )
 
-    async def allocate_name(self, *, keep: bool = False, events_per_second: float | None = None) -> str:
+    async def allocate_name(
+        self, *, keep: bool = False, events_per_second: float | None = None
+    ) -> str:
         """Return the next of g1, g2, …, which is never reused, even if the build fails.
 
         With `keep` a rebuild keeps the previous generation on standby.
         """
         with translate_database_errors():
-            return str(await self._pool.fetchval(load_query("allocate_generation_name"), keep, events_per_second))
+            return str(
+                await self._pool.fetchval(
+                    load_query("allocate_generation_name"), keep, events_per_second
+                )
+            )
 
     async def set_pace(self, generation: str, pace: Mapping[str, Any]) -> None:
         """Set `paused` and `events_per_second`; a missing key leaves its value.
@@ -83,7 +94,9 @@ class PgGenerationBuilds:
         """
         if pace:
             changes = {name: pace[name] for name in PACE_FIELDS if name in pace}
-            await self._upsert(generation, **changes, **({"error": None} if changes.get("paused") is False else {}))
+            await self._upsert(
+                generation, **changes, **({"error": None} if changes.get("paused") is False else {})
+            )
 
     async def set_phase(self, generation: str, phase: str) -> None:
         await self._upsert(generation, phase=phase, error=None)
@@ -100,7 +113,11 @@ class PgGenerationBuilds:
     async def record_failure(self, generation: str, error: Exception) -> None:
         anabranch_error = error if isinstance(error, AnabranchError) else None
         problem = (
-            {"code": anabranch_error.code, "detail": anabranch_error.detail, "remedy": anabranch_error.remedy}
+            {
+                "code": anabranch_error.code,
+                "detail": anabranch_error.detail,
+                "remedy": anabranch_error.remedy,
+            }
             if anabranch_error
             else {"code": "BUG", "detail": repr(error), "remedy": ""}
         )
@@ -119,7 +136,11 @@ class PgGenerationBuilds:
 
     async def count_rows(self, generation: str) -> int:
         """Count the rows in all partitions of a generation, except lexical statistics."""
-        count_expression = " + ".join(f"(select count(*) from {table}_{generation})" for table in PARTITIONED_TABLES if not table.endswith("_deltas"))
+        count_expression = " + ".join(
+            f"(select count(*) from {table}_{generation})"
+            for table in PARTITIONED_TABLES
+            if not table.endswith("_deltas")
+        )
         with translate_database_errors():
             return int(await self._pool.fetchval(f"select {count_expression}"))
 
@@ -129,7 +150,9 @@ class PgGenerationBuilds:
         key = f"build {generation}"
         with translate_database_errors():
             async with self._pool.acquire(timeout=60) as connection:
-                acquired = await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", key)
+                acquired = await connection.fetchval(
+                    "select pg_try_advisory_lock(hashtext($1))", key
+                )
                 try:
                     yield bool(acquired)
                 finally:
@@ -154,5 +177,7 @@ class PgGenerationBuilds:
 
 
 def _parse_build(row: dict[str, Any]) -> GenerationBuild:
-    generation_fields = {name: row.pop(name) for name in ("name", "config", "how", "topics", "state")}
+    generation_fields = {
+        name: row.pop(name) for name in ("name", "config", "how", "topics", "state")
+    }
     return GenerationBuild(Generation.model_validate(generation_fields), **row)

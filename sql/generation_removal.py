@@ -1,7 +1,7 @@
 """Drop a generation and remove its tables, while other generations are read and written.
 
-Three steps: mark it as dropped, truncate its partitions, then detach and drop them. The last step waits for
-every transaction that has read one of the parent tables; the data are gone before that.
+Three steps: mark it as dropped, truncate its partitions, then detach and drop them. The last step
+waits for every transaction that has read one of the parent tables; the data are gone before that.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ PublishDrop = Callable[[str], Awaitable[int]]
 class Removal:
     """The outcome of a removal.
 
-    `removed` is True once no table of the generation exists. Otherwise `held_by` may name the transaction
-    that keeps one open; its rows may be deleted already.
+    `removed` is True once no table of the generation exists. Otherwise `held_by` may name the
+    transaction that keeps one open; its rows may be deleted already.
     """
 
     removed: bool
@@ -48,10 +48,11 @@ class Removal:
 
 
 async def begin_generation_drop(pool: Pool, name: str, publish: PublishDrop) -> None:
-    """Publish the drop of a generation, then mark it as dropped, so that queries and workers stop using it.
+    """Publish the drop of a generation, then mark it as dropped, so that queries and workers stop
+    using it.
 
-    Raises NotFound, PermanentError with code GENERATION_IS_LIVE, LogUnavailable or DatabaseUnavailable;
-    nothing has changed then.
+    Raises NotFound, PermanentError with code GENERATION_IS_LIVE, LogUnavailable or
+    DatabaseUnavailable; nothing has changed then.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, connection.transaction():
@@ -61,35 +62,47 @@ async def begin_generation_drop(pool: Pool, name: str, publish: PublishDrop) -> 
             if row is None or row["state"] == "dropped":
                 raise unknown_generation_error(name)
             if row["live"]:
-                raise PermanentError(f"Generation {name!r} is live.", code="GENERATION_IS_LIVE", remedy="Promote another generation first, or roll back.")
+                raise PermanentError(
+                    f"Generation {name!r} is live.",
+                    code="GENERATION_IS_LIVE",
+                    remedy="Promote another generation first, or roll back.",
+                )
             await publish(name)
             await connection.execute(load_query("mark_generation_dropped"), name)
 
 
-async def remove_generation_tables(pool: Pool, name: str, *, timeout_s: float = REMOVAL_TIMEOUT_S) -> Removal:
+async def remove_generation_tables(
+    pool: Pool, name: str, *, timeout_s: float = REMOVAL_TIMEOUT_S
+) -> Removal:
     """Remove the tables of a dropped generation.
 
-    Rows are deleted within seconds, even while a transaction that has read other generations stays open;
-    tables are detached and dropped once it ends. A later call finishes what is left after `timeout_s`. Raises
-    DatabaseUnavailable.
+    Rows are deleted within seconds, even while a transaction that has read other generations stays
+    open; tables are detached and dropped once it ends. A later call finishes what is left after
+    `timeout_s`. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, _try_lock(connection, name) as acquired:
             if acquired and await _has_tables(pool, name):
                 await _remove_tables(pool, connection, name, timeout_s)
     has_tables = await _has_tables(pool, name)
-    return Removal(not has_tables, await _find_blocking_transaction(pool, name) if has_tables else None)
+    return Removal(
+        not has_tables, await _find_blocking_transaction(pool, name) if has_tables else None
+    )
 
 
 @asynccontextmanager
 async def _try_lock(connection: Connection, name: str) -> AsyncIterator[bool]:
     """Try to lock the removal; yields False while another process performs it."""
-    acquired = await connection.fetchval("select pg_try_advisory_lock($1, hashtext($2))", LOCK_CLASS, name)
+    acquired = await connection.fetchval(
+        "select pg_try_advisory_lock($1, hashtext($2))", LOCK_CLASS, name
+    )
     try:
         yield acquired
     finally:
         if acquired:
-            await connection.execute("select pg_advisory_unlock($1, hashtext($2))", LOCK_CLASS, name)
+            await connection.execute(
+                "select pg_advisory_unlock($1, hashtext($2))", LOCK_CLASS, name
+            )
 
 
 async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_s: float) -> None:
@@ -106,7 +119,9 @@ async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_
 async def list_unremoved_generations(pool: Pool) -> list[str]:
     """Return dropped generations that still have tables. Raises DatabaseUnavailable."""
     with translate_database_errors():
-        names = await pool.fetch("select name from generations where state = 'dropped' order by name")
+        names = await pool.fetch(
+            "select name from generations where state = 'dropped' order by name"
+        )
     return [row["name"] for row in names if await _has_tables(pool, row["name"])]
 
 
@@ -122,7 +137,9 @@ async def _truncate_partition(connection: Connection, partition: str) -> None:
     """Truncate a partition, unless it is gone or in use; then it is only dropped later."""
     with suppress(asyncpg.LockNotAvailableError, asyncpg.UndefinedTableError):
         async with connection.transaction():
-            await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'; truncate anabranch.{partition}")
+            await connection.execute(
+                f"set local lock_timeout = '{LOCK_TIMEOUT}'; truncate anabranch.{partition}"
+            )
 
 
 async def _has_tables(pool: Pool, name: str) -> bool:
@@ -137,7 +154,9 @@ async def _has_tables(pool: Pool, name: str) -> bool:
 
 async def _find_blocking_transaction(pool: Pool, name: str) -> dict[str, Any] | None:
     with translate_database_errors():
-        row = await pool.fetchrow(load_query("partition_blocker"), _format_partition_names(name), list(PARTITIONED_TABLES))
+        row = await pool.fetchrow(
+            load_query("partition_blocker"), _format_partition_names(name), list(PARTITIONED_TABLES)
+        )
     return dict(row) if row else None
 
 

@@ -17,10 +17,11 @@ class PgGenerationSummaries:
         self._pool = pool
 
     async def list_summaries(self, tenant: str | None = None) -> list[dict[str, Any]]:
-        """Return generations that are not dropped, oldest first, with their documents, chunks and bytes.
+        """Return generations that are not dropped, oldest first, with their documents, chunks and
+        bytes.
 
-        With a tenant, documents and chunks are the tenant's; bytes and build concern all tenants and are
-        null.
+        With a tenant, documents and chunks are the tenant's; bytes and build concern all tenants
+        and are null.
         """
         return await self._fetch_summaries(None, tenant)
 
@@ -34,4 +35,9 @@ class PgGenerationSummaries:
 
     async def _fetch_summaries(self, name: str | None, tenant: str | None) -> list[dict[str, Any]]:
         with translate_database_errors():
-            return [dict(row) for row in await self._pool.fetch(load_query("generation_summaries"), name, list(PARTITIONED_TABLES), tenant)]
+            return [
+                dict(row)
+                for row in await self._pool.fetch(
+                    load_query("generation_summaries"), name, list(PARTITIONED_TABLES), tenant
+                )
+            ]

@@ -7,9 +7,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.errors import AnabranchError, InvalidRequest, LogUnavailable, PermanentError, TransientError
+from schemas.errors import (
+    AnabranchError,
+    InvalidRequest,
+    LogUnavailable,
+    PermanentError,
+    TransientError,
+)
 from sql.errors import translate_database_errors
-from sql.generations import generation_not_built_error, no_live_generation_error, unknown_generation_error
+from sql.generations import (
+    generation_not_built_error,
+    no_live_generation_error,
+    unknown_generation_error,
+)
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 from sql.visibility_lock import hold_visibility_lock
@@ -39,32 +49,45 @@ class SwitchResult:
 
 
 async def switch_generation(
-    pool: Pool, name: str, publish: PublishPromotion, *, expected_live: str | None = None, timeout_s: float = SWITCH_TIMEOUT_S
+    pool: Pool,
+    name: str,
+    publish: PublishPromotion,
+    *,
+    expected_live: str | None = None,
+    timeout_s: float = SWITCH_TIMEOUT_S,
 ) -> SwitchResult:
     """Make `name` the live generation once it has settled every document that the live one shows.
 
-    Blocks the activation of revisions in the live generation for at most `timeout_s` until that holds. With
-    `expected_live`, only if that generation is still live. The decision is published before the pointer
-    moves; after a crash between the two, stage `control` moves it.
+    Blocks the activation of revisions in the live generation for at most `timeout_s` until that
+    holds. With `expected_live`, only if that generation is still live. The decision is published
+    before the pointer moves; after a crash between the two, stage `control` moves it.
 
-    Raises NotFound, InvalidRequest (not built yet), PermanentError with code GENERATION_BEHIND that names
-    documents, TransientError with code SWITCHED_MEANWHILE or VISIBILITY_LOCKED, LogUnavailable or
-    DatabaseUnavailable; nothing has changed then.
+    Raises NotFound, InvalidRequest (not built yet), PermanentError with code GENERATION_BEHIND that
+    names documents, TransientError with code SWITCHED_MEANWHILE or VISIBILITY_LOCKED,
+    LogUnavailable or DatabaseUnavailable; nothing has changed then.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
             live = await _fetch_live_name(connection)
             if live == name:
-                return SwitchResult(name, await connection.fetchval("select previous from live_generation"), has_moved=False)
+                return SwitchResult(
+                    name,
+                    await connection.fetchval("select previous from live_generation"),
+                    has_moved=False,
+                )
             if expected_live not in (None, live):
                 raise _switched_meanwhile_error()
             await _check_target(connection, name)
             deadline = _now() + timeout_s
-            async with hold_visibility_lock(connection, live, wait_s=max(timeout_s, MIN_LOCK_WAIT_S)):
+            async with hold_visibility_lock(
+                connection, live, wait_s=max(timeout_s, MIN_LOCK_WAIT_S)
+            ):
                 return await _switch_when_settled(connection, live, name, publish, deadline)
 
 
-async def roll_back(pool: Pool, publish: PublishPromotion, *, timeout_s: float = SWITCH_TIMEOUT_S) -> SwitchResult:
+async def roll_back(
+    pool: Pool, publish: PublishPromotion, *, timeout_s: float = SWITCH_TIMEOUT_S
+) -> SwitchResult:
     """Switch to the previous generation.
 
     Raises InvalidRequest with code NO_PREVIOUS_GENERATION, and the errors of `switch_generation`.
@@ -74,11 +97,17 @@ async def roll_back(pool: Pool, publish: PublishPromotion, *, timeout_s: float =
             "select l.name, l.previous, g.state from live_generation l left join generations g on g.name = l.previous where g.state <> 'dropped'"
         )
     if row is None:
-        raise InvalidRequest("There is no previous generation, or it was dropped.", code="NO_PREVIOUS_GENERATION", remedy="Promote a generation by name.")
+        raise InvalidRequest(
+            "There is no previous generation, or it was dropped.",
+            code="NO_PREVIOUS_GENERATION",
+            remedy="Promote a generation by name.",
+        )
     return await switch_generation(pool, row["previous"], publish, timeout_s=timeout_s)
 
 
-async def _switch_when_settled(connection: Connection, live: str, name: str, publish: PublishPromotion, deadline: float) -> SwitchResult:
+async def _switch_when_settled(
+    connection: Connection, live: str, name: str, publish: PublishPromotion, deadline: float
+) -> SwitchResult:
     while True:
         refusal = await _try_switch(connection, live, name, publish)
         if refusal is None:
@@ -88,16 +117,22 @@ async def _switch_when_settled(connection: Connection, live: str, name: str, pub
         await asyncio.sleep(POLL_S)
 
 
-async def _try_switch(connection: Connection, live: str, name: str, publish: PublishPromotion) -> AnabranchError | None:
+async def _try_switch(
+    connection: Connection, live: str, name: str, publish: PublishPromotion
+) -> AnabranchError | None:
     """Try to switch in one transaction. Returns the error that prevents it, else None."""
     async with connection.transaction():
         if await connection.fetchval("select name from live_generation for update") != live:
             raise _switched_meanwhile_error()
         await _check_target(connection, name)
-        behind_rows = await connection.fetch(load_query("documents_behind"), live, name, MAX_NAMED_DOCUMENTS)
+        behind_rows = await connection.fetch(
+            load_query("documents_behind"), live, name, MAX_NAMED_DOCUMENTS
+        )
         if behind_rows:
             return _generation_behind_error(live, name, behind_rows)
-        await connection.execute(load_query("promote"), name, await _publish_decision(publish, name, live))
+        await connection.execute(
+            load_query("promote"), name, await _publish_decision(publish, name, live)
+        )
         return None
 
 
@@ -107,11 +142,17 @@ async def _publish_decision(publish: PublishPromotion, name: str, live: str) -> 
         async with asyncio.timeout(PUBLISH_TIMEOUT_S):
             return await publish(name, live)
     except TimeoutError as error:
-        raise LogUnavailable(f"Timed out publishing the switch after {PUBLISH_TIMEOUT_S:g} s. It may still take effect.") from error
+        raise LogUnavailable(
+            f"Timed out publishing the switch after {PUBLISH_TIMEOUT_S:g} s. It may still take effect."
+        ) from error
 
 
 def _switched_meanwhile_error() -> TransientError:
-    return TransientError("Another switch came first.", code="SWITCHED_MEANWHILE", remedy="Check `anabranch generations list`, then try again.")
+    return TransientError(
+        "Another switch came first.",
+        code="SWITCHED_MEANWHILE",
+        remedy="Check `anabranch generations list`, then try again.",
+    )
 
 
 def _now() -> float:

@@ -21,20 +21,31 @@ class PgGenerations:
         self._pool = pool
 
     async def fetch_live(self) -> Generation | None:
-        return _parse_first(await self._fetch(f"select {COLUMNS} from live_generation join generations g using (name)"))
+        return _parse_first(
+            await self._fetch(
+                f"select {COLUMNS} from live_generation join generations g using (name)"
+            )
+        )
 
     async def fetch(self, name: str) -> Generation | None:
-        return _parse_first(await self._fetch(f"select {COLUMNS} from generations g where name = $1", name))
+        return _parse_first(
+            await self._fetch(f"select {COLUMNS} from generations g where name = $1", name)
+        )
 
     async def fetch_undropped(self) -> list[Generation]:
         return [
             Generation.model_validate(dict(row))
-            for row in await self._fetch(f"select {COLUMNS} from generations g where state <> 'dropped' order by created_at, name")
+            for row in await self._fetch(
+                f"select {COLUMNS} from generations g where state <> 'dropped' order by created_at, name"
+            )
         ]
 
     async def list_names(self) -> list[str]:
         """Return the names of all generations, including dropped ones."""
-        return [row["name"] for row in await self._fetch("select name from generations order by created_at, name")]
+        return [
+            row["name"]
+            for row in await self._fetch("select name from generations order by created_at, name")
+        ]
 
     async def _fetch(self, query: str, *parameters: Any) -> list[asyncpg.Record]:
         with translate_database_errors():
@@ -42,11 +53,19 @@ class PgGenerations:
 
 
 def no_live_generation_error() -> TransientError:
-    return TransientError("No generation is live yet.", code="NO_GENERATION", remedy="Wait for the first worker to start, or run `anabranch worker`.")
+    return TransientError(
+        "No generation is live yet.",
+        code="NO_GENERATION",
+        remedy="Wait for the first worker to start, or run `anabranch worker`.",
+    )
 
 
 def unknown_generation_error(name: str) -> NotFound:
-    return NotFound(f"Unknown generation {name!r}.", code="NO_SUCH_GENERATION", remedy="Run `anabranch generations list` to list them.")
+    return NotFound(
+        f"Unknown generation {name!r}.",
+        code="NO_SUCH_GENERATION",
+        remedy="Run `anabranch generations list` to list them.",
+    )
 
 
 def generation_not_built_error(name: str) -> InvalidRequest:

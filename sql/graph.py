@@ -1,4 +1,6 @@
-"""Search by graph, from the query's entities along visible relations to the chunks that mention them."""
+"""Search by graph, from the query's entities along visible relations to the chunks that mention
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,42 @@ MAX_MENTIONS = 2_000
 """Most mentions to read per entity. A name on every page says little about any."""
 
 
-async def link_entities(connection: Connection, generation: str, tenant: str, keys: Sequence[str], readers: ReaderScope) -> list[EntitySeed]:
+async def link_entities(
+    connection: Connection, generation: str, tenant: str, keys: Sequence[str], readers: ReaderScope
+) -> list[EntitySeed]:
     if not keys:
         return []
-    rows = await connection.fetch(load_query("link_entities"), generation, tenant, list(keys), readers)
+    rows = await connection.fetch(
+        load_query("link_entities"), generation, tenant, list(keys), readers
+    )
     return [EntitySeed(row["type"], row["key"], row["weight"]) for row in rows]
 
 
-async def expand_seeds(connection: Connection, scope: SearchScope, seeds: Sequence[EntitySeed], *, hops: int, fan_out: int, decay: float, k: int) -> list[Hit]:
+async def expand_seeds(
+    connection: Connection,
+    scope: SearchScope,
+    seeds: Sequence[EntitySeed],
+    *,
+    hops: int,
+    fan_out: int,
+    decay: float,
+    k: int,
+) -> list[Hit]:
     if scope.is_empty or not seeds:
         return []
-    seed_columns = [[seed.type for seed in seeds], [seed.key for seed in seeds], [seed.weight for seed in seeds]]
-    rows = await connection.fetch(load_query("graph"), *scope.to_parameters(), *seed_columns, hops, fan_out, decay, MAX_MENTIONS, k)
+    seed_columns = [
+        [seed.type for seed in seeds],
+        [seed.key for seed in seeds],
+        [seed.weight for seed in seeds],
+    ]
+    rows = await connection.fetch(
+        load_query("graph"),
+        *scope.to_parameters(),
+        *seed_columns,
+        hops,
+        fan_out,
+        decay,
+        MAX_MENTIONS,
+        k,
+    )
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]

@@ -9,7 +9,14 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.ports.ledger import ATTEMPTS_RECORDED_BY_CLAIM, ClaimResult, ClaimStatus, OrderingPolicy, ProjectedEvent, VisibilityChange
+from schemas.ports.ledger import (
+    ATTEMPTS_RECORDED_BY_CLAIM,
+    ClaimResult,
+    ClaimStatus,
+    OrderingPolicy,
+    ProjectedEvent,
+    VisibilityChange,
+)
 from schemas.records import Position
 from schemas.rows import OrderKey, PartCompletedRow
 from sql.encoding import encode_json_text, format_array
@@ -51,26 +58,49 @@ class ClaimCollision(Exception):
     """Another transaction has claimed one of the events meanwhile."""
 
 
-async def fetch_inbox_entries(connection: Pool | Connection, generation: str, stage: str, ids: Sequence[UUID]) -> dict[UUID, InboxEntry]:
+async def fetch_inbox_entries(
+    connection: Pool | Connection, generation: str, stage: str, ids: Sequence[UUID]
+) -> dict[UUID, InboxEntry]:
     rows = await connection.fetch(load_query("inbox_entries"), generation, stage, ids)
-    return {row["event_id"]: InboxEntry(_parse_result(row), row["payload_sha256"], _parse_position(row)) for row in rows}
+    return {
+        row["event_id"]: InboxEntry(_parse_result(row), row["payload_sha256"], _parse_position(row))
+        for row in rows
+    }
 
 
-async def record_redelivery(connection: Connection, generation: str, stage: str, known_entries: Mapping[UUID, InboxEntry]) -> None:
-    pending = [identity for identity, entry in known_entries.items() if entry.result.status is not ClaimStatus.DONE]
+async def record_redelivery(
+    connection: Connection, generation: str, stage: str, known_entries: Mapping[UUID, InboxEntry]
+) -> None:
+    pending = [
+        identity
+        for identity, entry in known_entries.items()
+        if entry.result.status is not ClaimStatus.DONE
+    ]
     if pending:
-        await connection.execute(load_query("record_redelivery"), generation, stage, pending, ATTEMPTS_RECORDED_BY_CLAIM)
+        await connection.execute(
+            load_query("record_redelivery"), generation, stage, pending, ATTEMPTS_RECORDED_BY_CLAIM
+        )
 
 
-async def claim_events(connection: Connection, generation: str, stage: str, ordering: OrderingPolicy, verdicts: Sequence[Verdict]) -> None:
+async def claim_events(
+    connection: Connection,
+    generation: str,
+    stage: str,
+    ordering: OrderingPolicy,
+    verdicts: Sequence[Verdict],
+) -> None:
     """Insert claims. Raises ClaimCollision if one exists; the caller must roll back."""
     rows = [_to_values(ordering, verdict) for verdict in verdicts]
-    claimed_rows = await connection.fetch(load_query("claim_events"), generation, stage, *map(list, zip(*rows, strict=True)))
+    claimed_rows = await connection.fetch(
+        load_query("claim_events"), generation, stage, *map(list, zip(*rows, strict=True))
+    )
     if len(claimed_rows) < len(verdicts):
         raise ClaimCollision
 
 
-async def record_visibility_changes(connection: Connection, generation: str, stage: str, changes: Mapping[UUID, VisibilityChange]) -> None:
+async def record_visibility_changes(
+    connection: Connection, generation: str, stage: str, changes: Mapping[UUID, VisibilityChange]
+) -> None:
     if changes:
         await connection.execute(
             load_query("record_visibility_changes"),
@@ -81,10 +111,16 @@ async def record_visibility_changes(connection: Connection, generation: str, sta
         )
 
 
-async def record_revived_revisions(connection: Connection, generation: str, stage: str, revived_orders: Mapping[UUID, OrderKey]) -> None:
+async def record_revived_revisions(
+    connection: Connection, generation: str, stage: str, revived_orders: Mapping[UUID, OrderKey]
+) -> None:
     if revived_orders:
         await connection.execute(
-            load_query("record_revived_revisions"), generation, stage, list(revived_orders), [format_array(order) for order in revived_orders.values()]
+            load_query("record_revived_revisions"),
+            generation,
+            stage,
+            list(revived_orders),
+            [format_array(order) for order in revived_orders.values()],
         )
 
 
@@ -110,12 +146,19 @@ def _to_values(ordering: OrderingPolicy, verdict: Verdict) -> tuple[Any, ...]:
 
 def _is_complete(verdict: Verdict) -> bool:
     # Entities are the last part of a revision: no reaction is pending after them.
-    return any(isinstance(row, PartCompletedRow) and row.kind == "entities" for row in verdict.event.rows)
+    return any(
+        isinstance(row, PartCompletedRow) and row.kind == "entities" for row in verdict.event.rows
+    )
 
 
 def _parse_result(row: asyncpg.Record) -> ClaimResult:
     change = _decode_visibility_change(row["flip"]) if row["flip"] else None
-    return ClaimResult(ClaimStatus.DONE if row["reacted"] else ClaimStatus(row["claim"]), change, row["unchanged"], abandoned_attempts=row["begun"])
+    return ClaimResult(
+        ClaimStatus.DONE if row["reacted"] else ClaimStatus(row["claim"]),
+        change,
+        row["unchanged"],
+        abandoned_attempts=row["begun"],
+    )
 
 
 def _parse_position(row: asyncpg.Record) -> Position:
@@ -123,9 +166,19 @@ def _parse_position(row: asyncpg.Record) -> Position:
 
 
 def _encode_visibility_change(change: VisibilityChange) -> dict[str, Any]:
-    return {"document_id": str(change.document_id), "order": change.order, "chunks": change.n_chunks, "previous": change.previous}
+    return {
+        "document_id": str(change.document_id),
+        "order": change.order,
+        "chunks": change.n_chunks,
+        "previous": change.previous,
+    }
 
 
 def _decode_visibility_change(value: Mapping[str, Any]) -> VisibilityChange:
     previous = value["previous"]
-    return VisibilityChange(UUID(value["document_id"]), tuple(value["order"]), value["chunks"], None if previous is None else tuple(previous))
+    return VisibilityChange(
+        UUID(value["document_id"]),
+        tuple(value["order"]),
+        value["chunks"],
+        None if previous is None else tuple(previous),
+    )

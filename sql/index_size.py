@@ -16,7 +16,8 @@ from sql.query_loader import load_query
 class IndexSize:
     """The size of a generation.
 
-    `passages` and `texts` count the distinct parents and chunks of each document. Bytes include indexes.
+    `passages` and `texts` count the distinct parents and chunks of each document. Bytes include
+    indexes.
     """
 
     documents: int
@@ -36,11 +37,15 @@ async def measure_index(pool: Pool, generation: str) -> IndexSize:
 
 async def fetch_visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderKey]:
     with translate_database_errors():
-        rows = await pool.fetch("select document_id, ord from visible where generation = $1", generation)
+        rows = await pool.fetch(
+            "select document_id, ord from visible where generation = $1", generation
+        )
     return {row["document_id"]: tuple(row["ord"]) for row in rows}
 
 
-async def fetch_first_needed_positions(pool: Pool, generation: str, unread_by: str | None = None) -> list[Position]:
+async def fetch_first_needed_positions(
+    pool: Pool, generation: str, unread_by: str | None = None
+) -> list[Position]:
     """Return, per partition, the first event that the generation's visible revisions were made from.
 
     With `unread_by`, only of revisions that this generation has not read.

@@ -30,7 +30,8 @@ order by age desc, seconds desc limit 1
 class DatabaseState:
     """The state of a database.
 
-    `version` is Postgres' major version; `vector` is the installed or available version of pgvector.
+    `version` is Postgres' major version; `vector` is the installed or available version of
+    pgvector.
     """
 
     version: int
@@ -39,11 +40,19 @@ class DatabaseState:
 
 
 async def inspect_database(dsn: str) -> DatabaseState:
-    """Return the versions of Postgres and pgvector, and pending migrations. Raises DatabaseUnavailable."""
+    """Return the versions of Postgres and pgvector, and pending migrations. Raises
+    DatabaseUnavailable.
+    """
     async with _open_session(dsn) as connection:
-        vector = await connection.fetchval("select coalesce(installed_version, default_version) from pg_available_extensions where name = 'vector'")
+        vector = await connection.fetchval(
+            "select coalesce(installed_version, default_version) from pg_available_extensions where name = 'vector'"
+        )
         rows = await _fetch_migration_status(connection)
-        return DatabaseState(connection.get_server_version().major, vector, [row["file"] for row in rows if row["applied_at"] is None])
+        return DatabaseState(
+            connection.get_server_version().major,
+            vector,
+            [row["file"] for row in rows if row["applied_at"] is None],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +88,9 @@ async def list_pending_migrations(dsn: str) -> list[str]:
 async def fetch_horizon_holder(dsn: str) -> dict[str, Any] | None:
     """Return the oldest open writing transaction; None if there is none.
 
-    Readers of the log see no record that was appended after it began. Keys: `pid, application, state,
-    seconds, query`. A prepared transaction has no pid, and its name as query. Raises DatabaseUnavailable.
+    Readers of the log see no record that was appended after it began. Keys: `pid, application,
+    state, seconds, query`. A prepared transaction has no pid, and its name as query. Raises
+    DatabaseUnavailable.
     """
     async with _open_session(dsn) as connection:
         row = await connection.fetchrow(HORIZON_QUERY)
@@ -90,17 +100,21 @@ async def fetch_horizon_holder(dsn: str) -> dict[str, Any] | None:
 async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str, Any]]:
     """Return transactions that have blocked writes to our tables for `seconds`, oldest first.
 
-    Keys: `pid, application, state, seconds, query, tables, unreadable`; `unreadable` is True if reads are
-    blocked as well. A prepared transaction has no pid, and its name as query. Takes no table lock itself.
-    Raises DatabaseUnavailable.
+    Keys: `pid, application, state, seconds, query, tables, unreadable`; `unreadable` is True if
+    reads are blocked as well. A prepared transaction has no pid, and its name as query. Takes no
+    table lock itself. Raises DatabaseUnavailable.
     """
     async with _open_session(dsn) as connection:
-        return [dict(row) for row in await connection.fetch(load_query("blocking_transactions"), seconds)]
+        return [
+            dict(row)
+            for row in await connection.fetch(load_query("blocking_transactions"), seconds)
+        ]
 
 
 @asynccontextmanager
 async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    # No pool: its set-up needs the vector extension, which the database may lack. No statement cache: the DSN may
+    # No pool: its set-up needs the vector extension, which the database may lack. No statement
+    # cache: the DSN may
     # point to a transaction pooler.
     with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
@@ -113,5 +127,13 @@ async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
 async def _fetch_migration_status(connection: asyncpg.Connection) -> list[dict[str, Any]]:
     applied: dict[str, Any] = {}
     if await connection.fetchval("select to_regclass('anabranch.migration_checksums')") is not None:
-        applied = {row["version"]: row["applied_at"] for row in await connection.fetch("select version, applied_at from anabranch.migration_checksums")}
-    return [{"file": migration.file, "applied_at": applied.get(migration.version)} for migration in read_migrations()]
+        applied = {
+            row["version"]: row["applied_at"]
+            for row in await connection.fetch(
+                "select version, applied_at from anabranch.migration_checksums"
+            )
+        }
+    return [
+        {"file": migration.file, "applied_at": applied.get(migration.version)}
+        for migration in read_migrations()
+    ]

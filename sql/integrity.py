@@ -11,13 +11,25 @@ from sql.query_loader import load_query
 async def check_integrity(pool: Pool, *, assume_idle: bool = False) -> dict[str, int]:
     """Return table → number of offending rows in one snapshot; all zero for a consistent database.
 
-    Rows of a revision that is neither visible nor superseded may still be in progress. With `assume_idle` (no
-    stage has work left) they count as orphans, unless the revision failed. Raises DatabaseUnavailable.
+    Rows of a revision that is neither visible nor superseded may still be in progress. With
+    `assume_idle` (no stage has work left) they count as orphans, unless the revision failed. Raises
+    DatabaseUnavailable.
     """
     with translate_database_errors():
-        async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        async with (
+            pool.acquire() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
             query = load_query("orphaned_rows")
-            counts = {table.name: await connection.fetchval(query.replace("the_table", table.name), assume_idle) for table in DERIVED_TABLES.values()}
-            counts |= {row["name"]: row["rows"] for row in await connection.fetch(load_query("orphaned_other_rows"))}
+            counts = {
+                table.name: await connection.fetchval(
+                    query.replace("the_table", table.name), assume_idle
+                )
+                for table in DERIVED_TABLES.values()
+            }
+            counts |= {
+                row["name"]: row["rows"]
+                for row in await connection.fetch(load_query("orphaned_other_rows"))
+            }
             [lexical_mismatches] = await connection.fetch(load_query("lexical_count_mismatches"))
     return counts | dict(lexical_mismatches)

@@ -16,21 +16,30 @@ CHANGE_RETENTION_S = 3600.0
 """Must exceed the lifetime of a cached answer."""
 
 
-async def record_index_change(connection: Connection, generation: str, tenants: Iterable[str]) -> None:
+async def record_index_change(
+    connection: Connection, generation: str, tenants: Iterable[str]
+) -> None:
     """Record a change in the transaction that makes it.
 
     Cached answers of these tenants are invalid once that transaction commits.
     """
-    await connection.execute("insert into index_changes (generation, tenant) select $1, unnest($2::text[])", generation, sorted(set(tenants)))
+    await connection.execute(
+        "insert into index_changes (generation, tenant) select $1, unnest($2::text[])",
+        generation,
+        sorted(set(tenants)),
+    )
 
 
 async def delete_foreign_changes(pool: Pool) -> None:
-    """Delete changes with transaction ids that this server has not reached, which come from a restored dump.
+    """Delete changes with transaction ids that this server has not reached, which come from a
+    restored dump.
 
     No snapshot would ever be later than them, so nothing of their tenants could be cached.
     """
     with translate_database_errors():
-        await pool.execute("delete from index_changes where xact >= pg_snapshot_xmax(pg_current_snapshot())")
+        await pool.execute(
+            "delete from index_changes where xact >= pg_snapshot_xmax(pg_current_snapshot())"
+        )
 
 
 class PgIndexChanges:
@@ -40,16 +49,28 @@ class PgIndexChanges:
         self._pool = pool
 
     async def check_unchanged(self, versions: Sequence[SnapshotVersion]) -> list[bool]:
-        columns = zip(*((version.tenant, version.generation, version.state) for version in versions), strict=True)
+        columns = zip(
+            *((version.tenant, version.generation, version.state) for version in versions),
+            strict=True,
+        )
         with translate_database_errors():
-            return [row["unchanged"] for row in await self._pool.fetch(load_query("unchanged_versions"), *map(list, columns))] if versions else []
+            return (
+                [
+                    row["unchanged"]
+                    for row in await self._pool.fetch(
+                        load_query("unchanged_versions"), *map(list, columns)
+                    )
+                ]
+                if versions
+                else []
+            )
 
 
 class IndexChangePruner:
     """Deletes changes that no cached answer is compared with.
 
-    A change takes effect when its transaction ends, however long that ran. Only changes below the oldest
-    running transaction of an hour ago are therefore deleted.
+    A change takes effect when its transaction ends, however long that ran. Only changes below the
+    oldest running transaction of an hour ago are therefore deleted.
     """
 
     def __init__(self, pool: Pool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,7 +79,12 @@ class IndexChangePruner:
 
     async def prune(self) -> None:
         with translate_database_errors():
-            self._horizons.append((self._clock(), await self._pool.fetchval("select pg_snapshot_xmin(pg_current_snapshot())")))
+            self._horizons.append(
+                (
+                    self._clock(),
+                    await self._pool.fetchval("select pg_snapshot_xmin(pg_current_snapshot())"),
+                )
+            )
             if (min_xid := self._find_prunable_xid()) is not None:
                 await self._pool.execute("delete from index_changes where xact < $1::xid8", min_xid)
 

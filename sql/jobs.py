@@ -25,7 +25,17 @@ class PgJobs:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def open(self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None, asked_by: str | None) -> None:
+    async def open(
+        self,
+        *,
+        job_id: UUID,
+        tenant: str,
+        document_id: UUID,
+        event_id: str,
+        source: str,
+        external_id: str | None,
+        asked_by: str | None,
+    ) -> None:
         """Open a job. Opening it again has no effect."""
         with translate_database_errors():
             await self._pool.execute(
@@ -41,5 +51,7 @@ class PgJobs:
 
     async def find(self, tenant: str, job_id: UUID) -> Job | None:
         with translate_database_errors():
-            row = await self._pool.fetchrow(f"select {COLUMNS} from jobs where tenant = $1 and id = $2", tenant, job_id)
+            row = await self._pool.fetchrow(
+                f"select {COLUMNS} from jobs where tenant = $1 and id = $2", tenant, job_id
+            )
         return Job(**row) if row else None

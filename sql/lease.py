@@ -36,17 +36,27 @@ class ReaderLease:
     async def acquire(self) -> ReaderCursor | None:
         """Try to acquire the lease; return the group's cursor, or None if another process has it."""
         with translate_log_errors():
-            row = await self.pool.fetchrow(load_query("acquire_lease"), self.group, self.topic, self.owner, self.seconds)
+            row = await self.pool.fetchrow(
+                load_query("acquire_lease"), self.group, self.topic, self.owner, self.seconds
+            )
         return ReaderCursor(row["xact"], row["position"]) if row else None
 
     async def renew(self, cursor: ReaderCursor) -> None:
         """Store the cursor and renew the lease. Raises LeaseLost."""
         with translate_log_errors():
             renewed_position = await self.pool.fetchval(
-                load_query("renew_lease"), self.group, self.topic, self.owner, self.seconds, cursor.xact, cursor.position
+                load_query("renew_lease"),
+                self.group,
+                self.topic,
+                self.owner,
+                self.seconds,
+                cursor.xact,
+                cursor.position,
             )
         if renewed_position is None:
-            raise LeaseLost(f"Another process has taken the lease of group {self.group} on topic {self.topic}.")
+            raise LeaseLost(
+                f"Another process has taken the lease of group {self.group} on topic {self.topic}."
+            )
 
     async def release(self) -> None:
         with translate_log_errors():

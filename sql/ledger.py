@@ -13,7 +13,13 @@ from schemas.generations import Generation
 from schemas.ports.ledger import ClaimResult, OrderingPolicy, ProjectedEvent
 from schemas.rows import ChildRow, Row, VectorRow
 from sql.bulk_insert import copy_rows, insert_rows
-from sql.claim_transaction import SHARED_GENERATION, InboxEntries, RowWriter, claim_documents, claim_shared
+from sql.claim_transaction import (
+    SHARED_GENERATION,
+    InboxEntries,
+    RowWriter,
+    claim_documents,
+    claim_shared,
+)
 from sql.document_state import MissingDocuments, add_stubs
 from sql.encoding import encode_json_text
 from sql.errors import translate_database_errors
@@ -42,38 +48,66 @@ class PgLedger:
         assert self._generation is not None, "this ledger serves shared stages only"
         return self._generation
 
-    async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
+    async def claim(
+        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
+    ) -> list[ClaimResult]:
         """Claim events in short transactions: readers of the log wait for the oldest open one."""
         with translate_database_errors():
-            return [result for part in _split_transactions(events) for result in await self._claim_slice(stage, ordering, part)]
+            return [
+                result
+                for part in _split_transactions(events)
+                for result in await self._claim_slice(stage, ordering, part)
+            ]
 
     async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
         with translate_database_errors():
-            await self._pool.execute(load_query("begin_attempts"), self._generations, stage, list(event_ids))
+            await self._pool.execute(
+                load_query("begin_attempts"), self._generations, stage, list(event_ids)
+            )
 
     async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
         with translate_database_errors():
-            await self._pool.execute(load_query("end_attempts"), self._generations, stage, list(event_ids))
+            await self._pool.execute(
+                load_query("end_attempts"), self._generations, stage, list(event_ids)
+            )
 
-    async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
+    async def complete(
+        self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]
+    ) -> None:
         if not completed and not dead_letters:
             return
-        errors = [encode_json_text({"code": event.code, "detail": event.detail, "remedy": event.remedy}) for event in dead_letters]
+        errors = [
+            encode_json_text({"code": event.code, "detail": event.detail, "remedy": event.remedy})
+            for event in dead_letters
+        ]
         ids = [*completed, *(event.event_id for event in dead_letters)]
         attempts = [1] * len(completed) + [event.attempts for event in dead_letters]
         with translate_database_errors():
-            await self._pool.execute(load_query("complete_events"), self._generations, stage, ids, attempts, [None] * len(completed) + errors)
+            await self._pool.execute(
+                load_query("complete_events"),
+                self._generations,
+                stage,
+                ids,
+                attempts,
+                [None] * len(completed) + errors,
+            )
 
     async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
         with translate_database_errors():
-            await self._pool.execute(load_query("prune_inbox"), self._generations, stage, topic, partition, before_offset)
+            await self._pool.execute(
+                load_query("prune_inbox"), self._generations, stage, topic, partition, before_offset
+            )
 
     @property
     def _generations(self) -> list[str]:
         """Generations that this ledger's claims may belong to."""
-        return [SHARED_GENERATION, self._generation.name] if self._generation else [SHARED_GENERATION]
+        return (
+            [SHARED_GENERATION, self._generation.name] if self._generation else [SHARED_GENERATION]
+        )
 
-    async def _claim_slice(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
+    async def _claim_slice(
+        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
+    ) -> list[ClaimResult]:
         """Claim optimistically, as if every event and row were new.
 
         On a collision, load the missing state and restart the transaction.
@@ -87,13 +121,21 @@ class PgLedger:
                 async with self._pool.acquire() as connection:
                     await add_stubs(connection, events)
             except ClaimCollision:
-                generation = SHARED_GENERATION if ordering in ("once_per_id", "always") else self.generation.name
-                known_entries = await fetch_inbox_entries(self._pool, generation, stage, [event.event.id for event in events])
+                generation = (
+                    SHARED_GENERATION
+                    if ordering in ("once_per_id", "always")
+                    else self.generation.name
+                )
+                known_entries = await fetch_inbox_entries(
+                    self._pool, generation, stage, [event.event.id for event in events]
+                )
             except (asyncpg.CheckViolationError, asyncpg.UndefinedTableError) as error:
                 # The partition is gone: this worker has not read the drop of its generation yet.
                 if await self._generation_exists():
                     raise
-                raise TransientError(f"Generation {self.generation.name!r} was dropped.", code="GENERATION_DROPPED") from error
+                raise TransientError(
+                    f"Generation {self.generation.name!r} was dropped.", code="GENERATION_DROPPED"
+                ) from error
             except asyncpg.UniqueViolationError:
                 if write_rows is insert_rows:
                     raise
@@ -101,20 +143,32 @@ class PgLedger:
 
     async def _generation_exists(self) -> bool:
         return self._generation is None or bool(
-            await self._pool.fetchval("select exists (select from generations where name = $1 and state <> 'dropped')", self.generation.name)
+            await self._pool.fetchval(
+                "select exists (select from generations where name = $1 and state <> 'dropped')",
+                self.generation.name,
+            )
         )
 
     async def _claim(
-        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent], known_entries: InboxEntries, write_rows: RowWriter
+        self,
+        stage: str,
+        ordering: OrderingPolicy,
+        events: Sequence[ProjectedEvent],
+        known_entries: InboxEntries,
+        write_rows: RowWriter,
     ) -> list[ClaimResult]:
         async with self._pool.acquire() as connection, connection.transaction():
             if ordering in ("once_per_id", "always"):
                 return await claim_shared(connection, stage, ordering, events, known_entries)
-            return await claim_documents(connection, self.generation, stage, ordering, events, known_entries, write_rows)
+            return await claim_documents(
+                connection, self.generation, stage, ordering, events, known_entries, write_rows
+            )
 
 
 def _split_transactions(events: Sequence[ProjectedEvent]) -> Iterator[list[ProjectedEvent]]:
-    """Split events so that no transaction costs more than MAX_TRANSACTION_COST, keeping their order."""
+    """Split events so that no transaction costs more than MAX_TRANSACTION_COST, keeping their
+    order.
+    """
     part: list[ProjectedEvent] = []
     cost = 0.0
     for event in events:

@@ -11,7 +11,8 @@ ENTRY_PATTERN = re.compile(r"(?<!\S)'((?:[^'\\]|''|\\\\)*+)':([\d,ABCD]+)")
 class LexemePositions(Mapping[str, Sequence[int]]):
     """Lexeme → positions, parsed lazily.
 
-    A query needs a few of the hundred lexemes in each of hundreds of chunks, so nothing is parsed in advance.
+    A query needs a few of the hundred lexemes in each of hundreds of chunks, so nothing is parsed
+    in advance.
     """
 
     __slots__ = ("_words",)
@@ -30,7 +31,10 @@ class LexemePositions(Mapping[str, Sequence[int]]):
         return _parse_positions(self._words[value_start : value_end if value_end >= 0 else None])
 
     def __iter__(self) -> Iterator[str]:
-        return (match[1].replace("''", "'").replace("\\\\", "\\") for match in ENTRY_PATTERN.finditer(self._words))
+        return (
+            match[1].replace("''", "'").replace("\\\\", "\\")
+            for match in ENTRY_PATTERN.finditer(self._words)
+        )
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

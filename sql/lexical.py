@@ -16,30 +16,50 @@ WIDENING_FACTOR = 4
 UNLIMITED = float("inf")
 
 
-async def search_lexical(connection: Connection, scope: SearchScope, text: str, language: str | None, k: int, budget: int) -> LexicalHits:
+async def search_lexical(
+    connection: Connection, scope: SearchScope, text: str, language: str | None, k: int, budget: int
+) -> LexicalHits:
     terms = await fetch_terms(connection, scope, text, language)
-    candidates = choose_candidates(terms, UNLIMITED if scope.listed_documents is not None else budget)
+    candidates = choose_candidates(
+        terms, UNLIMITED if scope.listed_documents is not None else budget
+    )
     hits = await _fetch_hits(connection, scope, terms, candidates, k)
     remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k))
     if remaining == []:
         return LexicalHits(hits, _collect_idf(terms), "exact")
-    candidates, is_exhaustive = _widen_candidates(terms, candidates, remaining, budget * WIDENING_FACTOR)
+    candidates, is_exhaustive = _widen_candidates(
+        terms, candidates, remaining, budget * WIDENING_FACTOR
+    )
     hits = _select_best([*hits, *await _fetch_hits(connection, scope, terms, candidates, k)], k)
-    is_exact = is_exhaustive or find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k)) == []
+    is_exact = (
+        is_exhaustive
+        or find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k)) == []
+    )
     return LexicalHits(hits, _collect_idf(terms), "exact" if is_exact else "bounded")
 
 
-async def fetch_terms(connection: Connection, scope: SearchScope, text: str, language: str | None) -> list[Term]:
-    """Return the query's lexemes under each configuration in use, including unseen ones for their idf."""
+async def fetch_terms(
+    connection: Connection, scope: SearchScope, text: str, language: str | None
+) -> list[Term]:
+    """Return the query's lexemes under each configuration in use, including unseen ones for their
+    idf.
+    """
     configuration = resolve_text_search_config(language)
-    rows = await connection.fetch(load_query("lexical_terms"), scope.generation, scope.tenant, text, configuration)
+    rows = await connection.fetch(
+        load_query("lexical_terms"), scope.generation, scope.tenant, text, configuration
+    )
     return [Term(row["cfg"], row["lexeme"], row["df"], row["chunks"]) for row in rows]
 
 
 def _widen_candidates(
-    terms: Sequence[Term], candidates: CandidateSet, remaining: Sequence[tuple[Term, ...]] | None, budget: float
+    terms: Sequence[Term],
+    candidates: CandidateSet,
+    remaining: Sequence[tuple[Term, ...]] | None,
+    budget: float,
 ) -> tuple[CandidateSet, bool]:
-    """Return the candidates of the second pass, and whether they include every chunk that could rank."""
+    """Return the candidates of the second pass, and whether they include every chunk that could
+    rank.
+    """
     if remaining is not None:
         missing = CandidateSet()
         if all(missing.try_add(conjunction, budget) for conjunction in remaining):
@@ -47,18 +67,33 @@ def _widen_candidates(
     return choose_candidates(terms, budget), False
 
 
-async def _fetch_hits(connection: Connection, scope: SearchScope, terms: Sequence[Term], candidates: CandidateSet, k: int) -> list[Hit]:
+async def _fetch_hits(
+    connection: Connection,
+    scope: SearchScope,
+    terms: Sequence[Term],
+    candidates: CandidateSet,
+    k: int,
+) -> list[Hit]:
     hits: list[Hit] = []
     if scope.is_empty:
         return hits
     for cfg, query in candidates.to_tsqueries().items():
-        rows = await connection.fetch(load_query("lexical_hits"), *scope.to_parameters(), cfg, query, _format_weights(terms, cfg), k)
+        rows = await connection.fetch(
+            load_query("lexical_hits"),
+            *scope.to_parameters(),
+            cfg,
+            query,
+            _format_weights(terms, cfg),
+            k,
+        )
         hits.extend(Hit(row["id"], row["document_id"], row["score"]) for row in rows)
     return _select_best(hits, k)
 
 
 def _format_weights(terms: Sequence[Term], cfg: str) -> str:
-    """Format the query as a sparse vector of idf by term id. Of terms with the same id the heavier counts."""
+    """Format the query as a sparse vector of idf by term id. Of terms with the same id the heavier
+    counts.
+    """
     by_id: dict[int, float] = {}
     for term in terms:
         if term.cfg == cfg and term.df > 0:

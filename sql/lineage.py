@@ -25,24 +25,52 @@ class PgLineage:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def fetch_revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionLineage | None:
-        rows = await self._fetch("lineage_revision", caller.tenant, document_id, list(order) if order else None, generation, caller.readers)
+    async def fetch_revision(
+        self,
+        caller: Principal,
+        document_id: UUID,
+        order: Sequence[int] | None,
+        generation: str | None,
+    ) -> RevisionLineage | None:
+        rows = await self._fetch(
+            "lineage_revision",
+            caller.tenant,
+            document_id,
+            list(order) if order else None,
+            generation,
+            caller.readers,
+        )
         if not rows:
             return None
         [row] = rows
-        ingress_rows = await self._fetch("lineage_ingress", make_received_id(caller.tenant, row["source"], row["event_id"]))
+        ingress_rows = await self._fetch(
+            "lineage_ingress", make_received_id(caller.tenant, row["source"], row["event_id"])
+        )
         return _to_revision_row(row, _parse_position(ingress_rows[0]) if ingress_rows else None)
 
-    async def fetch_part_positions(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPosition]:
+    async def fetch_part_positions(
+        self, document_id: UUID, order: Sequence[int], generation: str | None
+    ) -> list[PartPosition]:
         rows = await self._fetch("lineage_positions", document_id, list(order), generation)
-        return [PartPosition(row["step"], row["part"], _parse_position(row), row["fact_id"], row["generation"]) for row in rows]
+        return [
+            PartPosition(
+                row["step"], row["part"], _parse_position(row), row["fact_id"], row["generation"]
+            )
+            for row in rows
+        ]
 
-    async def fetch_chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
+    async def fetch_chunk(
+        self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID
+    ) -> StoredChunk | None:
         rows = await self._fetch("lineage_chunk", generation, document_id, list(order), chunk_id)
         if not rows:
             return None
         [row] = rows
-        vector = np.array(row["vector"].strip("[]").split(","), "<f2").tobytes() if row["vector"] else None
+        vector = (
+            np.array(row["vector"].strip("[]").split(","), "<f2").tobytes()
+            if row["vector"]
+            else None
+        )
         return StoredChunk(row["text"], row["prefix"], row["char_start"], row["char_end"], vector)
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:

@@ -22,8 +22,9 @@ RECONNECT_S = 1.0
 class TopicListener:
     """Sets the asyncio events of a topic's listeners when records are committed to it.
 
-    Notifications sent while the connection is down are lost, so readers must poll as well. The connection's
-    application name is `anabranch <name>`; other processes read from it that this one is alive.
+    Notifications sent while the connection is down are lost, so readers must poll as well. The
+    connection's application name is `anabranch <name>`; other processes read from it that this one
+    is alive.
     """
 
     def __init__(self, dsn: str, name: str) -> None:

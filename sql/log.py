@@ -1,8 +1,8 @@
 """The event log as a Postgres table, with one partition per topic.
 
-Positions come from a sequence, so a lower one may be committed after a higher one. Readers therefore read in
-(transaction, position) order and only below the snapshot horizon, the oldest running transaction: nothing can
-be added there any more.
+Positions come from a sequence, so a lower one may be committed after a higher one. Readers
+therefore read in (transaction, position) order and only below the snapshot horizon, the oldest
+running transaction: nothing can be added there any more.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ PendingAppend = tuple[Sequence[Record], asyncio.Future[list[Position]]]
 class PgLog:
     """Implements `schemas.ports.log.EventLog` over the table `events`.
 
-    Concurrent appends share transactions: appends that arrive during a commit are written together by the
-    next one.
+    Concurrent appends share transactions: appends that arrive during a commit are written together
+    by the next one.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -46,18 +46,29 @@ class PgLog:
     async def append(self, records: Sequence[Record]) -> list[Position]:
         if not records:
             return []
-        positions_future: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
+        positions_future: asyncio.Future[list[Position]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._waiting.append((records, positions_future))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_pending())
-        # Shielded: appends share a transaction, so the cancellation of one caller must not affect the others.
+        # Shielded: appends share a transaction, so the cancellation of one caller must not affect
+        # the others.
         return await asyncio.shield(positions_future)
 
-    async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
+    async def create_topics(
+        self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
+    ) -> None:
         rows = [(topic, count, retention_ms.get(topic)) for topic, count in partitions.items()]
         with translate_log_errors():
-            await self._pool.executemany("insert into topics (topic, partitions, retention_ms) values ($1, $2, $3) on conflict do nothing", rows)
-            existing = await self._pool.fetch("select topic, partitions from topics where topic = any($1::text[])", list(partitions))
+            await self._pool.executemany(
+                "insert into topics (topic, partitions, retention_ms) values ($1, $2, $3) on conflict do nothing",
+                rows,
+            )
+            existing = await self._pool.fetch(
+                "select topic, partitions from topics where topic = any($1::text[])",
+                list(partitions),
+            )
         for row in existing:
             if row["partitions"] != partitions[row["topic"]]:
                 raise ConfigurationError(
@@ -71,24 +82,38 @@ class PgLog:
         A repeated call resumes an interrupted one.
         """
         with translate_log_errors():
-            while await self._pool.fetchval(load_query("delete_events"), list(topics), BATCH_RECORDS):
+            while await self._pool.fetchval(
+                load_query("delete_events"), list(topics), BATCH_RECORDS
+            ):
                 await asyncio.sleep(0)
             for table in TOPIC_TABLES:
-                await self._pool.execute(f"delete from {table} where topic = any($1::text[])", list(topics))
+                await self._pool.execute(
+                    f"delete from {table} where topic = any($1::text[])", list(topics)
+                )
 
     async def list_topics(self) -> list[str]:
         """Return all topics, including those of generations."""
         with translate_log_errors():
-            rows = await self._pool.fetch("select topic from topics union select topic from events order by topic")
+            rows = await self._pool.fetch(
+                "select topic from topics union select topic from events order by topic"
+            )
         return [row["topic"] for row in rows]
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         with translate_log_errors():
-            [row] = await self._pool.fetch("select coalesce(min(position), 0), coalesce(max(position) + 1, 0) from events where topic = $1", topic)
+            [row] = await self._pool.fetch(
+                "select coalesce(min(position), 0), coalesce(max(position) + 1, 0) from events where topic = $1",
+                topic,
+            )
         return {0: (row[0], row[1])}
 
     async def read(
-        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, resume_after: Mapping[int, int] | None = None
+        self,
+        topic: str,
+        start: Mapping[int, int] | None = None,
+        end: Mapping[int, int] | None = None,
+        *,
+        resume_after: Mapping[int, int] | None = None,
     ) -> AsyncIterator[StoredRecord]:
         first = (start or {}).get(0, 0)
         after_last = (end or {}).get(0)
@@ -117,17 +142,25 @@ class PgLog:
 
     async def fetch_min_retention(self, topic: str) -> timedelta | None:
         with translate_log_errors():
-            retention: timedelta | None = await self._pool.fetchval("select retention_ms * interval '1 millisecond' from topics where topic = $1", topic)
+            retention: timedelta | None = await self._pool.fetchval(
+                "select retention_ms * interval '1 millisecond' from topics where topic = $1", topic
+            )
         return retention
 
     async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
         with translate_log_errors():
-            below = await self._pool.fetchval("select expired_below from topics where topic = $1", topic)
+            below = await self._pool.fetchval(
+                "select expired_below from topics where topic = $1", topic
+            )
         return {0: below} if below else {}
 
     async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
         with translate_log_errors():
-            position = await self._pool.fetchval("select position from log_readers where reader = $1 and topic = $2 and xact > '0'::xid8", group, topic)
+            position = await self._pool.fetchval(
+                "select position from log_readers where reader = $1 and topic = $2 and xact > '0'::xid8",
+                group,
+                topic,
+            )
         return {} if position is None else {0: position + 1}
 
     async def count_unread(self, group: str, topic: str, below: int | None = None) -> int:
@@ -157,7 +190,9 @@ class PgLog:
         async with self._pool.acquire() as connection, connection.transaction():
             await lock_expired_batches(connection)
             n_deleted: int = await connection.fetchval(load_query("expire_events"), BATCH_RECORDS)
-            await connection.execute(load_query("fold_expired_ranges"), UNFOLDED_RANGES, RANGES_PER_FOLD)
+            await connection.execute(
+                load_query("fold_expired_ranges"), UNFOLDED_RANGES, RANGES_PER_FOLD
+            )
         return n_deleted
 
     async def close(self) -> None:
@@ -197,20 +232,42 @@ class PgLog:
     async def _insert(self, records: list[Record]) -> list[Position]:
         positions: list[Position] = []
         for batch in _split_batches(records):
-            columns = ([r.topic for r in batch], [r.key for r in batch], [encode_headers(r.headers) for r in batch], [r.value for r in batch])
+            columns = (
+                [r.topic for r in batch],
+                [r.key for r in batch],
+                [encode_headers(r.headers) for r in batch],
+                [r.value for r in batch],
+            )
             with translate_log_errors():
                 offsets = await self._pool.fetchval(load_query("append_events"), *columns)
-            positions.extend(Position(record.topic, 0, offset) for record, offset in zip(batch, offsets, strict=True))
+            positions.extend(
+                Position(record.topic, 0, offset)
+                for record, offset in zip(batch, offsets, strict=True)
+            )
         return positions
 
-    async def _fetch_page(self, topic: str, after: tuple[int, int], first: int, after_last: int) -> list[asyncpg.Record]:
+    async def _fetch_page(
+        self, topic: str, after: tuple[int, int], first: int, after_last: int
+    ) -> list[asyncpg.Record]:
         with translate_log_errors():
-            return await self._pool.fetch(load_query("read_range"), topic, *after, first, after_last, BATCH_RECORDS, BATCH_BYTES)
+            return await self._pool.fetch(
+                load_query("read_range"),
+                topic,
+                *after,
+                first,
+                after_last,
+                BATCH_RECORDS,
+                BATCH_BYTES,
+            )
 
     async def _resolve_cursor(self, topic: str, position: int | None) -> tuple[int, int]:
-        """Return the reading-order cursor of a record, or one before all records if it no longer exists."""
+        """Return the reading-order cursor of a record, or one before all records if it no longer
+        exists.
+        """
         with translate_log_errors():
-            xact = position and await self._pool.fetchval("select xact from events where position = $1 and topic = $2", position, topic)
+            xact = position and await self._pool.fetchval(
+                "select xact from events where position = $1 and topic = $2", position, topic
+            )
         return (0, -1) if position is None or xact is None else (xact, position)
 
     async def _wait_for_running_transactions(self) -> None:
@@ -220,7 +277,9 @@ class PgLog:
         """
         with translate_log_errors():
             xmax = await self._pool.fetchval("select pg_snapshot_xmax(pg_current_snapshot())")
-            while await self._pool.fetchval("select pg_snapshot_xmin(pg_current_snapshot()) < $1", xmax):
+            while await self._pool.fetchval(
+                "select pg_snapshot_xmin(pg_current_snapshot()) < $1", xmax
+            ):
                 await asyncio.sleep(0.02)
 
 

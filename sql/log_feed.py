@@ -49,19 +49,36 @@ class PgFeed:
         position = _parse_position(after)
         with translate_log_errors():
             rows = await self._pool.fetch(
-                load_query("feed_page"), list(topics), position.xact, position.position, limit, MAX_PAYLOAD_BYTES, position.seen_batch
+                load_query("feed_page"),
+                list(topics),
+                position.xact,
+                position.position,
+                limit,
+                MAX_PAYLOAD_BYTES,
+                position.seen_batch,
             )
         head = rows[0]
         _check_not_ahead(position, FeedPosition(head["horizon"], -1, head["last_batch"]))
         records = [_to_feed_record(row) for row in rows if row["topic"] is not None]
         start = str(replace(position, seen_batch=head["last_batch"]))
-        return FeedPage(records, start, records[-1].cursor if records else start, head["missed"], head["at_least"], has_more=len(records) == limit)
+        return FeedPage(
+            records,
+            start,
+            records[-1].cursor if records else start,
+            head["missed"],
+            head["at_least"],
+            has_more=len(records) == limit,
+        )
 
     async def count_following(self, after: str, topics: Sequence[str], limit: int) -> int:
         position = _parse_position(after)
         _check_not_ahead(position, await self._fetch_head())
         with translate_log_errors():
-            return int(await self._pool.fetchval(load_query("feed_lag"), list(topics), position.xact, position.position, limit))
+            return int(
+                await self._pool.fetchval(
+                    load_query("feed_lag"), list(topics), position.xact, position.position, limit
+                )
+            )
 
     async def _fetch_head(self) -> FeedPosition:
         with translate_log_errors():
@@ -70,7 +87,11 @@ class PgFeed:
 
 
 def _to_feed_record(row: asyncpg.Record) -> FeedRecord:
-    return FeedRecord(to_stored_record(row["topic"], row), str(FeedPosition(row["xact"], row["position"], row["last_batch"])), row["bytes"])
+    return FeedRecord(
+        to_stored_record(row["topic"], row),
+        str(FeedPosition(row["xact"], row["position"], row["last_batch"])),
+        row["bytes"],
+    )
 
 
 def _check_not_ahead(position: FeedPosition, head: FeedPosition) -> None:
@@ -78,7 +99,10 @@ def _check_not_ahead(position: FeedPosition, head: FeedPosition) -> None:
 
     Transactions and batches of one log never go back, so such a cursor belongs to another log.
     """
-    if (position.xact, position.position) > (head.xact, head.position) or position.seen_batch > head.seen_batch:
+    if (position.xact, position.position) > (
+        head.xact,
+        head.position,
+    ) or position.seen_batch > head.seen_batch:
         raise CursorAhead(f"Cursor {position} is ahead of this log, whose head is {head}.")
 
 
@@ -88,10 +112,17 @@ def _parse_position(text: str) -> FeedPosition:
         position = FeedPosition(*map(int, text.split(".")))
     except (ValueError, TypeError):
         raise _invalid_cursor_error(text) from None
-    if not (0 <= position.xact < 2**63 and -1 <= position.position < 2**63 and 0 <= position.seen_batch < 2**63):
+    if not (
+        0 <= position.xact < 2**63
+        and -1 <= position.position < 2**63
+        and 0 <= position.seen_batch < 2**63
+    ):
         raise _invalid_cursor_error(text)
     return position
 
 
 def _invalid_cursor_error(text: str) -> InvalidRequest:
-    return InvalidRequest(f"Invalid cursor {text[:80]!r}.", remedy="Use a cursor that the feed returned, or `begin` or `now`.")
+    return InvalidRequest(
+        f"Invalid cursor {text[:80]!r}.",
+        remedy="Use a cursor that the feed returned, or `begin` or `now`.",
+    )

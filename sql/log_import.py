@@ -18,11 +18,12 @@ log = structlog.get_logger(__name__)
 
 
 async def adopt_imported_log(pool: Pool) -> bool:
-    """Restamp records whose transaction ids this server has not reached; return whether there were any.
+    """Restamp records whose transaction ids this server has not reached; return whether there were
+    any.
 
-    Such records, and all that is appended after them, would stay above the snapshot horizon and unreadable.
-    They get the first transaction id, which orders them by position, and readers lose no record. Call it
-    before any reader starts. Raises LogUnavailable.
+    Such records, and all that is appended after them, would stay above the snapshot horizon and
+    unreadable. They get the first transaction id, which orders them by position, and readers lose
+    no record. Call it before any reader starts. Raises LogUnavailable.
     """
     with translate_log_errors():
         if not await pool.fetchval(load_query("has_foreign_xacts")):

@@ -42,7 +42,12 @@ class PgSubscriber:
         self._poll_s = poll_s
 
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> PgSubscription:
-        return PgSubscription(ReaderLease(self._pool, group, topic, self._owner, LEASE_S), self._listener, open_sink, self._poll_s)
+        return PgSubscription(
+            ReaderLease(self._pool, group, topic, self._owner, LEASE_S),
+            self._listener,
+            open_sink,
+            self._poll_s,
+        )
 
 
 class PgPartition:
@@ -65,8 +70,8 @@ class PgPartition:
     def committed_offset(self) -> int:
         """The offset to resume from.
 
-        Positions do not ascend in reading order, so it is bounded by the lowest position that may be
-        delivered again.
+        Positions do not ascend in reading order, so it is bounded by the lowest position that may
+        be delivered again.
         """
         return min((cursor.position for cursor in self._uncommitted), default=self._highest + 1)
 
@@ -100,7 +105,9 @@ class PgPartition:
 
 
 class PgSubscription:
-    def __init__(self, lease: ReaderLease, listener: TopicListener, open_sink: OpenSink, poll_s: float) -> None:
+    def __init__(
+        self, lease: ReaderLease, listener: TopicListener, open_sink: OpenSink, poll_s: float
+    ) -> None:
         self._lease = lease
         self._listener = listener
         self._open_sink = open_sink
@@ -110,7 +117,9 @@ class PgSubscription:
         async with self._listener.listen(self._lease.topic) as wakeup:
             while True:
                 try:
-                    await self._read_until_failure(PgPartition(self._lease.topic, await self._wait_for_lease(wakeup)), wakeup)
+                    await self._read_until_failure(
+                        PgPartition(self._lease.topic, await self._wait_for_lease(wakeup)), wakeup
+                    )
                 except TransientError:
                     await asyncio.sleep(RETRY_S)
 
@@ -124,7 +133,10 @@ class PgSubscription:
         # No TaskGroup: when a connection fails because its task is cancelled, the group raises the
         # connection's error instead of CancelledError.
         sink = self._open_sink(partition)
-        tasks = asyncio.create_task(self._commit_until_failure(partition)), asyncio.create_task(self._deliver_until_failure(partition, sink, wakeup))
+        tasks = (
+            asyncio.create_task(self._commit_until_failure(partition)),
+            asyncio.create_task(self._deliver_until_failure(partition, sink, wakeup)),
+        )
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -152,7 +164,9 @@ class PgSubscription:
             partition.mark_durable(finished)
             await asyncio.sleep(COMMIT_EVERY_S)
 
-    async def _deliver_until_failure(self, partition: PgPartition, sink: Sink, wakeup: asyncio.Event) -> None:
+    async def _deliver_until_failure(
+        self, partition: PgPartition, sink: Sink, wakeup: asyncio.Event
+    ) -> None:
         while True:
             # Cleared before the fetch, so that a notification during it is not lost.
             wakeup.clear()
@@ -163,13 +177,21 @@ class PgSubscription:
                 partition.track_delivery(ReaderCursor(row["xact"], row["position"]))
                 sink.offer(to_stored_record(partition.topic, row))
             await _wait_for_capacity(partition, sink)
-            # Rows above the horizon become readable when a running transaction ends, which may send no notification.
+            # Rows above the horizon become readable when a running transaction ends, which may send
+            # no notification.
             if not readable_rows:
                 await _wait_for_event(wakeup, HORIZON_POLL_S if rows else self._poll_s)
 
     async def _fetch_page(self, after: ReaderCursor) -> list[asyncpg.Record]:
         with translate_log_errors():
-            return await self._lease.pool.fetch(load_query("read_events"), self._lease.topic, after.xact, after.position, PAGE_RECORDS, PAGE_BYTES)
+            return await self._lease.pool.fetch(
+                load_query("read_events"),
+                self._lease.topic,
+                after.xact,
+                after.position,
+                PAGE_RECORDS,
+                PAGE_BYTES,
+            )
 
 
 async def _wait_for_capacity(partition: PgPartition, sink: Sink) -> None:
@@ -180,7 +202,8 @@ async def _wait_for_capacity(partition: PgPartition, sink: Sink) -> None:
 
 
 async def _wait_for_event(event: asyncio.Event, timeout_s: float) -> None:
-    # Not asyncio.wait_for: in Python 3.11 it swallows a cancellation that arrives together with the event.
+    # Not asyncio.wait_for: in Python 3.11 it swallows a cancellation that arrives together with the
+    # event.
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()

@@ -1,7 +1,7 @@
 """Apply forward-only migrations from plain SQL files.
 
-File names and the bookkeeping table are those of the Supabase CLI, so `supabase db push` applies the same
-migrations.
+File names and the bookkeeping table are those of the Supabase CLI, so `supabase db push` applies
+the same migrations.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Migration:
 async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
     """Apply missing migrations in order and return their file names. Safe to call concurrently.
 
-    Needs a session connection, not a transaction pooler. Raises ConfigurationError for an edited or badly
-    named file, and DatabaseUnavailable.
+    Needs a session connection, not a transaction pooler. Raises ConfigurationError for an edited or
+    badly named file, and DatabaseUnavailable.
     """
     migrations = read_migrations(folder)
     async with _open_session(dsn) as connection:
@@ -67,7 +67,11 @@ async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
 @asynccontextmanager
 async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     with translate_database_errors():
-        connection = await asyncpg.connect(dsn, statement_cache_size=0, server_settings={"lock_timeout": "30s", "application_name": "anabranch migrate"})
+        connection = await asyncpg.connect(
+            dsn,
+            statement_cache_size=0,
+            server_settings={"lock_timeout": "30s", "application_name": "anabranch migrate"},
+        )
         try:
             yield connection
         finally:
@@ -81,24 +85,45 @@ def read_migrations(folder: Path = FOLDER) -> list[Migration]:
 def _read_migration(path: Path) -> Migration:
     match = FILE_NAME.fullmatch(path.name)
     if not match:
-        raise ConfigurationError(f"Invalid migration file name {path.name!r}.", remedy="Rename it to <14 digits>_<lower_case_words>.sql.")
+        raise ConfigurationError(
+            f"Invalid migration file name {path.name!r}.",
+            remedy="Rename it to <14 digits>_<lower_case_words>.sql.",
+        )
     return Migration(match[1], match[2], path.read_text())
 
 
 async def _take_lock(connection: asyncpg.Connection) -> None:
-    # Polled: a call blocked in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY waits for
+    # Polled: a call blocked in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY
+    # waits for
     # snapshots.
     while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK_KEY):
         await asyncio.sleep(0.1)
 
 
-async def _find_missing(connection: asyncpg.Connection, migrations: list[Migration]) -> list[Migration]:
-    applied = {row[0] for row in await connection.fetch("select version from supabase_migrations.schema_migrations")}
-    checksums = {row[0]: row[1] for row in await connection.fetch("select version, sha256 from anabranch.migration_checksums")}
+async def _find_missing(
+    connection: asyncpg.Connection, migrations: list[Migration]
+) -> list[Migration]:
+    applied = {
+        row[0]
+        for row in await connection.fetch(
+            "select version from supabase_migrations.schema_migrations"
+        )
+    }
+    checksums = {
+        row[0]: row[1]
+        for row in await connection.fetch(
+            "select version, sha256 from anabranch.migration_checksums"
+        )
+    }
     for migration in migrations:
-        if migration.version in applied and checksums.get(migration.version, migration.sha256) != migration.sha256:
+        if (
+            migration.version in applied
+            and checksums.get(migration.version, migration.sha256) != migration.sha256
+        ):
             raise ConfigurationError(
-                f"{migration.file} was edited after it was applied.", code="EDITED_MIGRATION", remedy="Restore the file and add a new migration."
+                f"{migration.file} was edited after it was applied.",
+                code="EDITED_MIGRATION",
+                remedy="Restore the file and add a new migration.",
             )
     return [migration for migration in migrations if migration.version not in applied]
 
@@ -117,6 +142,13 @@ async def _apply_migration(connection: asyncpg.Connection, migration: Migration)
 
 async def _record_migration(connection: asyncpg.Connection, migration: Migration) -> None:
     await connection.execute(
-        "insert into supabase_migrations.schema_migrations (version, statements, name) values ($1, $2, $3)", migration.version, [migration.sql], migration.name
+        "insert into supabase_migrations.schema_migrations (version, statements, name) values ($1, $2, $3)",
+        migration.version,
+        [migration.sql],
+        migration.name,
     )
-    await connection.execute("insert into anabranch.migration_checksums (version, sha256) values ($1, $2)", migration.version, migration.sha256)
+    await connection.execute(
+        "insert into anabranch.migration_checksums (version, sha256) values ($1, $2)",
+        migration.version,
+        migration.sha256,
+    )

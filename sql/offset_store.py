@@ -17,8 +17,8 @@ ConsumerOffsets = Mapping[tuple[str, str], Mapping[int, int]]
 class PgOffsetStore:
     """Implements `schemas.ports.offsets.OffsetStore`.
 
-    Remembers the offsets it has seen, so that the next call detects that the tables were restored from a
-    backup.
+    Remembers the offsets it has seen, so that the next call detects that the tables were restored
+    from a backup.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -28,7 +28,11 @@ class PgOffsetStore:
     async def fetch_offsets(self, group: str, topic: str) -> dict[int, int]:
         expected = dict(self._expected[group, topic])
         with translate_database_errors():
-            rows = await self._pool.fetch("select partition, next_offset from consumer_offsets where reader = $1 and topic = $2", group, topic)
+            rows = await self._pool.fetch(
+                "select partition, next_offset from consumer_offsets where reader = $1 and topic = $2",
+                group,
+                topic,
+            )
         stored_offsets = {row["partition"]: row["next_offset"] for row in rows}
         _check_not_behind(group, topic, expected, stored_offsets)
         self._raise_expected(group, topic, stored_offsets)
@@ -36,30 +40,46 @@ class PgOffsetStore:
 
     async def store_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         expected = self._expected[group, topic]
-        columns = list(offsets), list(offsets.values()), [expected.get(partition, 0) for partition in offsets]
+        columns = (
+            list(offsets),
+            list(offsets.values()),
+            [expected.get(partition, 0) for partition in offsets],
+        )
         with translate_database_errors():
-            behind_rows = await self._pool.fetch(load_query("advance_consumer_offsets"), group, topic, *columns)
+            behind_rows = await self._pool.fetch(
+                load_query("advance_consumer_offsets"), group, topic, *columns
+            )
         for row in behind_rows:
-            raise _tables_restored_error(group, topic, row["partition"], row["expected"], row["known"])
+            raise _tables_restored_error(
+                group, topic, row["partition"], row["expected"], row["known"]
+            )
         self._raise_expected(group, topic, offsets)
 
     async def import_offsets(self, consumer_offsets: ConsumerOffsets) -> None:
         """Import offsets in one transaction; existing ones stay.
 
-        Atomic, because after a crash in between the remaining partitions would look as if they had missed
-        records.
+        Atomic, because after a crash in between the remaining partitions would look as if they had
+        missed records.
         """
         query = "insert into consumer_offsets (reader, topic, partition, next_offset) values ($1, $2, $3, $4) on conflict do nothing"
-        rows = [(*group_topic, partition, offset) for group_topic, offsets in consumer_offsets.items() for partition, offset in offsets.items()]
+        rows = [
+            (*group_topic, partition, offset)
+            for group_topic, offsets in consumer_offsets.items()
+            for partition, offset in offsets.items()
+        ]
         with translate_database_errors():
             await self._pool.executemany(query, rows)
 
     async def fetch_all(self) -> ConsumerOffsets:
         with translate_database_errors():
-            rows = await self._pool.fetch("select reader, topic, partition, next_offset from consumer_offsets")
+            rows = await self._pool.fetch(
+                "select reader, topic, partition, next_offset from consumer_offsets"
+            )
         consumer_offsets: dict[tuple[str, str], dict[int, int]] = {}
         for row in rows:
-            consumer_offsets.setdefault((row["reader"], row["topic"]), {})[row["partition"]] = row["next_offset"]
+            consumer_offsets.setdefault((row["reader"], row["topic"]), {})[row["partition"]] = row[
+                "next_offset"
+            ]
         return consumer_offsets
 
     async def check_not_restored(self) -> None:
@@ -74,16 +94,27 @@ class PgOffsetStore:
 
     def _raise_expected(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         expected = self._expected[group, topic]
-        expected.update({partition: max(offset, expected.get(partition, 0)) for partition, offset in offsets.items()})
+        expected.update(
+            {
+                partition: max(offset, expected.get(partition, 0))
+                for partition, offset in offsets.items()
+            }
+        )
 
 
-def _check_not_behind(group: str, topic: str, expected: Mapping[int, int], stored_offsets: Mapping[int, int]) -> None:
+def _check_not_behind(
+    group: str, topic: str, expected: Mapping[int, int], stored_offsets: Mapping[int, int]
+) -> None:
     for partition, offset in expected.items():
         if stored_offsets.get(partition, 0) < offset:
-            raise _tables_restored_error(group, topic, partition, offset, stored_offsets.get(partition, 0))
+            raise _tables_restored_error(
+                group, topic, partition, offset, stored_offsets.get(partition, 0)
+            )
 
 
-def _tables_restored_error(group: str, topic: str, partition: int, expected: int, stored: int) -> FatalError:
+def _tables_restored_error(
+    group: str, topic: str, partition: int, expected: int, stored: int
+) -> FatalError:
     return FatalError(
         f"The tables are at offset {stored} of topic {topic}, partition {partition}, for group {group}, and were at {expected} before: "
         "they were restored from a backup, or a standby that lagged was promoted.",

@@ -35,7 +35,9 @@ def _parse(after: str | None, parse_first: Callable[[str], T]) -> tuple[T | None
     try:
         return parse_first(first_text), UUID(identity)
     except ValueError as error:
-        raise InvalidRequest(f"Invalid cursor after={after!r}.", remedy="Use the `next` value of the previous page.") from error
+        raise InvalidRequest(
+            f"Invalid cursor after={after!r}.", remedy="Use the `next` value of the previous page."
+        ) from error
 
 
 def _parse_count(text: str) -> int:

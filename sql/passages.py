@@ -1,4 +1,6 @@
-"""Locate text in the documents of a generation, to compare generations by passage rather than by chunk."""
+"""Locate text in the documents of a generation, to compare generations by passage rather than by
+chunk.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +43,24 @@ class PgPassages:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def fetch_documents(self, generation: str, tenant: str, ids: Sequence[UUID], names: Sequence[str]) -> list[VisibleDocument]:
+    async def fetch_documents(
+        self, generation: str, tenant: str, ids: Sequence[UUID], names: Sequence[str]
+    ) -> list[VisibleDocument]:
         rows = await self._fetch("visible_documents", generation, tenant, list(ids), list(names))
         return [VisibleDocument(**row) for row in rows]
 
     async def fetch_parent_spans(self, generation: str, document: UUID) -> list[ParentSpan]:
         """Return the spans of a document's parents in text order, without their texts."""
-        return [ParentSpan(row["id"], document, row["char_start"], row["char_end"]) for row in await self._fetch("document_parent_spans", generation, document)]
+        return [
+            ParentSpan(row["id"], document, row["char_start"], row["char_end"])
+            for row in await self._fetch("document_parent_spans", generation, document)
+        ]
 
     async def fetch_parents(self, generation: str, ids: Sequence[UUID]) -> dict[UUID, ParentSpan]:
-        return {row["id"]: ParentSpan(**row) for row in await self._fetch("parent_spans", generation, list(ids))}
+        return {
+            row["id"]: ParentSpan(**row)
+            for row in await self._fetch("parent_spans", generation, list(ids))
+        }
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         with translate_database_errors():

@@ -23,12 +23,14 @@ JSONB_VERSION = b"\x01"
 SEARCH_PATH = "anabranch, extensions, public"
 SESSION_SETTINGS: Mapping[str, str] = {
     "search_path": SEARCH_PATH,
-    # asyncpg prepares every statement, and a generic plan ignores the tenant's share of rows: for a tenant
+    # asyncpg prepares every statement, and a generic plan ignores the tenant's share of rows: for a
+    # tenant
     # with 0.1 % of the vectors it took 160-280 ms instead of 0.2 ms.
     "plan_cache_mode": "force_custom_plan",
     "jit": "off",
     "hnsw.ef_search": "100",
-    # Without it a filtered scan ends after ef_search rows and returns too few: 1 of 10 for a tenant with 1 %.
+    # Without it a filtered scan ends after ef_search rows and returns too few: 1 of 10 for a tenant
+    # with 1 %.
     "hnsw.iterative_scan": "relaxed_order",
 }
 ASYNC_COMMIT_SETTINGS: Mapping[str, str] = {"synchronous_commit": "off"}
@@ -39,14 +41,19 @@ A lost commit loses the reader's cursor as well, so the event is redelivered.
 
 
 def build_lock_timeout_settings(seconds: float) -> Mapping[str, str]:
-    """Return settings that limit lock waits; a statement that exceeds them fails with code TABLES_LOCKED."""
+    """Return settings that limit lock waits; a statement that exceeds them fails with code
+    TABLES_LOCKED.
+    """
     return {"lock_timeout": f"{seconds:g}s"}
 
 
-async def open_pool(dsn: str, *, size: int, name: str, settings: Mapping[str, str] | None = None) -> Pool:
+async def open_pool(
+    dsn: str, *, size: int, name: str, settings: Mapping[str, str] | None = None
+) -> Pool:
     """Open a pool of at most `size` connections, named `name` in pg_stat_activity.
 
-    Use separate pools for ingest and queries, so that neither starves the other. Raises DatabaseUnavailable.
+    Use separate pools for ingest and queries, so that neither starves the other. Raises
+    DatabaseUnavailable.
     """
     with translate_database_errors():
         return await asyncpg.create_pool(
@@ -59,10 +66,14 @@ async def open_pool(dsn: str, *, size: int, name: str, settings: Mapping[str, st
         )
 
 
-async def connect(dsn: str, *, name: str, settings: Mapping[str, str] | None = None) -> asyncpg.Connection:
+async def connect(
+    dsn: str, *, name: str, settings: Mapping[str, str] | None = None
+) -> asyncpg.Connection:
     """Open one connection with the same settings and codecs. Raises DatabaseUnavailable."""
     with translate_database_errors():
-        connection = await asyncpg.connect(dsn, server_settings={**SESSION_SETTINGS, "application_name": name, **(settings or {})})
+        connection = await asyncpg.connect(
+            dsn, server_settings={**SESSION_SETTINGS, "application_name": name, **(settings or {})}
+        )
         try:
             await prepare_connection(connection)
         except BaseException:
@@ -73,7 +84,9 @@ async def connect(dsn: str, *, name: str, settings: Mapping[str, str] | None = N
 
 async def prepare_connection(connection: asyncpg.Connection) -> None:
     await register_vector(connection, schema="extensions")
-    await connection.set_type_codec("json", schema="pg_catalog", format="binary", encoder=encode_json, decoder=json.loads)
+    await connection.set_type_codec(
+        "json", schema="pg_catalog", format="binary", encoder=encode_json, decoder=json.loads
+    )
     await connection.set_type_codec(
         "jsonb",
         schema="pg_catalog",
@@ -85,22 +98,30 @@ async def prepare_connection(connection: asyncpg.Connection) -> None:
 
 
 async def _register_text_configs(connection: asyncpg.Connection) -> None:
-    # copy_records_to_table encodes in binary, and asyncpg has no binary codec for regconfig: map names to
+    # copy_records_to_table encodes in binary, and asyncpg has no binary codec for regconfig: map
+    # names to
     # oids.
     names = {
-        row["oid"]: row["cfgname"] for row in await connection.fetch("select oid, cfgname from pg_ts_config where cfgnamespace = 'pg_catalog'::regnamespace")
+        row["oid"]: row["cfgname"]
+        for row in await connection.fetch(
+            "select oid, cfgname from pg_ts_config where cfgnamespace = 'pg_catalog'::regnamespace"
+        )
     }
     packed = {name: struct.pack(">I", oid) for oid, name in names.items()}
     await connection.set_type_codec(
-        "regconfig", schema="pg_catalog", format="binary", encoder=packed.__getitem__, decoder=lambda data: names[struct.unpack(">I", data)[0]]
+        "regconfig",
+        schema="pg_catalog",
+        format="binary",
+        encoder=packed.__getitem__,
+        decoder=lambda data: names[struct.unpack(">I", data)[0]],
     )
 
 
 class UnresetConnection(asyncpg.Connection):
     """A connection that is released without a reset.
 
-    The project keeps no session state beyond a transaction, so asyncpg's reset query would be a wasted round
-    trip.
+    The project keeps no session state beyond a transaction, so asyncpg's reset query would be a
+    wasted round trip.
     """
 
     def get_reset_query(self) -> str:

@@ -27,11 +27,18 @@ def guard_server(server: EmbeddedPostgres) -> Iterator[None]:
     """Own the server and stop it on exit, unless another process has become the owner."""
     owner = uuid4().hex
     server.set_owner(owner)
-    # -P: modules in the working directory must not shadow ours. start_new_session: the terminal's signals
+    # -P: modules in the working directory must not shadow ours. start_new_session: the terminal's
+    # signals
     # must not reach the guardian.
     command = [sys.executable, "-P", "-m", "sql.postgres_guardian", str(server.root), owner]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True, bufsize=0
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+        bufsize=0,
     ) as guardian:
         try:
             yield

@@ -19,6 +19,10 @@ def load_query(name: str, **substitutions: int) -> str:
     """
 
     def expand(match: re.Match[str]) -> str:
-        return str(substitutions[match[1]]) if match[1] in substitutions else f"\n{load_query(match[1])}"
+        return (
+            str(substitutions[match[1]])
+            if match[1] in substitutions
+            else f"\n{load_query(match[1])}"
+        )
 
     return INCLUDE_PATTERN.sub(expand, (FOLDER / f"{name}.sql").read_text())

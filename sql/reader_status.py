@@ -16,15 +16,34 @@ class PgReaderStatus:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def set_paused(self, reader: str, topic: str, partition: int, reason: AnabranchError) -> None:
+    async def set_paused(
+        self, reader: str, topic: str, partition: int, reason: AnabranchError
+    ) -> None:
         with translate_database_errors():
-            await self._pool.execute(load_query("upsert_reader_status"), reader, topic, partition, reason.code, reason.detail, reason.remedy, STATUS_TTL_S)
+            await self._pool.execute(
+                load_query("upsert_reader_status"),
+                reader,
+                topic,
+                partition,
+                reason.code,
+                reason.detail,
+                reason.remedy,
+                STATUS_TTL_S,
+            )
 
     async def clear_paused(self, reader: str, topic: str, partition: int) -> None:
         with translate_database_errors():
-            await self._pool.execute("delete from reader_status where reader = $1 and topic = $2 and partition = $3", reader, topic, partition)
+            await self._pool.execute(
+                "delete from reader_status where reader = $1 and topic = $2 and partition = $3",
+                reader,
+                topic,
+                partition,
+            )
 
     async def list_current(self) -> list[Pause]:
         """Return statuses that have not expired."""
         with translate_database_errors():
-            return [Pause(**dict(row)) for row in await self._pool.fetch(load_query("reader_status"), STATUS_TTL_S)]
+            return [
+                Pause(**dict(row))
+                for row in await self._pool.fetch(load_query("reader_status"), STATUS_TTL_S)
+            ]

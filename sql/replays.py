@@ -89,29 +89,45 @@ class PgReplays:
                 total,
             )
 
-    async def list_replays(self, tenant: str, replay: UUID | None, limit: int) -> list[dict[str, Any]]:
+    async def list_replays(
+        self, tenant: str, replay: UUID | None, limit: int
+    ) -> list[dict[str, Any]]:
         """Return one replay, or the newest ones."""
         query = f"select {REPLAY_COLUMNS} from replays where tenant = $1 and ($2::uuid is null or id = $2) order by created_at desc, id limit $3"
         with translate_database_errors():
             return [dict(row) for row in await self._pool.fetch(query, tenant, replay, limit)]
 
-    async def set_state(self, tenant: str, replay: UUID, from_states: Sequence[str], to_state: str) -> bool:
+    async def set_state(
+        self, tenant: str, replay: UUID, from_states: Sequence[str], to_state: str
+    ) -> bool:
         """Change the state; return whether the replay was in one of `from_states`."""
         query = (
             "update replays set state = $4, resumed_at = null, read_at_resume = read, ended_at = case when $4 = 'cancelled' then clock_timestamp() end "
             "where tenant = $1 and id = $2 and state = any($3) returning id"
         )
         with translate_database_errors():
-            return await self._pool.fetchval(query, tenant, replay, list(from_states), to_state) is not None
+            return (
+                await self._pool.fetchval(query, tenant, replay, list(from_states), to_state)
+                is not None
+            )
 
     async def acquire(self, owner: UUID, stages: Sequence[tuple[str, str | None]]) -> Replay | None:
         """Lease the oldest unleased replay of a stage that this process hosts."""
         with translate_database_errors():
-            row = await self._pool.fetchrow(load_query("lease_replay"), owner, [f"{stage}/{generation or ''}" for stage, generation in stages], float(LEASE_S))
+            row = await self._pool.fetchrow(
+                load_query("lease_replay"),
+                owner,
+                [f"{stage}/{generation or ''}" for stage, generation in stages],
+                float(LEASE_S),
+            )
         return _parse_replay(row) if row else None
 
-    async def record_progress(self, owner: UUID, replay: UUID, positions: Mapping[int, int], counts: ReplayCounts) -> bool:
-        """Store progress and renew the lease; False if paused, cancelled or leased by another process."""
+    async def record_progress(
+        self, owner: UUID, replay: UUID, positions: Mapping[int, int], counts: ReplayCounts
+    ) -> bool:
+        """Store progress and renew the lease; False if paused, cancelled or leased by another
+        process.
+        """
         with translate_database_errors():
             return (
                 await self._pool.fetchval(
@@ -144,7 +160,12 @@ class PgReplays:
     async def delete_claims(self, generation: str, stage: str, events: Sequence[UUID]) -> None:
         """Delete claims, so that the events are processed as if they were new."""
         with translate_database_errors():
-            await self._pool.execute("delete from handled where generation = $1 and stage = $2 and event_id = any($3)", generation, stage, list(events))
+            await self._pool.execute(
+                "delete from handled where generation = $1 and stage = $2 and event_id = any($3)",
+                generation,
+                stage,
+                list(events),
+            )
 
     async def reopen_ingress_events(self, events: Mapping[UUID, str]) -> None:
         """Reopen ingress events (id → payload hash), so that ingress reacts to them again.
@@ -152,23 +173,36 @@ class PgReplays:
         An event with another payload under the same id stays closed.
         """
         with translate_database_errors():
-            await self._pool.execute(load_query("reopen_ingress_events"), list(events), list(events.values()))
+            await self._pool.execute(
+                load_query("reopen_ingress_events"), list(events), list(events.values())
+            )
 
-    async def list_open_dead_letters(self, tenant: str, selection: Mapping[str, Any]) -> list[OpenDeadLetter]:
+    async def list_open_dead_letters(
+        self, tenant: str, selection: Mapping[str, Any]
+    ) -> list[OpenDeadLetter]:
         """Return open dead letters by `event_ids`, `stage`, `code`, `document_id`, oldest first."""
         with translate_database_errors():
-            rows = await self._pool.fetch(load_query("open_dead_letters"), tenant, *map(selection.get, ("event_ids", "stage", "code", "document_id")))
+            rows = await self._pool.fetch(
+                load_query("open_dead_letters"),
+                tenant,
+                *map(selection.get, ("event_ids", "stage", "code", "document_id")),
+            )
         return [_parse_dead_letter(row) for row in rows]
 
     async def list_collection_documents(self, tenant: str, collection: str) -> frozenset[UUID]:
         with translate_database_errors():
-            rows = await self._pool.fetch("select id from documents where tenant = $1 and collection = $2", tenant, collection)
+            rows = await self._pool.fetch(
+                "select id from documents where tenant = $1 and collection = $2", tenant, collection
+            )
         return frozenset(row["id"] for row in rows)
 
     async def list_dead_letter_causes(self, tenant: str) -> list[dict[str, Any]]:
         """Return open dead letters by stage and code, most frequent first."""
         with translate_database_errors():
-            return [dict(row) for row in await self._pool.fetch(load_query("dead_letter_causes"), tenant)]
+            return [
+                dict(row)
+                for row in await self._pool.fetch(load_query("dead_letter_causes"), tenant)
+            ]
 
 
 def _parse_replay(row: Any) -> Replay:

@@ -1,10 +1,10 @@
 """Read one table of a source's database by logical decoding: a slot, its snapshot, its changes.
 
-asyncpg does not implement the replication protocol, but a connection opened with `replication=database`
-accepts simple statements. The slot is created on such a connection with USE_SNAPSHOT, so that its snapshot
-becomes the transaction's. The exported snapshot's name is returned in a notice, since simple statements
-return no rows to asyncpg. Another connection reads the table in that snapshot, and SQL functions then poll
-the changes.
+asyncpg does not implement the replication protocol, but a connection opened with
+`replication=database` accepts simple statements. The slot is created on such a connection with
+USE_SNAPSHOT, so that its snapshot becomes the transaction's. The exported snapshot's name is
+returned in a notice, since simple statements return no rows to asyncpg. Another connection reads
+the table in that snapshot, and SQL functions then poll the changes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,21 @@ from schemas.ports.sources import LogicalMessage, PeekedChanges, ReplicationSlot
 from sql.errors import translate_database_errors
 from sql.query_loader import load_query
 
-TEXT_FORMAT_SETTINGS: Mapping[str, str] = {"timezone": "UTC", "datestyle": "ISO", "bytea_output": "hex", "intervalstyle": "iso_8601", "extra_float_digits": "1"}
+TEXT_FORMAT_SETTINGS: Mapping[str, str] = {
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "bytea_output": "hex",
+    "intervalstyle": "iso_8601",
+    "extra_float_digits": "1",
+}
 PAGE_ROWS = 500
 APPLICATION_NAME = "anabranch source"
 
 
 class PgChangeReader:
-    """Implements `schemas.ports.sources.ChangeReader`. `name` names both the slot and the publication."""
+    """Implements `schemas.ports.sources.ChangeReader`. `name` names both the slot and the
+    publication.
+    """
 
     def __init__(self, dsn: str, schema: str, table: str, name: str) -> None:
         self._dsn, self._schema, self._table, self._name = dsn, schema, table, name
@@ -36,13 +44,24 @@ class PgChangeReader:
     async def fetch_columns(self) -> tuple[dict[str, int], list[str]]:
         rows = await self._fetch(load_query("table_columns"), self._schema, self._table)
         if not rows:
-            raise ConfigurationError(f"Unknown table {self._schema}.{self._table}.", code="NO_SUCH_TABLE", remedy="Name it as schema.table.")
-        return {row["name"]: row["oid"] for row in rows}, [row["name"] for row in sorted(rows, key=lambda row: row["in_key"] or 0) if row["in_key"]]
+            raise ConfigurationError(
+                f"Unknown table {self._schema}.{self._table}.",
+                code="NO_SUCH_TABLE",
+                remedy="Name it as schema.table.",
+            )
+        return {row["name"]: row["oid"] for row in rows}, [
+            row["name"] for row in sorted(rows, key=lambda row: row["in_key"] or 0) if row["in_key"]
+        ]
 
     async def fetch_slot(self) -> ReplicationSlot:
         [row] = await self._fetch(load_query("slot_state"), self._name, self._schema, self._table)
         is_lost = row["wal_status"] == "lost" or not row["published"]
-        return ReplicationSlot(row["wal_status"] is not None, is_lost, confirmed_sequence=int(row["advanced"] or 0), end_sequence=int(row["flushed"]))
+        return ReplicationSlot(
+            row["wal_status"] is not None,
+            is_lost,
+            confirmed_sequence=int(row["advanced"] or 0),
+            end_sequence=int(row["flushed"]),
+        )
 
     @asynccontextmanager
     async def open_snapshot(self) -> AsyncIterator[TableSnapshot]:
@@ -52,14 +71,19 @@ class PgChangeReader:
             slot_connection = await self._connect(replication="database")
         try:
             exported = await self._export_snapshot(slot_connection)
-            row = await self._fetch("select restart_lsn - '0/0'::pg_lsn as sequence from pg_replication_slots where slot_name = $1", self._name)
+            row = await self._fetch(
+                "select restart_lsn - '0/0'::pg_lsn as sequence from pg_replication_slots where slot_name = $1",
+                self._name,
+            )
             yield TableSnapshot(int(row[0]["sequence"]), self._iterate_rows(exported))
         finally:
             slot_connection.terminate()
 
     @asynccontextmanager
     async def peek(self, limit: int) -> AsyncIterator[PeekedChanges]:
-        [slot_row] = await self._fetch(load_query("slot_state"), self._name, self._schema, self._table)
+        [slot_row] = await self._fetch(
+            load_query("slot_state"), self._name, self._schema, self._table
+        )
         if not slot_row["published"]:
             raise ConfigurationError(
                 f"Publication {self._name} no longer contains {self._schema}.{self._table}: the table or the publication was dropped or recreated.",
@@ -69,17 +93,25 @@ class PgChangeReader:
             )
         await self._fetch(load_query("peek_changes"), self._name, limit, self._name)
         try:
-            yield PeekedChanges(int(slot_row["advanced"] or 0), int(slot_row["flushed"]), self._iterate_changes())
+            yield PeekedChanges(
+                int(slot_row["advanced"] or 0), int(slot_row["flushed"]), self._iterate_changes()
+            )
         finally:
             await self._execute("close changes")
 
     async def _iterate_changes(self) -> AsyncIterator[Sequence[LogicalMessage]]:
-        """Yield changes page by page from a server-side cursor, since a transaction may exceed our memory."""
+        """Yield changes page by page from a server-side cursor, since a transaction may exceed our
+        memory.
+        """
         while rows := await self._fetch(f"fetch {PAGE_ROWS} from changes"):
             yield [LogicalMessage(int(row["sequence"]), row["data"]) for row in rows]
 
     async def advance(self, sequence: int) -> None:
-        await self._fetch("select pg_replication_slot_advance($1, '0/0'::pg_lsn + $2::numeric)", self._name, sequence)
+        await self._fetch(
+            "select pg_replication_slot_advance($1, '0/0'::pg_lsn + $2::numeric)",
+            self._name,
+            sequence,
+        )
 
     async def drop_slot(self) -> None:
         await self._drop_slot()
@@ -100,11 +132,17 @@ class PgChangeReader:
         slot_connection.add_log_listener(listen)
         with _translate_source_errors():
             await slot_connection.execute("begin isolation level repeatable read read only")
-            await slot_connection.execute(f"CREATE_REPLICATION_SLOT {_quote_identifier(self._name)} LOGICAL pgoutput USE_SNAPSHOT")
-            await slot_connection.execute("do $$ begin raise notice '%', pg_export_snapshot(); end $$")
+            await slot_connection.execute(
+                f"CREATE_REPLICATION_SLOT {_quote_identifier(self._name)} LOGICAL pgoutput USE_SNAPSHOT"
+            )
+            await slot_connection.execute(
+                "do $$ begin raise notice '%', pg_export_snapshot(); end $$"
+            )
             return await asyncio.wait_for(snapshot_name, 10)
 
-    async def _iterate_rows(self, exported: str) -> AsyncIterator[Sequence[Mapping[str, str | None]]]:
+    async def _iterate_rows(
+        self, exported: str
+    ) -> AsyncIterator[Sequence[Mapping[str, str | None]]]:
         """Yield the table's rows in the slot's snapshot, on a separate connection."""
         types, _ = await self.fetch_columns()
         selected = ", ".join(f"{_quote_identifier(name)}::text" for name in types)
@@ -113,7 +151,9 @@ class PgChangeReader:
             try:
                 async with connection.transaction(isolation="repeatable_read", readonly=True):
                     await connection.execute(f"set transaction snapshot '{exported}'")
-                    cursor = await connection.cursor(f"select {selected} from {_quote_identifier(self._schema)}.{_quote_identifier(self._table)}")
+                    cursor = await connection.cursor(
+                        f"select {selected} from {_quote_identifier(self._schema)}.{_quote_identifier(self._table)}"
+                    )
                     while page := await cursor.fetch(PAGE_ROWS):
                         yield [dict(zip(types, row.values(), strict=True)) for row in page]
             finally:
@@ -127,10 +167,15 @@ class PgChangeReader:
         if await self._fetch("select 1 from pg_publication where pubname = $1", self._name):
             await self._execute(f"alter publication {_quote_identifier(self._name)} add {table}")
         else:
-            await self._execute(f"create publication {_quote_identifier(self._name)} for {table} with (publish_via_partition_root = true)")
+            await self._execute(
+                f"create publication {_quote_identifier(self._name)} for {table} with (publish_via_partition_root = true)"
+            )
 
     async def _drop_slot(self) -> None:
-        await self._fetch("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1", self._name)
+        await self._fetch(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1",
+            self._name,
+        )
 
     async def _execute(self, text: str) -> None:
         with _translate_source_errors():
@@ -147,26 +192,40 @@ class PgChangeReader:
 
     async def _connect(self, **settings: str) -> asyncpg.Connection:
         return await asyncpg.connect(
-            self._dsn, server_settings={**TEXT_FORMAT_SETTINGS, "application_name": APPLICATION_NAME, **settings}, statement_cache_size=0
+            self._dsn,
+            server_settings={
+                **TEXT_FORMAT_SETTINGS,
+                "application_name": APPLICATION_NAME,
+                **settings,
+            },
+            statement_cache_size=0,
         )
 
 
 @contextmanager
 def _translate_source_errors() -> Iterator[None]:
-    """Raise transient errors as DatabaseUnavailable and all others of the source as ConfigurationError."""
+    """Raise transient errors as DatabaseUnavailable and all others of the source as
+    ConfigurationError.
+    """
     try:
         with translate_database_errors():
             yield
     except AnabranchError:
         raise
     except (asyncpg.PostgresError, ValueError) as error:
-        raise ConfigurationError(f"The source's database rejected the request: {error}", code="SOURCE_REFUSED", remedy=_choose_remedy(error)) from error
+        raise ConfigurationError(
+            f"The source's database rejected the request: {error}",
+            code="SOURCE_REFUSED",
+            remedy=_choose_remedy(error),
+        ) from error
 
 
 def _choose_remedy(error: Exception) -> str:
     match error:
         case asyncpg.InvalidAuthorizationSpecificationError():
-            return "Set ANABRANCH_SOURCES__NAME of the worker to the full URL, with user and password."
+            return (
+                "Set ANABRANCH_SOURCES__NAME of the worker to the full URL, with user and password."
+            )
         case asyncpg.InsufficientPrivilegeError():
             return "Grant the account REPLICATION and SELECT on the table, and let the table's owner create a publication with the slot's name."
         case asyncpg.ObjectNotInPrerequisiteStateError():

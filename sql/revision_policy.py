@@ -1,7 +1,7 @@
 """Decide which revision wins at the transcribe stage, and write the rows of the decision.
 
-A revision wins if its order is later than the latest revision and the withdrawal. It is unchanged if the
-visible revision has the same content, fields and pipeline fingerprint.
+A revision wins if its order is later than the latest revision and the withdrawal. It is unchanged
+if the visible revision has the same content, fields and pipeline fingerprint.
 """
 
 from __future__ import annotations
@@ -25,41 +25,75 @@ from sql.pool import Connection
 from sql.query_loader import load_query
 
 
-def decide_revision(event: ProjectedEvent, state: DocumentState, pipeline_fingerprint: str | None) -> Verdict:
+def decide_revision(
+    event: ProjectedEvent, state: DocumentState, pipeline_fingerprint: str | None
+) -> Verdict:
     """Decide about an event and update the state as its rows will."""
     [row] = event.rows
-    assert isinstance(row, DocumentRow | AmendmentRow | WithdrawalRow), "transcribe projects documents, amendments and withdrawals"
+    assert isinstance(row, DocumentRow | AmendmentRow | WithdrawalRow), (
+        "transcribe projects documents, amendments and withdrawals"
+    )
     if isinstance(row, AmendmentRow):
         return amendments.decide_amendment(event, row, state)
     is_newest = _is_later(row.order, state.latest) and _is_later(row.order, state.withdrawn)
     if isinstance(row, WithdrawalRow) and _is_later(row.order, state.withdrawn):
         revived_order = _resolve_surviving_order(state, row.order)
         change = _apply_withdrawal(row, state)
-        return Verdict(event, ClaimStatus.PENDING, change) if is_newest else Verdict(event, ClaimStatus.SUPERSEDED, revived_order=revived_order)
+        return (
+            Verdict(event, ClaimStatus.PENDING, change)
+            if is_newest
+            else Verdict(event, ClaimStatus.SUPERSEDED, revived_order=revived_order)
+        )
     if isinstance(row, DocumentRow):
         amendments.record_revision_statement(row, state)
     if not is_newest:
         is_redelivery = row.order == state.latest and row.accepted_id == state.accepted_id
-        return Verdict(event, ClaimStatus.PENDING if is_redelivery else ClaimStatus.SUPERSEDED, needs_write=False)
+        return Verdict(
+            event,
+            ClaimStatus.PENDING if is_redelivery else ClaimStatus.SUPERSEDED,
+            needs_write=False,
+        )
     assert isinstance(row, DocumentRow)
     unchanged = _is_unchanged(event, row, state, pipeline_fingerprint)
-    reported_change = VisibilityChange(row.document_id, state.visible_order, state.chunks, None) if unchanged and state.visible_order else None
+    reported_change = (
+        VisibilityChange(row.document_id, state.visible_order, state.chunks, None)
+        if unchanged and state.visible_order
+        else None
+    )
     _apply_revision(event, row, state)
     return Verdict(event, ClaimStatus.PENDING, reported_change, unchanged)
 
 
-async def write_revisions(connection: Connection, verdicts: Sequence[Verdict], states: States) -> None:
+async def write_revisions(
+    connection: Connection, verdicts: Sequence[Verdict], states: States
+) -> None:
     """Write the rows of one batch, which has at most one event per document."""
-    written_rows = [(verdict, row) for verdict in verdicts if verdict.needs_write for row in verdict.event.rows]
-    accepted_rows = [(verdict, row) for verdict, row in written_rows if isinstance(row, DocumentRow)]
+    written_rows = [
+        (verdict, row) for verdict in verdicts if verdict.needs_write for row in verdict.event.rows
+    ]
+    accepted_rows = [
+        (verdict, row) for verdict, row in written_rows if isinstance(row, DocumentRow)
+    ]
     withdrawal_rows = [row for _, row in written_rows if isinstance(row, WithdrawalRow)]
     if accepted_rows:
-        await connection.executemany(load_query("accept_document"), [_to_document_values(row, states[row.document_id].revision) for _, row in accepted_rows])
         await connection.executemany(
-            load_query("add_revision"), [_to_revision_values(verdict, row, states[row.document_id].revision) for verdict, row in accepted_rows]
+            load_query("accept_document"),
+            [
+                _to_document_values(row, states[row.document_id].revision)
+                for _, row in accepted_rows
+            ],
+        )
+        await connection.executemany(
+            load_query("add_revision"),
+            [
+                _to_revision_values(verdict, row, states[row.document_id].revision)
+                for verdict, row in accepted_rows
+            ],
         )
     if withdrawal_rows:
-        await connection.executemany(load_query("withdraw_document"), [_to_withdrawal_values(row) for row in withdrawal_rows])
+        await connection.executemany(
+            load_query("withdraw_document"), [_to_withdrawal_values(row) for row in withdrawal_rows]
+        )
     await amendments.write_amendments(connection, verdicts, states)
 
 
@@ -68,9 +102,16 @@ def collect_withdrawals(verdicts: Sequence[Verdict]) -> dict[UUID, OrderKey]:
     return {row.document_id: row.order for row in rows if isinstance(row, WithdrawalRow)}
 
 
-async def fetch_revived_revisions(connection: Connection, generation: str, stage: str, events: Sequence[UUID]) -> dict[UUID, DocumentRow]:
+async def fetch_revived_revisions(
+    connection: Connection, generation: str, stage: str, events: Sequence[UUID]
+) -> dict[UUID, DocumentRow]:
     """Return event → revived revision, while the event's reaction is pending."""
-    return {row["by"]: _parse_document_row(row) for row in await connection.fetch(load_query("revived_revisions"), generation, stage, events)}
+    return {
+        row["by"]: _parse_document_row(row)
+        for row in await connection.fetch(
+            load_query("revived_revisions"), generation, stage, events
+        )
+    }
 
 
 def _apply_revision(event: ProjectedEvent, row: DocumentRow, state: DocumentState) -> None:
@@ -87,16 +128,21 @@ def _apply_revision(event: ProjectedEvent, row: DocumentRow, state: DocumentStat
 def _resolve_surviving_order(state: DocumentState, withdrawal: OrderKey) -> OrderKey | None:
     """Return the order of the revision that survives a late withdrawal, or None.
 
-    It is the last revision after the withdrawal that changed nothing: it has no rows of its own and was
-    served by the visible revision, which is older than the withdrawal.
+    It is the last revision after the withdrawal that changed nothing: it has no rows of its own and
+    was served by the visible revision, which is older than the withdrawal.
     """
-    if state.visible_revision is None or not _is_later(withdrawal, state.visible_order) or not _is_later(state.visible_revision.unchanged_until, withdrawal):
+    if (
+        state.visible_revision is None
+        or not _is_later(withdrawal, state.visible_order)
+        or not _is_later(state.visible_revision.unchanged_until, withdrawal)
+    ):
         return None
     return state.visible_revision.unchanged_until
 
 
 def _apply_withdrawal(row: WithdrawalRow, state: DocumentState) -> VisibilityChange:
-    # Applies to a late withdrawal as well: an older revision must not stay visible if the later one fails.
+    # Applies to a late withdrawal as well: an older revision must not stay visible if the later one
+    # fails.
     change = VisibilityChange(row.document_id, row.order, 0, state.visible_order)
     state.withdrawn = row.order
     if _is_later(row.order, state.latest):
@@ -106,20 +152,44 @@ def _apply_withdrawal(row: WithdrawalRow, state: DocumentState) -> VisibilityCha
     return change
 
 
-def _is_unchanged(event: ProjectedEvent, row: DocumentRow, state: DocumentState, pipeline_fingerprint: str | None) -> bool:
+def _is_unchanged(
+    event: ProjectedEvent, row: DocumentRow, state: DocumentState, pipeline_fingerprint: str | None
+) -> bool:
     visible = state.visible_revision
-    # A superseded visible revision does not count: the revision in between becomes visible after it.
-    return visible is not None and not visible.is_superseded and visible.pipeline_fingerprint == pipeline_fingerprint and _has_same_content(event, row, visible)
+    # A superseded visible revision does not count: the revision in between becomes visible after
+    # it.
+    return (
+        visible is not None
+        and not visible.is_superseded
+        and visible.pipeline_fingerprint == pipeline_fingerprint
+        and _has_same_content(event, row, visible)
+    )
 
 
 def _has_same_content(event: ProjectedEvent, row: DocumentRow, visible: VisibleRevision) -> bool:
-    return not event.event.data.force and visible.content_sha256 == row.content_sha256 and visible.fields == _build_fields(row)
+    return (
+        not event.event.data.force
+        and visible.content_sha256 == row.content_sha256
+        and visible.fields == _build_fields(row)
+    )
 
 
 def _build_fields(row: DocumentRow) -> dict[str, Any]:
-    names = ("title", "filename", "media_type", "language", "collection", "source_uri", "external_id", "metadata")
+    names = (
+        "title",
+        "filename",
+        "media_type",
+        "language",
+        "collection",
+        "source_uri",
+        "external_id",
+        "metadata",
+    )
     fields = {name: getattr(row, name) for name in names}
-    fields |= {"tags": list(row.tags), "document_date": row.document_date.isoformat() if row.document_date else None}
+    fields |= {
+        "tags": list(row.tags),
+        "document_date": row.document_date.isoformat() if row.document_date else None,
+    }
     # Omitted if null, so that revisions stored before documents had readers compare as equal.
     fields |= {"readers": list(row.readers)} if row.readers is not None else {}
     return dict(json.loads(encoding.encode_json_text(fields)))
@@ -127,14 +197,25 @@ def _build_fields(row: DocumentRow) -> dict[str, Any]:
 
 def _parse_document_row(row: asyncpg.Record) -> DocumentRow:
     fields = row["fields"]
-    names = ("external_id", "source_uri", "filename", "media_type", "title", "language", "collection", "metadata")
+    names = (
+        "external_id",
+        "source_uri",
+        "filename",
+        "media_type",
+        "title",
+        "language",
+        "collection",
+        "metadata",
+    )
     return DocumentRow(
         document_id=row["document_id"],
         order=tuple(row["ord"]),
         tenant=row["tenant"],
         source=row["source"],
         tags=tuple(fields["tags"]),
-        document_date=date.fromisoformat(fields["document_date"]) if fields["document_date"] else None,
+        document_date=date.fromisoformat(fields["document_date"])
+        if fields["document_date"]
+        else None,
         content_sha256=row["content_sha256"],
         blob=BlobRef.model_validate(row["blob"]),
         event_id=row["event_id"],
@@ -147,7 +228,16 @@ def _parse_document_row(row: asyncpg.Record) -> DocumentRow:
 
 
 def _to_document_values(row: DocumentRow, revision: int) -> tuple[Any, ...]:
-    texts = (row.external_id, row.source, row.source_uri, row.filename, row.media_type, row.title, row.language, row.collection)
+    texts = (
+        row.external_id,
+        row.source,
+        row.source_uri,
+        row.filename,
+        row.media_type,
+        row.title,
+        row.language,
+        row.collection,
+    )
     return (
         row.document_id,
         row.tenant,
@@ -193,7 +283,15 @@ def _to_revision_values(verdict: Verdict, row: DocumentRow, revision: int) -> tu
 
 def _to_withdrawal_values(row: WithdrawalRow) -> tuple[Any, ...]:
     texts = (row.external_id, row.source, row.event_id)
-    return (row.document_id, row.tenant, row.order, *map(encoding.replace_nul, texts), row.accepted_id, row.received_at, row.numbered)
+    return (
+        row.document_id,
+        row.tenant,
+        row.order,
+        *map(encoding.replace_nul, texts),
+        row.accepted_id,
+        row.received_at,
+        row.numbered,
+    )
 
 
 def _is_later(order: OrderKey, other: OrderKey | None) -> bool:

@@ -25,15 +25,33 @@ class PgRevisions:
     async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None:
         with translate_database_errors():
             row = await self.pool.fetchrow(load_query("latest_revision"), tenant, document_id)
-        return LatestRevision(row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None) if row else None
+        return (
+            LatestRevision(
+                row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None
+            )
+            if row
+            else None
+        )
 
-    async def fetch_newly_visible(self, generation: str, previous: str) -> list[NewlyVisibleRevision]:
+    async def fetch_newly_visible(
+        self, generation: str, previous: str
+    ) -> list[NewlyVisibleRevision]:
         with translate_database_errors():
-            return [NewlyVisibleRevision(**dict(row)) for row in await self.pool.fetch(load_query("newly_visible_revisions"), generation, previous)]
+            return [
+                NewlyVisibleRevision(**dict(row))
+                for row in await self.pool.fetch(
+                    load_query("newly_visible_revisions"), generation, previous
+                )
+            ]
 
-    async def find_unchanged(self, revisions: Sequence[tuple[UUID, OrderKey]]) -> set[tuple[UUID, OrderKey]]:
+    async def find_unchanged(
+        self, revisions: Sequence[tuple[UUID, OrderKey]]
+    ) -> set[tuple[UUID, OrderKey]]:
         """Return the subset of revisions whose content the live generation already shows."""
-        documents, orders = [document for document, _ in revisions], [format_array(order) or "" for _, order in revisions]
+        documents, orders = (
+            [document for document, _ in revisions],
+            [format_array(order) or "" for _, order in revisions],
+        )
         with translate_database_errors():
             rows = await self.pool.fetch(load_query("unchanged_revisions"), documents, orders)
         return {(row["document_id"], tuple(row["ord"])) for row in rows}

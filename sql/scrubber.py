@@ -1,9 +1,9 @@
 """Remove traces of deleted rows from Postgres files: tables, indexes, statistics, write-ahead log.
 
-`vacuum` frees the space of deleted rows without overwriting it, a GIN index keeps every word it ever had,
-`pg_statistic` keeps frequent values, and WAL segments keep what was written until they are removed. `vacuum
-full` rewrites a table and its indexes. A checkpoint after a WAL switch removes old segments if `wal_recycle`
-is off, as on the embedded server.
+`vacuum` frees the space of deleted rows without overwriting it, a GIN index keeps every word it
+ever had, `pg_statistic` keeps frequent values, and WAL segments keep what was written until they
+are removed. `vacuum full` rewrites a table and its indexes. A checkpoint after a WAL switch removes
+old segments if `wal_recycle` is off, as on the embedded server.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ CAN_SWITCH_WAL_QUERY = """
 select current_setting('wal_recycle') = 'off' and has_function_privilege('pg_switch_wal()', 'execute')
   and (pg_has_role('pg_checkpoint', 'usage') or (select rolsuper from pg_roles where rolname = current_user))
 """
-WAL_RETAINED_QUERY = "select exists (select from pg_replication_slots where restart_lsn < $1::text::pg_lsn)"
+WAL_RETAINED_QUERY = (
+    "select exists (select from pg_replication_slots where restart_lsn < $1::text::pg_lsn)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +65,26 @@ class ScrubResult:
 async def scrub_tables(pool: Pool, *, limit_bytes: int | None = REWRITE_LIMIT_BYTES) -> ScrubResult:
     """Rewrite our tables up to `limit_bytes` (None: all) and remove the old write-ahead log.
 
-    Larger tables are only vacuumed; statistics are rewritten as well. Each table is locked while it is
-    rewritten. Raises DatabaseUnavailable.
+    Larger tables are only vacuumed; statistics are rewritten as well. Each table is locked while it
+    is rewritten. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire() as connection:
             inherited = [row["name"] for row in await connection.fetch(INHERITED_STATISTICS_QUERY)]
-            if await connection.fetchval("select to_regproc('pg_catalog.pg_clear_attribute_stats') is not null"):
+            if await connection.fetchval(
+                "select to_regproc('pg_catalog.pg_clear_attribute_stats') is not null"
+            ):
                 await connection.execute(CLEAR_STATISTICS_QUERY)
             await _wait_for_snapshots(connection)
             await connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT_S}s'")
             try:
                 rows = await connection.fetch(TABLES_QUERY)
                 remaining_tables = [
-                    row["name"] for row in rows if not await _rewrite_table(connection, row["name"], limit_bytes is None or row["bytes"] <= limit_bytes)
+                    row["name"]
+                    for row in rows
+                    if not await _rewrite_table(
+                        connection, row["name"], limit_bytes is None or row["bytes"] <= limit_bytes
+                    )
                 ]
                 for table in inherited:
                     await connection.execute(f"analyze {table}")

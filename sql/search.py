@@ -27,22 +27,29 @@ from sql.snapshot_connections import BEGIN_READ_ONLY, SnapshotConnections, rollb
 class PgSearch:
     """Implements `schemas.ports.search.SearchIndex`.
 
-    A snapshot uses one connection and reads with up to `connections` more; further queries wait until the
-    pool has room. Use a separate pool. Raises ConfigurationError for a pool of one connection.
+    A snapshot uses one connection and reads with up to `connections` more; further queries wait
+    until the pool has room. Use a separate pool. Raises ConfigurationError for a pool of one
+    connection.
     """
 
     def __init__(self, pool: Pool, *, connections: int = 3) -> None:
         self._pool = pool
         self._connections = min(connections, pool.get_max_size() - 1)
         if self._connections < 1:
-            raise ConfigurationError("Search needs a pool of at least two connections.", remedy=f"Set the pool size to {connections + 1} per concurrent query.")
+            raise ConfigurationError(
+                "Search needs a pool of at least two connections.",
+                remedy=f"Set the pool size to {connections + 1} per concurrent query.",
+            )
         self._slots = asyncio.Semaphore(pool.get_max_size() // (self._connections + 1))
 
     @asynccontextmanager
-    async def open_snapshot(self, generation: str | None = None, readers: ReaderScope = None) -> AsyncIterator[PgSnapshot]:
+    async def open_snapshot(
+        self, generation: str | None = None, readers: ReaderScope = None
+    ) -> AsyncIterator[PgSnapshot]:
         """Open a snapshot of the live generation, or of the named one, for these readers.
 
-        Raises NotFound for an unknown generation, TransientError if none is live, and DatabaseUnavailable.
+        Raises NotFound for an unknown generation, TransientError if none is live, and
+        DatabaseUnavailable.
         """
         async with self._slots, self._hold_snapshot(generation) as (name, state, live):
             connections = SnapshotConnections(self._pool, name, self._connections)
@@ -52,8 +59,12 @@ class PgSearch:
                 await connections.close()
 
     @asynccontextmanager
-    async def _hold_snapshot(self, generation: str | None) -> AsyncIterator[tuple[str, str, Generation]]:
-        """Export a snapshot; yields its name, its state and the generation while its transaction is open."""
+    async def _hold_snapshot(
+        self, generation: str | None
+    ) -> AsyncIterator[tuple[str, str, Generation]]:
+        """Export a snapshot; yields its name, its state and the generation while its transaction is
+        open.
+        """
         with translate_database_errors():
             connection = await self._pool.acquire()
         try:
@@ -61,8 +72,18 @@ class PgSearch:
                 await connection.execute(BEGIN_READ_ONLY)
                 row = await connection.fetchrow(load_query("snapshot"), generation)
             if row is None:
-                raise no_live_generation_error() if generation is None else unknown_generation_error(generation)
-            yield row["snapshot"], row["standing"], Generation(**{name: row[name] for name in ("name", "config", "how", "topics", "state")})
+                raise (
+                    no_live_generation_error()
+                    if generation is None
+                    else unknown_generation_error(generation)
+                )
+            yield (
+                row["snapshot"],
+                row["standing"],
+                Generation(
+                    **{name: row[name] for name in ("name", "config", "how", "topics", "state")}
+                ),
+            )
         finally:
             # Shielded: a cancelled query must still return its connection.
             await asyncio.shield(rollback_and_release(self._pool, connection))
@@ -71,45 +92,88 @@ class PgSearch:
 class PgSnapshot:
     """Implements `schemas.ports.search.IndexSnapshot`."""
 
-    def __init__(self, generation: Generation, state: str, connections: SnapshotConnections, readers: ReaderScope) -> None:
+    def __init__(
+        self,
+        generation: Generation,
+        state: str,
+        connections: SnapshotConnections,
+        readers: ReaderScope,
+    ) -> None:
         self.generation, self.state = generation, state
         self._connections, self._readers = connections, readers
 
-    async def search_lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
+    async def search_lexical(
+        self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int
+    ) -> LexicalHits:
         async with self._connections.acquire() as connection:
-            scope = await resolve_scope(connection, self.generation.name, tenant, filters, self._readers)
+            scope = await resolve_scope(
+                connection, self.generation.name, tenant, filters, self._readers
+            )
             return await lexical.search_lexical(connection, scope, text, language, k, budget)
 
-    async def search_semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
+    async def search_semantic(
+        self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int
+    ) -> Sequence[Hit]:
         async with self._connections.acquire() as connection:
-            scope = await resolve_scope(connection, self.generation.name, tenant, filters, self._readers)
+            scope = await resolve_scope(
+                connection, self.generation.name, tenant, filters, self._readers
+            )
             return await semantic.search_semantic(connection, scope, vector, k)
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         async with self._connections.acquire() as connection:
-            return await graph.link_entities(connection, self.generation.name, tenant, keys, self._readers)
+            return await graph.link_entities(
+                connection, self.generation.name, tenant, keys, self._readers
+            )
 
-    async def search_graph(self, tenant: str, seeds: Sequence[EntitySeed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int) -> Sequence[Hit]:
+    async def search_graph(
+        self,
+        tenant: str,
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+        decay: float,
+        filters: Filters,
+        k: int,
+    ) -> Sequence[Hit]:
         async with self._connections.acquire() as connection:
-            scope = await resolve_scope(connection, self.generation.name, tenant, filters, self._readers)
-            return await graph.expand_seeds(connection, scope, seeds, hops=hops, fan_out=fan_out, decay=decay, k=k)
+            scope = await resolve_scope(
+                connection, self.generation.name, tenant, filters, self._readers
+            )
+            return await graph.expand_seeds(
+                connection, scope, seeds, hops=hops, fan_out=fan_out, decay=decay, k=k
+            )
 
     async def fetch_chunks(self, chunk_ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
         async with self._connections.acquire() as connection:
-            return await chunk_views.fetch_chunks(connection, self.generation.name, chunk_ids, self._readers)
+            return await chunk_views.fetch_chunks(
+                connection, self.generation.name, chunk_ids, self._readers
+            )
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
         async with self._connections.acquire() as connection:
-            return await chunk_views.fetch_parents(connection, self.generation.name, parent_ids, self._readers)
+            return await chunk_views.fetch_parents(
+                connection, self.generation.name, parent_ids, self._readers
+            )
 
     async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]:
         async with self._connections.acquire() as connection:
-            return await chunk_views.fetch_children(connection, self.generation.name, parent_ids, self._readers)
+            return await chunk_views.fetch_children(
+                connection, self.generation.name, parent_ids, self._readers
+            )
 
     async def find_missing_collections(self, tenant: str, names: Sequence[str]) -> list[str]:
         async with self._connections.acquire() as connection:
-            return [row["name"] for row in await connection.fetch(load_query("missing_collections"), tenant, list(names), self._readers)]
+            return [
+                row["name"]
+                for row in await connection.fetch(
+                    load_query("missing_collections"), tenant, list(names), self._readers
+                )
+            ]
 
     async def count_chunks(self, tenant: str) -> int:
         async with self._connections.acquire() as connection:
-            return int(await connection.fetchval(load_query("corpus_size"), self.generation.name, tenant))
+            return int(
+                await connection.fetchval(load_query("corpus_size"), self.generation.name, tenant)
+            )

@@ -21,8 +21,8 @@ MAX_LISTED_CHUNKS = 20_000
 class SearchScope:
     """The documents that a query searches.
 
-    `listed_documents` lists them if they are few; otherwise `filters` are applied to each hit (None: no
-    filters).
+    `listed_documents` lists them if they are few; otherwise `filters` are applied to each hit
+    (None: no filters).
     """
 
     generation: str
@@ -39,22 +39,56 @@ class SearchScope:
     def to_parameters(self) -> list[Any]:
         """Return parameters $1 to $12 of every search query."""
         if self.filters is None:
-            return [self.generation, self.tenant, self.listed_documents, False, *([None] * 7), self.readers]
-        return [self.generation, self.tenant, self.filters.document_ids or None, True, *_to_conditions(self.filters), self.readers]
+            return [
+                self.generation,
+                self.tenant,
+                self.listed_documents,
+                False,
+                *([None] * 7),
+                self.readers,
+            ]
+        return [
+            self.generation,
+            self.tenant,
+            self.filters.document_ids or None,
+            True,
+            *_to_conditions(self.filters),
+            self.readers,
+        ]
 
 
-async def resolve_scope(connection: Connection, generation: str, tenant: str, filters: Filters, readers: ReaderScope) -> SearchScope:
+async def resolve_scope(
+    connection: Connection, generation: str, tenant: str, filters: Filters, readers: ReaderScope
+) -> SearchScope:
     if filters == Filters() and readers is None:
         return SearchScope(generation, tenant)
     rows = await connection.fetch(
-        load_query("search_scope"), generation, tenant, filters.document_ids or None, *_to_conditions(filters), readers, MAX_LISTED_DOCUMENTS + 1
+        load_query("search_scope"),
+        generation,
+        tenant,
+        filters.document_ids or None,
+        *_to_conditions(filters),
+        readers,
+        MAX_LISTED_DOCUMENTS + 1,
     )
-    if len(rows) <= MAX_LISTED_DOCUMENTS and (len(rows) == 1 or sum(row["chunks"] for row in rows) <= MAX_LISTED_CHUNKS):
-        return SearchScope(generation, tenant, listed_documents=[row["document_id"] for row in rows], readers=readers)
+    if len(rows) <= MAX_LISTED_DOCUMENTS and (
+        len(rows) == 1 or sum(row["chunks"] for row in rows) <= MAX_LISTED_CHUNKS
+    ):
+        return SearchScope(
+            generation,
+            tenant,
+            listed_documents=[row["document_id"] for row in rows],
+            readers=readers,
+        )
     return SearchScope(generation, tenant, filters=filters, readers=readers)
 
 
 def _to_conditions(filters: Filters) -> list[Any]:
     """Return the filter parameters; an empty filter is null and matches everything."""
     lists = [filters.collections, filters.tags, filters.external_ids, filters.languages]
-    return [*(values or None for values in lists), filters.date_from, filters.date_to, filters.metadata or None]
+    return [
+        *(values or None for values in lists),
+        filters.date_from,
+        filters.date_to,
+        filters.metadata or None,
+    ]

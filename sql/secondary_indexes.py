@@ -1,7 +1,7 @@
 """Create the secondary indexes of a generation's partitions.
 
-The first generation, live at once, gets them on empty tables. Later ones are loaded first and indexed
-afterwards, which is cheaper per row.
+The first generation, live at once, gets them on empty tables. Later ones are loaded first and
+indexed afterwards, which is cheaper per row.
 """
 
 from __future__ import annotations
@@ -37,16 +37,23 @@ SECONDARY_INDEXES = (
     SecondaryIndex("parent_chunks", "by_id", "(id)"),
     SecondaryIndex("lexical_deltas", "by_word", "(tenant, cfg, lexeme) include (delta)"),
     SecondaryIndex("corpus_deltas", "by_tenant", "(tenant, cfg) include (chunks)"),
-    # Lets the planner scan a small tenant's vectors exactly instead of searching the HNSW graph of all
+    # Lets the planner scan a small tenant's vectors exactly instead of searching the HNSW graph of
+    # all
     # tenants.
     SecondaryIndex("chunk_vectors", "by_tenant", "(tenant)"),
     SecondaryIndex("visible", "by_tenant", "(tenant)"),
     SecondaryIndex("entity_mentions", "by_key", "(tenant, key, type)"),
-    SecondaryIndex("entity_mentions", "by_entity", "(entity_id) include (chunk_id, document_id, ord)"),
+    SecondaryIndex(
+        "entity_mentions", "by_entity", "(entity_id) include (chunk_id, document_id, ord)"
+    ),
     SecondaryIndex("entity_mentions", "by_chunk", "(chunk_id)"),
     SecondaryIndex("claims", "by_subject", "(subject_id)"),
-    SecondaryIndex("relations", "by_subject", "(subject_id, weight desc) include (object_id, document_id, ord)"),
-    SecondaryIndex("relations", "by_object", "(object_id, weight desc) include (subject_id, document_id, ord)"),
+    SecondaryIndex(
+        "relations", "by_subject", "(subject_id, weight desc) include (object_id, document_id, ord)"
+    ),
+    SecondaryIndex(
+        "relations", "by_object", "(object_id, weight desc) include (subject_id, document_id, ord)"
+    ),
 )
 
 
@@ -59,8 +66,8 @@ async def create_indexes(connection: Connection, generation: str) -> None:
 async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
     """Build missing indexes on filled partitions one by one; yields the name of each one built.
 
-    An interrupted build is repeated. Blocks neither readers nor writers. Allows one caller per generation.
-    Raises DatabaseUnavailable.
+    An interrupted build is repeated. Blocks neither readers nor writers. Allows one caller per
+    generation. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
@@ -71,7 +78,8 @@ async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
                         yield index.format_name(generation)
             finally:
                 await connection.execute("reset maintenance_work_mem")
-            # Autovacuum has not analyzed a freshly loaded partition, and the first queries would get bad
+            # Autovacuum has not analyzed a freshly loaded partition, and the first queries would
+            # get bad
             # plans.
             for table in dict.fromkeys(index.table for index in SECONDARY_INDEXES):
                 await connection.execute(f"analyze {table}_{generation}")
@@ -83,6 +91,8 @@ async def _ensure_index(connection: Connection, index: SecondaryIndex, generatio
         return False
     # An interrupted CREATE INDEX CONCURRENTLY leaves an invalid index, which must be dropped.
     if valid is not None:
-        await connection.execute(f"drop index concurrently if exists {index.format_name(generation)}")
+        await connection.execute(
+            f"drop index concurrently if exists {index.format_name(generation)}"
+        )
     await connection.execute(index.format_ddl(generation, concurrently=True))
     return True

@@ -21,7 +21,11 @@ def find_server_account(preferred: str | None = None) -> Account | None:
     """
     if os.geteuid() != 0:
         return None
-    return _find_account((preferred or "", "postgres", OWN_ACCOUNT)) or _create_account() or _find_account(("nobody",))
+    return (
+        _find_account((preferred or "", "postgres", OWN_ACCOUNT))
+        or _create_account()
+        or _find_account(("nobody",))
+    )
 
 
 def _find_account(names: Sequence[str]) -> Account | None:
@@ -33,7 +37,11 @@ def _create_account() -> Account | None:
     # initdb looks its uid up in the account database; a bare uid fails.
     if not shutil.which("useradd"):
         return None
-    subprocess.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", OWN_ACCOUNT], capture_output=True, check=False)
+    subprocess.run(
+        ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", OWN_ACCOUNT],
+        capture_output=True,
+        check=False,
+    )
     return _find_account((OWN_ACCOUNT,))
 
 

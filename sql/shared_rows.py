@@ -1,4 +1,6 @@
-"""Write rows that belong to no generation: generations, sources, erasures, runs, feedback, dead letters."""
+"""Write rows that belong to no generation: generations, sources, erasures, runs, feedback, dead
+letters.
+"""
 
 from __future__ import annotations
 
@@ -56,12 +58,22 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 await insert_audit_event(connection, row)
             case DeadLetterClosedRow():
                 await connection.execute(
-                    load_query("close_dead_letter"), row.event_id, row.stage, row.generation or "", row.how, replace_nul(row.reason), row.closed_at
+                    load_query("close_dead_letter"),
+                    row.event_id,
+                    row.stage,
+                    row.generation or "",
+                    row.how,
+                    replace_nul(row.reason),
+                    row.closed_at,
                 )
             case DeadLetterRow():
-                await connection.execute(load_query("upsert_dead_letter"), *_to_dead_letter_values(row))
+                await connection.execute(
+                    load_query("upsert_dead_letter"), *_to_dead_letter_values(row)
+                )
             case _:
-                raise TypeError(f"{type(row).__name__} belongs to a document: its stage needs the ordering policy `latest` or `visible`")
+                raise TypeError(
+                    f"{type(row).__name__} belongs to a document: its stage needs the ordering policy `latest` or `visible`"
+                )
 
 
 async def _create_generation(connection: Connection, row: GenerationRow) -> None:
@@ -77,8 +89,13 @@ async def _create_generation(connection: Connection, row: GenerationRow) -> None
         return
     # The first generation is live at once and needs its indexes from the start.
     await create_partitions(connection, row.generation, indexed=row.base is None)
-    if await connection.fetchval("insert into live_generation (name) values ($1) on conflict do nothing returning name", row.generation.name):
-        await connection.execute("update generations set state = 'live' where name = $1", row.generation.name)
+    if await connection.fetchval(
+        "insert into live_generation (name) values ($1) on conflict do nothing returning name",
+        row.generation.name,
+    ):
+        await connection.execute(
+            "update generations set state = 'live' where name = $1", row.generation.name
+        )
 
 
 def _to_run_values(row: RunRow) -> tuple[Any, ...]:
@@ -114,7 +131,9 @@ def _to_feedback_values(row: FeedbackRow) -> tuple[Any, ...]:
 
 
 def _to_dead_letter_values(row: DeadLetterRow) -> tuple[Any, ...]:
-    record, headers = (blob.model_dump(mode="json") if blob else None for blob in (row.record, row.headers))
+    record, headers = (
+        blob.model_dump(mode="json") if blob else None for blob in (row.record, row.headers)
+    )
     return (
         row.event_id,
         row.stage,

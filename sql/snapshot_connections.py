@@ -12,7 +12,9 @@ from schemas.errors import DatabaseUnavailable
 from sql.errors import translate_database_errors
 from sql.pool import Pool
 
-BEGIN_READ_ONLY = "begin isolation level repeatable read, read only; set local statement_timeout = '30s'"
+BEGIN_READ_ONLY = (
+    "begin isolation level repeatable read, read only; set local statement_timeout = '30s'"
+)
 """The statement timeout bounds queries whose client no longer waits."""
 
 

@@ -24,34 +24,81 @@ class PgSourceTransaction:
         self._connection, self._source = connection, source
 
     async def fetch_floors(self) -> Mapping[str, TableFloors]:
-        rows = await self._connection.fetch("select table_name, truncated, read from source_tables where source = $1", self._source)
-        return {row["table_name"]: TableFloors(_parse_mark(row["truncated"]), _parse_mark(row["read"])) for row in rows}
+        rows = await self._connection.fetch(
+            "select table_name, truncated, read from source_tables where source = $1", self._source
+        )
+        return {
+            row["table_name"]: TableFloors(_parse_mark(row["truncated"]), _parse_mark(row["read"]))
+            for row in rows
+        }
 
     async def fetch_rows(self, keys: Collection[str]) -> dict[str, RowState]:
-        linked = [row["key"] for row in await self._connection.fetch(load_query("source_linked"), self._source, list(keys))]
+        linked = [
+            row["key"]
+            for row in await self._connection.fetch(
+                load_query("source_linked"), self._source, list(keys)
+            )
+        ]
         changes: dict[str, list[RowChange]] = {key: [] for key in linked}
         for row in await self._connection.fetch(load_query("source_changes"), self._source, linked):
             changes[row["key"]].append(_parse_change(row))
-        emitted_rows = await self._connection.fetch("select * from source_rows where source = $1 and key = any($2::text[])", self._source, linked)
+        emitted_rows = await self._connection.fetch(
+            "select * from source_rows where source = $1 and key = any($2::text[])",
+            self._source,
+            linked,
+        )
         by_key = {row["key"]: _parse_emitted(row) for row in emitted_rows}
         return {key: RowState(tuple(changes[key]), by_key.get(key)) for key in linked}
 
-    async def save_changes(self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]) -> None:
+    async def save_changes(
+        self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]
+    ) -> None:
         if changes:
-            await self._connection.executemany(load_query("add_source_changes"), [_to_change_values(self._source, change) for change in changes])
-            await self._connection.execute(load_query("prune_source_changes"), self._source, list({change.key for change in changes}))
+            await self._connection.executemany(
+                load_query("add_source_changes"),
+                [_to_change_values(self._source, change) for change in changes],
+            )
+            await self._connection.execute(
+                load_query("prune_source_changes"),
+                self._source,
+                list({change.key for change in changes}),
+            )
         if emitted:
-            await self._connection.executemany(load_query("upsert_source_row"), [_to_emitted_values(self._source, key, row) for key, row in emitted.items()])
+            await self._connection.executemany(
+                load_query("upsert_source_row"),
+                [_to_emitted_values(self._source, key, row) for key, row in emitted.items()],
+            )
 
-    async def raise_floors(self, table: str, *, truncated_at: SequenceMark | None = None, snapshot_started_at: SequenceMark | None = None) -> None:
-        await self._connection.execute(load_query("source_floors"), self._source, table, list(truncated_at or (0, 0)), list(snapshot_started_at or (0, 0)))
+    async def raise_floors(
+        self,
+        table: str,
+        *,
+        truncated_at: SequenceMark | None = None,
+        snapshot_started_at: SequenceMark | None = None,
+    ) -> None:
+        await self._connection.execute(
+            load_query("source_floors"),
+            self._source,
+            table,
+            list(truncated_at or (0, 0)),
+            list(snapshot_started_at or (0, 0)),
+        )
 
     async def record_progress(self, topic: str, partition: int, next_offset: int) -> None:
-        await self._connection.execute(load_query("advance_source_progress"), self._source, topic, partition, next_offset)
-
-    async def record_snapshot_end(self, table: str, mark: SequenceMark, topic: str, end_offsets: Mapping[int, int]) -> None:
         await self._connection.execute(
-            load_query("record_snapshot_end"), self._source, table, list(mark), topic, {str(key): end for key, end in end_offsets.items()}
+            load_query("advance_source_progress"), self._source, topic, partition, next_offset
+        )
+
+    async def record_snapshot_end(
+        self, table: str, mark: SequenceMark, topic: str, end_offsets: Mapping[int, int]
+    ) -> None:
+        await self._connection.execute(
+            load_query("record_snapshot_end"),
+            self._source,
+            table,
+            list(mark),
+            topic,
+            {str(key): end for key, end in end_offsets.items()},
         )
 
 
@@ -66,11 +113,17 @@ class PgSourceStore:
         with translate_database_errors():
             await self.fetch_state_id(source)
             async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute("update source_states set last_change_at = clock_timestamp() where source = $1", source)
+                await connection.execute(
+                    "update source_states set last_change_at = clock_timestamp() where source = $1",
+                    source,
+                )
                 yield PgSourceTransaction(connection, source)
 
     async def mark_emitted(self, source: str, emitted: Mapping[str, EmittedState]) -> None:
-        rows = [(source, key, row.epoch, row.sequence, row.step, row.digest) for key, row in emitted.items()]
+        rows = [
+            (source, key, row.epoch, row.sequence, row.step, row.digest)
+            for key, row in emitted.items()
+        ]
         with translate_database_errors():
             await self._pool.executemany(
                 "update source_rows set owed = false, released_ids = '{}' "
@@ -78,31 +131,64 @@ class PgSourceStore:
                 rows,
             )
 
-    async def fetch_live_below(self, source: str, table: str, mark: SequenceMark, after: str, limit: int) -> list[str]:
-        return [row["key"] for row in await self._fetch(load_query("source_live_below"), source, table, *mark, after, limit)]
+    async def fetch_live_below(
+        self, source: str, table: str, mark: SequenceMark, after: str, limit: int
+    ) -> list[str]:
+        return [
+            row["key"]
+            for row in await self._fetch(
+                load_query("source_live_below"), source, table, *mark, after, limit
+            )
+        ]
 
     async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]:
-        rows = await self._fetch("select key from source_rows where source = $1 and owed and key > $2 order by key limit $3", source, after, limit)
+        rows = await self._fetch(
+            "select key from source_rows where source = $1 and owed and key > $2 order by key limit $3",
+            source,
+            after,
+            limit,
+        )
         return [row["key"] for row in rows]
 
-    async def fetch_untracked(self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int) -> list[UntrackedDocument]:
-        rows = await self._fetch(load_query("untracked_source_documents"), source, ce_source, list(mark), after, limit)
+    async def fetch_untracked(
+        self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int
+    ) -> list[UntrackedDocument]:
+        rows = await self._fetch(
+            load_query("untracked_source_documents"), source, ce_source, list(mark), after, limit
+        )
         return [UntrackedDocument(row["external_id"], _parse_mark(row["mark"])) for row in rows]
 
     async def fetch_ended_snapshots(self, source: str) -> list[EndedSnapshot]:
         rows = await self._fetch(load_query("source_ended_snapshots"), source)
-        return [EndedSnapshot(row["table_name"], _parse_mark(row["ended"]), row["topic"], _parse_unread_ranges(row["unread"])) for row in rows]
+        return [
+            EndedSnapshot(
+                row["table_name"],
+                _parse_mark(row["ended"]),
+                row["topic"],
+                _parse_unread_ranges(row["unread"]),
+            )
+            for row in rows
+        ]
 
     async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None:
         with translate_database_errors():
             await self._pool.execute(
-                "update source_tables set ended = null where source = $1 and table_name = $2 and ended = $3::bigint[]", source, table, list(mark)
+                "update source_tables set ended = null where source = $1 and table_name = $2 and ended = $3::bigint[]",
+                source,
+                table,
+                list(mark),
             )
 
     async def fetch_state_id(self, source: str) -> str:
         with translate_database_errors():
-            await self._pool.execute("insert into source_states (source) values ($1) on conflict do nothing", source)
-            return str(await self._pool.fetchval("select reader from source_states where source = $1", source))
+            await self._pool.execute(
+                "insert into source_states (source) values ($1) on conflict do nothing", source
+            )
+            return str(
+                await self._pool.fetchval(
+                    "select reader from source_states where source = $1", source
+                )
+            )
 
     async def has_state(self, source: str) -> bool:
         """Whether the source has any stored state."""
@@ -110,12 +196,17 @@ class PgSourceStore:
 
     async def record_change_time(self, source: str) -> None:
         with translate_database_errors():
-            await self._pool.execute("update source_states set last_change_at = clock_timestamp() where source = $1", source)
+            await self._pool.execute(
+                "update source_states set last_change_at = clock_timestamp() where source = $1",
+                source,
+            )
 
     async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         with translate_database_errors():
             if value is None:
-                await self._pool.execute("delete from source_notes where source = $1 and key = $2", source, key)
+                await self._pool.execute(
+                    "delete from source_notes where source = $1 and key = $2", source, key
+                )
                 return
             await self._pool.execute(
                 "insert into source_notes (source, key, value) values ($1, $2, $3) on conflict (source, key) do update set value = excluded.value",
@@ -125,7 +216,12 @@ class PgSourceStore:
             )
 
     async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]:
-        return {row["key"]: row["value"] for row in await self._fetch("select key, value from source_notes where source = $1", source)}
+        return {
+            row["key"]: row["value"]
+            for row in await self._fetch(
+                "select key, value from source_notes where source = $1", source
+            )
+        }
 
     async def delete_state(self, source: str) -> None:
         with translate_database_errors():
@@ -137,7 +233,11 @@ class PgSourceStore:
 
     async def release_lease(self, source: str, owner: UUID) -> None:
         with translate_database_errors():
-            await self._pool.execute("update source_states set holder = null where source = $1 and holder = $2", source, owner)
+            await self._pool.execute(
+                "update source_states set holder = null where source = $1 and holder = $2",
+                source,
+                owner,
+            )
 
     async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
         with translate_database_errors():

@@ -13,7 +13,9 @@ from sql.query_loader import load_query
 
 
 class PgSources:
-    """Implements `schemas.ports.sources.DeclaredSources`. Every method may raise DatabaseUnavailable."""
+    """Implements `schemas.ports.sources.DeclaredSources`. Every method may raise
+    DatabaseUnavailable.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -24,10 +26,16 @@ class PgSources:
 
     async def fetch_epochs(self) -> dict[str, int]:
         """Return ce_source → epoch, for sources that were reset at least once."""
-        return {row["ce_source"]: row["epoch"] for row in await self._fetch("select ce_source, epoch from sources")}
+        return {
+            row["ce_source"]: row["epoch"]
+            for row in await self._fetch("select ce_source, epoch from sources")
+        }
 
     async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
-        return [row["external_id"] for row in await self._fetch(load_query("source_documents"), ce_source, after, limit)]
+        return [
+            row["external_id"]
+            for row in await self._fetch(load_query("source_documents"), ce_source, after, limit)
+        ]
 
     async def list_overview(self) -> list[dict[str, Any]]:
         """Return every source with its document counts and the state of its reader."""
@@ -35,7 +43,11 @@ class PgSources:
 
     async def has_numbered_documents(self, ce_source: str) -> bool:
         """Whether any document comes from a source of this name that numbers its changes."""
-        return bool(await self._fetch("select 1 from documents where source = $1 and numbered limit 1", ce_source))
+        return bool(
+            await self._fetch(
+                "select 1 from documents where source = $1 and numbered limit 1", ce_source
+            )
+        )
 
     async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
         with translate_database_errors():

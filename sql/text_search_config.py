@@ -43,4 +43,6 @@ def resolve_text_search_config(language: str | None) -> str:
 
     Falls back to `simple`, which neither stems nor removes stop words.
     """
-    return TEXT_SEARCH_CONFIGS.get((language or "").replace("_", "-").split("-")[0].lower(), DEFAULT_TEXT_SEARCH_CONFIG)
+    return TEXT_SEARCH_CONFIGS.get(
+        (language or "").replace("_", "-").split("-")[0].lower(), DEFAULT_TEXT_SEARCH_CONFIG
+    )

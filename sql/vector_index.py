@@ -17,36 +17,49 @@ BUILD_MEMORY = "512MB"
 
 
 async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
-    """Build the index once the generation has EXACT_BELOW vectors; return whether this call built it.
+    """Build the index once the generation has EXACT_BELOW vectors; return whether this call built
+    it.
 
-    An interrupted build is dropped and repeated. Blocks neither readers nor writers, but takes minutes: use a
-    dedicated connection. Raises DatabaseUnavailable.
+    An interrupted build is dropped and repeated. Blocks neither readers nor writers, but takes
+    minutes: use a dedicated connection. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
-            if await connection.fetchval(load_query("corpus_size"), generation.name, None) < EXACT_BELOW:
+            if (
+                await connection.fetchval(load_query("corpus_size"), generation.name, None)
+                < EXACT_BELOW
+            ):
                 return False
             return await _build_index(connection, generation)
 
 
 async def _build_index(connection: Connection, generation: Generation) -> bool:
-    # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which CREATE INDEX
+    # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which CREATE
+    # INDEX
     # CONCURRENTLY waits for.
-    if not await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", _format_index_name(generation)):
+    if not await connection.fetchval(
+        "select pg_try_advisory_lock(hashtext($1))", _format_index_name(generation)
+    ):
         return False
     try:
         return await _build_index_locked(connection, generation)
     finally:
         await connection.execute("reset maintenance_work_mem")
-        await connection.execute("select pg_advisory_unlock(hashtext($1))", _format_index_name(generation))
+        await connection.execute(
+            "select pg_advisory_unlock(hashtext($1))", _format_index_name(generation)
+        )
 
 
 async def _build_index_locked(connection: Connection, generation: Generation) -> bool:
-    state = await connection.fetchrow(load_query("vector_index"), generation.name, _format_index_name(generation))
+    state = await connection.fetchrow(
+        load_query("vector_index"), generation.name, _format_index_name(generation)
+    )
     if state is None or state["valid"]:
         return False
     if state["valid"] is not None:
-        await connection.execute(f'drop index concurrently if exists anabranch."{_format_index_name(generation)}"')
+        await connection.execute(
+            f'drop index concurrently if exists anabranch."{_format_index_name(generation)}"'
+        )
     await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
     await connection.execute(
         f'create index concurrently "{_format_index_name(generation)}" on {state["partition"]} '

@@ -41,39 +41,66 @@ async def activate_complete_revisions(
         list(last_event_by_revision.values()),
         stage,
     )
-    if replaced_orders := {row["document_id"]: orders[row["document_id"]] for row in rows if row["follows"]}:
-        await connection.execute(load_query("archive_older_rows"), generation, *_to_columns(replaced_orders))
+    if replaced_orders := {
+        row["document_id"]: orders[row["document_id"]] for row in rows if row["follows"]
+    }:
+        await connection.execute(
+            load_query("archive_older_rows"), generation, *_to_columns(replaced_orders)
+        )
     return {row["event_id"]: _to_visibility_change(row, states) for row in rows}
 
 
-async def withdraw_revisions(connection: Connection, generations: Sequence[str], orders: OrdersByDocument) -> None:
+async def withdraw_revisions(
+    connection: Connection, generations: Sequence[str], orders: OrdersByDocument
+) -> None:
     """Remove revisions up to these orders from every generation."""
     for generation in generations:
         rows = await connection.fetch(load_query("visible_orders"), generation, list(orders))
-        hidden_orders = {row["document_id"]: order for row in rows if (order := tuple(row["ord"])) < orders[row["document_id"]]}
+        hidden_orders = {
+            row["document_id"]: order
+            for row in rows
+            if (order := tuple(row["ord"])) < orders[row["document_id"]]
+        }
         if hidden_orders:
-            await connection.execute(load_query("subtract_lexical_counts"), generation, *_to_columns(hidden_orders))
+            await connection.execute(
+                load_query("subtract_lexical_counts"), generation, *_to_columns(hidden_orders)
+            )
             await connection.execute(load_query("hide_withdrawn"), generation, *_to_columns(orders))
         await connection.execute(load_query("archive_older_rows"), generation, *_to_columns(orders))
 
 
 async def archive_late_texts(connection: Connection, verdicts: Sequence[Verdict]) -> None:
     """Copy the texts of superseded revisions into the history, as if they had arrived in time."""
-    late_rows = [row for verdict in verdicts if verdict.claim is ClaimStatus.SUPERSEDED for row in verdict.event.rows if isinstance(row, ChildRow | ParentRow)]
+    late_rows = [
+        row
+        for verdict in verdicts
+        if verdict.claim is ClaimStatus.SUPERSEDED
+        for row in verdict.event.rows
+        if isinstance(row, ChildRow | ParentRow)
+    ]
     if late_rows:
         await connection.execute(
-            load_query("archive_texts"), [row.document_id for row in late_rows], [row.tenant for row in late_rows], [replace_nul(row.text) for row in late_rows]
+            load_query("archive_texts"),
+            [row.document_id for row in late_rows],
+            [row.tenant for row in late_rows],
+            [replace_nul(row.text) for row in late_rows],
         )
 
 
-def _find_last_parts(verdicts: Sequence[Verdict], states: States) -> dict[tuple[UUID, OrderKey], UUID]:
-    """Return (document, order) → the last event that completes a part, if the order could be activated."""
+def _find_last_parts(
+    verdicts: Sequence[Verdict], states: States
+) -> dict[tuple[UUID, OrderKey], UUID]:
+    """Return (document, order) → the last event that completes a part, if the order could be
+    activated.
+    """
     return {
         (row.document_id, row.order): verdict.event.event.id
         for verdict in verdicts
         if verdict.claim is ClaimStatus.PENDING
         for row in verdict.event.rows
-        if isinstance(row, PartCompletedRow) and row.kind != "entities" and row.order > (states[row.document_id].visible_order or ())
+        if isinstance(row, PartCompletedRow)
+        and row.kind != "entities"
+        and row.order > (states[row.document_id].visible_order or ())
     }
 
 
@@ -81,7 +108,9 @@ def _to_visibility_change(row: asyncpg.Record, states: States) -> VisibilityChan
     order, previous = tuple(row["ord"]), row["previous"]
     state = states[row["document_id"]]
     state.visible_order, state.chunks = order, row["chunks"]
-    return VisibilityChange(row["document_id"], order, row["chunks"], None if previous is None else tuple(previous))
+    return VisibilityChange(
+        row["document_id"], order, row["chunks"], None if previous is None else tuple(previous)
+    )
 
 
 def _to_columns(orders: OrdersByDocument) -> tuple[list[UUID], list[str]]:

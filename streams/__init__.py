@@ -1,1 +1,3 @@
-"""The event runtime: codec, stages, runner, partition sinks, logs (Kafka, in memory), publishing, sources."""
+"""The event runtime: codec, stages, runner, partition sinks, logs (Kafka, in memory), publishing,
+sources.
+"""

@@ -1,6 +1,7 @@
 """Generate the AsyncAPI 3.0 document and the JSON Schemas of all events from their classes.
 
-Topics are channels. Operations are named from the system's side: it receives `raw` and sends everything else.
+Topics are channels. Operations are named from the system's side: it receives `raw` and sends
+everything else.
 """
 
 from __future__ import annotations
@@ -24,11 +25,19 @@ CLOUDEVENTS_HEADERS: dict[str, Any] = {
     "required": ["ce_specversion", "ce_id", "ce_source", "ce_type"],
     "properties": {
         "ce_specversion": {"type": "string", "const": "1.0"},
-        "ce_id": {"type": "string", "minLength": 1, "description": "Unique within ce_source. A change needs a new id."},
+        "ce_id": {
+            "type": "string",
+            "minLength": 1,
+            "description": "Unique within ce_source. A change needs a new id.",
+        },
         "ce_source": {"type": "string", "minLength": 1},
         "ce_type": {"type": "string"},
         "ce_time": {"type": "string", "format": "date-time"},
-        "ce_sequence": {"type": "string", "pattern": "^[0-9]+$", "description": "CloudEvents Sequence extension, for sources that number their changes."},
+        "ce_sequence": {
+            "type": "string",
+            "pattern": "^[0-9]+$",
+            "description": "CloudEvents Sequence extension, for sources that number their changes.",
+        },
         "content-type": {"type": "string", "const": "application/json"},
     },
 }
@@ -38,59 +47,120 @@ SEALED_HEADERS: dict[str, Any] = {
         "enum": ["application/json", SEALED_CONTENT_TYPE],
         "description": f"`{SEALED_CONTENT_TYPE}` if the payload is encrypted.",
     },
-    "ce_keyid": {"type": "string", "format": "uuid", "description": "Id of the key that encrypts the payload."},
+    "ce_keyid": {
+        "type": "string",
+        "format": "uuid",
+        "description": "Id of the key that encrypts the payload.",
+    },
 }
 
 
 def build_event_schema(event_class: type[EventData]) -> dict[str, Any]:
     """Build the JSON Schema of an event's payload."""
-    # Producers write `raw`, so its schema describes our input; the schemas of all others describe our output.
-    mode: Literal["validation", "serialization"] = "validation" if event_class.topic == RAW else "serialization"
-    schema = {"$schema": JSON_SCHEMA, "$id": get_schema_file_name(event_class)} | event_class.model_json_schema(mode=mode)
-    return schema | ({"examples": [dict(example.payload) for example in EXAMPLES[event_class]]} if event_class in EXAMPLES else {})
+    # Producers write `raw`, so its schema describes our input; the schemas of all others describe
+    # our output.
+    mode: Literal["validation", "serialization"] = (
+        "validation" if event_class.topic == RAW else "serialization"
+    )
+    schema = {
+        "$schema": JSON_SCHEMA,
+        "$id": get_schema_file_name(event_class),
+    } | event_class.model_json_schema(mode=mode)
+    return schema | (
+        {"examples": [dict(example.payload) for example in EXAMPLES[event_class]]}
+        if event_class in EXAMPLES
+        else {}
+    )
 
 
 def get_schema_file_name(event_class: type[EventData]) -> str:
     return (
-        f"{event_class.event_type()}.json" if event_class.topic == _resolve_home_topic(event_class) else f"{event_class.topic}.{event_class.event_type()}.json"
+        f"{event_class.event_type()}.json"
+        if event_class.topic == _resolve_home_topic(event_class)
+        else f"{event_class.topic}.{event_class.event_type()}.json"
     )
 
 
 def build_asyncapi_document(version: str) -> dict[str, Any]:
-    classes_by_topic = {topic: [event_class for event_class in list_event_classes() if event_class.topic == topic] for topic in get_partition_counts(1)}
-    documented_topics = {topic: event_classes for topic, event_classes in classes_by_topic.items() if event_classes}
+    classes_by_topic = {
+        topic: [event_class for event_class in list_event_classes() if event_class.topic == topic]
+        for topic in get_partition_counts(1)
+    }
+    documented_topics = {
+        topic: event_classes for topic, event_classes in classes_by_topic.items() if event_classes
+    }
     return {
         "asyncapi": "3.0.0",
-        "info": {"title": "Anabranch", "version": version, "description": "Events on Kafka: CloudEvents 1.0, binary mode; topics may carry a prefix."},
+        "info": {
+            "title": "Anabranch",
+            "version": version,
+            "description": "Events on Kafka: CloudEvents 1.0, binary mode; topics may carry a prefix.",
+        },
         "defaultContentType": "application/json",
-        "channels": {topic: _build_channel(topic, event_classes) for topic, event_classes in documented_topics.items()},
-        "operations": {f"{_get_action(topic)}_{topic}": _build_operation(topic) for topic in documented_topics},
+        "channels": {
+            topic: _build_channel(topic, event_classes)
+            for topic, event_classes in documented_topics.items()
+        },
+        "operations": {
+            f"{_get_action(topic)}_{topic}": _build_operation(topic) for topic in documented_topics
+        },
         "components": {
             "messages": {
-                _get_message_name(event_class): _build_message(event_class) for event_classes in documented_topics.values() for event_class in event_classes
+                _get_message_name(event_class): _build_message(event_class)
+                for event_classes in documented_topics.values()
+                for event_class in event_classes
             }
         },
     }
 
 
 def _resolve_home_topic(event_class: type[EventData]) -> str:
-    """Return the topic whose schema file has the plain name of an event type that several topics carry."""
-    topics = [event_class_with_type.topic for event_class_with_type in list_event_classes() if event_class_with_type.event_type() == event_class.event_type()]
+    """Return the topic whose schema file has the plain name of an event type that several topics
+    carry.
+    """
+    topics = [
+        event_class_with_type.topic
+        for event_class_with_type in list_event_classes()
+        if event_class_with_type.event_type() == event_class.event_type()
+    ]
     return next((topic for topic in (RAW, OUTCOMES) if topic in topics), topics[0])
 
 
 def _build_channel(topic: str, event_classes: list[type[EventData]]) -> dict[str, Any]:
     channel: dict[str, Any] = {
         "address": topic,
-        "description": DESCRIPTIONS.get(topic, f"Events of the pipeline: {', '.join(event_class.name for event_class in event_classes)}."),
-        "messages": {_get_message_name(event_class): {"$ref": f"#/components/messages/{_get_message_name(event_class)}"} for event_class in event_classes},
+        "description": DESCRIPTIONS.get(
+            topic,
+            f"Events of the pipeline: {', '.join(event_class.name for event_class in event_classes)}.",
+        ),
+        "messages": {
+            _get_message_name(event_class): {
+                "$ref": f"#/components/messages/{_get_message_name(event_class)}"
+            }
+            for event_class in event_classes
+        },
     }
-    configuration: dict[str, Any] = {"cleanup.policy": ["delete"], "retention.ms": RETENTION_MS.get(topic, -1)}
-    return channel | {"bindings": {"kafka": {"topic": topic, "topicConfiguration": configuration, "bindingVersion": "0.5.0"}}}
+    configuration: dict[str, Any] = {
+        "cleanup.policy": ["delete"],
+        "retention.ms": RETENTION_MS.get(topic, -1),
+    }
+    return channel | {
+        "bindings": {
+            "kafka": {
+                "topic": topic,
+                "topicConfiguration": configuration,
+                "bindingVersion": "0.5.0",
+            }
+        }
+    }
 
 
 def _build_operation(topic: str) -> dict[str, Any]:
-    return {"action": _get_action(topic), "channel": {"$ref": f"#/channels/{topic}"}, "summary": DESCRIPTIONS.get(topic, f"Topic {topic}.")}
+    return {
+        "action": _get_action(topic),
+        "channel": {"$ref": f"#/channels/{topic}"},
+        "summary": DESCRIPTIONS.get(topic, f"Topic {topic}."),
+    }
 
 
 def _get_action(topic: str) -> str:
@@ -108,11 +178,31 @@ def _build_message(event_class: type[EventData]) -> dict[str, Any]:
         "summary": (event_class.__doc__ or "").strip().partition("\n")[0],
         "contentType": "application/json",
         "headers": _build_headers(event_class.topic),
-        "payload": {"schemaFormat": "application/schema+json;version=draft-2020-12", "schema": {"$ref": f"events/{get_schema_file_name(event_class)}"}},
-        "bindings": {"kafka": {"key": {"type": "string", "description": "The document id; on `raw` chosen by the producer."}, "bindingVersion": "0.5.0"}},
-        **({"examples": [example.to_asyncapi(event_class) for example in EXAMPLES[event_class]]} if event_class in EXAMPLES else {}),
+        "payload": {
+            "schemaFormat": "application/schema+json;version=draft-2020-12",
+            "schema": {"$ref": f"events/{get_schema_file_name(event_class)}"},
+        },
+        "bindings": {
+            "kafka": {
+                "key": {
+                    "type": "string",
+                    "description": "The document id; on `raw` chosen by the producer.",
+                },
+                "bindingVersion": "0.5.0",
+            }
+        },
+        **(
+            {"examples": [example.to_asyncapi(event_class) for example in EXAMPLES[event_class]]}
+            if event_class in EXAMPLES
+            else {}
+        ),
     }
 
 
 def _build_headers(topic: str) -> dict[str, Any]:
-    return CLOUDEVENTS_HEADERS if topic in CLEAR_TOPICS else CLOUDEVENTS_HEADERS | {"properties": CLOUDEVENTS_HEADERS["properties"] | SEALED_HEADERS}
+    return (
+        CLOUDEVENTS_HEADERS
+        if topic in CLEAR_TOPICS
+        else CLOUDEVENTS_HEADERS
+        | {"properties": CLOUDEVENTS_HEADERS["properties"] | SEALED_HEADERS}
+    )

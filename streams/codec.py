@@ -1,7 +1,7 @@
 """Conversion between events and records: CloudEvents 1.0, Kafka protocol binding.
 
-Writes binary mode, reads binary and structured mode. The payloads of events about a document or a run are encrypted
-with its key. The attributes that routing and erasure need are clear headers.
+Writes binary mode, reads binary and structured mode. The payloads of events about a document or a
+run are encrypted with its key. The attributes that routing and erasure need are clear headers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ STRUCTURED_CONTENT_TYPE = "application/cloudevents+json"
 MAX_ATTRIBUTE_BYTES = 1024
 """Size limit of propagated attributes: three of them must fit into one index entry of Postgres."""
 _PROPAGATED_ATTRIBUTES = ("id", "source", "type", "correlationid", "traceparent")
-_CORRELATION_PATTERNS = {"correlationid": re.compile("|[0-9a-fA-F-]{36}"), "traceparent": re.compile("|[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")}
+_CORRELATION_PATTERNS = {
+    "correlationid": re.compile("|[0-9a-fA-F-]{36}"),
+    "traceparent": re.compile("|[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"),
+}
 """Propagated attributes that may stay in clear headers: UUID and W3C Trace Context hold no text."""
 SEALED_IDS_ATTRIBUTE = "sealedids"
 """Attribute with the encrypted values of those in any other format."""
@@ -43,7 +46,9 @@ _EVENT_TYPE_PATTERN = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<versio
 
 
 CLEAR_TOPICS = frozenset({RAW, OUTCOMES, CONTROL})
-"""Topics without encryption: producers write or read them, or they hold decisions without document text."""
+"""Topics without encryption: producers write or read them, or they hold decisions without document
+text.
+"""
 SEALED_CONTENT_TYPE = "application/octet-stream"
 OWN_SOURCE_PREFIX = "anabranch/"
 """Prefix of `ce_source` in our own events."""
@@ -53,7 +58,9 @@ DEFAULT_TENANT = "default"
 class PlainKeys:
     """A `PayloadCipher` without encryption."""
 
-    async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> None:
+    async def seal(
+        self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
+    ) -> None:
         return None
 
     async def prefetch(self, keys: Iterable[UUID]) -> None:
@@ -61,24 +68,32 @@ class PlainKeys:
 
     async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
         raise PermanentError(
-            "The payload is sealed, and this process has no keystore.", code="KEY_MISSING", remedy="Read it in a process that has the keystore."
+            "The payload is sealed, and this process has no keystore.",
+            code="KEY_MISSING",
+            remedy="Read it in a process that has the keystore.",
         )
 
 
 def get_base_topic(topic: str) -> str:
-    """Return the topic without the generation: a generation's own topics are `<topic>.<generation>`."""
+    """Return the topic without the generation: a generation's own topics are
+    `<topic>.<generation>`.
+    """
     return topic.partition(".")[0]
 
 
 class Codec:
     """Encodes and decodes events.
 
-    Decoding raises MalformedEvent for unreadable records and NewerVersion for our own events of a newer version.
-    Older versions are upcast to the newest. Without a `signer` nothing is signed and every record counts as our own.
+    Decoding raises MalformedEvent for unreadable records and NewerVersion for our own events of a
+    newer version. Older versions are upcast to the newest. Without a `signer` nothing is signed and
+    every record counts as our own.
     """
 
     def __init__(
-        self, keys: PayloadCipher | None = None, event_classes: Sequence[type[EventData]] = list_event_classes(), signer: EventSigner | None = None
+        self,
+        keys: PayloadCipher | None = None,
+        event_classes: Sequence[type[EventData]] = list_event_classes(),
+        signer: EventSigner | None = None,
     ) -> None:
         self.keys = keys or PlainKeys()
         self.signer = signer
@@ -87,25 +102,48 @@ class Codec:
             for event_class in event_classes
             for version in range(1, event_class.version + 1)
         }
-        self.newest_versions = {(event_class.topic, event_class.name): event_class.version for event_class in event_classes}
+        self.newest_versions = {
+            (event_class.topic, event_class.name): event_class.version
+            for event_class in event_classes
+        }
 
     async def encode(self, event: Event[Any], topic: str, key: str) -> Record:
         payload = event.data.model_dump_json(exclude_none=event.data.topic != OUTCOMES).encode()
         headers = _format_headers(event)
-        subject, tenant = _resolve_key_subject(event), event.tenant or getattr(event.data, "tenant", None)
+        subject, tenant = (
+            _resolve_key_subject(event),
+            event.tenant or getattr(event.data, "tenant", None),
+        )
         if subject is not None and tenant is not None:
-            context = _build_sealing_context(event.event_id, event.data.event_type(), event.tenant, topic)
+            context = _build_sealing_context(
+                event.event_id, event.data.event_type(), event.tenant, topic
+            )
             sealed = await self.keys.seal(tenant, subject, payload, context=context, key=event.key)
             if sealed is not None:
                 payload = sealed[1]
-                headers |= {"ce_keyid": str(sealed[0]).encode(), "content-type": SEALED_CONTENT_TYPE.encode()}
-                headers |= await self._seal_correlation_ids(headers, tenant, subject, sealed[0], event, topic)
+                headers |= {
+                    "ce_keyid": str(sealed[0]).encode(),
+                    "content-type": SEALED_CONTENT_TYPE.encode(),
+                }
+                headers |= await self._seal_correlation_ids(
+                    headers, tenant, subject, sealed[0], event, topic
+                )
         if self.signer is not None:
             headers[SIGNATURE_HEADER] = self.signer.sign(topic, payload, headers)
         return Record(topic, key.encode(), payload, headers)
 
-    async def _seal_correlation_ids(self, headers: dict[str, bytes], tenant: str, subject: UUID, key: UUID, event: Event[Any], topic: str) -> dict[str, bytes]:
-        """Remove propagated attributes that may contain text from `headers` and return them encrypted."""
+    async def _seal_correlation_ids(
+        self,
+        headers: dict[str, bytes],
+        tenant: str,
+        subject: UUID,
+        key: UUID,
+        event: Event[Any],
+        topic: str,
+    ) -> dict[str, bytes]:
+        """Remove propagated attributes that may contain text from `headers` and return them
+        encrypted.
+        """
         correlation_ids = {
             name: headers.pop(f"ce_{name}").decode()
             for name, pattern in _CORRELATION_PATTERNS.items()
@@ -117,7 +155,9 @@ class Codec:
             tenant,
             subject,
             json.dumps(correlation_ids).encode(),
-            context=_build_sealing_context(event.event_id, SEALED_IDS_ATTRIBUTE, event.tenant, topic),
+            context=_build_sealing_context(
+                event.event_id, SEALED_IDS_ATTRIBUTE, event.tenant, topic
+            ),
             key=key,
         )
         assert sealed is not None, "a key that sealed the payload seals this too"
@@ -125,8 +165,13 @@ class Codec:
 
     async def prefetch_keys(self, records: Sequence[StoredRecord]) -> None:
         """Fetch the keys of all records in one call."""
-        key_ids = (stored_record.record.headers.get("ce_keyid", b"").decode(errors="replace") for stored_record in records)
-        await self.keys.prefetch({key for key_id in key_ids if (key := _parse_uuid_or_none(key_id)) is not None})
+        key_ids = (
+            stored_record.record.headers.get("ce_keyid", b"").decode(errors="replace")
+            for stored_record in records
+        )
+        await self.keys.prefetch(
+            {key for key_id in key_ids if (key := _parse_uuid_or_none(key_id)) is not None}
+        )
 
     def is_own_record(self, stored_record: StoredRecord) -> bool:
         """Whether a process with the master key wrote the record."""
@@ -138,36 +183,67 @@ class Codec:
         Raises PermanentError with code UNSIGNED_EVENT for foreign records behind ingress.
         """
         topic = get_base_topic(stored_record.position.topic)
-        # Before the version is looked at: a forged newer version would otherwise pause the partition.
+        # Before the version is looked at: a forged newer version would otherwise pause the
+        # partition.
         if topic != RAW and self.signer is not None:
             self.signer.check(stored_record)
         attributes, payload = self._parse_attributes(stored_record.record)
         event_class, version = self._resolve_event_class(topic, attributes)
         if topic not in CLEAR_TOPICS and "keyid" in attributes:
-            payload = await self._open_payload(attributes, payload, attributes["type"], stored_record.position.topic)
+            payload = await self._open_payload(
+                attributes, payload, attributes["type"], stored_record.position.topic
+            )
             attributes |= await self._open_correlation_ids(attributes, stored_record.position.topic)
-        data = _validate_data(event_class, payload if version == event_class.version else _upcast(event_class, payload, version))
+        data = _validate_data(
+            event_class,
+            payload if version == event_class.version else _upcast(event_class, payload, version),
+        )
         return (
             _build_foreign_event(
-                attributes, data, payload, stored_record, attributes["source"].startswith(OWN_SOURCE_PREFIX) and self.is_own_record(stored_record)
+                attributes,
+                data,
+                payload,
+                stored_record,
+                attributes["source"].startswith(OWN_SOURCE_PREFIX)
+                and self.is_own_record(stored_record),
             )
             if topic == RAW
             else _build_own_event(attributes, data, stored_record)
         )
 
-    async def _open_correlation_ids(self, attributes: Mapping[str, str], topic: str) -> dict[str, str]:
+    async def _open_correlation_ids(
+        self, attributes: Mapping[str, str], topic: str
+    ) -> dict[str, str]:
         if SEALED_IDS_ATTRIBUTE not in attributes:
             return {}
-        return dict(json.loads(await self._open_payload(attributes, base64.b64decode(attributes[SEALED_IDS_ATTRIBUTE]), SEALED_IDS_ATTRIBUTE, topic)))
+        return dict(
+            json.loads(
+                await self._open_payload(
+                    attributes,
+                    base64.b64decode(attributes[SEALED_IDS_ATTRIBUTE]),
+                    SEALED_IDS_ATTRIBUTE,
+                    topic,
+                )
+            )
+        )
 
-    async def _open_payload(self, attributes: Mapping[str, str], sealed: bytes, event_type: str, topic: str) -> bytes:
+    async def _open_payload(
+        self, attributes: Mapping[str, str], sealed: bytes, event_type: str, topic: str
+    ) -> bytes:
         key, event_id = _parse_uuid(attributes, "keyid"), attributes["id"]
         try:
-            return await self.keys.open(key, sealed, context=_build_sealing_context(event_id, event_type, attributes.get("tenant"), topic))
+            return await self.keys.open(
+                key,
+                sealed,
+                context=_build_sealing_context(
+                    event_id, event_type, attributes.get("tenant"), topic
+                ),
+            )
         except PermanentError as error:
             if error.code != TAMPERED:
                 raise
-            # Older versions bound a payload to its event only. A newer payload does not open with this
+            # Older versions bound a payload to its event only. A newer payload does not open with
+            # this
             # context, so the fallback weakens nothing.
             return await self.keys.open(key, sealed, context=f"{event_id} {event_type}".encode())
 
@@ -177,36 +253,70 @@ class Codec:
         if _get_content_type(record) == STRUCTURED_CONTENT_TYPE:
             attributes, payload = _parse_structured(record.value)
             return _validate_attributes(attributes), payload
-        attributes = {name[3:]: _decode_header(name, value) for name, value in record.headers.items() if name.startswith("ce_")}
-        missing = [name for name in ("specversion", "id", "source", "type") if not attributes.get(name)]
+        attributes = {
+            name[3:]: _decode_header(name, value)
+            for name, value in record.headers.items()
+            if name.startswith("ce_")
+        }
+        missing = [
+            name for name in ("specversion", "id", "source", "type") if not attributes.get(name)
+        ]
         if missing:
-            raise MalformedEvent(f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}.")
+            raise MalformedEvent(
+                f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}."
+            )
         return _validate_attributes(attributes), record.value
 
-    def _resolve_event_class(self, topic: str, attributes: Mapping[str, str]) -> tuple[type[EventData], int]:
+    def _resolve_event_class(
+        self, topic: str, attributes: Mapping[str, str]
+    ) -> tuple[type[EventData], int]:
         """Return the class of an event and the version of the record."""
         event_type = attributes["type"]
         if known_class := self.event_classes.get((topic, event_type)):
             return known_class
         match = _EVENT_TYPE_PATTERN.match(event_type)
         newest_version = self.newest_versions.get((topic, match["name"]), 0) if match else 0
-        # An unknown type from our own source is from a newer program; from any other source it is an error.
-        if topic != RAW and match and int(match["version"]) > newest_version and (newest_version or attributes["source"].startswith(OWN_SOURCE_PREFIX)):
+        # An unknown type from our own source is from a newer program; from any other source it is
+        # an error.
+        if (
+            topic != RAW
+            and match
+            and int(match["version"]) > newest_version
+            and (newest_version or attributes["source"].startswith(OWN_SOURCE_PREFIX))
+        ):
             raise NewerVersion(
                 f"This worker does not support {event_type} on topic {topic}{f'; its newest version is v{newest_version}' if newest_version else ''}."
             )
         if newest_version:
-            raise MalformedEvent(f"Unknown version {event_type}. The newest is v{newest_version}.", code="UNKNOWN_VERSION")
-        known_types = ", ".join(sorted(type_name for type_topic, type_name in self.event_classes if type_topic == topic))
-        raise MalformedEvent(f"Unknown event type {event_type!r} on topic {topic}. Known types: {known_types}.", code="UNKNOWN_TYPE")
+            raise MalformedEvent(
+                f"Unknown version {event_type}. The newest is v{newest_version}.",
+                code="UNKNOWN_VERSION",
+            )
+        known_types = ", ".join(
+            sorted(type_name for type_topic, type_name in self.event_classes if type_topic == topic)
+        )
+        raise MalformedEvent(
+            f"Unknown event type {event_type!r} on topic {topic}. Known types: {known_types}.",
+            code="UNKNOWN_TYPE",
+        )
 
 
 def guess_producer_attributes(record: Record) -> tuple[str | None, str | None, str | None]:
     """Guess the producer's event id, its source and the event type of an unreadable record."""
-    attributes = {name[3:]: value.decode(errors="replace") for name, value in record.headers.items() if name.startswith("ce_")}
+    attributes = {
+        name[3:]: value.decode(errors="replace")
+        for name, value in record.headers.items()
+        if name.startswith("ce_")
+    }
     if _get_content_type(record) == STRUCTURED_CONTENT_TYPE:
-        attributes |= {name: value for name, value in _guess_payload(record.value or b"").items() if isinstance(value, str)}
-    event_id, source, event_type = (value and _truncate(value) for value in map(attributes.get, ("id", "source", "type")))
+        attributes |= {
+            name: value
+            for name, value in _guess_payload(record.value or b"").items()
+            if isinstance(value, str)
+        }
+    event_id, source, event_type = (
+        value and _truncate(value) for value in map(attributes.get, ("id", "source", "type"))
+    )
     return event_id, source, event_type
 
 
@@ -219,13 +329,19 @@ def guess_text(record: Record, name: str) -> str | None:
 def guess_document_id(stored_record: StoredRecord, tenant: str) -> UUID | None:
     """Guess the document of an unreadable record, or return None."""
     if get_base_topic(stored_record.position.topic) != RAW:
-        return _parse_uuid_or_none((stored_record.record.headers.get("ce_document") or b"").decode(errors="replace"))
-    item_name = _guess_field(stored_record.record, "external_id") or _guess_field(stored_record.record, "source_uri")
+        return _parse_uuid_or_none(
+            (stored_record.record.headers.get("ce_document") or b"").decode(errors="replace")
+        )
+    item_name = _guess_field(stored_record.record, "external_id") or _guess_field(
+        stored_record.record, "source_uri"
+    )
     if not item_name:
         return _parse_uuid_or_none(_guess_field(stored_record.record, "document_id") or "")
     return make_document_id(
         tenant,
-        (guess_producer_attributes(stored_record.record)[1] or "") if "ce_sequence" in stored_record.record.headers else "",
+        (guess_producer_attributes(stored_record.record)[1] or "")
+        if "ce_sequence" in stored_record.record.headers
+        else "",
         _replace_surrogates(item_name),
     )
 
@@ -238,7 +354,9 @@ def _parse_uuid_or_none(text: str) -> UUID | None:
 
 
 def resolve_tenant(stored_record: StoredRecord) -> str | None:
-    """Return the tenant of a record without decrypting it; None for records without one (decisions)."""
+    """Return the tenant of a record without decrypting it; None for records without one
+    (decisions).
+    """
     # On `raw` the payload names the tenant. Never None there: its key seals the dead letter.
     if get_base_topic(stored_record.position.topic) == RAW:
         tenant = _replace_surrogates(_guess_field(stored_record.record, "tenant") or DEFAULT_TENANT)
@@ -259,7 +377,9 @@ def _truncate(text: str) -> str:
 
 
 def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates: JSON may escape them and Python reads them, but UTF-8 cannot encode them."""
+    """Replace lone surrogates: JSON may escape them and Python reads them, but UTF-8 cannot encode
+    them.
+    """
     return text.encode(errors="replace").decode()
 
 
@@ -279,7 +399,8 @@ def _parse_json(value: bytes, description: str) -> Any:
 
 
 def _parse_finite(number: str) -> float:
-    # Python's json reads NaN and Infinity, which are not JSON, and turns too large numbers into infinity.
+    # Python's json reads NaN and Infinity, which are not JSON, and turns too large numbers into
+    # infinity.
     if not math.isfinite(parsed := float(number)):
         raise ValueError(f"{number[:20]} is not a finite number")
     return parsed
@@ -287,13 +408,17 @@ def _parse_finite(number: str) -> float:
 
 def _validate_attributes(attributes: dict[str, str]) -> dict[str, str]:
     if (version := attributes["specversion"]) != SPECVERSION:
-        raise MalformedEvent(f"Unsupported CloudEvents version {_replace_surrogates(version)[:20]!r}. Use {SPECVERSION}.")
+        raise MalformedEvent(
+            f"Unsupported CloudEvents version {_replace_surrogates(version)[:20]!r}. Use {SPECVERSION}."
+        )
     for name, value in attributes.items():
         if _replace_surrogates(value) != value:
             raise MalformedEvent(f"ce_{name} contains a lone surrogate, which is not valid text.")
     for name in _PROPAGATED_ATTRIBUTES:
         if (length := len(attributes.get(name, "").encode())) > MAX_ATTRIBUTE_BYTES:
-            raise MalformedEvent(f"ce_{name} has {length} bytes; {MAX_ATTRIBUTE_BYTES} are allowed.")
+            raise MalformedEvent(
+                f"ce_{name} has {length} bytes; {MAX_ATTRIBUTE_BYTES} are allowed."
+            )
     return attributes
 
 
@@ -314,11 +439,23 @@ def _decode_header(name: str, value: bytes) -> str:
 def _parse_structured(value: bytes) -> tuple[dict[str, str], bytes]:
     envelope = _parse_json(value, "The CloudEvent")
     if not isinstance(envelope, dict) or len(_DATA_FIELDS & envelope.keys()) != 1:
-        raise MalformedEvent("A structured CloudEvent must be a JSON object with either `data` or `data_base64`.")
-    missing = [name for name in ("specversion", "id", "source", "type") if not (envelope.get(name) and isinstance(envelope[name], str))]
+        raise MalformedEvent(
+            "A structured CloudEvent must be a JSON object with either `data` or `data_base64`."
+        )
+    missing = [
+        name
+        for name in ("specversion", "id", "source", "type")
+        if not (envelope.get(name) and isinstance(envelope[name], str))
+    ]
     if missing:
-        raise MalformedEvent(f"CloudEvents attributes are missing or not text: {', '.join(missing)}.")
-    attributes = {name: str(value) for name, value in envelope.items() if name not in _DATA_FIELDS and value is not None}
+        raise MalformedEvent(
+            f"CloudEvents attributes are missing or not text: {', '.join(missing)}."
+        )
+    attributes = {
+        name: str(value)
+        for name, value in envelope.items()
+        if name not in _DATA_FIELDS and value is not None
+    }
     return attributes, _extract_data(envelope)
 
 
@@ -336,9 +473,15 @@ def _validate_data(event_class: type[EventData], payload: bytes) -> EventData:
     try:
         return event_class.model_validate_json(payload)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'payload'}: {problem['msg']}" for problem in error.errors(include_input=False)[:5])
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])) or 'payload'}: {problem['msg']}"
+            for problem in error.errors(include_input=False)[:5]
+        )
         is_foreign_blob = any(problem["type"] == FOREIGN_BLOB for problem in error.errors())
-        raise MalformedEvent(f"Invalid payload of {event_class.event_type()}: {problems}.", code="FOREIGN_BLOB" if is_foreign_blob else None) from error
+        raise MalformedEvent(
+            f"Invalid payload of {event_class.event_type()}: {problems}.",
+            code="FOREIGN_BLOB" if is_foreign_blob else None,
+        ) from error
 
 
 def _upcast(event_class: type[EventData], payload: bytes, version: int) -> bytes:
@@ -347,7 +490,9 @@ def _upcast(event_class: type[EventData], payload: bytes, version: int) -> bytes
     try:
         return json.dumps(event_class.upcast_payload(older_payload, version)).encode()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MalformedEvent(f"Invalid payload of {event_class.name}.v{version}: {error!r}.") from error
+        raise MalformedEvent(
+            f"Invalid payload of {event_class.name}.v{version}: {error!r}."
+        ) from error
 
 
 def _parse_time(attributes: Mapping[str, str]) -> datetime | None:
@@ -372,7 +517,13 @@ def _parse_integer(attributes: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _build_foreign_event(attributes: Mapping[str, str], data: EventData, payload: bytes, stored_record: StoredRecord, is_ours: bool) -> Event[Any]:
+def _build_foreign_event(
+    attributes: Mapping[str, str],
+    data: EventData,
+    payload: bytes,
+    stored_record: StoredRecord,
+    is_ours: bool,
+) -> Event[Any]:
     tenant = str(getattr(data, "tenant", DEFAULT_TENANT))
     source, event_id = attributes["source"], attributes["id"]
     return Event(
@@ -387,15 +538,24 @@ def _build_foreign_event(attributes: Mapping[str, str], data: EventData, payload
         sequence=_parse_integer(attributes, "sequence"),
         epoch=_parse_integer(attributes, "sequenceepoch"),
         step=_parse_integer(attributes, "sequencestep") or 0,
-        payload_sha256=sha256_hex(attributes["type"].encode() + b"\n" + canonical_json(_parse_json(payload, "The payload"))),
+        payload_sha256=sha256_hex(
+            attributes["type"].encode()
+            + b"\n"
+            + canonical_json(_parse_json(payload, "The payload"))
+        ),
         position=stored_record.position,
         appended_at=stored_record.appended_at,
         is_ours=is_ours,
     )
 
 
-def _build_own_event(attributes: Mapping[str, str], data: EventData, stored_record: StoredRecord) -> Event[Any]:
-    causation_id, document, key_id = (_parse_uuid(attributes, name) if name in attributes else None for name in ("causationid", "document", "keyid"))
+def _build_own_event(
+    attributes: Mapping[str, str], data: EventData, stored_record: StoredRecord
+) -> Event[Any]:
+    causation_id, document, key_id = (
+        _parse_uuid(attributes, name) if name in attributes else None
+        for name in ("causationid", "document", "keyid")
+    )
     return Event(
         id=_parse_uuid(attributes, "id"),
         data=data,
@@ -418,7 +578,9 @@ def _parse_uuid(attributes: Mapping[str, str], name: str) -> UUID:
     try:
         return UUID(attributes[name])
     except ValueError as error:
-        raise MalformedEvent(f"ce_{name} of {attributes['type']} is not a UUID: {error}.") from error
+        raise MalformedEvent(
+            f"ce_{name} of {attributes['type']} is not a UUID: {error}."
+        ) from error
 
 
 def _resolve_key_subject(event: Event[Any]) -> UUID | None:
@@ -426,13 +588,22 @@ def _resolve_key_subject(event: Event[Any]) -> UUID | None:
 
     A dead letter without a document has a key of its own.
     """
-    candidates = (getattr(event.data, name, None) for name in ("run_id", "feedback_id", *(["event_id"] if event.data.topic == DEAD_LETTERS else [])))
+    candidates = (
+        getattr(event.data, name, None)
+        for name in (
+            "run_id",
+            "feedback_id",
+            *(["event_id"] if event.data.topic == DEAD_LETTERS else []),
+        )
+    )
     subject: UUID | None = event.document_id or next(filter(None, candidates), None)
     return None if event.data.topic in CLEAR_TOPICS else subject
 
 
 def _build_sealing_context(event_id: str, event_type: str, tenant: str | None, topic: str) -> bytes:
-    """Build the associated data of a sealed payload, so that it opens in no other event, tenant or topic."""
+    """Build the associated data of a sealed payload, so that it opens in no other event, tenant or
+    topic.
+    """
     return json.dumps([event_id, event_type, tenant, topic]).encode()
 
 

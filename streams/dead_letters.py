@@ -1,6 +1,8 @@
-"""Dead letters: events that could not be processed, with the reason, and the outcome for the producer.
+"""Dead letters: events that could not be processed, with the reason, and the outcome for the
+producer.
 
-Nothing is lost: the record stays at its log position. Records of `raw`, which expires, are copied into a blob.
+Nothing is lost: the record stays at its log position. Records of `raw`, which expires, are copied
+into a blob.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from typing import Any
 from uuid import UUID
 
 from schemas.errors import AnabranchError
-from schemas.events import DocumentAmended, DocumentFailed, DocumentReceived, DocumentWithdrawn, Event, EventDeadLettered
+from schemas.events import (
+    DocumentAmended,
+    DocumentFailed,
+    DocumentReceived,
+    DocumentWithdrawn,
+    Event,
+    EventDeadLettered,
+)
 from schemas.events.dead_letters import LogPosition
 from schemas.events.raw import is_valid_tenant
 from schemas.ids import content_id
@@ -21,7 +30,13 @@ from schemas.ports.stage_ports import StagePorts
 from schemas.records import StoredRecord
 from schemas.urls import redact_urls
 from schemas.values import DocumentSummary
-from streams.codec import get_base_topic, guess_document_id, guess_producer_attributes, guess_text, resolve_tenant
+from streams.codec import (
+    get_base_topic,
+    guess_document_id,
+    guess_producer_attributes,
+    guess_text,
+    resolve_tenant,
+)
 from streams.stage import Emission, Stage
 from streams.topics import RAW
 
@@ -38,18 +53,33 @@ class DeadLetter:
 
     @classmethod
     def from_error(
-        cls, stored_record: StoredRecord, event: Event[Any] | None, stage: Stage, generation: str | None, error: Exception, attempts: int
+        cls,
+        stored_record: StoredRecord,
+        event: Event[Any] | None,
+        stage: Stage,
+        generation: str | None,
+        error: Exception,
+        attempts: int,
     ) -> DeadLetter:
         code, detail, remedy, traceback_text = describe_error(error)
-        position, tenant = stored_record.position, event.tenant if event else _guess_tenant(stored_record)
+        position, tenant = (
+            stored_record.position,
+            event.tenant if event else _guess_tenant(stored_record),
+        )
         data = EventDeadLettered(
             stage=stage.name,
             generation=generation,
             event_id=_resolve_event_id(stored_record, event, code),
-            buried_type=event.data.event_type() if event else guess_producer_attributes(stored_record.record)[2],
+            buried_type=event.data.event_type()
+            if event
+            else guess_producer_attributes(stored_record.record)[2],
             tenant=tenant,
-            document_id=_resolve_document_id(event) if event else _guess_document_id(stored_record, tenant),
-            place=LogPosition(topic=position.topic, partition=position.partition, offset=position.offset),
+            document_id=_resolve_document_id(event)
+            if event
+            else _guess_document_id(stored_record, tenant),
+            place=LogPosition(
+                topic=position.topic, partition=position.partition, offset=position.offset
+            ),
             code=code,
             detail=detail if len(detail) <= MAX_DETAIL_CHARS else f"{detail[:MAX_DETAIL_CHARS]} …",
             remedy=remedy,
@@ -63,7 +93,9 @@ class DeadLetter:
 
 
 def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
-    """Return code, detail and remedy of an error, and its traceback if it is a defect of the program."""
+    """Return code, detail and remedy of an error, and its traceback if it is a defect of the
+    program.
+    """
     match error:
         case AnabranchError():
             return error.code, error.detail, error.remedy, None
@@ -85,25 +117,46 @@ def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
             )
 
 
-async def build_dead_letter_emissions(dead_letter: DeadLetter, stage: Stage, ports: StagePorts) -> list[Emission]:
+async def build_dead_letter_emissions(
+    dead_letter: DeadLetter, stage: Stage, ports: StagePorts
+) -> list[Emission]:
     """Build the emission of a dead letter and, if a document fails with it, of the outcome."""
     data = dead_letter.data
     # Records of `raw` expire, so the dead letter gets a copy.
     if get_base_topic(dead_letter.stored_record.position.topic) == RAW:
         value = dead_letter.stored_record.record.value or b""
-        headers = {name: b64encode(header_value).decode() for name, header_value in dead_letter.stored_record.record.headers.items()}
+        headers = {
+            name: b64encode(header_value).decode()
+            for name, header_value in dead_letter.stored_record.record.headers.items()
+        }
         blob_fields = {
             "record": await ports.blobs.put(f"_buried/{data.event_id}", value),
-            "headers": await ports.blobs.put(f"_buried/{data.event_id}.headers", json.dumps(headers).encode(), media_type="application/json"),
+            "headers": await ports.blobs.put(
+                f"_buried/{data.event_id}.headers",
+                json.dumps(headers).encode(),
+                media_type="application/json",
+            ),
         }
-        data = data.model_copy(update={**blob_fields, "appended_at": dead_letter.stored_record.appended_at})
+        data = data.model_copy(
+            update={**blob_fields, "appended_at": dead_letter.stored_record.appended_at}
+        )
     cause = dead_letter.event or _build_substitute_cause(dead_letter)
-    id_parts = ("buried", stage.name, data.generation or "", str(data.event_id), *([str(data.redriven)] if data.redriven else []))
+    id_parts = (
+        "buried",
+        stage.name,
+        data.generation or "",
+        str(data.event_id),
+        *([str(data.redriven)] if data.redriven else []),
+    )
     emissions = [Emission(cause, data, id_parts=id_parts)]
     if stage.fails_document:
         origin = getattr(cause.data, "origin", None)
         # One outcome per revision, however many of its parts fail: hence an id without the part.
-        outcome_id_parts = ("outcome", DocumentFailed.name, str(origin.accepted_id)) if origin else (*id_parts, "outcome")
+        outcome_id_parts = (
+            ("outcome", DocumentFailed.name, str(origin.accepted_id))
+            if origin
+            else (*id_parts, "outcome")
+        )
         emissions.append(Emission(cause, _build_outcome(dead_letter), id_parts=outcome_id_parts))
     return emissions
 
@@ -112,10 +165,16 @@ def _resolve_event_id(stored_record: StoredRecord, event: Event[Any] | None, cod
     if event is None:
         position = stored_record.position
         return content_id("unreadable", position.topic, position.partition, position.offset)
-    return content_id("duplicate", event.id, event.payload_sha256) if code == "DUPLICATE_ID" else event.id
+    return (
+        content_id("duplicate", event.id, event.payload_sha256)
+        if code == "DUPLICATE_ID"
+        else event.id
+    )
 
 
-def _resolve_producer(stored_record: StoredRecord, event: Event[Any] | None) -> tuple[str | None, str | None]:
+def _resolve_producer(
+    stored_record: StoredRecord, event: Event[Any] | None
+) -> tuple[str | None, str | None]:
     origin = getattr(event.data, "origin", None) if event else None
     if origin is not None:
         return origin.event_id, origin.source
@@ -124,12 +183,15 @@ def _resolve_producer(stored_record: StoredRecord, event: Event[Any] | None) -> 
     return guess_producer_attributes(stored_record.record)[:2]
 
 
-def _extract_received_fields(stored_record: StoredRecord, event: Event[Any] | None) -> DocumentSummary | None:
+def _extract_received_fields(
+    stored_record: StoredRecord, event: Event[Any] | None
+) -> DocumentSummary | None:
     # Behind ingress the document's row has these fields.
     if get_base_topic(stored_record.position.topic) != RAW:
         return None
     fields: dict[str, Any] = {
-        name: getattr(event.data, name, None) if event else guess_text(stored_record.record, name) for name in DocumentSummary.model_fields
+        name: getattr(event.data, name, None) if event else guess_text(stored_record.record, name)
+        for name in DocumentSummary.model_fields
     }
     fields["tags"] = list(fields["tags"] or ()) if event else []
     if event and isinstance(event.data, DocumentReceived):
@@ -139,10 +201,16 @@ def _extract_received_fields(stored_record: StoredRecord, event: Event[Any] | No
 
 
 def _build_outcome(dead_letter: DeadLetter) -> DocumentFailed:
-    letter_data, event_data = dead_letter.data, dead_letter.event.data if dead_letter.event else None
+    letter_data, event_data = (
+        dead_letter.data,
+        dead_letter.event.data if dead_letter.event else None,
+    )
     origin = getattr(event_data, "origin", None)
     return DocumentFailed(
-        external_id=origin.external_id if origin else getattr(event_data, "external_id", None) or guess_text(dead_letter.stored_record.record, "external_id"),
+        external_id=origin.external_id
+        if origin
+        else getattr(event_data, "external_id", None)
+        or guess_text(dead_letter.stored_record.record, "external_id"),
         tenant=letter_data.tenant,
         document_id=letter_data.document_id if dead_letter.event else None,
         event_id=letter_data.producer_event_id,
@@ -154,7 +222,9 @@ def _build_outcome(dead_letter: DeadLetter) -> DocumentFailed:
 
 
 def _guess_tenant(stored_record: StoredRecord) -> str | None:
-    """Return the tenant of an unreadable record, for the erasure of the dead letter; None if invalid."""
+    """Return the tenant of an unreadable record, for the erasure of the dead letter; None if
+    invalid.
+    """
     tenant = resolve_tenant(stored_record)
     return tenant if tenant is not None and is_valid_tenant(tenant) else None
 
@@ -172,4 +242,11 @@ def _resolve_document_id(event: Event[Any]) -> UUID | None:
 
 def _build_substitute_cause(dead_letter: DeadLetter) -> Event[Any]:
     """Build a cause for the emissions of a record that could not be decoded."""
-    return Event(id=dead_letter.data.event_id, data=dead_letter.data, source="", event_id="", time=None, position=dead_letter.stored_record.position)
+    return Event(
+        id=dead_letter.data.event_id,
+        data=dead_letter.data,
+        source="",
+        event_id="",
+        time=None,
+        position=dead_letter.stored_record.position,
+    )

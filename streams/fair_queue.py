@@ -11,8 +11,8 @@ from streams.runner import WorkItem
 class FairQueue:
     """First in, first out within a document; round robin among documents.
 
-    At most `max_in_flight` items of a document are taken and not yet released, so that a long document leaves slots
-    for later ones. `key` groups items by something other than their document.
+    At most `max_in_flight` items of a document are taken and not yet released, so that a long
+    document leaves slots for later ones. `key` groups items by something other than their document.
     """
 
     def __init__(self, max_in_flight: int, key: Callable[[WorkItem], object] | None = None) -> None:
@@ -33,7 +33,9 @@ class FairQueue:
         self.count += 1
 
     def take(self, max_items: int, max_bytes: int) -> list[WorkItem]:
-        """Take at least one and up to `max_items` items within `max_bytes`, one per document in turn."""
+        """Take at least one and up to `max_items` items within `max_bytes`, one per document in
+        turn.
+        """
         batch: list[WorkItem] = []
         total_bytes = 0
         while self.ready_queues and len(batch) < max_items:
@@ -58,7 +60,11 @@ class FairQueue:
                 self.ready_queues[queue_key] = self.blocked_queues.pop(queue_key)
 
     def _select_queues(self, queue_key: object) -> dict[object, deque[WorkItem]]:
-        return self.blocked_queues if self.in_flight[queue_key] >= self.max_in_flight else self.ready_queues
+        return (
+            self.blocked_queues
+            if self.in_flight[queue_key] >= self.max_in_flight
+            else self.ready_queues
+        )
 
 
 def get_document_key(item: WorkItem) -> object:

@@ -18,7 +18,9 @@ class Instrumentation(Protocol):
     def observe_duration(self, stage: str, seconds: float) -> None: ...
 
     def count_engine_inputs(self, engine: str, input_count: int) -> None:
-        """Count inputs (pages, texts, document parts) that an engine processed, without memoized ones."""
+        """Count inputs (pages, texts, document parts) that an engine processed, without memoized
+        ones.
+        """
 
     def count_published(self, records: Sequence[Record]) -> None:
         """Count records that the log has acknowledged."""

@@ -15,20 +15,33 @@ def build_memo_key(tenant: str, document_id: UUID, engine: str, engine_input: by
     return MemoKey(tenant, document_id, engine, hashlib.sha256(engine_input).digest())
 
 
-async def memoize(memo: Memo, keys: Sequence[MemoKey], compute_missing: ComputeMissing, cached_answers: Mapping[MemoKey, bytes] | None = None) -> list[bytes]:
+async def memoize(
+    memo: Memo,
+    keys: Sequence[MemoKey],
+    compute_missing: ComputeMissing,
+    cached_answers: Mapping[MemoKey, bytes] | None = None,
+) -> list[bytes]:
     """Return results in the order of `keys`, computing those that the memo does not have.
 
-    `compute_missing` receives the positions of missing keys, each distinct key once. New results are stored before
-    this returns, so that a retry gets the same ones even from a non-deterministic engine. `cached_answers` are the
-    results that the caller has already fetched from the memo.
+    `compute_missing` receives the positions of missing keys, each distinct key once. New results
+    are stored before this returns, so that a retry gets the same ones even from a non-deterministic
+    engine. `cached_answers` are the results that the caller has already fetched from the memo.
     """
-    cached_answers = dict(await memo.fetch(list(dict.fromkeys(keys))) if cached_answers is None else cached_answers)
+    cached_answers = dict(
+        await memo.fetch(list(dict.fromkeys(keys))) if cached_answers is None else cached_answers
+    )
     missing_positions: dict[MemoKey, int] = {}
     for position, key in enumerate(keys):
         if key not in cached_answers:
             missing_positions.setdefault(key, position)
     if missing_positions:
-        new_answers = dict(zip(missing_positions, await compute_missing(list(missing_positions.values())), strict=True))
+        new_answers = dict(
+            zip(
+                missing_positions,
+                await compute_missing(list(missing_positions.values())),
+                strict=True,
+            )
+        )
         await memo.store(new_answers)
         cached_answers |= new_answers
     return [cached_answers[key] for key in keys]

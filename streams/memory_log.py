@@ -33,11 +33,16 @@ class MemoryLog:
         await asyncio.sleep(0)  # like a real log, append gives other tasks a turn
         return positions
 
-    async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
+    async def create_topics(
+        self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
+    ) -> None:
         for topic, count in partitions.items():
             existing_count = len(self._topics.setdefault(topic, [[] for _ in range(count)]))
             if existing_count != count:
-                raise ConfigurationError(f"Topic {topic} has {existing_count} partitions, not {count}.", code="PARTITIONS_MISMATCH")
+                raise ConfigurationError(
+                    f"Topic {topic} has {existing_count} partitions, not {count}.",
+                    code="PARTITIONS_MISMATCH",
+                )
 
     async def delete_topics(self, topics: Collection[str]) -> None:
         for topic in topics:
@@ -47,14 +52,32 @@ class MemoryLog:
                 group.committed_offsets.clear()
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        return {partition: (0, len(records)) for partition, records in enumerate(self.partitions(topic))}
+        return {
+            partition: (0, len(records)) for partition, records in enumerate(self.partitions(topic))
+        }
 
     async def read(
-        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, resume_after: Mapping[int, int] | None = None
+        self,
+        topic: str,
+        start: Mapping[int, int] | None = None,
+        end: Mapping[int, int] | None = None,
+        *,
+        resume_after: Mapping[int, int] | None = None,
     ) -> AsyncIterator[StoredRecord]:
-        start = {**(start or {}), **{partition: last_offset + 1 for partition, last_offset in (resume_after or {}).items()}}
-        for partition, (first_offset, end_offset) in (await self.fetch_offset_bounds(topic)).items():
-            read_start, read_end = max(first_offset, start.get(partition, first_offset)), min(end_offset, (end or {}).get(partition, end_offset))
+        start = {
+            **(start or {}),
+            **{
+                partition: last_offset + 1
+                for partition, last_offset in (resume_after or {}).items()
+            },
+        }
+        for partition, (first_offset, end_offset) in (
+            await self.fetch_offset_bounds(topic)
+        ).items():
+            read_start, read_end = (
+                max(first_offset, start.get(partition, first_offset)),
+                min(end_offset, (end or {}).get(partition, end_offset)),
+            )
             for record in self.partitions(topic)[partition][read_start:read_end]:
                 yield record
                 await asyncio.sleep(0)
@@ -94,7 +117,11 @@ class MemoryLog:
 
     def _store(self, record: Record) -> Position:
         partitions = self.partitions(record.topic)
-        number = choose_partition(record.key, len(partitions)) if record.key is not None else sum(map(len, partitions)) % len(partitions)
+        number = (
+            choose_partition(record.key, len(partitions))
+            if record.key is not None
+            else sum(map(len, partitions)) % len(partitions)
+        )
         position = Position(record.topic, number, len(partitions[number]))
         partitions[number].append(StoredRecord(record, position, self._clock()))
         return position
@@ -118,9 +145,18 @@ class MemoryConsumerGroup:
         await self._rebalance([*self._members, member])
 
     async def leave(self, member: MemoryGroupMember) -> None:
-        await self._rebalance([remaining_member for remaining_member in self._members if remaining_member is not member], leaving_members=[member])
+        await self._rebalance(
+            [
+                remaining_member
+                for remaining_member in self._members
+                if remaining_member is not member
+            ],
+            leaving_members=[member],
+        )
 
-    async def _rebalance(self, members: list[MemoryGroupMember], *, leaving_members: Sequence[MemoryGroupMember] = ()) -> None:
+    async def _rebalance(
+        self, members: list[MemoryGroupMember], *, leaving_members: Sequence[MemoryGroupMember] = ()
+    ) -> None:
         # Like Kafka's eager protocol: all members lose all partitions before any is assigned.
         async with self._rebalance_lock:
             for member in [*self._members, *leaving_members]:

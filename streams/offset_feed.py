@@ -31,20 +31,39 @@ class OffsetFeed:
         return _format_cursor({})
 
     async def fetch_end_cursor(self, topics: Sequence[str]) -> str:
-        return _format_cursor({topic: {partition: end for partition, (_, end) in (await self._fetch_ends(topic)).items()} for topic in topics})
+        return _format_cursor(
+            {
+                topic: {
+                    partition: end
+                    for partition, (_, end) in (await self._fetch_ends(topic)).items()
+                }
+                for topic in topics
+            }
+        )
 
     async def read_page(self, after: str, topics: Sequence[str], limit: int) -> FeedPage:
         offsets, records = _parse_cursor(after), list[FeedRecord]()
         ends_by_topic = {topic: await self._fetch_ends(topic) for topic in topics}
-        missed_count = sum(_skip_expired(offsets, topic, partition_ends) for topic, partition_ends in ends_by_topic.items())
+        missed_count = sum(
+            _skip_expired(offsets, topic, partition_ends)
+            for topic, partition_ends in ends_by_topic.items()
+        )
         start_cursor = _format_cursor(offsets)
         for topic, partition_ends in ends_by_topic.items():
             ranges = _build_ranges(partition_ends, offsets.get(topic, {}), limit - len(records))
             remaining_bytes = PAGE_BYTES - sum(record.size_bytes for record in records)
-            if remaining_bytes > 0 and any(start_cursor < end for start_cursor, end in ranges.values()):
-                records += await self._read_topic(topic, ranges, offsets, limit - len(records), remaining_bytes)
-        is_full = len(records) >= limit or sum(record.size_bytes for record in records) >= PAGE_BYTES
-        return FeedPage(records, start_cursor, _format_cursor(offsets), missed_count, has_more=is_full)
+            if remaining_bytes > 0 and any(
+                start_cursor < end for start_cursor, end in ranges.values()
+            ):
+                records += await self._read_topic(
+                    topic, ranges, offsets, limit - len(records), remaining_bytes
+                )
+        is_full = (
+            len(records) >= limit or sum(record.size_bytes for record in records) >= PAGE_BYTES
+        )
+        return FeedPage(
+            records, start_cursor, _format_cursor(offsets), missed_count, has_more=is_full
+        )
 
     async def count_following(self, after: str, topics: Sequence[str], limit: int) -> int:
         offsets, total = _parse_cursor(after), 0
@@ -52,7 +71,10 @@ class OffsetFeed:
             partition_ends = await self._fetch_ends(topic)
             _skip_expired(offsets, topic, partition_ends)
             topic_offsets = offsets.get(topic, {})
-            total += sum(end - topic_offsets.get(partition, first_offset) for partition, (first_offset, end) in partition_ends.items())
+            total += sum(
+                end - topic_offsets.get(partition, first_offset)
+                for partition, (first_offset, end) in partition_ends.items()
+            )
         return min(total, limit)
 
     async def _fetch_ends(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -63,16 +85,34 @@ class OffsetFeed:
                 raise
             return {}
 
-    async def _read_topic(self, topic: str, ranges: Mapping[int, tuple[int, int]], offsets: Offsets, max_records: int, max_bytes: int) -> list[FeedRecord]:
+    async def _read_topic(
+        self,
+        topic: str,
+        ranges: Mapping[int, tuple[int, int]],
+        offsets: Offsets,
+        max_records: int,
+        max_bytes: int,
+    ) -> list[FeedRecord]:
         """Read up to `max_records` records of about `max_bytes` and advance `offsets` accordingly."""
         topic_offsets = offsets.setdefault(topic, {})
         topic_offsets.update({partition: start for partition, (start, _) in ranges.items()})
         feed_records = list[FeedRecord]()
-        starts, ends = {p: start for p, (start, _) in ranges.items()}, {p: end for p, (_, end) in ranges.items()}
-        async with aclosing(cast(AsyncGenerator[StoredRecord, None], self.log.read(topic, starts, ends))) as records:
+        starts, ends = (
+            {p: start for p, (start, _) in ranges.items()},
+            {p: end for p, (_, end) in ranges.items()},
+        )
+        async with aclosing(
+            cast(AsyncGenerator[StoredRecord, None], self.log.read(topic, starts, ends))
+        ) as records:
             async for stored_record in records:
                 topic_offsets[stored_record.position.partition] = stored_record.position.offset + 1
-                feed_records.append(FeedRecord(stored_record, _format_cursor(offsets), len(stored_record.record.value or b"")))
+                feed_records.append(
+                    FeedRecord(
+                        stored_record,
+                        _format_cursor(offsets),
+                        len(stored_record.record.value or b""),
+                    )
+                )
                 max_bytes -= feed_records[-1].size_bytes
                 if len(feed_records) >= max_records or max_bytes <= 0:
                     return feed_records
@@ -89,20 +129,36 @@ def _skip_expired(offsets: Offsets, topic: str, ends: Mapping[int, tuple[int, in
     if not ends:
         offsets.pop(topic, None)  # the topic was deleted; a new one may get its name
     topic_offsets = offsets.get(topic, {})
-    moved_offsets = {partition: max(first_offset, topic_offsets[partition]) for partition, (first_offset, _) in ends.items() if partition in topic_offsets}
-    if partitions_ahead := [partition for partition, offset in moved_offsets.items() if offset > ends[partition][1]]:
+    moved_offsets = {
+        partition: max(first_offset, topic_offsets[partition])
+        for partition, (first_offset, _) in ends.items()
+        if partition in topic_offsets
+    }
+    if partitions_ahead := [
+        partition for partition, offset in moved_offsets.items() if offset > ends[partition][1]
+    ]:
         partition = partitions_ahead[0]
-        raise CursorAhead(f"The cursor is ahead of this log: offset {topic_offsets[partition]} of {topic}[{partition}], which ends at {ends[partition][1]}.")
-    skipped_count = sum(moved_offsets.values()) - sum(topic_offsets[partition] for partition in moved_offsets)
+        raise CursorAhead(
+            f"The cursor is ahead of this log: offset {topic_offsets[partition]} of {topic}[{partition}], which ends at {ends[partition][1]}."
+        )
+    skipped_count = sum(moved_offsets.values()) - sum(
+        topic_offsets[partition] for partition in moved_offsets
+    )
     topic_offsets.update(moved_offsets)
     return skipped_count
 
 
-def _build_ranges(ends: Mapping[int, tuple[int, int]], offsets: Mapping[int, int], limit: int) -> dict[int, tuple[int, int]]:
+def _build_ranges(
+    ends: Mapping[int, tuple[int, int]], offsets: Mapping[int, int], limit: int
+) -> dict[int, tuple[int, int]]:
     """Build the ranges to read, by partition."""
-    # Partitions without new records get an empty range: `read` would read those left out from their start.
+    # Partitions without new records get an empty range: `read` would read those left out from their
+    # start.
     starts = {partition: offsets.get(partition, first) for partition, (first, _) in ends.items()}
-    return {partition: (start, min(ends[partition][1], start + limit)) for partition, start in starts.items()}
+    return {
+        partition: (start, min(ends[partition][1], start + limit))
+        for partition, start in starts.items()
+    }
 
 
 def _format_cursor(offsets: Offsets) -> str:
@@ -111,7 +167,9 @@ def _format_cursor(offsets: Offsets) -> str:
         for topic, topic_offsets in sorted(offsets.items())
         if topic_offsets
     }
-    return base64.urlsafe_b64encode(zlib.compress(json.dumps(offsets_by_topic, separators=(",", ":")).encode())).decode()
+    return base64.urlsafe_b64encode(
+        zlib.compress(json.dumps(offsets_by_topic, separators=(",", ":")).encode())
+    ).decode()
 
 
 def _validate_offset(value: object) -> int:
@@ -124,8 +182,14 @@ def _parse_cursor(cursor: str) -> Offsets:
     try:
         offsets_by_topic = json.loads(zlib.decompress(base64.urlsafe_b64decode(cursor.encode())))
         return {
-            str(topic): {int(partition): _validate_offset(offset) for partition, offset in topic_offsets.items()}
+            str(topic): {
+                int(partition): _validate_offset(offset)
+                for partition, offset in topic_offsets.items()
+            }
             for topic, topic_offsets in offsets_by_topic.items()
         }
     except (ValueError, zlib.error, AttributeError, TypeError) as error:
-        raise InvalidRequest(f"Invalid cursor {cursor[:80]!r}.", remedy="Use a cursor that the feed returned, or `begin` or `now`.") from error
+        raise InvalidRequest(
+            f"Invalid cursor {cursor[:80]!r}.",
+            remedy="Use a cursor that the feed returned, or `begin` or `now`.",
+        ) from error

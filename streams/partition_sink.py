@@ -1,7 +1,8 @@
-"""The sink of one partition of a stage: bounded queue, concurrent reactions, acknowledgements in order.
+"""The sink of one partition of a stage: bounded queue, concurrent reactions, acknowledgements in
+order.
 
-Records are claimed in log order. Their reactions run concurrently and end in any order. Only the longest finished
-prefix is acknowledged, because Faust commits past unacknowledged gaps.
+Records are claimed in log order. Their reactions run concurrently and end in any order. Only the
+longest finished prefix is acknowledged, because Faust commits past unacknowledged gaps.
 """
 
 from __future__ import annotations
@@ -79,9 +80,17 @@ class StallReporter:
 
     async def set_paused(self, partition: Partition, reason: NewerVersion) -> None:
         try:
-            await self.reader_status.set_paused(self.group, partition.topic, partition.number, reason)
+            await self.reader_status.set_paused(
+                self.group, partition.topic, partition.number, reason
+            )
         except TransientError as error:
-            log.warning("reader_status_not_stored", topic=partition.topic, partition=partition.number, code=error.code, detail=error.detail)
+            log.warning(
+                "reader_status_not_stored",
+                topic=partition.topic,
+                partition=partition.number,
+                code=error.code,
+                detail=error.detail,
+            )
 
     async def clear_paused(self, partition: Partition) -> None:
         with suppress(TransientError):
@@ -91,7 +100,8 @@ class StallReporter:
 class PartitionSink:
     """The `Sink` of one partition.
 
-    `on_failure` is called if the stage must stop or restart. `byte_budget` is shared by the stage's partitions.
+    `on_failure` is called if the stage must stop or restart. `byte_budget` is shared by the stage's
+    partitions.
     """
 
     def __init__(
@@ -110,10 +120,15 @@ class PartitionSink:
         self.queue: deque[StoredRecord] = deque()
         self.pending_items = FairQueue(self.limits.max_reactions_per_document)
         self.pending_fetches = FairQueue(self.limits.max_fetches_per_host, key=self._resolve_host)
-        self.reaction_pools = (ReactionPool(self.pending_items, self.limits.max_reactions), ReactionPool(self.pending_fetches, self.limits.max_fetches))
+        self.reaction_pools = (
+            ReactionPool(self.pending_items, self.limits.max_reactions),
+            ReactionPool(self.pending_fetches, self.limits.max_fetches),
+        )
         self.items_to_finish: deque[WorkItem] = deque()
         self.unacknowledged_offsets: deque[int] = deque()
-        """In log order. Finished records keep only their offset: many may wait behind one long document."""
+        """In log order. Finished records keep only their offset: many may wait behind one long
+        document.
+        """
         # A counter, since an offset may be delivered more than once.
         self.finished_offsets: Counter[int] = Counter()
         self.claimed_items: set[WorkItem] = set()
@@ -122,7 +137,11 @@ class PartitionSink:
         self.is_paused = self.is_closing = False
         self.acknowledged_since_prune = 0
         self.prunable_below = 0
-        self.records_arrived, self.capacity_changed, self.items_ready_to_finish = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.records_arrived, self.capacity_changed, self.items_ready_to_finish = (
+            asyncio.Event(),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
         self.tasks: set[asyncio.Task[None]] = set()
         for loop in (self._run_claim_loop, self._run_reaction_loop, self._run_finish_loop):
             self._start_task(loop)
@@ -135,13 +154,20 @@ class PartitionSink:
 
     @property
     def is_full(self) -> bool:
-        is_stage_over_budget = self.byte_budget.used_bytes > self.limits.stage_bytes and self.buffered_bytes > self.limits.reserved_bytes
+        is_stage_over_budget = (
+            self.byte_budget.used_bytes > self.limits.stage_bytes
+            and self.buffered_bytes > self.limits.reserved_bytes
+        )
         return self.buffered_bytes > self.limits.queue_bytes or is_stage_over_budget
 
     @property
     def has_room(self) -> bool:
-        """Whether a paused partition should resume: at half of its limits, so that it does not flap."""
-        is_stage_half_empty = (self.byte_budget.used_bytes <= self.limits.stage_bytes // 2) or (self.buffered_bytes <= self.limits.reserved_bytes // 2)
+        """Whether a paused partition should resume: at half of its limits, so that it does not
+        flap.
+        """
+        is_stage_half_empty = (self.byte_budget.used_bytes <= self.limits.stage_bytes // 2) or (
+            self.buffered_bytes <= self.limits.reserved_bytes // 2
+        )
         return self.buffered_bytes <= self.limits.queue_bytes // 2 and is_stage_half_empty
 
     async def close(self) -> None:
@@ -167,9 +193,12 @@ class PartitionSink:
         try:
             await run()
         except asyncio.CancelledError:
-            # A cancellation may leak out of something awaited; the open partition would stall without a task.
+            # A cancellation may leak out of something awaited; the open partition would stall
+            # without a task.
             if not self.is_closing:
-                self.on_failure(LogUnavailable(f"Processing of {self.partition.topic} was cancelled."))
+                self.on_failure(
+                    LogUnavailable(f"Processing of {self.partition.topic} was cancelled.")
+                )
             raise
         except BaseException as error:
             self.on_failure(error)
@@ -179,14 +208,21 @@ class PartitionSink:
             await self._wait_until(self.records_arrived, lambda: bool(self.queue))
             await self._wait_until(
                 self.capacity_changed,
-                lambda: self.pending_items.count < self.limits.max_pending and self.pending_fetches.count < self.limits.max_pending_fetches,
+                lambda: (
+                    self.pending_items.count < self.limits.max_pending
+                    and self.pending_fetches.count < self.limits.max_pending_fetches
+                ),
             )
-            records = [self.queue.popleft() for _ in range(min(len(self.queue), self.limits.claim_batch_records))]
+            records = [
+                self.queue.popleft()
+                for _ in range(min(len(self.queue), self.limits.claim_batch_records))
+            ]
             try:
                 items = await self.runner.claim(records)
             except NewerVersion as error:
                 await self._stall(error)
-            # `claim` stops before a record of a newer version, which raises as the first of the next batch.
+            # `claim` stops before a record of a newer version, which raises as the first of the
+            # next batch.
             self.queue.extendleft(reversed(records[len(items) :]))
             self._dispatch(items)
 
@@ -194,11 +230,14 @@ class PartitionSink:
         self.unacknowledged_offsets.extend(item.stored_record.position.offset for item in items)
         for item in items:
             if item.is_delegated:
-                # Stays unacknowledged, since another program reacts to it; the records behind it continue.
+                # Stays unacknowledged, since another program reacts to it; the records behind it
+                # continue.
                 self._adjust_bytes(-item.stored_record.size_bytes)
             elif item.dead_letter is None and item.pending_event is not None:
                 self.claimed_items.add(item)
-                (self.pending_items if self._resolve_host(item) is None else self.pending_fetches).add(item)
+                (
+                    self.pending_items if self._resolve_host(item) is None else self.pending_fetches
+                ).add(item)
             else:
                 self.items_to_finish.append(item)
         self._resume_if_drained()
@@ -206,16 +245,22 @@ class PartitionSink:
         self.items_ready_to_finish.set()
 
     def _resolve_host(self, item: WorkItem) -> str | None:
-        return self.runner.stage.resolve_host(item.pending_event.event) if item.pending_event else None
+        return (
+            self.runner.stage.resolve_host(item.pending_event.event) if item.pending_event else None
+        )
 
     async def _run_reaction_loop(self) -> None:
         while True:
-            await self._wait_until(self.capacity_changed, lambda: any(pool.free_slots for pool in self.reaction_pools))
+            await self._wait_until(
+                self.capacity_changed, lambda: any(pool.free_slots for pool in self.reaction_pools)
+            )
             stage = self.runner.stage
             for pool in self.reaction_pools:
                 if not pool.free_slots:
                     continue
-                batch = pool.queue.take(min(stage.batch_size, pool.free_slots), self.limits.reaction_batch_bytes)
+                batch = pool.queue.take(
+                    min(stage.batch_size, pool.free_slots), self.limits.reaction_batch_bytes
+                )
                 pool.running += len(batch)
                 self.capacity_changed.set()
                 self.runner.instrumentation.adjust_in_flight(stage.name, len(batch))
@@ -231,7 +276,9 @@ class PartitionSink:
             pool.running -= len(ended_items)
             pool.queue.release(ended_items)
             self.runner.instrumentation.adjust_in_flight(self.runner.stage.name, -len(ended_items))
-        self.runner.instrumentation.observe_duration(self.runner.stage.name, asyncio.get_running_loop().time() - started_at)
+        self.runner.instrumentation.observe_duration(
+            self.runner.stage.name, asyncio.get_running_loop().time() - started_at
+        )
         self.items_to_finish.extend(ended_items)
         self.capacity_changed.set()
         self.items_ready_to_finish.set()
@@ -244,7 +291,11 @@ class PartitionSink:
         while True:
             await self._wait_until(self.items_ready_to_finish, lambda: bool(self.items_to_finish))
             items = [self.items_to_finish.popleft() for _ in range(len(self.items_to_finish))]
-            items_to_settle = [item for item in items if item.pending_event is not None or item.dead_letter is not None]
+            items_to_settle = [
+                item
+                for item in items
+                if item.pending_event is not None or item.dead_letter is not None
+            ]
             if items_to_settle:
                 await self.runner.finish(items_to_settle)
             self.claimed_items.difference_update(items)
@@ -276,18 +327,25 @@ class PartitionSink:
 
     async def _prune(self) -> None:
         """Delete inbox entries of committed events."""
-        # One round late, so that an event published twice in a row is still recognized. Only below the
+        # One round late, so that an event published twice in a row is still recognized. Only below
+        # the
         # committed offset: a redelivered event without its entry would be reported as superseded.
         if self.acknowledged_since_prune < self.limits.prune_interval_records:
             return
         self.acknowledged_since_prune = 0
         if self.prunable_below:
-            await self.runner.prune(self.partition.topic, self.partition.number, self.prunable_below)
+            await self.runner.prune(
+                self.partition.topic, self.partition.number, self.prunable_below
+            )
         self.prunable_below = self.partition.committed_offset
 
     async def _stall(self, error: NewerVersion) -> None:
         """Wait until revoked: during a rolling upgrade only a newer worker can read these events."""
-        partition_fields = {"stage": self.runner.stage.name, "topic": self.partition.topic, "partition": self.partition.number}
+        partition_fields = {
+            "stage": self.runner.stage.name,
+            "topic": self.partition.topic,
+            "partition": self.partition.number,
+        }
         log.error("partition_paused", **partition_fields, detail=error.detail, remedy=error.remedy)
         try:
             while True:

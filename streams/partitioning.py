@@ -13,7 +13,9 @@ def choose_partition(key: bytes, partition_count: int) -> int:
 
 
 def murmur2(data: bytes) -> int:
-    """Compute the unsigned 32-bit MurmurHash2 with Kafka's seed (org.apache.kafka.common.utils.Utils)."""
+    """Compute the unsigned 32-bit MurmurHash2 with Kafka's seed
+    (org.apache.kafka.common.utils.Utils).
+    """
     state = (_SEED ^ len(data)) & _MASK
     aligned_length = len(data) & ~3
     for start in range(0, aligned_length, 4):

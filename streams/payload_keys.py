@@ -1,6 +1,7 @@
 """Payload encryption: AES-256-GCM (NIST SP 800-38D).
 
-Each document and each run has a key of its own, wrapped by the master key combined with a per-key share.
+Each document and each run has a key of its own, wrapped by the master key combined with a per-key
+share.
 """
 
 from __future__ import annotations
@@ -58,7 +59,11 @@ class Batcher(Generic[A, B]):
             values = await self.load(list(pending))
         except BaseException as error:
             for future in pending.values():
-                future.set_exception(error if isinstance(error, Exception) else DatabaseUnavailable("A batched lookup was cancelled."))
+                future.set_exception(
+                    error
+                    if isinstance(error, Exception)
+                    else DatabaseUnavailable("A batched lookup was cancelled.")
+                )
                 future.exception()  # retrieve it, or asyncio logs it if the caller was cancelled
             if not isinstance(error, Exception):
                 raise
@@ -70,12 +75,17 @@ class Batcher(Generic[A, B]):
 class SealingKeys:
     """A `PayloadCipher` over a keystore. Belongs to one event loop.
 
-    Payloads of tenants for which `is_plaintext_tenant` holds are not encrypted. Without `shares` the master key alone
-    wraps new keys.
+    Payloads of tenants for which `is_plaintext_tenant` holds are not encrypted. Without `shares`
+    the master key alone wraps new keys.
     """
 
     def __init__(
-        self, keystore: Keystore, master_key: bytes, *, shares: KeyShares | None = None, is_plaintext_tenant: Callable[[str], bool] = lambda tenant: False
+        self,
+        keystore: Keystore,
+        master_key: bytes,
+        *,
+        shares: KeyShares | None = None,
+        is_plaintext_tenant: Callable[[str], bool] = lambda tenant: False,
     ) -> None:
         self._keystore, self._is_plaintext_tenant = keystore, is_plaintext_tenant
         self._wrapper = KeyWrapper(master_key, shares)
@@ -83,16 +93,24 @@ class SealingKeys:
         self._find_key: Batcher[UUID, StoredKey] = Batcher(keystore.fetch)
         self._obtain_key: Batcher[tuple[str, UUID], StoredKey] = Batcher(self._create_missing_keys)
 
-    async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> tuple[UUID, bytes] | None:
+    async def seal(
+        self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
+    ) -> tuple[UUID, bytes] | None:
         if key is None and self._is_plaintext_tenant(tenant):
             return None
-        key_id, cipher = (key, await self._get_cipher(key)) if key else await self._get_current_cipher(tenant, subject)
+        key_id, cipher = (
+            (key, await self._get_cipher(key))
+            if key
+            else await self._get_current_cipher(tenant, subject)
+        )
         nonce = os.urandom(NONCE_BYTES)
         return key_id, nonce + cipher.encrypt(nonce, payload, context)
 
     async def prefetch(self, keys: Iterable[UUID]) -> None:
         missing_keys = [key for key in keys if not self._is_cached(key)]
-        for stored_key in (await self._keystore.fetch(missing_keys)).values() if missing_keys else ():
+        for stored_key in (
+            (await self._keystore.fetch(missing_keys)).values() if missing_keys else ()
+        ):
             with suppress(PermanentError):  # `open` raises it again
                 self._unwrap_and_cache(stored_key)
 
@@ -101,7 +119,10 @@ class SealingKeys:
         try:
             return cipher.decrypt(payload[:NONCE_BYTES], payload[NONCE_BYTES:], context)
         except (InvalidTag, ValueError) as error:
-            raise PermanentError(f"A payload sealed with key {key} was changed: authentication failed.", code=TAMPERED) from error
+            raise PermanentError(
+                f"A payload sealed with key {key} was changed: authentication failed.",
+                code=TAMPERED,
+            ) from error
 
     async def _get_current_cipher(self, tenant: str, subject: UUID) -> tuple[UUID, AESGCM]:
         # Never cached: a key that was destroyed must not seal later events.
@@ -114,7 +135,11 @@ class SealingKeys:
             return self._cached_ciphers[key][1]
         stored_key = await self._find_key(key)
         if stored_key is None:
-            raise PermanentError(f"The keystore has no key {key}.", code=KEY_MISSING, remedy="Restore the newest backup of the schema `keystore`.")
+            raise PermanentError(
+                f"The keystore has no key {key}.",
+                code=KEY_MISSING,
+                remedy="Restore the newest backup of the schema `keystore`.",
+            )
         return self._unwrap_and_cache(stored_key)
 
     def _is_cached(self, key: UUID) -> bool:
@@ -123,7 +148,11 @@ class SealingKeys:
     def _unwrap_and_cache(self, stored_key: StoredKey) -> AESGCM:
         if stored_key.wrapped_key is None:
             self._cached_ciphers.pop(stored_key.id, None)
-            raise KeyLost(f"Key {stored_key.id} is in no backup of the keystore.") if stored_key.is_lost else DataErased(f"Key {stored_key.id} was destroyed.")
+            raise (
+                KeyLost(f"Key {stored_key.id} is in no backup of the keystore.")
+                if stored_key.is_lost
+                else DataErased(f"Key {stored_key.id} was destroyed.")
+            )
         cipher = AESGCM(self._wrapper.unwrap(stored_key))
         self._cached_ciphers[stored_key.id] = (time.monotonic() + CACHE_TTL_S, cipher)
         self._cached_ciphers.move_to_end(stored_key.id)
@@ -131,10 +160,13 @@ class SealingKeys:
             self._cached_ciphers.popitem(last=False)
         return cipher
 
-    async def _create_missing_keys(self, subjects: Sequence[tuple[str, UUID]]) -> Mapping[tuple[str, UUID], StoredKey]:
+    async def _create_missing_keys(
+        self, subjects: Sequence[tuple[str, UUID]]
+    ) -> Mapping[tuple[str, UUID], StoredKey]:
         new_keys = await asyncio.to_thread(self._wrapper.generate_keys, subjects)
         stored_keys = await self._keystore.get_or_create(new_keys)
-        # Another process may have created a key for the same subject first; the keystore returns that one.
+        # Another process may have created a key for the same subject first; the keystore returns
+        # that one.
         self._wrapper.release_shares(set(new_keys) - set(stored_keys))
         return {(stored_key.tenant, stored_key.subject): stored_key for stored_key in stored_keys}
 
@@ -150,20 +182,36 @@ class KeyWrapper:
 
     def generate_keys(self, subjects: Sequence[tuple[str, UUID]]) -> list[StoredKey]:
         """Generate and wrap new keys. Blocks on disk if shares are written."""
-        slots: Sequence[tuple[int | None, bytes]] = self._shares.allocate(len(subjects)) if self._shares else [(None, b"")] * len(subjects)
+        slots: Sequence[tuple[int | None, bytes]] = (
+            self._shares.allocate(len(subjects)) if self._shares else [(None, b"")] * len(subjects)
+        )
         return [
-            self.wrap(StoredKey(uuid4(), tenant, subject, None, slot=slot), AESGCM.generate_key(8 * KEY_BYTES), share)
+            self.wrap(
+                StoredKey(uuid4(), tenant, subject, None, slot=slot),
+                AESGCM.generate_key(8 * KEY_BYTES),
+                share,
+            )
             for (tenant, subject), (slot, share) in zip(subjects, slots, strict=True)
         ]
 
     def release_shares(self, unused_keys: Iterable[StoredKey]) -> None:
         """Release the shares of generated keys that the keystore did not store."""
         if self._shares:
-            self._shares.release([(key.slot, share) for key in unused_keys if key.slot is not None and (share := self._shares.read(key.slot))])
+            self._shares.release(
+                [
+                    (key.slot, share)
+                    for key in unused_keys
+                    if key.slot is not None and (share := self._shares.read(key.slot))
+                ]
+            )
 
     def wrap(self, stored_key: StoredKey, key: bytes, share: bytes) -> StoredKey:
         nonce = os.urandom(NONCE_BYTES)
-        return replace(stored_key, wrapped_key=nonce + self._build_cipher(share).encrypt(nonce, key, _build_associated_data(stored_key)))
+        return replace(
+            stored_key,
+            wrapped_key=nonce
+            + self._build_cipher(share).encrypt(nonce, key, _build_associated_data(stored_key)),
+        )
 
     def rewrap(self, stored_key: StoredKey, key: bytes) -> StoredKey:
         """Wrap a key with its existing share, or with a new one if it has none (older versions)."""
@@ -175,7 +223,9 @@ class KeyWrapper:
         return self.wrap(replace(stored_key, slot=slot), key, share)
 
     def unwrap(self, stored_key: StoredKey) -> bytes:
-        """Unwrap a key. Raises KeyLost if its share is missing, PermanentError if the master key is wrong."""
+        """Unwrap a key. Raises KeyLost if its share is missing, PermanentError if the master key is
+        wrong.
+        """
         assert stored_key.wrapped_key is not None
         share = b""
         if stored_key.slot is not None:
@@ -185,14 +235,24 @@ class KeyWrapper:
             share = stored_share
         try:
             return self._build_cipher(share).decrypt(
-                stored_key.wrapped_key[:NONCE_BYTES], stored_key.wrapped_key[NONCE_BYTES:], _build_associated_data(stored_key)
+                stored_key.wrapped_key[:NONCE_BYTES],
+                stored_key.wrapped_key[NONCE_BYTES:],
+                _build_associated_data(stored_key),
             )
         except InvalidTag as error:
             remedy = "Set ANABRANCH_LOG__MASTER_KEY and ANABRANCH_LOG__KEY_FILE to the master key and key file that the keystore was created with."
-            raise PermanentError(f"Key {stored_key.id} cannot be unwrapped with this master key.", code="WRONG_MASTER_KEY", remedy=remedy) from error
+            raise PermanentError(
+                f"Key {stored_key.id} cannot be unwrapped with this master key.",
+                code="WRONG_MASTER_KEY",
+                remedy=remedy,
+            ) from error
 
     def _build_cipher(self, share: bytes) -> AESGCM:
-        return AESGCM(hmac.digest(self._master, b"anabranch key share" + share, "sha256") if share else self._master)
+        return AESGCM(
+            hmac.digest(self._master, b"anabranch key share" + share, "sha256")
+            if share
+            else self._master
+        )
 
 
 def _build_associated_data(stored_key: StoredKey) -> bytes:
@@ -200,17 +260,25 @@ def _build_associated_data(stored_key: StoredKey) -> bytes:
 
     Keys without a share are bound to their id only, as older versions wrote them.
     """
-    return stored_key.id.bytes if stored_key.slot is None else f"{stored_key.id} {stored_key.tenant} {stored_key.subject} {stored_key.slot}".encode()
+    return (
+        stored_key.id.bytes
+        if stored_key.slot is None
+        else f"{stored_key.id} {stored_key.tenant} {stored_key.subject} {stored_key.slot}".encode()
+    )
 
 
 def wrap_signing_key(master_key: bytes, name: str, key: bytes) -> bytes:
-    """Encrypt the signing key of an earlier master key (`name` is its fingerprint) under the current one."""
+    """Encrypt the signing key of an earlier master key (`name` is its fingerprint) under the
+    current one.
+    """
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(master_key).encrypt(nonce, key, f"signing key {name}".encode())
 
 
 def unwrap_signing_key(master_key: bytes, name: str, wrapped: bytes) -> bytes:
-    return AESGCM(master_key).decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], f"signing key {name}".encode())
+    return AESGCM(master_key).decrypt(
+        wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], f"signing key {name}".encode()
+    )
 
 
 def compute_master_key_fingerprint(master_key: bytes) -> str:

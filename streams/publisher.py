@@ -23,12 +23,20 @@ Clock = Callable[[], datetime]
 class Publisher:
     """Builds the records of one stage. The same emission always gets the same event id."""
 
-    def __init__(self, producer_name: str, generation: Generation | None, codec: Codec, clock: Clock) -> None:
-        self.producer_name, self.generation, self.codec, self.clock = producer_name, generation, codec, clock
+    def __init__(
+        self, producer_name: str, generation: Generation | None, codec: Codec, clock: Clock
+    ) -> None:
+        self.producer_name, self.generation, self.codec, self.clock = (
+            producer_name,
+            generation,
+            codec,
+            clock,
+        )
         self.pipeline_fingerprint = generation.how.get(producer_name, "") if generation else ""
 
     async def build_records(self, emissions: Sequence[Emission]) -> list[Record]:
-        # Emissions sealed with their causes' keys need no keystore; gather requests all new keys together.
+        # Emissions sealed with their causes' keys need no keystore; gather requests all new keys
+        # together.
         if all(emission.cause.key is not None for emission in emissions):
             return [await self.build_record(emission) for emission in emissions]
         return await asyncio.gather(*map(self.build_record, emissions))
@@ -39,7 +47,9 @@ class Publisher:
         event_id = (
             content_id("event", *emission.id_parts)
             if emission.id_parts
-            else make_derived_id(self.producer_name, self.pipeline_fingerprint, cause.id, emission.ordinal)
+            else make_derived_id(
+                self.producer_name, self.pipeline_fingerprint, cause.id, emission.ordinal
+            )
         )
         event = Event(
             id=event_id,
@@ -55,7 +65,12 @@ class Publisher:
             traceparent=cause.traceparent,
             key=cause.key,
         )
-        return _check_size(await self.codec.encode(event, self.resolve_topic(data), str(event.document_id or cause.id)), data)
+        return _check_size(
+            await self.codec.encode(
+                event, self.resolve_topic(data), str(event.document_id or cause.id)
+            ),
+            data,
+        )
 
     def resolve_topic(self, data: EventData) -> str:
         return self.generation.topics.get(data.topic, data.topic) if self.generation else data.topic
@@ -72,6 +87,10 @@ def _check_size(record: Record, data: EventData) -> Record:
     return record
 
 
-def build_root_event(data: EventData, event_id: UUID, source: str, clock: Clock, **envelope: Any) -> Event[Any]:
+def build_root_event(
+    data: EventData, event_id: UUID, source: str, clock: Clock, **envelope: Any
+) -> Event[Any]:
     """Build an event without a cause: a decision or a query."""
-    return Event(id=event_id, data=data, source=source, event_id=str(event_id), time=clock(), **envelope)
+    return Event(
+        id=event_id, data=data, source=source, event_id=str(event_id), time=clock(), **envelope
+    )

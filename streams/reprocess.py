@@ -26,40 +26,63 @@ class ReprocessResult:
 
 
 async def reprocess(
-    runner: StageRunner, records: Sequence[StoredRecord], reopen_inbox: ReopenInbox, replay_id: UUID, *, has_ended: Callable[[StoredRecord], bool]
+    runner: StageRunner,
+    records: Sequence[StoredRecord],
+    reopen_inbox: ReopenInbox,
+    replay_id: UUID,
+    *,
+    has_ended: Callable[[StoredRecord], bool],
 ) -> list[ReprocessResult]:
     """Claim records again, run their reactions and publish under the same event ids as before.
 
-    `reopen_inbox` marks the events as not done. Their original order still decides, so an old revision never
-    replaces a newer one. Raises TransientError, FatalError, and NewerVersion, before any change, if a record is of a
-    newer version than this program.
+    `reopen_inbox` marks the events as not done. Their original order still decides, so an old
+    revision never replaces a newer one. Raises TransientError, FatalError, and NewerVersion, before
+    any change, if a record is of a newer version than this program.
     """
     await reopen_inbox(await _decode_readable(runner, records))
     items = await runner.claim(records)
-    pending_items = [item for item in items if item.pending_event is not None and item.dead_letter is None]
+    pending_items = [
+        item for item in items if item.pending_event is not None and item.dead_letter is None
+    ]
     results = [ReprocessResult(item.stored_record, _get_outcome(item)) for item in items]
     for batch in _split_into_batches(pending_items, runner.stage.batch_size):
         for timed_out_item in await runner.react(batch):
             await runner.react([timed_out_item])
-    # A producer that already got an outcome must not get "superseded": the newer revision came after that.
+    # A producer that already got an outcome must not get "superseded": the newer revision came
+    # after that.
     for item in pending_items:
         if has_ended(item.stored_record):
-            item.emissions = [emission for emission in item.emissions if not isinstance(emission.data, DocumentSuperseded)]
-    items_to_finish = [item for item in items if item.pending_event is not None or item.dead_letter is not None]
+            item.emissions = [
+                emission
+                for emission in item.emissions
+                if not isinstance(emission.data, DocumentSuperseded)
+            ]
+    items_to_finish = [
+        item for item in items if item.pending_event is not None or item.dead_letter is not None
+    ]
     for item in items_to_finish:
         if item.dead_letter is not None:
             data = item.dead_letter.data.model_copy(update={"redriven": replay_id})
             item.dead_letter = replace(item.dead_letter, data=data)
     if items_to_finish:
         await runner.finish(items_to_finish)
-    return [replace(result, outcome="buried") if item.dead_letter else result for item, result in zip(items, results, strict=True)]
+    return [
+        replace(result, outcome="buried") if item.dead_letter else result
+        for item, result in zip(items, results, strict=True)
+    ]
 
 
 def _get_outcome(item: WorkItem) -> str:
-    return "superseded" if item.pending_event is not None and item.pending_event.status is ClaimStatus.SUPERSEDED else "replayed"
+    return (
+        "superseded"
+        if item.pending_event is not None and item.pending_event.status is ClaimStatus.SUPERSEDED
+        else "replayed"
+    )
 
 
-async def _decode_readable(runner: StageRunner, records: Sequence[StoredRecord]) -> list[Event[Any]]:
+async def _decode_readable(
+    runner: StageRunner, records: Sequence[StoredRecord]
+) -> list[Event[Any]]:
     events = []
     for stored_record in records:
         with suppress(PermanentError):

@@ -26,9 +26,15 @@ class RetryBudget:
         `successes` counts the stage's successful reactions.
         """
         # Prefer the engine's own count of answers, since a reaction may succeed without calling it.
-        answer_count = error.n_answers if isinstance(error, EngineUnavailable) and error.n_answers is not None else successes
+        answer_count = (
+            error.n_answers
+            if isinstance(error, EngineUnavailable) and error.n_answers is not None
+            else successes
+        )
         self.failures += 1
-        self.isolated_failures += self._last_answer_count is not None and answer_count > self._last_answer_count
+        self.isolated_failures += (
+            self._last_answer_count is not None and answer_count > self._last_answer_count
+        )
         self._last_answer_count = answer_count
         is_outage = isinstance(error, EngineUnavailable | LogUnavailable | DatabaseUnavailable)
         return (self.isolated_failures if is_outage else self.failures) >= MAX_ATTEMPTS

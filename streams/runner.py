@@ -2,9 +2,9 @@
 
     decode → first transaction (claim, rows) → react → publish → second transaction (done or dead letter) → acknowledge
 
-`streams.partition_sink` acknowledges; all other steps are here. After a crash between any two steps the event is
-redelivered: its rows exist already, the memo returns the engines' results, the same event ids are published again,
-and the inbox of each consumer drops them.
+`streams.partition_sink` acknowledges; all other steps are here. After a crash between any two steps
+the event is redelivered: its rows exist already, the memo returns the engines' results, the same
+event ids are published again, and the inbox of each consumer drops them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,24 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from schemas.errors import AnabranchError, DataErased, DuplicateEventId, EngineUnavailable, FatalError, NewerVersion, PermanentError, TransientError
+from schemas.errors import (
+    AnabranchError,
+    DataErased,
+    DuplicateEventId,
+    EngineUnavailable,
+    FatalError,
+    NewerVersion,
+    PermanentError,
+    TransientError,
+)
 from schemas.events import Event, EventDeadLettered
-from schemas.ports.ledger import ATTEMPTS_RECORDED_BY_CLAIM, ClaimResult, ClaimStatus, Ledger, ProjectedEvent
+from schemas.ports.ledger import (
+    ATTEMPTS_RECORDED_BY_CLAIM,
+    ClaimResult,
+    ClaimStatus,
+    Ledger,
+    ProjectedEvent,
+)
 from schemas.ports.log import EventLog
 from schemas.ports.stage_ports import StagePorts
 from schemas.records import Record, StoredRecord
@@ -42,11 +57,14 @@ T = TypeVar("T")
 MAX_CONSECUTIVE_BUGS = 20
 MAX_ABANDONED_ATTEMPTS = 3
 """Attempts that no worker ended, after which the event is dead-lettered."""
-# One suspect at a time per process: if the process dies again, only the culprit is charged with an attempt.
+# One suspect at a time per process: if the process dies again, only the culprit is charged with an
+# attempt.
 _SUSPECT_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 RELEASE_TIMEOUT_S = 5.0
 MAX_TIMEOUTS = 2
-"""Time-outs of one event, in a batch or alone: it never holds a slot for longer than this many deadlines."""
+"""Time-outs of one event, in a batch or alone: it never holds a slot for longer than this many
+deadlines.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,8 +105,8 @@ class Backoff:
 class StageRunner:
     """Runs one stage of one generation.
 
-    Partitions call `claim`, `react` and `finish` concurrently. All three retry outages until they are over and
-    raise only FatalError, `claim` also NewerVersion.
+    Partitions call `claim`, `react` and `finish` concurrently. All three retry outages until they
+    are over and raise only FatalError, `claim` also NewerVersion.
     """
 
     def __init__(
@@ -104,14 +122,23 @@ class StageRunner:
         backoff: Backoff | None = None,
         max_abandoned_attempts: int = MAX_ABANDONED_ATTEMPTS,
     ) -> None:
-        self.stage, self.ledger, self.event_log, self.ports, self.publisher, self.codec = stage, ledger, event_log, ports, publisher, codec
+        self.stage, self.ledger, self.event_log, self.ports, self.publisher, self.codec = (
+            stage,
+            ledger,
+            event_log,
+            ports,
+            publisher,
+            codec,
+        )
         self.instrumentation = instrumentation
         self.backoff, self.max_abandoned_attempts = backoff or Backoff(), max_abandoned_attempts
         self.consecutive_bugs = 0
         self.successes = 0
         self._engine_outages: dict[object, EngineUnavailable] = {}
         self._recorded_attempts: Counter[UUID] = Counter()
-        """Open attempts of this process by event: the claim of a duplicate must not count them as abandoned."""
+        """Open attempts of this process by event: the claim of a duplicate must not count them as
+        abandoned.
+        """
 
     @property
     def engine_outage(self) -> EngineUnavailable | None:
@@ -121,26 +148,37 @@ class StageRunner:
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
         """Decode records and run the first transaction.
 
-        Items with `pending_event` need a reaction (by another program if `is_delegated`), items with `dead_letter`
-        failed, all others are done. Returns fewer items than records if one of them is of a newer version than
-        this program; raises NewerVersion if that is the first.
+        Items with `pending_event` need a reaction (by another program if `is_delegated`), items
+        with `dead_letter` failed, all others are done. Returns fewer items than records if one of
+        them is of a newer version than this program; raises NewerVersion if that is the first.
         """
         items = await self._decode_readable(records)
-        projected_items = [(item, projected) for item in items if (projected := self._project(item)) is not None]
+        projected_items = [
+            (item, projected) for item in items if (projected := self._project(item)) is not None
+        ]
         await self._claim_projected(projected_items)
         return items
 
     async def react(self, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Run the reaction of a batch and set `emissions` or `dead_letter` of each item.
 
-        A failing batch is halved until the culprit is alone. Returns the items of a batch that timed out: react to
-        each of them alone, concurrently.
+        A failing batch is halved until the culprit is alone. Returns the items of a batch that
+        timed out: react to each of them alone, concurrently.
         """
         suspects = [item for item in items if item.is_suspect]
         if suspects and len(items) > 1:
-            batches = [list(batch) for _, batch in groupby(items, lambda item: item if item.is_suspect else None)]
-            return [timed_out_item for batch in batches for timed_out_item in await self.react(batch)]
-        async with _SUSPECT_LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()) if suspects else nullcontext():
+            batches = [
+                list(batch)
+                for _, batch in groupby(items, lambda item: item if item.is_suspect else None)
+            ]
+            return [
+                timed_out_item for batch in batches for timed_out_item in await self.react(batch)
+            ]
+        async with (
+            _SUSPECT_LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+            if suspects
+            else nullcontext()
+        ):
             error = await self._react_with_retries(items)
         if error is None:
             return []
@@ -156,16 +194,32 @@ class StageRunner:
         """Publish all emissions, wait for the acknowledgement, then run the second transaction."""
         await self._publish(items)
         dead_letters = [item.dead_letter for item in items if item.dead_letter is not None]
-        reacted_ids = [item.pending_event.event.id for item in items if item.pending_event is not None and item.dead_letter is None]
-        dead_letter_data: list[EventDeadLettered] = [dead_letter.data for dead_letter in dead_letters]
+        reacted_ids = [
+            item.pending_event.event.id
+            for item in items
+            if item.pending_event is not None and item.dead_letter is None
+        ]
+        dead_letter_data: list[EventDeadLettered] = [
+            dead_letter.data for dead_letter in dead_letters
+        ]
         if self.stage.react is not None or dead_letter_data:
-            await self._retry_outages(lambda: self.ledger.complete(self.stage.name, reacted_ids, dead_letter_data))
-        self._forget_attempts(item.pending_event.event.id for item in items if item.pending_event is not None and item.has_recorded_attempt)
+            await self._retry_outages(
+                lambda: self.ledger.complete(self.stage.name, reacted_ids, dead_letter_data)
+            )
+        self._forget_attempts(
+            item.pending_event.event.id
+            for item in items
+            if item.pending_event is not None and item.has_recorded_attempt
+        )
         for item in items:
-            self.instrumentation.count_finished(self.stage.name, item.dead_letter.data.code if item.dead_letter else None)
+            self.instrumentation.count_finished(
+                self.stage.name, item.dead_letter.data.code if item.dead_letter else None
+            )
 
     async def _publish(self, items: Sequence[WorkItem]) -> None:
-        """Publish all emissions; dead-letter items whose emissions are too large or rejected by the log."""
+        """Publish all emissions; dead-letter items whose emissions are too large or rejected by the
+        log.
+        """
         try:
             records = await self._build_records(items)
             if records:
@@ -182,15 +236,25 @@ class StageRunner:
             await self._publish(items)
 
     async def _build_records(self, items: Sequence[WorkItem]) -> list[Record]:
-        # Emissions sealed with their causes' keys need no keystore; gather requests all new keys together.
-        if all(item.pending_event is not None and item.pending_event.event.key is not None for item in items):
+        # Emissions sealed with their causes' keys need no keystore; gather requests all new keys
+        # together.
+        if all(
+            item.pending_event is not None and item.pending_event.event.key is not None
+            for item in items
+        ):
             return [record for item in items for record in await self._build_item_records(item)]
-        return [record for item_records in await asyncio.gather(*map(self._build_item_records, items)) for record in item_records]
+        return [
+            record
+            for item_records in await asyncio.gather(*map(self._build_item_records, items))
+            for record in item_records
+        ]
 
     async def _build_item_records(self, item: WorkItem) -> list[Record]:
         dead_letter, emissions = item.dead_letter, list(item.emissions)
         if dead_letter is not None:
-            emissions += await self._retry_outages(lambda: build_dead_letter_emissions(dead_letter, self.stage, self.ports))
+            emissions += await self._retry_outages(
+                lambda: build_dead_letter_emissions(dead_letter, self.stage, self.ports)
+            )
         try:
             return await self._retry_outages(lambda: self.publisher.build_records(emissions))
         except DataErased:  # the document was erased during its reaction: publish nothing about it
@@ -198,20 +262,38 @@ class StageRunner:
 
     async def release(self, items: Iterable[WorkItem]) -> None:
         """End the attempts that claims recorded for unfinished items."""
-        await self._end_attempts([item.pending_event.event.id for item in items if item.pending_event is not None and item.has_recorded_attempt])
+        await self._end_attempts(
+            [
+                item.pending_event.event.id
+                for item in items
+                if item.pending_event is not None and item.has_recorded_attempt
+            ]
+        )
 
     async def prune(self, topic: str, partition: int, below: int) -> None:
         """Delete inbox entries below an offset that will not be read again."""
-        # Not for ingress and `control`: a late duplicate would be applied after newer events and decisions.
+        # Not for ingress and `control`: a late duplicate would be applied after newer events and
+        # decisions.
         if self.stage.ordering_policy != "once_per_id" and self.stage.topic != CONTROL:
-            await self._retry_outages(lambda: self.ledger.prune(self.stage.name, topic, partition, below))
+            await self._retry_outages(
+                lambda: self.ledger.prune(self.stage.name, topic, partition, below)
+            )
 
-    async def _claim_projected(self, projected_items: Sequence[tuple[WorkItem, ProjectedEvent]]) -> None:
+    async def _claim_projected(
+        self, projected_items: Sequence[tuple[WorkItem, ProjectedEvent]]
+    ) -> None:
         # Snapshot before the call: attempts may end while the transaction runs.
-        recorded_attempts = {projected.event.id: self._recorded_attempts[projected.event.id] for _, projected in projected_items}
+        recorded_attempts = {
+            projected.event.id: self._recorded_attempts[projected.event.id]
+            for _, projected in projected_items
+        }
         try:
             claim_results = await self._retry_outages(
-                lambda: self.ledger.claim(self.stage.name, self.stage.ordering_policy, [projected for _, projected in projected_items])
+                lambda: self.ledger.claim(
+                    self.stage.name,
+                    self.stage.ordering_policy,
+                    [projected for _, projected in projected_items],
+                )
             )
         except FatalError:
             raise
@@ -229,14 +311,26 @@ class StageRunner:
             for (item, projected), claim_result in zip(projected_items, claim_results, strict=True):
                 event_id = projected.event.id
                 own_attempts = max(recorded_attempts[event_id], self._recorded_attempts[event_id])
-                self._apply_claim(item, projected.event, replace(claim_result, abandoned_attempts=max(0, claim_result.abandoned_attempts - own_attempts)))
-                item.has_recorded_attempt = item.pending_event is not None and claim_result.abandoned_attempts < ATTEMPTS_RECORDED_BY_CLAIM
+                self._apply_claim(
+                    item,
+                    projected.event,
+                    replace(
+                        claim_result,
+                        abandoned_attempts=max(0, claim_result.abandoned_attempts - own_attempts),
+                    ),
+                )
+                item.has_recorded_attempt = (
+                    item.pending_event is not None
+                    and claim_result.abandoned_attempts < ATTEMPTS_RECORDED_BY_CLAIM
+                )
                 if item.has_recorded_attempt:
                     self._recorded_attempts[event_id] += 1
             await self.release([item for item, _ in projected_items if item.is_delegated])
 
     async def _decode_readable(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
-        """Decode records up to the first of a newer version; raise NewerVersion if it is the first of all."""
+        """Decode records up to the first of a newer version; raise NewerVersion if it is the first
+        of all.
+        """
         items: list[WorkItem] = []
         await self._retry_outages(lambda: self.codec.prefetch_keys(records))
         for stored_record in records:
@@ -249,10 +343,15 @@ class StageRunner:
         return items
 
     async def _decode(self, stored_record: StoredRecord) -> WorkItem:
-        """Decode a record. The item of an erased event has neither `pending_event` nor `dead_letter`."""
+        """Decode a record. The item of an erased event has neither `pending_event` nor
+        `dead_letter`.
+        """
         item = WorkItem(stored_record)
         try:
-            item.pending_event = PendingEvent(await self._retry_outages(lambda: self.codec.decode(stored_record)), ClaimStatus.PENDING)
+            item.pending_event = PendingEvent(
+                await self._retry_outages(lambda: self.codec.decode(stored_record)),
+                ClaimStatus.PENDING,
+            )
         except DataErased as error:
             position = stored_record.position
             log.info(
@@ -282,21 +381,36 @@ class StageRunner:
 
     def _apply_claim(self, item: WorkItem, event: Event[Any], claim_result: ClaimResult) -> None:
         if claim_result.status is ClaimStatus.DUPLICATE:
-            self._dead_letter(item, DuplicateEventId(f"Event {event.event_id!r} of source {event.source!r} was received before with another payload."))
+            self._dead_letter(
+                item,
+                DuplicateEventId(
+                    f"Event {event.event_id!r} of source {event.source!r} was received before with another payload."
+                ),
+            )
         elif claim_result.status is ClaimStatus.DONE or self.stage.react is None:
             item.pending_event = None
         else:
             item.pending_event = PendingEvent(
-                event, claim_result.status, claim_result.visibility_change, claim_result.is_unchanged, claim_result.revived_revision, claim_result.amended_title
+                event,
+                claim_result.status,
+                claim_result.visibility_change,
+                claim_result.is_unchanged,
+                claim_result.revived_revision,
+                claim_result.amended_title,
             )
             item.is_delegated = self.stage.delegate_if(item.pending_event)
             item.abandoned_attempts = claim_result.abandoned_attempts
-            if claim_result.abandoned_attempts >= self.max_abandoned_attempts and not item.is_delegated:
+            if (
+                claim_result.abandoned_attempts >= self.max_abandoned_attempts
+                and not item.is_delegated
+            ):
                 item.attempts = claim_result.abandoned_attempts
                 self._dead_letter(item, _build_worker_lost_error(claim_result.abandoned_attempts))
 
     async def _react_with_retries(self, items: Sequence[WorkItem]) -> Exception | None:
-        """Run the reaction until it succeeds (return None) or retries are exhausted (return the error)."""
+        """Run the reaction until it succeeds (return None) or retries are exhausted (return the
+        error).
+        """
         retry_budget = RetryBudget()
         try:
             while True:
@@ -328,12 +442,19 @@ class StageRunner:
         pending_events = [item.pending_event for item in items if item.pending_event is not None]
         for item in items:
             item.attempts += 1
-        # The claims recorded all other attempts; an update here could make a revision wait and be overtaken.
-        suspects = [item.pending_event.event.id for item in items if item.pending_event is not None and item.is_suspect]
+        # The claims recorded all other attempts; an update here could make a revision wait and be
+        # overtaken.
+        suspects = [
+            item.pending_event.event.id
+            for item in items
+            if item.pending_event is not None and item.is_suspect
+        ]
         self._recorded_attempts.update(suspects)
         try:
             if suspects:
-                await self._retry_outages(lambda: self.ledger.record_attempt(self.stage.name, suspects))
+                await self._retry_outages(
+                    lambda: self.ledger.record_attempt(self.stage.name, suspects)
+                )
             async with asyncio.timeout(self.stage.deadline_s):
                 emissions = await self.stage.react(pending_events, self.ports)
         finally:
@@ -342,13 +463,18 @@ class StageRunner:
         for emission in emissions:
             emissions_by_cause.setdefault(emission.cause.id, []).append(emission)
         for item in items:
-            item.emissions = emissions_by_cause.get(item.pending_event.event.id, []) if item.pending_event else []
+            item.emissions = (
+                emissions_by_cause.get(item.pending_event.event.id, [])
+                if item.pending_event
+                else []
+            )
 
     async def _end_attempts(self, event_ids: Sequence[UUID]) -> None:
         """End one attempt at each event, finished or cancelled."""
         self._forget_attempts(event_ids)
         if event_ids:
-            # Closing a partition must not wait for a lost database; the attempt then counts as abandoned.
+            # Closing a partition must not wait for a lost database; the attempt then counts as
+            # abandoned.
             with suppress(TransientError, TimeoutError):
                 async with asyncio.timeout(RELEASE_TIMEOUT_S):
                     await self.ledger.withdraw_attempt(self.stage.name, event_ids)
@@ -375,7 +501,14 @@ class StageRunner:
             self._count_bug(error)
         event = item.pending_event.event if item.pending_event else None
         item.emissions = []
-        item.dead_letter = DeadLetter.from_error(item.stored_record, event, self.stage, self._get_generation_name(), error, max(1, item.attempts))
+        item.dead_letter = DeadLetter.from_error(
+            item.stored_record,
+            event,
+            self.stage,
+            self._get_generation_name(),
+            error,
+            max(1, item.attempts),
+        )
         log.warning(
             "event_dead_lettered",
             stage=self.stage.name,
@@ -386,7 +519,11 @@ class StageRunner:
 
     def _count_bug(self, error: Exception) -> None:
         self.consecutive_bugs += 1
-        log.error("reaction_failed_unexpectedly", stage=self.stage.name, error="".join(traceback.format_exception(error)))
+        log.error(
+            "reaction_failed_unexpectedly",
+            stage=self.stage.name,
+            error="".join(traceback.format_exception(error)),
+        )
         if self.consecutive_bugs >= MAX_CONSECUTIVE_BUGS:
             raise FatalError(
                 f"Stage {self.stage.name} failed on {MAX_CONSECUTIVE_BUGS} consecutive events, each time by a defect. The last error: {error!r}",
@@ -394,7 +531,11 @@ class StageRunner:
             ) from error
 
     def _get_generation_name(self) -> str | None:
-        return self.publisher.generation.name if self.publisher.generation and not self.stage.serves_all_generations else None
+        return (
+            self.publisher.generation.name
+            if self.publisher.generation and not self.stage.serves_all_generations
+            else None
+        )
 
     async def _retry_outages(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call until Postgres or the log is back.
@@ -408,7 +549,13 @@ class StageRunner:
             except TransientError as error:
                 attempt += 1
                 self.instrumentation.count_retry(self.stage.name, error.code)
-                log.warning("call_retried", stage=self.stage.name, code=error.code, detail=error.detail, attempt=attempt)
+                log.warning(
+                    "call_retried",
+                    stage=self.stage.name,
+                    code=error.code,
+                    detail=error.detail,
+                    attempt=attempt,
+                )
                 await asyncio.sleep(self.backoff.compute_delay_s(attempt))
 
 

@@ -1,7 +1,8 @@
-"""Signatures of events: HMAC-SHA256 (RFC 2104) under a key that HKDF (RFC 5869) derives from the master key.
+"""Signatures of events: HMAC-SHA256 (RFC 2104) under a key that HKDF (RFC 5869) derives from the
+master key.
 
-Only processes with the master key may write to topics behind ingress. A record without a valid signature was written
-by someone else.
+Only processes with the master key may write to topics behind ingress. A record without a valid
+signature was written by someone else.
 """
 
 from __future__ import annotations
@@ -32,9 +33,13 @@ def derive_signing_key(master_key: bytes) -> bytes:
 
 
 class EventSigner:
-    """Signs with the first key and verifies with all, so that events stay valid if the master key is rotated."""
+    """Signs with the first key and verifies with all, so that events stay valid if the master key
+    is rotated.
+    """
 
-    def __init__(self, keys: Iterable[bytes], unsigned_below: UnsignedOffsets | None = None) -> None:
+    def __init__(
+        self, keys: Iterable[bytes], unsigned_below: UnsignedOffsets | None = None
+    ) -> None:
         self._keys = tuple(keys)
         self._unsigned_below = unsigned_below or {}
 
@@ -46,15 +51,26 @@ class EventSigner:
         position, record = stored_record.position, stored_record.record
         signature = record.headers.get(SIGNATURE_HEADER)
         if signature is None or record.value is None:
-            return position.offset < self._unsigned_below.get(position.topic, {}).get(position.partition, 0)
+            return position.offset < self._unsigned_below.get(position.topic, {}).get(
+                position.partition, 0
+            )
         value = record.value
-        return any(hmac.compare_digest(signature, _compute_signature(key, position.topic, value, record.headers)) for key in self._keys)
+        return any(
+            hmac.compare_digest(
+                signature, _compute_signature(key, position.topic, value, record.headers)
+            )
+            for key in self._keys
+        )
 
     def check(self, stored_record: StoredRecord) -> None:
         """Raise PermanentError unless the record has a valid signature or predates signatures."""
         if self.verify(stored_record):
             return
-        problem = "an invalid signature" if SIGNATURE_HEADER in stored_record.record.headers else "no signature"
+        problem = (
+            "an invalid signature"
+            if SIGNATURE_HEADER in stored_record.record.headers
+            else "no signature"
+        )
         raise PermanentError(
             f"An event on topic {stored_record.position.topic}, which only Anabranch writes, has {problem}.",
             code=UNSIGNED_EVENT,
@@ -67,10 +83,19 @@ def compute_mac(key: bytes, message: bytes) -> bytes:
 
 
 def _compute_signature(key: bytes, topic: str, value: bytes, headers: Headers) -> bytes:
-    """Sign all that decoding reads: topic, payload and CloudEvents attributes, each prefixed with its length."""
-    # Without the record's key: it only chooses a partition, and a dead letter of `raw` does not store it.
+    """Sign all that decoding reads: topic, payload and CloudEvents attributes, each prefixed with
+    its length.
+    """
+    # Without the record's key: it only chooses a partition, and a dead letter of `raw` does not
+    # store it.
     signed_headers = sorted(
-        (name, header_value) for name, header_value in headers.items() if name == _CONTENT_TYPE or (name.startswith("ce_") and name != SIGNATURE_HEADER)
+        (name, header_value)
+        for name, header_value in headers.items()
+        if name == _CONTENT_TYPE or (name.startswith("ce_") and name != SIGNATURE_HEADER)
     )
-    parts = [topic.encode(), value, *(part for name, header_value in signed_headers for part in (name.encode(), header_value))]
+    parts = [
+        topic.encode(),
+        value,
+        *(part for name, header_value in signed_headers for part in (name.encode(), header_value)),
+    ]
     return b64encode(compute_mac(key, b"".join(_pack_length(len(part)) + part for part in parts)))

@@ -28,8 +28,9 @@ class PendingEvent:
 class Emission:
     """An event that a reaction wants published.
 
-    Its id derives from the stage, the pipeline fingerprint, the cause and the ordinal, or from `id_parts` if given:
-    an outcome, for example, has the same id whichever event completes the document.
+    Its id derives from the stage, the pipeline fingerprint, the cause and the ordinal, or from
+    `id_parts` if given: an outcome, for example, has the same id whichever event completes the
+    document.
     """
 
     cause: Event[Any]
@@ -71,7 +72,9 @@ class Stage:
     batch_size: int = 1
     deadline_s: float = 600.0
     fails_document: bool = True
-    """Whether a dead letter fails the document; False if it costs only the graph, or concerns no document."""
+    """Whether a dead letter fails the document; False if it costs only the graph, or concerns no
+    document.
+    """
     output_topic: str | None = None
     """Topic of its emissions (outcomes aside).
 
@@ -85,4 +88,6 @@ class Stage:
     Such reactions have slots of their own, limited per host.
     """
     delegate_if: Callable[[PendingEvent], bool] = never_delegate
-    """Whether another program reacts: the event stays pending and unacknowledged, and later ones continue."""
+    """Whether another program reacts: the event stays pending and unacknowledged, and later ones
+    continue.
+    """

@@ -11,7 +11,13 @@ import structlog
 from schemas.errors import LogUnavailable, TransientError
 from schemas.ports.log import Partition, Sink, Subscriber
 from schemas.ports.reader_status import ALL_PARTITIONS, ReaderStatus
-from streams.partition_sink import STATUS_RENEWAL_S, ByteBudget, PartitionLimits, PartitionSink, StallReporter
+from streams.partition_sink import (
+    STATUS_RENEWAL_S,
+    ByteBudget,
+    PartitionLimits,
+    PartitionSink,
+    StallReporter,
+)
 from streams.runner import StageRunner
 
 log = structlog.get_logger(__name__)
@@ -19,7 +25,9 @@ RETRY_DELAY_S = 1.0
 
 
 def format_group_name(stage: str, generation: str | None) -> str:
-    """Return the consumer group of a stage: one for each generation, whose partitions all workers share."""
+    """Return the consumer group of a stage: one for each generation, whose partitions all workers
+    share.
+    """
     return f"anabranch.{stage}.{generation}" if generation else f"anabranch.{stage}"
 
 
@@ -46,13 +54,21 @@ class StageConsumer:
             try:
                 await self._consume()
             except TransientError as error:
-                log.warning("stage_restarted", group=self._get_group(), topic=self.topic, code=error.code, detail=error.detail)
+                log.warning(
+                    "stage_restarted",
+                    group=self._get_group(),
+                    topic=self.topic,
+                    code=error.code,
+                    detail=error.detail,
+                )
                 await asyncio.sleep(RETRY_DELAY_S)
 
     async def _consume(self) -> None:
         """Consume until an error; never returns."""
         self.failure = asyncio.get_running_loop().create_future()
-        read_task = asyncio.create_task(self.subscriber.subscribe(self._get_group(), self.topic, self.open_sink).run())
+        read_task = asyncio.create_task(
+            self.subscriber.subscribe(self._get_group(), self.topic, self.open_sink).run()
+        )
         report_task = asyncio.create_task(self._report_engine_outage())
         try:
             await asyncio.wait({read_task, self.failure}, return_when=asyncio.FIRST_COMPLETED)
@@ -74,21 +90,34 @@ class StageConsumer:
             outage = self.runner.engine_outage
             with suppress(TransientError):
                 if outage is not None:
-                    await self.reader_status.set_paused(self._get_group(), self.topic, ALL_PARTITIONS, outage)
+                    await self.reader_status.set_paused(
+                        self._get_group(), self.topic, ALL_PARTITIONS, outage
+                    )
                 elif is_reported:
-                    await self.reader_status.clear_paused(self._get_group(), self.topic, ALL_PARTITIONS)
+                    await self.reader_status.clear_paused(
+                        self._get_group(), self.topic, ALL_PARTITIONS
+                    )
                 is_reported = outage is not None
             await asyncio.sleep(STATUS_RENEWAL_S)
 
     def _get_group(self) -> str:
         generation = self.runner.publisher.generation
         return self.group or format_group_name(
-            self.runner.stage.name, None if self.runner.stage.serves_all_generations or generation is None else generation.name
+            self.runner.stage.name,
+            None
+            if self.runner.stage.serves_all_generations or generation is None
+            else generation.name,
         )
 
     def open_sink(self, partition: Partition) -> Sink:
-        stall_reporter = StallReporter(self.reader_status, self._get_group()) if self.reader_status is not None else None
-        return PartitionSink(self.runner, partition, self._fail, self.limits, self.byte_budget, stall_reporter)
+        stall_reporter = (
+            StallReporter(self.reader_status, self._get_group())
+            if self.reader_status is not None
+            else None
+        )
+        return PartitionSink(
+            self.runner, partition, self._fail, self.limits, self.byte_budget, stall_reporter
+        )
 
     def _fail(self, error: BaseException) -> None:
         if self.failure is not None and not self.failure.done():

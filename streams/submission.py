@@ -23,6 +23,12 @@ async def build_raw_record(
     document_id: UUID | None = None,
 ) -> Record:
     """Build a record for `raw`. Records with the same source and event id count as one event."""
-    event: Event[EventData] = Event(id=make_received_id(data.tenant, source, event_id), data=data, source=source, event_id=event_id, time=time)
+    event: Event[EventData] = Event(
+        id=make_received_id(data.tenant, source, event_id),
+        data=data,
+        source=source,
+        event_id=event_id,
+        time=time,
+    )
     key = data.external_id or (str(document_id) if document_id else event_id)
     return await codec.encode(event, data.topic, key)

@@ -21,12 +21,21 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 def add_local_token(services: Services) -> Services:
     local = LocalTokenAuthenticator(SecretStr(TOKEN), "default")
     authenticate = services.authenticate
-    return replace(services, authenticate=replace(authenticate, local=local) if isinstance(authenticate, CredentialAuthenticator) else local)
+    return replace(
+        services,
+        authenticate=replace(authenticate, local=local)
+        if isinstance(authenticate, CredentialAuthenticator)
+        else local,
+    )
 
 
 @asynccontextmanager
 async def api_client(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
     """An error of ours is answered as a server answers it."""
-    transport = httpx2.ASGITransport(create_app(add_local_token(services)), raise_app_exceptions=False)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=BEARER, timeout=60) as client:
+    transport = httpx2.ASGITransport(
+        create_app(add_local_token(services)), raise_app_exceptions=False
+    )
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://localhost", headers=BEARER, timeout=60
+    ) as client:
         yield client

@@ -1,7 +1,8 @@
 """Attack the product for longer than the suite does, and write down what held: `make attack`.
 
-Each row of the table is one attack with the tests that perform it. A test counts as one attempt, or as many as it reports by the property
-`attempts` (requests that were made up, patterns times texts). The same tests run in the suite, with fewer examples.
+Each row of the table is one attack with the tests that perform it. A test counts as one attempt, or
+as many as it reports by the property `attempts` (requests that were made up, patterns times texts).
+The same tests run in the suite, with fewer examples.
 """
 
 from __future__ import annotations
@@ -45,16 +46,28 @@ ATTACKS: dict[str, tuple[str, ...]] = {
         "tests/unit/test_approvals.py",
         "tests/unit/test_source_service.py",
     ),
-    "Passwords in files, process lists and output": ("tests/journey/test_database_password_leaks.py",),
-    "Another account of the machine connects to the embedded Postgres": ("tests/integration/test_embedded_postgres.py",),
+    "Passwords in files, process lists and output": (
+        "tests/journey/test_database_password_leaks.py",
+    ),
+    "Another account of the machine connects to the embedded Postgres": (
+        "tests/integration/test_embedded_postgres.py",
+    ),
     "An erased text or its key is read from the disk": (
         "tests/journey/test_erasure_on_disk.py",
         "tests/unit/test_key_file.py",
         "tests/integration/test_key_rotation.py",
     ),
-    "A producer takes over, locks or withdraws documents of others": ("tests/unit/test_ingress.py", "tests/unit/test_ingress_check.py"),
-    "Forged, changed or copied events on our own topics": ("tests/integration/test_forged_events.py",),
-    "A producer writes to topics that are not its own (Kafka ACLs)": ("tests/integration/test_kafka_acls.py", "tests/unit/test_kafka_acls.py"),
+    "A producer takes over, locks or withdraws documents of others": (
+        "tests/unit/test_ingress.py",
+        "tests/unit/test_ingress_check.py",
+    ),
+    "Forged, changed or copied events on our own topics": (
+        "tests/integration/test_forged_events.py",
+    ),
+    "A producer writes to topics that are not its own (Kafka ACLs)": (
+        "tests/integration/test_kafka_acls.py",
+        "tests/unit/test_kafka_acls.py",
+    ),
     "Texts and questions that freeze a worker or the API": ("tests/unit/test_linear_time.py",),
     "A parser that was taken over reads files, calls addresses, starts programs": (
         "tests/contract/test_confinement.py",
@@ -65,9 +78,18 @@ ATTACKS: dict[str, tuple[str, ...]] = {
         "tests/journey/test_ingest_limits.py",
         "tests/unit/test_validation_remedies.py",
     ),
-    "Addresses inside the network, however they are written": ("tests/unit/test_public_addresses.py", "tests/contract/test_fetcher.py"),
-    "Control characters reach a terminal or a log": ("tests/unit/test_terminal.py", "tests/journey/test_terminal_output.py"),
-    "Credentials in URLs and server paths are shown": ("tests/unit/test_url_redaction.py", "tests/journey/test_server_path_leaks.py"),
+    "Addresses inside the network, however they are written": (
+        "tests/unit/test_public_addresses.py",
+        "tests/contract/test_fetcher.py",
+    ),
+    "Control characters reach a terminal or a log": (
+        "tests/unit/test_terminal.py",
+        "tests/journey/test_terminal_output.py",
+    ),
+    "Credentials in URLs and server paths are shown": (
+        "tests/unit/test_url_redaction.py",
+        "tests/journey/test_server_path_leaks.py",
+    ),
     "Broken and hostile files": ("tests/journey/test_bad_input.py",),
     "Requests made up from the OpenAPI document": ("tests/journey/test_openapi_fuzz.py",),
 }
@@ -84,8 +106,19 @@ def run_tests(files: Iterable[str], examples: int) -> dict[str, AttackResult]:
     """Results by test file. The tests' own output goes to this program's."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-o", "junit_family=xunit1", f"--junit-xml={report}", *files]
-        subprocess.run(command, cwd=ROOT, env=os.environ | {"ATTACK_EXAMPLES": str(examples)}, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-o",
+            "junit_family=xunit1",
+            f"--junit-xml={report}",
+            *files,
+        ]
+        subprocess.run(
+            command, cwd=ROOT, env=os.environ | {"ATTACK_EXAMPLES": str(examples)}, check=False
+        )
         return read_report(report)
 
 
@@ -113,8 +146,13 @@ def format_table(results: dict[str, AttackResult]) -> str:
     lines = ["| attack | attempts | blocked |", "| --- | --- | --- |"]
     for attack, files in ATTACKS.items():
         attack_results = [results.get(file, AttackResult()) for file in files]
-        attempts, blocked, skipped = (sum(getattr(result, name) for result in attack_results) for name in ("attempts", "blocked", "skipped"))
-        lines.append(f"| {attack} | {attempts:,} | {blocked:,}{f' ({skipped} skipped)' if skipped else ''} |")
+        attempts, blocked, skipped = (
+            sum(getattr(result, name) for result in attack_results)
+            for name in ("attempts", "blocked", "skipped")
+        )
+        lines.append(
+            f"| {attack} | {attempts:,} | {blocked:,}{f' ({skipped} skipped)' if skipped else ''} |"
+        )
     return "\n".join(lines)
 
 
@@ -127,21 +165,41 @@ def write_table(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--examples", type=int, default=50, help="requests made up for each operation, valid and invalid")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/security.md")
-    parser.add_argument("--report", type=Path, help="count what this JUnit file of an earlier run says, and run nothing")
+    parser.add_argument(
+        "--examples",
+        type=int,
+        default=50,
+        help="requests made up for each operation, valid and invalid",
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write the table into docs/security.md"
+    )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        help="count what this JUnit file of an earlier run says, and run nothing",
+    )
     arguments = parser.parse_args()
     results = (
         read_report(arguments.report)
         if arguments.report
-        else run_tests(dict.fromkeys(file for files in ATTACKS.values() for file in files), arguments.examples)
+        else run_tests(
+            dict.fromkeys(file for files in ATTACKS.values() for file in files), arguments.examples
+        )
     )
     text = format_table(results)
     print(text)
     if arguments.write:
         write_table(text)
-    results_of_attacks = [results[file] for files in ATTACKS.values() for file in files if file in results]
-    return 0 if results_of_attacks and all(result.blocked == result.attempts for result in results_of_attacks) else 1
+    results_of_attacks = [
+        results[file] for files in ATTACKS.values() for file in files if file in results
+    ]
+    return (
+        0
+        if results_of_attacks
+        and all(result.blocked == result.attempts for result in results_of_attacks)
+        else 1
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 from schemas.principals import Principal
 
 
-def make_caller(tenant: str = "default", *, name: str = "local", readers: tuple[str, ...] | None = None) -> Principal:
+def make_caller(
+    tenant: str = "default", *, name: str = "local", readers: tuple[str, ...] | None = None
+) -> Principal:
     return Principal(name, tenant, "operator", readers)
 
 

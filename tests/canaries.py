@@ -1,4 +1,6 @@
-"""Where a word is found that must be gone: in the clear, in any case of its letters, and in base64 at each of its three places."""
+"""Where a word is found that must be gone: in the clear, in any case of its letters, and in base64
+at each of its three places.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ ESCAPED_COLUMN = "encode(coalesce({}, ''), 'escape')"
 
 def contains_canary(data: bytes, canaries: Iterable[str]) -> bool:
     lower = data.lower()
-    return any(canary.lower().encode() in lower or any(code in data for code in _base64_forms(canary)) for canary in canaries)
+    return any(
+        canary.lower().encode() in lower or any(code in data for code in _base64_forms(canary))
+        for canary in canaries
+    )
 
 
 def _base64_forms(canary: str) -> list[bytes]:
@@ -41,9 +46,12 @@ async def find_in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
     found, words = set(), list(canaries)
     for table in await list_tables(pool):
         columns = await pool.fetch(
-            "select attname, atttypid = 'bytea'::regtype as binary from pg_attribute where attrelid = $1::text::regclass and attnum > 0", table
+            "select attname, atttypid = 'bytea'::regtype as binary from pg_attribute where attrelid = $1::text::regclass and attnum > 0",
+            table,
         )
-        binary = [ESCAPED_COLUMN.format(f't."{row["attname"]}"') for row in columns if row["binary"]]
+        binary = [
+            ESCAPED_COLUMN.format(f't."{row["attname"]}"') for row in columns if row["binary"]
+        ]
         place = "t.topic" if table == "anabranch.events" else f"'{table}'"
         text = " || ".join(["t::text", *binary])
         for row in await pool.fetch(f"select {place} as place, {text} as text from {table} t"):
@@ -52,11 +60,22 @@ async def find_in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
     return found
 
 
-def find_in_files(folder: Path, canaries: Iterable[str], *, excluded_folders: Iterable[str] = ()) -> set[str]:
+def find_in_files(
+    folder: Path, canaries: Iterable[str], *, excluded_folders: Iterable[str] = ()
+) -> set[str]:
     """Files whose name or content shows one of them, relative to the folder."""
     words, excluded = list(canaries), set(excluded_folders)
-    names = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in excluded]
-    return {name for name in names if contains_canary(name.encode(), words) or contains_canary(_read_file(folder / name), words)}
+    names = [
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and path.relative_to(folder).parts[0] not in excluded
+    ]
+    return {
+        name
+        for name in names
+        if contains_canary(name.encode(), words)
+        or contains_canary(_read_file(folder / name), words)
+    }
 
 
 def _read_file(path: Path) -> bytes:
@@ -68,16 +87,32 @@ def _read_file(path: Path) -> bytes:
 
 
 def find_in_topics(settings: KafkaClientSettings, canaries: Iterable[str]) -> set[str]:
-    """Topics of this prefix, read as any consumer may, compressed batches included: keys, headers and values."""
+    """Topics of this prefix, read as any consumer may, compressed batches included: keys, headers
+    and values.
+    """
     words = list(canaries)
-    consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
     try:
         found = consumer.list_topics(timeout=10).topics
         places = [
-            TopicPartition(name, number, OFFSET_BEGINNING) for name in found if name.startswith(settings.topic_prefix) for number in found[name].partitions
+            TopicPartition(name, number, OFFSET_BEGINNING)
+            for name in found
+            if name.startswith(settings.topic_prefix)
+            for number in found[name].partitions
         ]
         consumer.assign(places)
-        return {name.removeprefix(settings.topic_prefix) for name, data in _read_records(consumer, len(places)) if contains_canary(data, words)}
+        return {
+            name.removeprefix(settings.topic_prefix)
+            for name, data in _read_records(consumer, len(places))
+            if contains_canary(data, words)
+        }
     finally:
         consumer.close()
 
@@ -91,5 +126,12 @@ def _read_records(consumer: Consumer, partitions: int) -> Iterable[tuple[str, by
                 partitions -= 1
                 continue
             headers: Any = message.headers() or []
-            parts = [message.key(), message.value(), *(part for name, value in headers for part in (name.encode(), value))]
-            yield message.topic() or "", b"\n".join(part if isinstance(part, bytes) else b"" for part in parts)
+            parts = [
+                message.key(),
+                message.value(),
+                *(part for name, value in headers for part in (name.encode(), value)),
+            ]
+            yield (
+                message.topic() or "",
+                b"\n".join(part if isinstance(part, bytes) else b"" for part in parts),
+            )

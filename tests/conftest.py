@@ -13,13 +13,21 @@ pytest_plugins = ["tests.postgres_fixture", "tests.kafka_fixture", "tests.log_ba
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is on Kafka first, what needs no service last: so processes that share the files end together."""
+    """What is on Kafka first, what needs no service last: so processes that share the files end
+    together.
+    """
     on_kafka = {item.path for item in items if item.get_closest_marker("kafka")}
-    items.sort(key=lambda item: 0 if item.path in on_kafka else 2 if item.path.parts[-2] in ("unit", "golden") else 1)
+    items.sort(
+        key=lambda item: (
+            0 if item.path in on_kafka else 2 if item.path.parts[-2] in ("unit", "golden") else 1
+        )
+    )
 
 
 def pytest_collection_finish() -> None:
-    """All modules are loaded and all tests are known: not to be looked through again by each collection of garbage."""
+    """All modules are loaded and all tests are known: not to be looked through again by each
+    collection of garbage.
+    """
     gc.collect()
     gc.freeze()
 

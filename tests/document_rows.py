@@ -66,9 +66,13 @@ class SampleDocument:
         return content_id("parent", self.id, ordinal, self.texts[ordinal])
 
 
-async def insert_generation(connection: asyncpg.Connection, name: str = "g1", *, dimension: int = 4, live: bool = True) -> Generation:
+async def insert_generation(
+    connection: asyncpg.Connection, name: str = "g1", *, dimension: int = 4, live: bool = True
+) -> Generation:
     config = IndexConfig(embed=EmbedConfig(dimension=dimension))
-    generation = Generation(name=name, config=config, how={}, topics={}, state="live" if live else "shadow")
+    generation = Generation(
+        name=name, config=config, how={}, topics={}, state="live" if live else "shadow"
+    )
     values = generation.model_dump(mode="json")
     await connection.execute(
         "insert into generations (name, config, how, topics, state) values ($1, $2, $3, $4, $5)",
@@ -76,13 +80,20 @@ async def insert_generation(connection: asyncpg.Connection, name: str = "g1", *,
     )
     for table in GENERATION_TABLES:
         await connection.execute(f"create table {table}_{name} (like {table} including all)")
-        await connection.execute(f"alter table {table} attach partition {table}_{name} for values in ('{name}')")
+        await connection.execute(
+            f"alter table {table} attach partition {table}_{name} for values in ('{name}')"
+        )
     if live:
         await connection.execute("insert into live_generation (name) values ($1)", name)
     return generation
 
 
-async def insert_documents(connection: asyncpg.Connection, *documents: SampleDocument, generation: str = "g1", visible: bool = True) -> None:
+async def insert_documents(
+    connection: asyncpg.Connection,
+    *documents: SampleDocument,
+    generation: str = "g1",
+    visible: bool = True,
+) -> None:
     for document in documents:
         await insert_accepted(connection, document)
         await insert_index_rows(connection, document, generation)
@@ -92,7 +103,12 @@ async def insert_documents(connection: asyncpg.Connection, *documents: SampleDoc
 
 async def insert_accepted(connection: asyncpg.Connection, doc: SampleDocument) -> None:
     sha256 = sha256_hex("".join(doc.texts).encode())
-    blob = {"key": f"{doc.tenant}/{doc.id}/{sha256}", "sha256": sha256, "size": 1, "media_type": "text/plain"}
+    blob = {
+        "key": f"{doc.tenant}/{doc.id}/{sha256}",
+        "sha256": sha256,
+        "size": 1,
+        "media_type": "text/plain",
+    }
     accepted = make_received_id(doc.tenant, "test", doc.event_id)
     await connection.execute(
         """insert into documents (id, tenant, external_id, title, language, collection, tags, metadata, document_date, content_sha256, blob, latest, revision,
@@ -100,18 +116,45 @@ async def insert_accepted(connection: asyncpg.Connection, doc: SampleDocument) -
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
            on conflict (id) do update set latest = excluded.latest, title = excluded.title, revision = excluded.revision, event_id = excluded.event_id,
              content_sha256 = excluded.content_sha256, accepted_id = excluded.accepted_id, readers = excluded.readers""",
-        *(doc.id, doc.tenant, doc.external_id, doc.title, doc.language, doc.collection, list(doc.tags), doc.metadata or {}, doc.document_date, sha256, blob),
+        *(
+            doc.id,
+            doc.tenant,
+            doc.external_id,
+            doc.title,
+            doc.language,
+            doc.collection,
+            list(doc.tags),
+            doc.metadata or {},
+            doc.document_date,
+            sha256,
+            blob,
+        ),
         *(list(doc.order), doc.revision, doc.event_id, accepted, EPOCH, doc.readers),
     )
     await connection.execute(
         """insert into document_revisions (document_id, ord, revision, tenant, title, content_sha256, blob, event_id, source, accepted_id, received_at,
              log_topic, log_partition, log_offset, readers)
            values ($1, $2, $3, $4, $5, $6, $7, $8, 'test', $9, $10, 'accepted', 0, $11, $12)""",
-        *(doc.id, list(doc.order), doc.revision, doc.tenant, doc.title, sha256, blob, doc.event_id, accepted, EPOCH, doc.order[-1], doc.readers),
+        *(
+            doc.id,
+            list(doc.order),
+            doc.revision,
+            doc.tenant,
+            doc.title,
+            sha256,
+            blob,
+            doc.event_id,
+            accepted,
+            EPOCH,
+            doc.order[-1],
+            doc.readers,
+        ),
     )
 
 
-async def insert_index_rows(connection: asyncpg.Connection, doc: SampleDocument, generation: str = "g1") -> None:
+async def insert_index_rows(
+    connection: asyncpg.Connection, doc: SampleDocument, generation: str = "g1"
+) -> None:
     key = (generation, doc.id, list(doc.order), doc.tenant)
     markdown = "\n\n".join(doc.texts)
     await connection.execute(
@@ -137,8 +180,21 @@ async def insert_index_rows(connection: asyncpg.Connection, doc: SampleDocument,
             """insert into child_chunks (generation, document_id, ord, tenant, id, parent_id, ordinal, kind, text, prefix, char_start, char_end, spans, tokens,
                  language, cfg)
                values ($1, $2, $3, $4, $5, $6, $7, 'paragraph', $8, $9, $10, $11, $12, 5, $13, $14)""",
-            *(*key, doc.chunk_id(ordinal), doc.parent_id(ordinal), ordinal, text, doc.prefix, start, end),
-            *([{"char_start": start, "char_end": end}], doc.language, resolve_text_search_config(doc.language)),
+            *(
+                *key,
+                doc.chunk_id(ordinal),
+                doc.parent_id(ordinal),
+                ordinal,
+                text,
+                doc.prefix,
+                start,
+                end,
+            ),
+            *(
+                [{"char_start": start, "char_end": end}],
+                doc.language,
+                resolve_text_search_config(doc.language),
+            ),
         )
         if doc.vectors is not None:
             await connection.execute(
@@ -148,14 +204,25 @@ async def insert_index_rows(connection: asyncpg.Connection, doc: SampleDocument,
         start = end + 2
 
 
-async def activate_revision(connection: asyncpg.Connection, doc: SampleDocument, generation: str = "g1") -> None:
-    """Make this revision the visible one, with its share of the lexical statistics, and take the earlier one out."""
+async def activate_revision(
+    connection: asyncpg.Connection, doc: SampleDocument, generation: str = "g1"
+) -> None:
+    """Make this revision the visible one, with its share of the lexical statistics, and take the
+    earlier one out.
+    """
     async with connection.transaction():
-        previous_order = await connection.fetchval("select ord from visible where generation = $1 and document_id = $2", generation, doc.id)
+        previous_order = await connection.fetchval(
+            "select ord from visible where generation = $1 and document_id = $2", generation, doc.id
+        )
         if previous_order is not None:
             await _add_lexical_deltas(connection, doc, generation, previous_order, -1)
             for table in ("child_chunks", "parent_chunks", "chunk_vectors"):
-                await connection.execute(f"delete from {table} where generation = $1 and document_id = $2 and ord = $3", generation, doc.id, previous_order)
+                await connection.execute(
+                    f"delete from {table} where generation = $1 and document_id = $2 and ord = $3",
+                    generation,
+                    doc.id,
+                    previous_order,
+                )
         await connection.execute(
             """insert into visible (generation, document_id, ord, tenant, chunks) values ($1, $2, $3, $4, $5)
                on conflict (generation, document_id) do update set ord = excluded.ord, chunks = excluded.chunks""",
@@ -164,7 +231,13 @@ async def activate_revision(connection: asyncpg.Connection, doc: SampleDocument,
         await _add_lexical_deltas(connection, doc, generation, list(doc.order), 1)
 
 
-async def _add_lexical_deltas(connection: asyncpg.Connection, doc: SampleDocument, generation: str, order: Sequence[int], sign: int) -> None:
+async def _add_lexical_deltas(
+    connection: asyncpg.Connection,
+    doc: SampleDocument,
+    generation: str,
+    order: Sequence[int],
+    sign: int,
+) -> None:
     await connection.execute(
         """insert into lexical_deltas (generation, tenant, cfg, lexeme, delta)
            select generation, tenant, cfg, lexeme, $4 * count(*) from child_chunks, unnest(tsv) where generation = $1 and document_id = $2 and ord = $3
@@ -179,20 +252,45 @@ async def _add_lexical_deltas(connection: asyncpg.Connection, doc: SampleDocumen
 
 
 async def insert_mention(
-    connection: asyncpg.Connection, doc: SampleDocument, ordinal: int, type_: str, key: str, name: str | None = None, *, generation: str = "g1"
+    connection: asyncpg.Connection,
+    doc: SampleDocument,
+    ordinal: int,
+    type_: str,
+    key: str,
+    name: str | None = None,
+    *,
+    generation: str = "g1",
 ) -> UUID:
     entity = content_id("entity", doc.tenant, type_, key)
     n_mentions = await connection.fetchval("select count(*) from entity_mentions")
     await connection.execute(
         """insert into entity_mentions (generation, document_id, ord, tenant, id, chunk_id, entity_id, type, key, name, char_start, char_end)
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 1)""",
-        *(generation, doc.id, list(doc.order), doc.tenant, content_id("mention", doc.id, n_mentions), doc.chunk_id(ordinal), entity, type_, key, name or key),
+        *(
+            generation,
+            doc.id,
+            list(doc.order),
+            doc.tenant,
+            content_id("mention", doc.id, n_mentions),
+            doc.chunk_id(ordinal),
+            entity,
+            type_,
+            key,
+            name or key,
+        ),
     )
     return entity
 
 
 async def insert_relation(
-    connection: asyncpg.Connection, doc: SampleDocument, ordinal: int, subject: UUID, object_: UUID, weight: float = 1.0, *, generation: str = "g1"
+    connection: asyncpg.Connection,
+    doc: SampleDocument,
+    ordinal: int,
+    subject: UUID,
+    object_: UUID,
+    weight: float = 1.0,
+    *,
+    generation: str = "g1",
 ) -> None:
     await connection.execute(
         """insert into relations (generation, document_id, ord, tenant, id, chunk_id, subject_id, type, object_id, weight, extractor, char_start, char_end)

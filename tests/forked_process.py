@@ -1,4 +1,6 @@
-"""Worker processes forked from one that has imported everything: a hundred lives cost no hundred times the imports."""
+"""Worker processes forked from one that has imported everything: a hundred lives cost no hundred
+times the imports.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,15 @@ class ForkedProcess:
         return self.process.exitcode
 
 
-def fork_process(main: Callable[[T], Any], argument: T, *, log: Path, environment: Mapping[str, str]) -> ForkedProcess:
-    """It runs `main(given)`, with what is here and these in its environment, and what it prints in the log; it ends with this process at the latest."""
-    process = _FORKSERVER.Process(target=_run_child, args=(main, argument, log, {**os.environ, **environment}), daemon=True)
+def fork_process(
+    main: Callable[[T], Any], argument: T, *, log: Path, environment: Mapping[str, str]
+) -> ForkedProcess:
+    """It runs `main(given)`, with what is here and these in its environment, and what it prints in
+    the log; it ends with this process at the latest.
+    """
+    process = _FORKSERVER.Process(
+        target=_run_child, args=(main, argument, log, {**os.environ, **environment}), daemon=True
+    )
     process.start()
     return ForkedProcess(process)
 
@@ -61,7 +69,9 @@ def is_sigkilled(process: ForkedProcess) -> bool:
     return process.poll() == -signal.SIGKILL
 
 
-def _run_child(main: Callable[[T], Any], argument: T, log: Path, environment: Mapping[str, str]) -> None:
+def _run_child(
+    main: Callable[[T], Any], argument: T, log: Path, environment: Mapping[str, str]
+) -> None:
     file = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     os.dup2(file, 1)
     os.dup2(file, 2)

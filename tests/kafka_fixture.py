@@ -1,4 +1,6 @@
-"""A real Kafka node, started once for a test session; each test has its own topics by a prefix of its own."""
+"""A real Kafka node, started once for a test session; each test has its own topics by a prefix of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,24 @@ from streams.kafka.broker import Broker, find_missing_prerequisite
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.postgres_fixture import run_in_thread
 
-TEST_BROKER_PROPERTIES = {"group.min.session.timeout.ms": "1000", "log.index.size.max.bytes": "65536"}
-"""Tests miss a killed worker sooner than any real one would be missed, and have many small partitions, whose index files are made in full size."""
+TEST_BROKER_PROPERTIES = {
+    "group.min.session.timeout.ms": "1000",
+    "log.index.size.max.bytes": "65536",
+}
+"""Tests miss a killed worker sooner than any real one would be missed, and have many small
+partitions, whose index files are made in full size.
+"""
 
 
 @contextmanager
 def run_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """A node of one's own, with more `properties`. It and its files are gone when the context is left."""
+    """A node of one's own, with more `properties`. It and its files are gone when the context is
+    left.
+    """
     folder = Path(tempfile.mkdtemp(prefix="anabranch-kafka-"))
-    broker = Broker(folder, heap_mb=256, properties={**TEST_BROKER_PROPERTIES, **(properties or {})})
+    broker = Broker(
+        folder, heap_mb=256, properties={**TEST_BROKER_PROPERTIES, **(properties or {})}
+    )
     try:
         run_in_thread(broker.start)
         yield broker

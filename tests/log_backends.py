@@ -14,8 +14,12 @@ from services.storage import Storage
 from sql.log import PgLog
 from streams.kafka.client_settings import KafkaClientSettings
 
-on_both_logs = pytest.mark.parametrize("log_kind", ["postgres", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
-on_kafka = pytest.mark.parametrize("log_kind", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
+on_both_logs = pytest.mark.parametrize(
+    "log_kind", ["postgres", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True
+)
+on_kafka = pytest.mark.parametrize(
+    "log_kind", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True
+)
 PARTITIONS = 3
 
 
@@ -30,7 +34,11 @@ def log_settings(log_kind: str, request: pytest.FixtureRequest) -> list[str]:
     if log_kind == "postgres":
         return []
     kafka: KafkaClientSettings = request.getfixturevalue("kafka_settings")
-    return [f"kafka.bootstrap_servers={kafka.bootstrap_servers}", f"kafka.topic_prefix={kafka.topic_prefix}", f"kafka.partitions={PARTITIONS}"]
+    return [
+        f"kafka.bootstrap_servers={kafka.bootstrap_servers}",
+        f"kafka.topic_prefix={kafka.topic_prefix}",
+        f"kafka.partitions={PARTITIONS}",
+    ]
 
 
 async def expire_topic(storage: Storage, settings: Settings, topic: str) -> None:
@@ -39,7 +47,9 @@ async def expire_topic(storage: Storage, settings: Settings, topic: str) -> None
         await truncate_topic(storage, settings, topic)
         return
     assert isinstance(storage.log, PgLog)
-    await storage.pool.execute("update events set appended_at = appended_at - interval '30 days' where topic = $1", topic)
+    await storage.pool.execute(
+        "update events set appended_at = appended_at - interval '30 days' where topic = $1", topic
+    )
     async with asyncio.timeout(30):
         while (await storage.log.fetch_offset_bounds(topic))[0] != (0, 0):
             await storage.log.expire()
@@ -52,7 +62,10 @@ async def truncate_topic(storage: Storage, settings: Settings, topic: str) -> No
         await storage.pool.execute("delete from events where topic = $1", topic)
         return
     kafka = build_kafka_settings(settings.kafka)
-    ends = [TopicPartition(kafka.topic_prefix + topic, partition, OFFSET_END) for partition in await storage.fetch_ends(topic)]
+    ends = [
+        TopicPartition(kafka.topic_prefix + topic, partition, OFFSET_END)
+        for partition in await storage.fetch_ends(topic)
+    ]
     client = AdminClient({**kafka.to_librdkafka_config()})
     for future in client.delete_records(ends).values():
         await asyncio.wrap_future(future)

@@ -43,7 +43,11 @@ def null_overrides() -> Overrides:
 
 
 def make_event(name: str, text: str | None) -> DocumentReceived | DocumentWithdrawn:
-    return DocumentReceived(external_id=name, content=Content(text=text)) if text is not None else DocumentWithdrawn(external_id=name)
+    return (
+        DocumentReceived(external_id=name, content=Content(text=text))
+        if text is not None
+        else DocumentWithdrawn(external_id=name)
+    )
 
 
 @dataclass(slots=True)
@@ -63,7 +67,15 @@ class Pipeline:
         records = []
         for name, text in texts.items():
             self.n_pushed += 1
-            records.append(await build_raw_record(make_event(name, text), f"{name}-{self.n_pushed}", source="test", time=EVENT_TIME, codec=Codec()))
+            records.append(
+                await build_raw_record(
+                    make_event(name, text),
+                    f"{name}-{self.n_pushed}",
+                    source="test",
+                    time=EVENT_TIME,
+                    codec=Codec(),
+                )
+            )
         await self.worker.storage.log.append(records)
 
     async def push_and_wait(self, texts: Mapping[str, str | None]) -> None:
@@ -87,7 +99,9 @@ class Pipeline:
 
         async def idle() -> bool:
             readers = [reader for reader, _ in self.worker.consumers.assignment_tasks.values()]
-            return len(readers) >= len(STAGES) and not sum([await storage.count_pending(reader.group, reader.topic) for reader in readers])
+            return len(readers) >= len(STAGES) and not sum(
+                [await storage.count_pending(reader.group, reader.topic) for reader in readers]
+            )
 
         for _ in range(2):
             await self.wait_for(idle)
@@ -131,12 +145,25 @@ class Pipeline:
 
 @asynccontextmanager
 async def run_pipeline(
-    folder: Path, dsn: str, overrides: Overrides | None = None, settings: Settings | None = None, maintenance_s: float = MAINTENANCE_S, **more: Any
+    folder: Path,
+    dsn: str,
+    overrides: Overrides | None = None,
+    settings: Settings | None = None,
+    maintenance_s: float = MAINTENANCE_S,
+    **more: Any,
 ) -> AsyncIterator[Pipeline]:
     """`maintenance_s` is how often deltas are folded and indexes looked after."""
     metrics = Metrics("test")
-    async with prepare_worker(settings or Settings(data_dir=folder), dsn, overrides=overrides or null_overrides(), instrumentation=metrics, **more) as prepared:
-        worker = replace(prepared, maintenance=replace(prepared.maintenance, interval_s=maintenance_s))
+    async with prepare_worker(
+        settings or Settings(data_dir=folder),
+        dsn,
+        overrides=overrides or null_overrides(),
+        instrumentation=metrics,
+        **more,
+    ) as prepared:
+        worker = replace(
+            prepared, maintenance=replace(prepared.maintenance, interval_s=maintenance_s)
+        )
         running = asyncio.create_task(worker.run())
         try:
             yield Pipeline(worker, running, metrics)

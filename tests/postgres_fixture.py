@@ -1,4 +1,6 @@
-"""An embedded Postgres for the session, and for each test a fresh database cloned from a migrated template."""
+"""An embedded Postgres for the session, and for each test a fresh database cloned from a migrated
+template.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +56,22 @@ def database_dsn(dsn: str, database: str) -> str:
 
 
 def tcp_dsn(server: EmbeddedPostgres, dsn: str) -> str:
-    """The address of the same database by TCP, with its password, for clients that know no Unix sockets."""
+    """The address of the same database by TCP, with its password, for clients that know no Unix
+    sockets.
+    """
     password = server.password_file.read_text().strip().rpartition(":")[2]
     tcp = urlsplit(server.tcp_dsn or "")
-    return urlunsplit(tcp._replace(netloc=f"{tcp.username}:{password}@{tcp.hostname}:{tcp.port}", path=urlsplit(dsn).path))
+    return urlunsplit(
+        tcp._replace(
+            netloc=f"{tcp.username}:{password}@{tcp.hostname}:{tcp.port}", path=urlsplit(dsn).path
+        )
+    )
 
 
 def _ensure_initdb() -> Path:
-    """A data folder as initdb leaves it, made once on this machine for this version of the binaries."""
+    """A data folder as initdb leaves it, made once on this machine for this version of the
+    binaries.
+    """
     roles = hashlib.sha256(ROLES_SQL.read_bytes()).hexdigest()[:8]
     stamp = f"{os.geteuid()}-{find_wheel_binaries().stat().st_mtime_ns:x}-{roles}"
     cached = Path(tempfile.gettempdir()) / f"anabranch-initdb-{stamp}"
@@ -78,7 +88,9 @@ def _ensure_initdb() -> Path:
 
 
 def create_data_root() -> Path:
-    """Outside pytest's own folder, which is closed to the account that runs Postgres when the tests run as root."""
+    """Outside pytest's own folder, which is closed to the account that runs Postgres when the tests
+    run as root.
+    """
     root = Path(tempfile.mkdtemp(prefix="anabranch-test-"))
     subprocess.run(["cp", "-a", str(_ensure_initdb()), str(root / "data")], check=True)
     if account := find_server_account():
@@ -87,7 +99,9 @@ def create_data_root() -> Path:
 
 
 def allow_direct_readers(server: EmbeddedPostgres, root: Path) -> None:
-    """Let logins that are members of the role for direct access sign in by password, as they would on a server of one's own."""
+    """Let logins that are members of the role for direct access sign in by password, as they would
+    on a server of one's own.
+    """
     with (root / "data" / "pg_hba.conf").open("a") as file:
         file.write("host all +anabranch_reader 127.0.0.1/32 scram-sha-256\n")
     execute_sql(server.superuser_dsn, "select pg_reload_conf()")
@@ -99,10 +113,17 @@ def run_postgres() -> Iterator[EmbeddedPostgres]:
 
     The role may also create databases and replicate, as the user of a source's database would."""
     root = create_data_root()
-    server = EmbeddedPostgres(root, settings={**EPHEMERAL_SETTINGS, "max_connections": "200", "max_wal_size": "1GB"}, tcp=0)
+    server = EmbeddedPostgres(
+        root,
+        settings={**EPHEMERAL_SETTINGS, "max_connections": "200", "max_wal_size": "1GB"},
+        tcp=0,
+    )
     server.start()
     try:
-        execute_sql(server.superuser_dsn, f"alter role {ROLE} createdb replication; grant pg_signal_backend to {ROLE}")
+        execute_sql(
+            server.superuser_dsn,
+            f"alter role {ROLE} createdb replication; grant pg_signal_backend to {ROLE}",
+        )
         allow_direct_readers(server, root)
         yield server
     finally:

@@ -15,7 +15,17 @@ from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
-PACKAGES = ("schemas", "sql", "streams", "engines", "processors", "retrieval", "evaluation", "api", "anabranch")
+PACKAGES = (
+    "schemas",
+    "sql",
+    "streams",
+    "engines",
+    "processors",
+    "retrieval",
+    "evaluation",
+    "api",
+    "anabranch",
+)
 ROOT = Path(__file__).parents[1]
 REPEATED_UNITS = (
     ".", "…", "。", "A-", "111 ", "1,", "1.", "a.", "aaaa@", "a@a.", "1", "Mr. ", "x. ", "x.  ", "x.\t\t\t\t", " ", "\n", "\n\n", "\n \n", "- ", "[", "]", "[]", "[](", "(", "{", '"', "'",
@@ -54,24 +64,34 @@ class PatternUse:
 
 
 def list_pattern_uses() -> list[PatternUse]:
-    """All compiled patterns of modules and classes, and those that are written at their call. Of a pattern whose calls cannot be seen all methods are tried."""
+    """All compiled patterns of modules and classes, and those that are written at their call. Of a
+    pattern whose calls cannot be seen all methods are tried.
+    """
     found: dict[re.Pattern[Any], PatternUse] = {}
     all_modules = list(import_modules())
     sources = {module.__name__: Path(str(module.__file__)).read_text() for module in all_modules}
     called: dict[tuple[str, str], set[str]] = {}
     for module_name, source in sources.items():
         for name, method in re.findall(rf"\b(\w+)\.({'|'.join(MATCH_METHODS)})\b", source):
-            called.setdefault((module_name if name.startswith("_") else "", name), set()).add(method)
+            called.setdefault((module_name if name.startswith("_") else "", name), set()).add(
+                method
+            )
     for module in all_modules:
         for name, value in vars(module).items():
             for pattern in _find_patterns(value, module.__name__):
-                methods = frozenset(called.get((module.__name__ if name.startswith("_") else "", name), ()) if value is pattern else ()) or frozenset(
-                    {"finditer", "fullmatch", "match"}
+                methods = frozenset(
+                    called.get((module.__name__ if name.startswith("_") else "", name), ())
+                    if value is pattern
+                    else ()
+                ) or frozenset({"finditer", "fullmatch", "match"})
+                known_use = found.get(
+                    pattern, PatternUse(f"{module.__name__}.{name}", pattern, frozenset())
                 )
-                known_use = found.get(pattern, PatternUse(f"{module.__name__}.{name}", pattern, frozenset()))
                 found[pattern] = replace(known_use, methods=known_use.methods | methods)
         for method, pattern in _find_inline_patterns(sources[module.__name__]):
-            known_use = found.get(pattern, PatternUse(f"{module.__name__} {pattern.pattern!r}", pattern, frozenset()))
+            known_use = found.get(
+                pattern, PatternUse(f"{module.__name__} {pattern.pattern!r}", pattern, frozenset())
+            )
             found[pattern] = replace(known_use, methods=known_use.methods | {method})
     return list(found.values())
 
@@ -81,29 +101,52 @@ def _find_patterns(value: object, module: str, depth: int = 0) -> Iterator[re.Pa
         case re.Pattern():
             yield value
         case dict() if depth < 3:
-            yield from (pattern for item in [*value.keys(), *value.values()] for pattern in _find_patterns(item, module, depth + 1))
+            yield from (
+                pattern
+                for item in [*value.keys(), *value.values()]
+                for pattern in _find_patterns(item, module, depth + 1)
+            )
         case list() | tuple() | set() | frozenset() if depth < 3:
-            yield from (pattern for item in value for pattern in _find_patterns(item, module, depth + 1))
+            yield from (
+                pattern for item in value for pattern in _find_patterns(item, module, depth + 1)
+            )
         case type() if value.__module__ == module:
-            yield from (pattern for item in vars(value).values() for pattern in _find_patterns(item, module, 3))
+            yield from (
+                pattern
+                for item in vars(value).values()
+                for pattern in _find_patterns(item, module, 3)
+            )
 
 
 def _find_inline_patterns(source: str) -> Iterator[tuple[str, re.Pattern[Any]]]:
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MATCH_METHODS and ast.unparse(node.func.value) == "re":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in MATCH_METHODS
+            and ast.unparse(node.func.value) == "re"
+        ):
             first = node.args[0]
             if isinstance(first, ast.Constant) and isinstance(first.value, str | bytes):
                 yield node.func.attr, re.compile(first.value)
 
 
 def generate_prefixes(pattern: re.Pattern[Any]) -> set[str]:
-    """Texts that begin as a match does: prefixes of what the pattern's first and last choices spell."""
-    source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    """Texts that begin as a match does: prefixes of what the pattern's first and last choices
+    spell.
+    """
+    source = (
+        pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    )
     tree = _parser.parse(source, pattern.flags & ~re.UNICODE)
     found: set[str] = set()
     for choice in range(4):
         whole = _generate_match(tree, choice)
-        found |= {whole[:end] for end in {1, 2, len(whole) // 2, len(whole) - 1, len(whole)} if end > 0 and whole[:end]}
+        found |= {
+            whole[:end]
+            for end in {1, 2, len(whole) // 2, len(whole) - 1, len(whole)}
+            if end > 0 and whole[:end]
+        }
     return found
 
 
@@ -126,13 +169,22 @@ def _generate_match(tree: Any, choice: int) -> str:
             case op.ATOMIC_GROUP:
                 spelled += _generate_match(argument, choice)
             case op.MAX_REPEAT | op.MIN_REPEAT | op.POSSESSIVE_REPEAT:
-                spelled += _generate_match(argument[2], choice) * max(argument[0], min(argument[1], choice % 3))
+                spelled += _generate_match(argument[2], choice) * max(
+                    argument[0], min(argument[1], choice % 3)
+                )
     return spelled
 
 
 def _pick_character(items: Any, choice: int) -> str:
     if items[0][0] is op.NEGATE:
-        return next((letter for letter in "a1 .x\x01é" if not any(_class_contains(item, letter) for item in items[1:])), "")
+        return next(
+            (
+                letter
+                for letter in "a1 .x\x01é"
+                if not any(_class_contains(item, letter) for item in items[1:])
+            ),
+            "",
+        )
     kind, argument = items[choice % len(items)]
     match kind:
         case op.LITERAL:
@@ -167,8 +219,16 @@ def _class_contains(item: Any, letter: str) -> bool:
     return re.match(test, letter) is not None
 
 
-def find_superlinear_growth(work: Callable[[str], object], unit: str, sizes: tuple[int, ...], floor_s: float, max_factor: float) -> str | None:
-    """What is wrong if the time of some size is over `most` times that of the size before it. Times under `floor_s` are noise."""
+def find_superlinear_growth(
+    work: Callable[[str], object],
+    unit: str,
+    sizes: tuple[int, ...],
+    floor_s: float,
+    max_factor: float,
+) -> str | None:
+    """What is wrong if the time of some size is over `most` times that of the size before it. Times
+    under `floor_s` are noise.
+    """
     previous_s = floor_s / max_factor
     for size in sizes:
         text = unit * (size // len(unit))
@@ -176,7 +236,8 @@ def find_superlinear_growth(work: Callable[[str], object], unit: str, sizes: tup
         if (
             elapsed_s > floor_s
             and elapsed_s > max_factor * previous_s
-            and (elapsed_s := min(_measure_s(work, text) for _ in range(2))) > max_factor * max(previous_s, _measure_s(work, unit * (size // 4 // len(unit))))
+            and (elapsed_s := min(_measure_s(work, text) for _ in range(2)))
+            > max_factor * max(previous_s, _measure_s(work, unit * (size // 4 // len(unit))))
         ):
             return f"{unit!r} × {size}: {elapsed_s:.3f} s, {elapsed_s / previous_s:.0f} times that of a quarter"
         previous_s = max(elapsed_s, floor_s / max_factor)

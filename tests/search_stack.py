@@ -23,11 +23,18 @@ class SearchStack:
 
 
 @asynccontextmanager
-async def open_search_stack(dsn: str, *, dimension: int = 4, pool_size: int = 4) -> AsyncIterator[SearchStack]:
+async def open_search_stack(
+    dsn: str, *, dimension: int = 4, pool_size: int = 4
+) -> AsyncIterator[SearchStack]:
     connection = await connect(dsn, name="rows")
     pool = await open_pool(dsn, size=pool_size, name="search")
     try:
-        yield SearchStack(connection, pool, PgSearch(pool), await insert_generation(connection, dimension=dimension))
+        yield SearchStack(
+            connection,
+            pool,
+            PgSearch(pool),
+            await insert_generation(connection, dimension=dimension),
+        )
     finally:
         await close_pool(pool)
         await connection.close()

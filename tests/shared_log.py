@@ -1,4 +1,6 @@
-"""A log of which the tables know places, as Kafka is, and that other workers may read at the same moment."""
+"""A log of which the tables know places, as Kafka is, and that other workers may read at the same
+moment.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,18 @@ from sql.offset_store import PgOffsetStore
 from sql.pool import Pool
 from streams.memory_log import MemoryLog
 
-TOPICS = ("raw", "accepted", "ocr_done", "chunked", "entities", "embedded", "control", "queries", "feedback", "dead_letters")
+TOPICS = (
+    "raw",
+    "accepted",
+    "ocr_done",
+    "chunked",
+    "entities",
+    "embedded",
+    "control",
+    "queries",
+    "feedback",
+    "dead_letters",
+)
 ConcurrentWork = Callable[[], Awaitable[None]]
 
 
@@ -36,14 +49,18 @@ class SharedLog(MemoryLog):
         return self.offsets.get((group, topic), {})
 
 
-async def acknowledge_offset(pool: Pool, log: SharedLog, group_and_topic: tuple[str, str], offset: int) -> None:
+async def acknowledge_offset(
+    pool: Pool, log: SharedLog, group_and_topic: tuple[str, str], offset: int
+) -> None:
     await PgOffsetStore(pool).store_offsets(*group_and_topic, {0: offset})
     log.offsets[group_and_topic] = {0: offset}
 
 
 @asynccontextmanager
 async def open_storage(log: SharedLog, folder: Path, dsn: str) -> AsyncIterator[Storage]:
-    async with prepare_storage(Settings(data_dir=folder), dsn, pool_size=3, name="test", overrides=Overrides()) as prepared:
+    async with prepare_storage(
+        Settings(data_dir=folder), dsn, pool_size=3, name="test", overrides=Overrides()
+    ) as prepared:
         for topic in TOPICS:
             await log.create_topics({topic: 1}, retention_ms={})
         yield replace(prepared, log=log)

@@ -1,4 +1,6 @@
-"""A table that changes, and what Debezium would write of it: events shaped like the connector's, recorded from no one."""
+"""A table that changes, and what Debezium would write of it: events shaped like the connector's,
+recorded from no one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ TOPIC = "shop.public.notes"
 
 @dataclass
 class SimulatedTable:
-    """`rows` by key. Every change grows the log's position; a text that an update leaves alone is written as the placeholder, as large texts are."""
+    """`rows` by key. Every change grows the log's position; a text that an update leaves alone is
+    written as the placeholder, as large texts are.
+    """
 
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
@@ -33,11 +37,18 @@ class SimulatedTable:
         self._append_change("u", key, self._row_image(key))
 
     def change_key(self, key: int, new_key: int) -> None:
-        """The primary key changes: a `d`, a tombstone, and a `c` that knows the text as little as an update would."""
+        """The primary key changes: a `d`, a tombstone, and a `c` that knows the text as little as
+        an update would.
+        """
         self.rows[new_key] = self.rows.pop(key)
         self._advance_lsn()
         self._append_delete(key, {"__debezium.newkey": {"id": new_key}})
-        self._append_event("c", new_key, self._row_image(new_key) | {"body": PLACEHOLDER}, {"__debezium.oldkey": {"id": key}})
+        self._append_event(
+            "c",
+            new_key,
+            self._row_image(new_key) | {"body": PLACEHOLDER},
+            {"__debezium.oldkey": {"id": key}},
+        )
 
     def delete(self, key: int) -> None:
         del self.rows[key]
@@ -47,7 +58,13 @@ class SimulatedTable:
     def truncate(self) -> None:
         self.rows.clear()
         self._advance_lsn()
-        value = {"before": None, "after": None, "source": self._source_fields("false"), "op": "t", "ts_ms": 0}
+        value = {
+            "before": None,
+            "after": None,
+            "source": self._source_fields("false"),
+            "op": "t",
+            "ts_ms": 0,
+        }
         self.records.append(Record(TOPIC, None, json.dumps(value).encode()))
 
     def delete_uncaptured(self, key: int) -> None:
@@ -59,7 +76,13 @@ class SimulatedTable:
         """Everything read again; what is not there any more is not mentioned."""
         self._advance_lsn()
         for number, key in enumerate(self.rows, 1):
-            self._append_event("r", key, self._row_image(key), {}, "last_in_data_collection" if number == len(self.rows) else "true")
+            self._append_event(
+                "r",
+                key,
+                self._row_image(key),
+                {},
+                "last_in_data_collection" if number == len(self.rows) else "true",
+            )
 
     def _row_image(self, key: int) -> dict[str, Any]:
         return {"id": key, **self.rows[key]}
@@ -69,18 +92,46 @@ class SimulatedTable:
         self._append_event(op, key, after, {})
 
     def _append_delete(self, key: int, headers: dict[str, Any]) -> None:
-        value = {"before": {"id": key, "title": "", "body": ""}, "after": None, "source": self._source_fields("false"), "op": "d", "ts_ms": 0}
+        value = {
+            "before": {"id": key, "title": "", "body": ""},
+            "after": None,
+            "source": self._source_fields("false"),
+            "op": "d",
+            "ts_ms": 0,
+        }
         written = {name: json.dumps(header).encode() for name, header in headers.items()}
         self.records.append(Record(TOPIC, _encode_key(key), json.dumps(value).encode(), written))
         self.records.append(Record(TOPIC, _encode_key(key), None))
 
-    def _append_event(self, op: str, key: int, after: dict[str, Any], headers: dict[str, Any], snapshot: str = "false") -> None:
-        value = {"before": None, "after": after, "source": self._source_fields(snapshot), "op": op, "ts_ms": 0, "transaction": None}
+    def _append_event(
+        self,
+        op: str,
+        key: int,
+        after: dict[str, Any],
+        headers: dict[str, Any],
+        snapshot: str = "false",
+    ) -> None:
+        value = {
+            "before": None,
+            "after": after,
+            "source": self._source_fields(snapshot),
+            "op": op,
+            "ts_ms": 0,
+            "transaction": None,
+        }
         written = {name: json.dumps(header).encode() for name, header in headers.items()}
         self.records.append(Record(TOPIC, _encode_key(key), json.dumps(value).encode(), written))
 
     def _source_fields(self, snapshot: str) -> dict[str, Any]:
-        return {"connector": "postgresql", "name": "shop", "db": "shop", "schema": "public", "table": "notes", "lsn": self.lsn, "snapshot": snapshot}
+        return {
+            "connector": "postgresql",
+            "name": "shop",
+            "db": "shop",
+            "schema": "public",
+            "table": "notes",
+            "lsn": self.lsn,
+            "snapshot": snapshot,
+        }
 
     def _advance_lsn(self) -> None:
         self.lsn += 8

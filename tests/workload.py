@@ -17,7 +17,9 @@ def make_received(name: str, number: int, text: str) -> KafkaEvent:
 
 
 def make_received_content(name: str, number: int, content: Mapping[str, str]) -> KafkaEvent:
-    return make_event(name, number, "document.received.v1", {"external_id": name, "content": content})
+    return make_event(
+        name, number, "document.received.v1", {"external_id": name, "content": content}
+    )
 
 
 def make_withdrawn(name: str, number: int) -> KafkaEvent:
@@ -25,32 +27,58 @@ def make_withdrawn(name: str, number: int) -> KafkaEvent:
 
 
 def make_event(name: str, number: int, kind: str, payload: dict[str, Any]) -> KafkaEvent:
-    headers = {"ce_specversion": "1.0", "ce_id": f"{name}/{number}", "ce_source": SOURCE, "ce_type": kind, "content-type": "application/json"}
+    headers = {
+        "ce_specversion": "1.0",
+        "ce_id": f"{name}/{number}",
+        "ce_source": SOURCE,
+        "ce_type": kind,
+        "content-type": "application/json",
+    }
     return name, headers, json.dumps(payload).encode()
 
 
 def generate_text(name: str, number: int, rng: random.Random) -> str:
-    """Some lines that share words with those of other documents, and people and sums of money to extract."""
+    """Some lines that share words with those of other documents, and people and sums of money to
+    extract.
+    """
     people = ["Ada Lovelace", "Grace Hopper", "Carl Friedrich Gauss", "Emmy Noether"]
-    lines = [f"{name} revision {number} was signed by {rng.choice(people)} and {rng.choice(people)} for EUR {rng.randrange(1, 99)},000."]
-    lines += [" ".join(rng.choices(["heron", "river", "delta", "weir", "silt", "ferry", "bank", "reed"], k=12)) + "." for _ in range(rng.randrange(6))]
+    lines = [
+        f"{name} revision {number} was signed by {rng.choice(people)} and {rng.choice(people)} for EUR {rng.randrange(1, 99)},000."
+    ]
+    lines += [
+        " ".join(
+            rng.choices(["heron", "river", "delta", "weir", "silt", "ferry", "bank", "reed"], k=12)
+        )
+        + "."
+        for _ in range(rng.randrange(6))
+    ]
     return "\n\n".join(lines)
 
 
 def generate_histories(rng: random.Random, documents: int) -> dict[str, list[KafkaEvent]]:
-    """Document → its events in their order: one revision, several, the same again, withdrawn, sent again after that, unreadable."""
+    """Document → its events in their order: one revision, several, the same again, withdrawn, sent
+    again after that, unreadable.
+    """
     events_by_document: dict[str, list[KafkaEvent]] = {}
     for ordinal in range(documents):
         name = f"doc-{ordinal}"
         revisions = 1 + rng.choice([0, 0, 0, 1, 2])
-        events = [make_received(name, number, generate_text(name, number, rng)) for number in range(revisions)]
+        events = [
+            make_received(name, number, generate_text(name, number, rng))
+            for number in range(revisions)
+        ]
         match ordinal % 10:
             case 3:
                 events.append(make_withdrawn(name, revisions))
             case 5:
-                events += [make_withdrawn(name, revisions), make_received(name, revisions + 1, generate_text(name, revisions + 1, rng))]
+                events += [
+                    make_withdrawn(name, revisions),
+                    make_received(name, revisions + 1, generate_text(name, revisions + 1, rng)),
+                ]
             case 7:
-                events.append(make_received(name, revisions, json.loads(events[-1][2])["content"]["text"]))
+                events.append(
+                    make_received(name, revisions, json.loads(events[-1][2])["content"]["text"])
+                )
             case 9 if ordinal % 20 == 9:
                 events = [make_received(name, 0, "locked")]
         events_by_document[name] = events

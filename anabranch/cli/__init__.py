@@ -89,7 +89,12 @@ COMMAND_HELP = {
 
 
 def build_app() -> App:
-    app = App(name="anabranch", help="Event-sourced streaming ingestion and retrieval.", version_flags=[], result_action="return_value")
+    app = App(
+        name="anabranch",
+        help="Event-sourced streaming ingestion and retrieval.",
+        version_flags=[],
+        result_action="return_value",
+    )
     for name, import_path in COMMANDS.items():
         app.command(import_path, name=name, help=COMMAND_HELP[name])
     return app
@@ -129,7 +134,10 @@ def _make_color_consoles() -> dict[str, Any]:
         return {}
     from rich.console import Console
 
-    return {"console": Console(file=get_unescaped(sys.stdout)), "error_console": Console(file=get_unescaped(sys.stderr))}
+    return {
+        "console": Console(file=get_unescaped(sys.stdout)),
+        "error_console": Console(file=get_unescaped(sys.stderr)),
+    }
 
 
 def _print_error(error: AnabranchError) -> None:

@@ -13,14 +13,18 @@ OnStreamEvent = Callable[[str, dict[str, Any]], None]
 """Callback for each server-sent event, with its name and data."""
 
 
-async def read_answer(events: AsyncIterator[tuple[str, dict[str, Any]]], on_event: OnStreamEvent) -> dict[str, Any]:
+async def read_answer(
+    events: AsyncIterator[tuple[str, dict[str, Any]]], on_event: OnStreamEvent
+) -> dict[str, Any]:
     """Return the data of the `answer` event. Raises TransientError if the stream ends without one."""
     async for name, data in events:
         on_event(name, data)
         if name == "answer":
             return data
     raise TransientError(
-        "The server closed the stream before the answer.", code="SERVER_UNREACHABLE", remedy="Retry; check the server with `anabranch doctor`."
+        "The server closed the stream before the answer.",
+        code="SERVER_UNREACHABLE",
+        remedy="Retry; check the server with `anabranch doctor`.",
     )
 
 
@@ -40,7 +44,11 @@ def make_progress_printer(*, quiet: bool) -> OnStreamEvent:
         elif name == "delta":
             if data["draft"] not in drafts:
                 drafts.append(data["draft"])
-                print_stderr("draft, not verified yet:" if len(drafts) == 1 else "\ndraft rejected; next draft:")
+                print_stderr(
+                    "draft, not verified yet:"
+                    if len(drafts) == 1
+                    else "\ndraft rejected; next draft:"
+                )
             print(data["text"], end="", file=sys.stderr, flush=True)
         elif name == "answer" and drafts:
             print_stderr("\n")

@@ -25,7 +25,9 @@ def get(path: str, common: RemoteOptions, **parameters: Any) -> dict[str, Any]:
     return asyncio.run(call_api())
 
 
-def post(path: str, body: dict[str, Any], common: RemoteOptions, *, stages: Sequence[str] = ("all",)) -> dict[str, Any]:
+def post(
+    path: str, body: dict[str, Any], common: RemoteOptions, *, stages: Sequence[str] = ("all",)
+) -> dict[str, Any]:
     """Send a POST request. If no server runs, a temporary one runs `stages` to process it."""
     from anabranch.cli.server_connection import open_client
 

@@ -14,7 +14,12 @@ from anabranch.cli.output import print_stderr, print_table
 DEFAULT = RemoteOptions()
 
 
-def audit(*, after: str | None = None, limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50, common: RemoteOptions = DEFAULT) -> int:
+def audit(
+    *,
+    after: str | None = None,
+    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50,
+    common: RemoteOptions = DEFAULT,
+) -> int:
     """List administrative actions, the latest first.
 
     Operators see the actions of all tenants, or of one with --tenant.
@@ -31,7 +36,10 @@ def audit(*, after: str | None = None, limit: Annotated[int, Parameter(validator
         common.print_result(page)
         return 0
     fields = ("at", "tenant", "who", "what", "subject", "outcome")
-    print_table(("at", "tenant", "caller", "action", "subject", "outcome"), [[item[field] for field in fields] for item in page["items"]])
+    print_table(
+        ("at", "tenant", "caller", "action", "subject", "outcome"),
+        [[item[field] for field in fields] for item in page["items"]],
+    )
     if page["next"]:
         print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
     return 0

@@ -27,7 +27,9 @@ WORKER_STAGES = ("all",)
 """Stages of a temporary server, which builds the generation."""
 
 
-def rebuild(*, keep_previous: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
+def rebuild(
+    *, keep_previous: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+) -> int:
     """Rebuild the index from the log without calling a model.
 
     The new generation is compared with the live one and replaces it if both are equal. If the tables are empty, and
@@ -82,7 +84,9 @@ def _check_exclusive_options(**options: object) -> None:
     """Raises InvalidRequest for options that contradict each other."""
     set_options = [name for name, value in options.items() if value]
     for option, compatible in (("pause", ()), ("resume", ()), ("plan", ("set",))):
-        if option in set_options and (conflicting := [name for name in set_options if name not in (option, *compatible)]):
+        if option in set_options and (
+            conflicting := [name for name in set_options if name not in (option, *compatible)]
+        ):
             raise make_conflict_error(f"--{option}", f"--{conflicting[0]}")
 
 
@@ -92,9 +96,13 @@ async def _rebuild(common: RemoteOptions, keep_previous: bool) -> dict[str, Any]
     if (report := await _rebuild_in_place(common)) is not None:
         return report
     async with open_client(common, stages=WORKER_STAGES) as client:
-        started = await client.post("/v1/generations", {"purpose": "rebuild", "keep": keep_previous})
+        started = await client.post(
+            "/v1/generations", {"purpose": "rebuild", "keep": keep_previous}
+        )
         print_stderr(f"building {started['generation']}", quiet=common.quiet)
-        return _to_rebuild_report(await _wait_for_build(client, started["generation"], ("live", "standby"), common))
+        return _to_rebuild_report(
+            await _wait_for_build(client, started["generation"], ("live", "standby"), common)
+        )
 
 
 async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
@@ -114,7 +122,14 @@ async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
             return await recover_database(settings, dsn)
 
 
-async def _reindex(common: RemoteOptions, plan: bool, rate: float | None, wait: bool, pause: str | None, resume: str | None) -> int:
+async def _reindex(
+    common: RemoteOptions,
+    plan: bool,
+    rate: float | None,
+    wait: bool,
+    pause: str | None,
+    resume: str | None,
+) -> int:
     from anabranch.cli.server_connection import open_client, warn_if_server_stops
 
     assignments: Sequence[str] = common.set
@@ -122,27 +137,48 @@ async def _reindex(common: RemoteOptions, plan: bool, rate: float | None, wait: 
         if not common.server and (restricted := find_restricted_settings(assignments)):
             approve(common.load_settings().data_dir, "settings", restricted)
         if pause or resume:
-            pace = {"paused": bool(pause)} | ({"events_per_second": rate} if rate is not None else {})
-            return _print_result(await client.patch(f"/v1/generations/{pause or resume}/build", pace), common)
+            pace = {"paused": bool(pause)} | (
+                {"events_per_second": rate} if rate is not None else {}
+            )
+            return _print_result(
+                await client.patch(f"/v1/generations/{pause or resume}/build", pace), common
+            )
         if plan:
-            return _print_result(await client.post("/v1/generations/plan", {"set": list(assignments)}), common)
-        started = await client.post("/v1/generations", {"purpose": "reindex", "set": list(assignments), "events_per_second": rate})
+            return _print_result(
+                await client.post("/v1/generations/plan", {"set": list(assignments)}), common
+            )
+        started = await client.post(
+            "/v1/generations",
+            {"purpose": "reindex", "set": list(assignments), "events_per_second": rate},
+        )
         if not wait:
             warn_if_server_stops(client, common)
             return _print_result(started, common)
         print_stderr(f"building {started['generation']}", quiet=common.quiet)
-        built = await _wait_for_build(client, started["generation"], ("shadow", "live", "standby"), common)
+        built = await _wait_for_build(
+            client, started["generation"], ("shadow", "live", "standby"), common
+        )
         return _print_result(built, common) if built["error"] is None else FAILED
 
 
-async def _wait_for_build(client: ApiClient, name: str, states: Sequence[str], common: RemoteOptions) -> dict[str, Any]:
+async def _wait_for_build(
+    client: ApiClient, name: str, states: Sequence[str], common: RemoteOptions
+) -> dict[str, Any]:
     """Poll until the generation is in one of the states. Raises PermanentError if the build fails."""
     phase = None
-    with resume_hint(lambda: f"the build of {name} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch generations list"):
+    with resume_hint(
+        lambda: (
+            f"the build of {name} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch generations list"
+        )
+    ):
         while True:
             build = await _fetch_build(client, name)
             if build["error"]:
-                raise PermanentError(build["error"]["detail"], code=build["error"]["code"], remedy=build["error"]["remedy"])
+                raise PermanentError(
+                    build["error"]["detail"],
+                    code=build["error"]["code"],
+                    remedy=build["error"]["remedy"],
+                )
             if build["state"] in states:
                 return build
             if build["phase"] != phase:
@@ -162,7 +198,12 @@ async def _fetch_build(client: ApiClient, name: str) -> dict[str, Any]:
 def _to_rebuild_report(build: dict[str, Any]) -> dict[str, Any]:
     from datetime import datetime
 
-    seconds = round((datetime.fromisoformat(build["built_at"]) - datetime.fromisoformat(build["started_at"])).total_seconds(), 2)
+    seconds = round(
+        (
+            datetime.fromisoformat(build["built_at"]) - datetime.fromisoformat(build["started_at"])
+        ).total_seconds(),
+        2,
+    )
     return {
         "generation": build["generation"],
         "events": build["events"],
@@ -177,7 +218,14 @@ def _print_result(body: dict[str, Any], common: RemoteOptions) -> int:
     if common.is_json:
         common.print_result(body)
         return OK
-    print_table(("field", "value"), [(name, value) for name, value in body.items() if value not in (None, {}) and name != "settings"])
+    print_table(
+        ("field", "value"),
+        [
+            (name, value)
+            for name, value in body.items()
+            if value not in (None, {}) and name != "settings"
+        ],
+    )
     for name, change in (body.get("settings") or {}).items():
         print(f"{name}: {format_cell(change['from'])} → {format_cell(change['to'])}")
     return OK

@@ -12,6 +12,8 @@ def parse_channels(text: str) -> list[Channel]:
     unknown = [name for name in requested if name not in CHANNELS]
     if unknown:
         raise ConfigurationError(
-            f"Unknown channel {', '.join(map(repr, unknown))}.", code="UNKNOWN_CHANNEL", remedy=f"Available channels: {', '.join(CHANNELS)}."
+            f"Unknown channel {', '.join(map(repr, unknown))}.",
+            code="UNKNOWN_CHANNEL",
+            remedy=f"Available channels: {', '.join(CHANNELS)}.",
         )
     return [channel for channel in CHANNELS if channel in requested]

@@ -10,12 +10,16 @@ from anabranch.cli.api_calls import get
 from anabranch.cli.options import LocalOptions, RemoteOptions
 from anabranch.cli.output import print_json, print_table
 
-app = App(name="config", help="Show settings, their schema and profiles.", result_action="return_value")
+app = App(
+    name="config", help="Show settings, their schema and profiles.", result_action="return_value"
+)
 LOCAL_DEFAULT, DEFAULT = LocalOptions(), RemoteOptions()
 
 
 @app.command
-def show(*, origin: Annotated[bool, Parameter(negative="")] = False, common: LocalOptions = LOCAL_DEFAULT) -> int:
+def show(
+    *, origin: Annotated[bool, Parameter(negative="")] = False, common: LocalOptions = LOCAL_DEFAULT
+) -> int:
     """Show all settings in effect, without secrets.
 
     Parameters
@@ -26,7 +30,10 @@ def show(*, origin: Annotated[bool, Parameter(negative="")] = False, common: Loc
     rows = _list_settings(common)
     if common.is_json:
         common.print_result(
-            {"settings": {row["key"]: row["value"] for row in rows}, **({"origins": {row["key"]: row["origin"] for row in rows}} if origin else {})}
+            {
+                "settings": {row["key"]: row["value"] for row in rows},
+                **({"origins": {row["key"]: row["origin"] for row in rows}} if origin else {}),
+            }
         )
         return 0
     columns = ("key", "value", "origin", "environment") if origin else ("key", "value")
@@ -53,7 +60,15 @@ def profiles(*, common: RemoteOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result({"profiles": items})
         return 0
-    rows = [(profile["name"], profile["fusion"]["method"], profile["rerank"]["reranker"], profile["answer"]["threshold"]) for profile in items]
+    rows = [
+        (
+            profile["name"],
+            profile["fusion"]["method"],
+            profile["rerank"]["reranker"],
+            profile["answer"]["threshold"],
+        )
+        for profile in items
+    ]
     print_table(("name", "fusion", "reranker", "threshold"), rows)
     return 0
 
@@ -66,13 +81,28 @@ def _load_local_profiles(common: RemoteOptions) -> list[dict[str, Any]]:
 
 
 def _list_settings(common: LocalOptions) -> list[dict[str, Any]]:
-    from anabranch.config.loader import flatten, list_setting_names, merge_origins, read_origins, to_environment_name
+    from anabranch.config.loader import (
+        flatten,
+        list_setting_names,
+        merge_origins,
+        read_origins,
+        to_environment_name,
+    )
 
     common.load_settings()
     origins = read_origins(data_dir=common.data, config=common.config, sets=common.set)
     values = dict(flatten(merge_origins(origins).model_dump(mode="json")))
-    origin_by_key = {key: origin for origin, origin_values in origins.items() for key, _ in flatten(origin_values)}
+    origin_by_key = {
+        key: origin
+        for origin, origin_values in origins.items()
+        for key, _ in flatten(origin_values)
+    }
     return [
-        {"key": key, "value": values.get(key), "origin": origin_by_key.get(key, "default"), "environment": to_environment_name(key)}
+        {
+            "key": key,
+            "value": values.get(key),
+            "origin": origin_by_key.get(key, "default"),
+            "environment": to_environment_name(key),
+        }
         for key in list_setting_names()
     ]

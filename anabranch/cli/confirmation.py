@@ -16,5 +16,9 @@ def confirm(question: str) -> bool:
     answer = sys.stdin.readline()
     if not answer:
         print(file=sys.stderr)
-        raise ConfigurationError("No confirmation was given.", code="NOT_CONFIRMED", remedy="Add --yes to run without a terminal.")
+        raise ConfigurationError(
+            "No confirmation was given.",
+            code="NOT_CONFIRMED",
+            remedy="Add --yes to run without a terminal.",
+        )
     return answer.strip().lower() in ("y", "yes")

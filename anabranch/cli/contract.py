@@ -11,13 +11,19 @@ from cyclopts import App, Parameter
 from anabranch.cli.options import CommonOptions
 from anabranch.cli.output import print_stderr
 
-app = App(name="contract", help="Generate OpenAPI, AsyncAPI and JSON Schemas.", result_action="return_value")
+app = App(
+    name="contract",
+    help="Generate OpenAPI, AsyncAPI and JSON Schemas.",
+    result_action="return_value",
+)
 Flag = Parameter(negative="")
 DEFAULT = CommonOptions()
 
 
 @app.command
-def openapi(*, check: Annotated[bool, Flag] = False, to: Path | None = None, common: CommonOptions = DEFAULT) -> int:
+def openapi(
+    *, check: Annotated[bool, Flag] = False, to: Path | None = None, common: CommonOptions = DEFAULT
+) -> int:
     """Generate the OpenAPI document of the HTTP API.
 
     Parameters
@@ -33,7 +39,9 @@ def openapi(*, check: Annotated[bool, Flag] = False, to: Path | None = None, com
 
 
 @app.command
-def asyncapi(*, check: Annotated[bool, Flag] = False, to: Path | None = None, common: CommonOptions = DEFAULT) -> int:
+def asyncapi(
+    *, check: Annotated[bool, Flag] = False, to: Path | None = None, common: CommonOptions = DEFAULT
+) -> int:
     """Generate the AsyncAPI document of the events on the log.
 
     Parameters
@@ -49,7 +57,9 @@ def asyncapi(*, check: Annotated[bool, Flag] = False, to: Path | None = None, co
 
 
 @app.command
-def schemas(*, check: Annotated[bool, Flag] = False, to: Path | None = None, common: CommonOptions = DEFAULT) -> int:
+def schemas(
+    *, check: Annotated[bool, Flag] = False, to: Path | None = None, common: CommonOptions = DEFAULT
+) -> int:
     """Generate JSON Schemas of each event, of the settings and of a profile.
 
     Parameters
@@ -64,7 +74,9 @@ def schemas(*, check: Annotated[bool, Flag] = False, to: Path | None = None, com
     return _write_or_check(build_schema_files(), check, to, common)
 
 
-def _write_or_check(files: Mapping[str, str], check: bool, to: Path | None, common: CommonOptions) -> int:
+def _write_or_check(
+    files: Mapping[str, str], check: bool, to: Path | None, common: CommonOptions
+) -> int:
     from anabranch.cli.contract_files import REFERENCE_DIR, find_drift, write_changed
 
     folder = to or REFERENCE_DIR
@@ -74,5 +86,8 @@ def _write_or_check(files: Mapping[str, str], check: bool, to: Path | None, comm
     else:
         print("\n".join(map(str, changed)) if changed else "nothing changed")
     if check and changed:
-        print_stderr("these files differ from the code; run the command without --check to update them", quiet=common.quiet)
+        print_stderr(
+            "these files differ from the code; run the command without --check to update them",
+            quiet=common.quiet,
+        )
     return 1 if check and changed else 0

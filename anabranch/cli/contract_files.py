@@ -17,7 +17,11 @@ EVENTS_DIR = "events"
 def build_openapi_files() -> dict[str, str]:
     from api.app import VERSION, create_routes
 
-    return {"openapi.json": _format_json(create_routes().openapi() | {"info": {"title": "Anabranch", "version": VERSION}})}
+    return {
+        "openapi.json": _format_json(
+            create_routes().openapi() | {"info": {"title": "Anabranch", "version": VERSION}}
+        )
+    }
 
 
 def build_asyncapi_files() -> dict[str, str]:
@@ -29,7 +33,10 @@ def build_asyncapi_files() -> dict[str, str]:
 def build_schema_files() -> dict[str, str]:
     from schemas.events import list_event_classes
 
-    events = {f"{EVENTS_DIR}/{get_schema_file_name(event)}": _format_json(build_event_schema(event)) for event in list_event_classes()}
+    events = {
+        f"{EVENTS_DIR}/{get_schema_file_name(event)}": _format_json(build_event_schema(event))
+        for event in list_event_classes()
+    }
     return {
         **events,
         "settings.schema.json": _format_json(build_config_schema()["settings"]),
@@ -48,7 +55,11 @@ def write_changed(files: Mapping[str, str], folder: Path) -> list[Path]:
 
 def find_drift(files: Mapping[str, str], folder: Path) -> list[Path]:
     """Return the paths of files that are missing or differ."""
-    return [folder / name for name, text in files.items() if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text]
+    return [
+        folder / name
+        for name, text in files.items()
+        if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text
+    ]
 
 
 def _format_json(document: Mapping[str, Any]) -> str:

@@ -46,8 +46,16 @@ def normalize_server(server: str) -> str:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
         parts, port = urlsplit(""), ""
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise InvalidRequest(f"Invalid server URL {server!r}.", remedy="Use https://HOST or http://HOST:PORT.")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.username
+        or parts.query
+        or parts.fragment
+    ):
+        raise InvalidRequest(
+            f"Invalid server URL {server!r}.", remedy="Use https://HOST or http://HOST:PORT."
+        )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
@@ -64,13 +72,19 @@ def _read_credentials() -> dict[str, str]:
         with path.open(encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise ConfigurationError(
-                    f"{path} is readable by other users.", code="CREDENTIALS_EXPOSED", remedy=f"Replace the keys in it, then run: chmod 600 {path}"
+                    f"{path} is readable by other users.",
+                    code="CREDENTIALS_EXPOSED",
+                    remedy=f"Replace the keys in it, then run: chmod 600 {path}",
                 )
             return {str(server): str(token) for server, token in json.load(file).items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError) as error:
-        raise ConfigurationError(f"Cannot read {path}: {error}.", code="BAD_SETTINGS_FILE", remedy="Delete it and log in again.") from error
+        raise ConfigurationError(
+            f"Cannot read {path}: {error}.",
+            code="BAD_SETTINGS_FILE",
+            remedy="Delete it and log in again.",
+        ) from error
 
 
 def _write_credentials(credentials: dict[str, str]) -> Path:
@@ -79,6 +93,8 @@ def _write_credentials(credentials: dict[str, str]) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary_path = folder / f".{CREDENTIALS_FILE}.{os.getpid()}"
     temporary_path.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    with os.fdopen(
+        os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+    ) as file:
         json.dump(credentials, file, indent=1)
     return temporary_path.replace(folder / CREDENTIALS_FILE)

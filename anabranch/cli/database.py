@@ -17,7 +17,9 @@ from schemas.errors import ConfigurationError
 @asynccontextmanager
 async def open_command_database(settings: Settings) -> AsyncIterator[str]:
     """Yield the DSN of an existing database. Raises NotFound if there is none."""
-    async with _open_database(settings, check_allowed=partial(check_database_exists, alternative="")) as dsn:
+    async with _open_database(
+        settings, check_allowed=partial(check_database_exists, alternative="")
+    ) as dsn:
         yield dsn
 
 
@@ -29,7 +31,9 @@ async def open_or_initialize_database(settings: Settings) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def _open_database(settings: Settings, *, check_allowed: Callable[[Settings], None]) -> AsyncIterator[str]:
+async def _open_database(
+    settings: Settings, *, check_allowed: Callable[[Settings], None]
+) -> AsyncIterator[str]:
     configure_logs(settings.logging)
     server = await wait_for_local_server(settings)
     if server is not None:

@@ -52,16 +52,24 @@ def status(*, common: LocalOptions = DEFAULT) -> int:
     from anabranch.cli.database import open_command_database
     from sql.inspection import fetch_migration_status
 
-    rows = asyncio.run(_run_with_database(open_command_database(common.load_settings()), fetch_migration_status))
+    rows = asyncio.run(
+        _run_with_database(open_command_database(common.load_settings()), fetch_migration_status)
+    )
     if common.is_json:
         common.print_result({"migrations": rows})
     else:
-        print_table(("file", "applied_at"), [(row["file"], row["applied_at"] or "pending") for row in rows])
+        print_table(
+            ("file", "applied_at"), [(row["file"], row["applied_at"] or "pending") for row in rows]
+        )
     return 0
 
 
 @app.command
-def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")] = False, common: LocalOptions = DEFAULT) -> int:
+def checksum(
+    *,
+    everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    common: LocalOptions = DEFAULT,
+) -> int:
     """Compute a checksum of the visible rows. It is equal for histories that end in the same documents.
 
     Parameters
@@ -84,7 +92,10 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
     if common.is_json:
         common.print_result(result)
     else:
-        print_table(("table", "rows", "checksum"), [(name, table["rows"], table["checksum"]) for name, table in result["tables"].items()])
+        print_table(
+            ("table", "rows", "checksum"),
+            [(name, table["rows"], table["checksum"]) for name, table in result["tables"].items()],
+        )
         print(f"checksum  {result['checksum']}")
     return 0
 
@@ -109,7 +120,9 @@ def check(*, drained: Annotated[bool, Flag] = False, common: LocalOptions = DEFA
         finally:
             await close_pool(pool)
 
-    problem_counts = asyncio.run(_run_with_database(open_command_database(common.load_settings()), run))
+    problem_counts = asyncio.run(
+        _run_with_database(open_command_database(common.load_settings()), run)
+    )
     total = sum(problem_counts.values())
     if common.is_json:
         common.print_result({"problems": problem_counts, "rows": total})
@@ -137,14 +150,24 @@ def scrub(*, common: LocalOptions = DEFAULT) -> int:
 
     result = asyncio.run(_run_with_database(open_command_database(common.load_settings()), run))
     if common.is_json:
-        common.print_result({"tables_in_use": list(result.remaining_tables), "write_ahead_log": result.is_wal_remaining})
+        common.print_result(
+            {
+                "tables_in_use": list(result.remaining_tables),
+                "write_ahead_log": result.is_wal_remaining,
+            }
+        )
     else:
-        print("\n".join(f"in use: {table}" for table in result.remaining_tables) or "all tables rewritten")
+        print(
+            "\n".join(f"in use: {table}" for table in result.remaining_tables)
+            or "all tables rewritten"
+        )
         if result.is_wal_remaining:
             print("the write-ahead log holds deleted rows until Postgres removes it")
     return PARTIAL_FAILURE if result.remaining_tables or result.is_wal_remaining else OK
 
 
-async def _run_with_database(address: AbstractAsyncContextManager[str], work: Callable[[str], Awaitable[T]]) -> T:
+async def _run_with_database(
+    address: AbstractAsyncContextManager[str], work: Callable[[str], Awaitable[T]]
+) -> T:
     async with address as dsn:
         return await work(dsn)

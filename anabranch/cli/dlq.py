@@ -17,7 +17,9 @@ from anabranch.cli.output import choose_display_name, print_fields, print_stderr
 from anabranch.cli.rates import Rate
 from schemas.errors import NotFound
 
-app = App(name="dlq", help="List, show, redrive and discard dead letters.", result_action="return_value")
+app = App(
+    name="dlq", help="List, show, redrive and discard dead letters.", result_action="return_value"
+)
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
 
@@ -44,7 +46,11 @@ def list_dead_letters(
     after
         Cursor printed with the previous page.
     """
-    page = get("/v1/dead-letters/causes", common) if by_cause else get("/v1/dead-letters", common, stage=stage, limit=limit, after=after)
+    page = (
+        get("/v1/dead-letters/causes", common)
+        if by_cause
+        else get("/v1/dead-letters", common, stage=stage, limit=limit, after=after)
+    )
     if common.is_json:
         common.print_result(page)
     elif by_cause:
@@ -52,7 +58,10 @@ def list_dead_letters(
         print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
     else:
         columns = ("event_id", "stage", "code", "attempts", "dead_lettered_at")
-        rows = [(*(item[name] for name in columns), choose_display_name(item), item["detail"]) for item in page["items"]]
+        rows = [
+            (*(item[name] for name in columns), choose_display_name(item), item["detail"])
+            for item in page["items"]
+        ]
         print_table((*columns, "document", "detail"), rows)
         if page["next"]:
             print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
@@ -68,9 +77,14 @@ def show(event: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     event
         Event id.
     """
-    dead_letter = next((item for item in _iter_dead_letters(common) if item["event_id"] == str(event)), None)
+    dead_letter = next(
+        (item for item in _iter_dead_letters(common) if item["event_id"] == str(event)), None
+    )
     if dead_letter is None:
-        raise NotFound(f"No open dead letter {event}.", remedy="List open dead letters with `anabranch dlq list`.")
+        raise NotFound(
+            f"No open dead letter {event}.",
+            remedy="List open dead letters with `anabranch dlq list`.",
+        )
     return _print_dead_letter(dead_letter, common)
 
 
@@ -110,7 +124,9 @@ def redrive(
     rate
         Maximum events per second: 50, or 50/s.
     """
-    return _redrive_and_print(_build_selection(events, stage, code, everything, dry_run) | {"per_second": rate}, common)
+    return _redrive_and_print(
+        _build_selection(events, stage, code, everything, dry_run) | {"per_second": rate}, common
+    )
 
 
 def retry(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
@@ -131,11 +147,19 @@ def _redrive_and_print(selection: dict[str, Any], common: RemoteOptions) -> int:
     if common.is_json:
         common.print_result(answer)
         return to_replay_exit_code(answer["replays"])
-    print(f"{answer['events']} events: " + ", ".join(f"{name} {count}" for name, count in answer["stages"].items()))
+    print(
+        f"{answer['events']} events: "
+        + ", ".join(f"{name} {count}" for name, count in answer["stages"].items())
+    )
     if answer["left_out"]:
-        print_stderr(f"{answer['left_out']} were skipped: no generation reads their topics", quiet=common.quiet)
+        print_stderr(
+            f"{answer['left_out']} were skipped: no generation reads their topics",
+            quiet=common.quiet,
+        )
     for replay in answer["replays"]:
-        print(f"{replay['stage']}: {replay['replayed']} processed, {replay['superseded']} superseded, {replay['buried']} dead-lettered again")
+        print(
+            f"{replay['stage']}: {replay['replayed']} processed, {replay['superseded']} superseded, {replay['buried']} dead-lettered again"
+        )
     return to_replay_exit_code(answer["replays"])
 
 
@@ -166,7 +190,11 @@ def discard(
     dry_run
         Show how many dead letters would be discarded.
     """
-    answer = post("/v1/dead-letters/discard", _build_selection(events, stage, code, everything, dry_run) | {"reason": reason}, common)
+    answer = post(
+        "/v1/dead-letters/discard",
+        _build_selection(events, stage, code, everything, dry_run) | {"reason": reason},
+        common,
+    )
     if common.is_json:
         common.print_result(answer)
     else:
@@ -182,5 +210,13 @@ def _print_dead_letter(item: dict[str, Any], common: RemoteOptions) -> int:
     return OK
 
 
-def _build_selection(events: tuple[UUID, ...], stage: str | None, code: str | None, everything: bool, dry_run: bool) -> dict[str, Any]:
-    return {"event_ids": [str(event) for event in events] or None, "stage": stage, "code": code, "all": everything, "dry_run": dry_run}
+def _build_selection(
+    events: tuple[UUID, ...], stage: str | None, code: str | None, everything: bool, dry_run: bool
+) -> dict[str, Any]:
+    return {
+        "event_ids": [str(event) for event in events] or None,
+        "stage": stage,
+        "code": code,
+        "all": everything,
+        "dry_run": dry_run,
+    }

@@ -26,7 +26,9 @@ def doctor(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
         findings = asyncio.run(run_checks(settings))
     has_failed = any(finding.status == "fail" for finding in findings)
     if common.is_json:
-        common.print_result({"ok": not has_failed, "checks": [asdict(finding) for finding in findings]})
+        common.print_result(
+            {"ok": not has_failed, "checks": [asdict(finding) for finding in findings]}
+        )
         return int(has_failed)
     for finding in findings:
         print(f"{STATUS_LABELS[finding.status]}  {finding.name}: {finding.detail}")

@@ -22,12 +22,20 @@ from schemas.errors import ConfigurationError
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(name="documents", help="List, show, amend and delete documents.", result_action="return_value")
+app = App(
+    name="documents", help="List, show, amend and delete documents.", result_action="return_value"
+)
 Flag = Parameter(negative="")
 POLL_S = 0.1
 DEFAULT = RemoteOptions()
-app.command("anabranch.cli.lineage:document_lineage", name="lineage", help="Trace a document back to its bytes and verify every event.")
-app.command("anabranch.cli.dlq:retry", name="retry", help="Redrive the failed events of a document.")
+app.command(
+    "anabranch.cli.lineage:document_lineage",
+    name="lineage",
+    help="Trace a document back to its bytes and verify every event.",
+)
+app.command(
+    "anabranch.cli.dlq:retry", name="retry", help="Redrive the failed events of a document."
+)
 
 
 @app.command(name="list")
@@ -64,11 +72,29 @@ def list_documents(
     if failed and state not in (None, "failed"):
         raise make_conflict_error("--failed", f"--state {state}")
     state_filter = "failed" if failed else state
-    page = get("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=state_filter, limit=limit, after=after)
+    page = get(
+        "/v1/documents",
+        common,
+        external_id=external_id,
+        collection=collection,
+        tag=tag,
+        state=state_filter,
+        limit=limit,
+        after=after,
+    )
     if common.is_json:
         common.print_result(page)
         return 0
-    rows = [(item["document_id"], item.get("state"), item.get("chunks_count"), item.get("collection"), choose_display_name(item)) for item in page["items"]]
+    rows = [
+        (
+            item["document_id"],
+            item.get("state"),
+            item.get("chunks_count"),
+            item.get("collection"),
+            choose_display_name(item),
+        )
+        for item in page["items"]
+    ]
     print_table(("document_id", "state", "chunks", "collection", "title"), rows)
     if page["next"]:
         print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
@@ -88,13 +114,28 @@ def show(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result(details)
         return 0
-    print_fields({name: _format_field(name, value, details) for name, value in details.items() if name not in ("stages", "warnings")})
+    print_fields(
+        {
+            name: _format_field(name, value, details)
+            for name, value in details.items()
+            if name not in ("stages", "warnings")
+        }
+    )
     for warning in details.get("warnings", []):
         print(f"{'warning':18} {warning['detail']} [{warning['code']}]")
     stages = details.get("stages", [])
     print_table(
         ("stage", "state", "attempts", "ms", "error"),
-        [(line["stage"], line["state"], line["attempts"], line["duration_ms"], (line.get("error") or {}).get("code")) for line in stages],
+        [
+            (
+                line["stage"],
+                line["state"],
+                line["attempts"],
+                line["duration_ms"],
+                (line.get("error") or {}).get("code"),
+            )
+            for line in stages
+        ],
     )
     return 0
 
@@ -124,7 +165,9 @@ def chunks(
         common.print_result(page)
         return 0
     for item in page["items"]:
-        print(f"--- {item['ordinal']}  {item.get('section') or ''}  [{item['char_start']}, {item['char_end']})\n{item['text']}")
+        print(
+            f"--- {item['ordinal']}  {item.get('section') or ''}  [{item['char_start']}, {item['char_end']})\n{item['text']}"
+        )
     return 0
 
 
@@ -197,7 +240,9 @@ def amend(
     async def run() -> dict[str, Any]:
         async with open_client(common, stages=("all",)) as client:
             body = {name: value for name, value in changes.items() if value is not None}
-            return await _wait_until_applied(client, await client.patch(f"/v1/documents/{document}", body))
+            return await _wait_until_applied(
+                client, await client.patch(f"/v1/documents/{document}", body)
+            )
 
     answer = asyncio.run(run())
     if common.is_json:
@@ -211,7 +256,11 @@ def _parse_metadata(assignment: str) -> tuple[str, Any]:
     """Parse `key=value`. Raises ConfigurationError if the text has another form."""
     key, sign, value = assignment.partition("=")
     if not sign or not key:
-        raise ConfigurationError(f"Invalid --metadata {assignment}.", code="NOT_AN_ASSIGNMENT", remedy="Use --metadata key=value.")
+        raise ConfigurationError(
+            f"Invalid --metadata {assignment}.",
+            code="NOT_AN_ASSIGNMENT",
+            remedy="Use --metadata key=value.",
+        )
     try:
         return key, json.loads(value) if value else None
     except ValueError:
@@ -219,7 +268,9 @@ def _parse_metadata(assignment: str) -> tuple[str, Any]:
 
 
 @app.command
-def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
+def delete(
+    document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+) -> int:
     """Withdraw a document from all results. Its history stays in the log.
 
     Parameters
@@ -236,7 +287,9 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
             details = await client.get(f"/v1/documents/{document}")
             if not yes and not confirm(_format_delete_prompt(details)):
                 return {}
-            return await _wait_until_applied(client, await client.delete(f"/v1/documents/{document}"))
+            return await _wait_until_applied(
+                client, await client.delete(f"/v1/documents/{document}")
+            )
 
     answer = asyncio.run(run())
     if not answer:
@@ -245,26 +298,44 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
     if common.is_json:
         common.print_result(answer)
     else:
-        print_stderr("accepted; the document disappears from all results shortly", quiet=common.quiet)
+        print_stderr(
+            "accepted; the document disappears from all results shortly", quiet=common.quiet
+        )
     return OK
 
 
 async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> dict[str, Any]:
     """Wait until a temporary server has applied the change, since its stages stop with the command."""
-    with resume_hint(lambda: f"the change was accepted and {CONTINUES_WHILE_RUNNING}; show its state: anabranch documents show {accepted['document_id']}"):
-        while client.is_ephemeral and (await client.get(f"/v1/ingest/status/{accepted['ingestion_job_id']}"))["state"] not in FINAL_STATES:
+    with resume_hint(
+        lambda: (
+            f"the change was accepted and {CONTINUES_WHILE_RUNNING}; show its state: anabranch documents show {accepted['document_id']}"
+        )
+    ):
+        while (
+            client.is_ephemeral
+            and (await client.get(f"/v1/ingest/status/{accepted['ingestion_job_id']}"))["state"]
+            not in FINAL_STATES
+        ):
             await asyncio.sleep(POLL_S)
     return accepted
 
 
 def _format_delete_prompt(details: dict[str, Any]) -> str:
     name = details.get("title") or details.get("filename")
-    return f"Delete document {details['document_id']} ({name}, {details.get('chunks_count')} chunks)?"
+    return (
+        f"Delete document {details['document_id']} ({name}, {details.get('chunks_count')} chunks)?"
+    )
 
 
 def _format_field(name: str, value: object, details: dict[str, Any]) -> object:
-    if name == "visible_revision" and any(warning["code"] == "UNCHANGED" for warning in details.get("warnings", [])):
+    if name == "visible_revision" and any(
+        warning["code"] == "UNCHANGED" for warning in details.get("warnings", [])
+    ):
         return f"{value} (revision {details['revision']} changed nothing)"
     if name == "readers":
-        return ", ".join(map(str, value)) or "only callers without readers" if isinstance(value, list) else "everyone in the tenant"
+        return (
+            ", ".join(map(str, value)) or "only callers without readers"
+            if isinstance(value, list)
+            else "everyone in the tenant"
+        )
     return value

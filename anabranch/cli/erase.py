@@ -16,14 +16,20 @@ from anabranch.cli.output import print_stderr, print_table
 from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
 from schemas.events.erasure import Scope
 
-app = App(name="erase", help="Erase documents permanently, from the log too.", result_action="return_value")
+app = App(
+    name="erase",
+    help="Erase documents permanently, from the log too.",
+    result_action="return_value",
+)
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
 POLL_S = 0.3
 
 
 @app.command
-def document(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
+def document(
+    document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+) -> int:
     """Erase one document. If it is ingested again later, it starts with a new history.
 
     Parameters
@@ -37,7 +43,9 @@ def document(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: R
 
 
 @app.command
-def collection(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
+def collection(
+    name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+) -> int:
     """Erase all documents of a collection.
 
     Parameters
@@ -51,7 +59,9 @@ def collection(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remo
 
 
 @app.command
-def tenant(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
+def tenant(
+    name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+) -> int:
     """Erase all data of a tenant.
 
     Parameters
@@ -73,7 +83,17 @@ def list_receipts(*, common: RemoteOptions = DEFAULT) -> int:
         return OK
     print_table(
         ("receipt_id", "scope", "name", "documents", "state", "completed_at"),
-        [(item["receipt_id"], item["scope"], item["name"], item["documents"], item["state"], item["completed_at"]) for item in page["items"]],
+        [
+            (
+                item["receipt_id"],
+                item["scope"],
+                item["name"],
+                item["documents"],
+                item["state"],
+                item["completed_at"],
+            )
+            for item in page["items"]
+        ],
     )
     return OK
 
@@ -86,9 +106,13 @@ def _run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int
     if common.is_json:
         common.print_result(receipt)
         return OK
-    print(f"erased {scope} {name}: {receipt['documents']} documents, receipt {receipt['receipt_id']}")
+    print(
+        f"erased {scope} {name}: {receipt['documents']} documents, receipt {receipt['receipt_id']}"
+    )
     print_table(("place", "removed"), sorted(receipt["removed"].items()))
-    print(f"log: {receipt['log']['method']}, {receipt['log']['events']} events can no longer be read")
+    print(
+        f"log: {receipt['log']['method']}, {receipt['log']['events']} events can no longer be read"
+    )
     for remaining in receipt["remains"]:
         print(f"remains: {remaining}")
     return OK
@@ -99,8 +123,15 @@ async def _erase_and_wait(scope: Scope, name: str, common: RemoteOptions) -> dic
 
     async with open_client(common, stages=("all",)) as client:
         accepted = await client.post("/v1/erasures", {"scope": scope, "name": name})
-        print_stderr(f"receipt {accepted['receipt_id']}: waiting for events in progress to finish", quiet=common.quiet)
-        with resume_hint(lambda: f"the erasure {CONTINUES_WHILE_RUNNING}; show its receipt: anabranch erase receipts"):
+        print_stderr(
+            f"receipt {accepted['receipt_id']}: waiting for events in progress to finish",
+            quiet=common.quiet,
+        )
+        with resume_hint(
+            lambda: (
+                f"the erasure {CONTINUES_WHILE_RUNNING}; show its receipt: anabranch erase receipts"
+            )
+        ):
             while True:
                 receipt = await _find_receipt(client, accepted["receipt_id"])
                 if receipt is not None and receipt["state"] == "done":

@@ -11,12 +11,22 @@ from cyclopts import App
 from anabranch.cli.options import LocalOptions
 from anabranch.cli.output import print_stderr, print_table
 
-app = App(name="eval", help="Measure the quality of retrieval and parsing.", result_action="return_value")
+app = App(
+    name="eval", help="Measure the quality of retrieval and parsing.", result_action="return_value"
+)
 DEFAULT = LocalOptions()
 
 
 @app.command
-def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "default", run_out: Path | None = None, common: LocalOptions = DEFAULT) -> int:
+def retrieval(
+    path: Path,
+    /,
+    *,
+    channels: str | None = None,
+    profile: str = "default",
+    run_out: Path | None = None,
+    common: LocalOptions = DEFAULT,
+) -> int:
     """Ingest a test set through the real pipeline, in a temporary data folder, and run all its queries.
 
     Parameters
@@ -38,14 +48,22 @@ def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "def
     selected_channels = parse_channels(channels) if channels is not None else None
     settings = common.load_settings("logging.level=warning")
     configure_logs(settings.logging)
-    report, run = asyncio.run(run_retrieval_eval(path, settings, channels=selected_channels, profile=profile))
+    report, run = asyncio.run(
+        run_retrieval_eval(path, settings, channels=selected_channels, profile=profile)
+    )
     if run_out is not None:
         write_run(run_out, run, f"anabranch-{profile}")
     if common.is_json:
         common.print_result(report)
     else:
-        print_table(("metric", "value"), [(name, f"{value:.4f}") for name, value in report["metrics"].items()])
-        print_stderr(f"{report['documents']} documents, {report['queries']} queries; p50 {report['latency_ms']['p50']:.0f} ms", quiet=common.quiet)
+        print_table(
+            ("metric", "value"),
+            [(name, f"{value:.4f}") for name, value in report["metrics"].items()],
+        )
+        print_stderr(
+            f"{report['documents']} documents, {report['queries']} queries; p50 {report['latency_ms']['p50']:.0f} ms",
+            quiet=common.quiet,
+        )
     return 0
 
 
@@ -67,9 +85,17 @@ def documents(path: Path, /, *, common: LocalOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result(report)
     else:
-        print_table(("kind", "files", "metrics"), [(kind, figures.get("files"), _format_metrics(figures)) for kind, figures in report["kinds"].items()])
+        print_table(
+            ("kind", "files", "metrics"),
+            [
+                (kind, figures.get("files"), _format_metrics(figures))
+                for kind, figures in report["kinds"].items()
+            ],
+        )
     return 0
 
 
 def _format_metrics(metrics: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in metrics.items() if isinstance(value, float))
+    return ", ".join(
+        f"{name} {value:.3f}" for name, value in metrics.items() if isinstance(value, float)
+    )

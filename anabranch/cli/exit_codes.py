@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-from schemas.errors import AnabranchError, ConfigurationError, FatalError, GenerationMismatch, InvalidRequest, NotFound, TransientError
+from schemas.errors import (
+    AnabranchError,
+    ConfigurationError,
+    FatalError,
+    GenerationMismatch,
+    InvalidRequest,
+    NotFound,
+    TransientError,
+)
 
-OK, FAILED, USAGE, NOT_FOUND, REFUSED, PARTIAL_FAILURE, GATE_FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 7, 130
+OK, FAILED, USAGE, NOT_FOUND, REFUSED, PARTIAL_FAILURE, GATE_FAILED, UNREACHABLE, INTERRUPTED = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    130,
+)
 
 
 def to_exit_code(error: AnabranchError) -> int:

@@ -49,10 +49,18 @@ def feedback(
     if up and down:
         raise make_conflict_error("--up", "--down")
     useful = up if up or down else None
-    body = {"run_id": str(run), "useful": useful, "grades": dict(map(_parse_grade, chunk)), "corrected_answer": answer, "note": note}
+    body = {
+        "run_id": str(run),
+        "useful": useful,
+        "grades": dict(map(_parse_grade, chunk)),
+        "corrected_answer": answer,
+        "note": note,
+    }
     set_fields = {name: value for name, value in body.items() if value not in (None, {})}
     if len(set_fields) == 1:
-        raise ConfigurationError("No rating was given.", remedy="Use --up, --down, --chunk, --answer or --note.")
+        raise ConfigurationError(
+            "No rating was given.", remedy="Use --up, --down, --chunk, --answer or --note."
+        )
     result = post("/v1/feedback", set_fields, common, stages=SERVER_STAGES)
     if common.is_json:
         common.print_result(result)
@@ -66,5 +74,7 @@ def _parse_grade(text: str) -> tuple[str, int]:
 
     chunk_id, _, grade = text.partition("=")
     if grade not in GRADES:
-        raise InvalidRequest(f"Invalid --chunk {text}.", remedy="Use ID=GRADE, with a grade of 0, 1, 2 or 3.")
+        raise InvalidRequest(
+            f"Invalid --chunk {text}.", remedy="Use ID=GRADE, with a grade of 0, 1, 2 or 3."
+        )
     return chunk_id, int(grade)

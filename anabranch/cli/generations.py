@@ -21,7 +21,11 @@ from schemas.errors import InvalidRequest
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(name="generations", help="List, compare, promote, roll back and drop generations of the index.", result_action="return_value")
+app = App(
+    name="generations",
+    help="List, compare, promote, roll back and drop generations of the index.",
+    result_action="return_value",
+)
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
 COMPARE_TIMEOUT_S = 3600.0
@@ -35,20 +39,47 @@ SERVER_STAGES = ("control", "runs", "judgements")
 class ComparisonOptions:
     """Queries to compare two generations with."""
 
-    golden: Annotated[Path | None, Parameter(help="File with one golden query and its judgements per line.")] = None
-    since: Annotated[datetime | None, Parameter(help="Use real queries and feedback from this time on (UTC unless it has a zone).")] = None
-    until: Annotated[datetime | None, Parameter(help="Use real queries and feedback before this time (UTC unless it has a zone).")] = None
-    queries: Annotated[int, Parameter(help="Maximum number of real queries, the latest first.")] = 200
-    answers: Annotated[bool, Parameter(negative="", help="Generate answers, too. Uses tokens of the chat model.")] = False
-    profile: Annotated[str | None, Parameter(help="Retrieval profile, instead of the one of each query.")] = None
+    golden: Annotated[
+        Path | None, Parameter(help="File with one golden query and its judgements per line.")
+    ] = None
+    since: Annotated[
+        datetime | None,
+        Parameter(
+            help="Use real queries and feedback from this time on (UTC unless it has a zone)."
+        ),
+    ] = None
+    until: Annotated[
+        datetime | None,
+        Parameter(
+            help="Use real queries and feedback before this time (UTC unless it has a zone)."
+        ),
+    ] = None
+    queries: Annotated[int, Parameter(help="Maximum number of real queries, the latest first.")] = (
+        200
+    )
+    answers: Annotated[
+        bool, Parameter(negative="", help="Generate answers, too. Uses tokens of the chat model.")
+    ] = False
+    profile: Annotated[
+        str | None, Parameter(help="Retrieval profile, instead of the one of each query.")
+    ] = None
 
     def to_request(self) -> dict[str, Any]:
         """Build the body of the HTTP request. Raises InvalidRequest for an invalid golden file."""
         from evaluation.comparison_request import read_golden
 
-        questions = [question.model_dump(mode="json") for question in read_golden(self.golden)] if self.golden is not None else []
+        questions = (
+            [question.model_dump(mode="json") for question in read_golden(self.golden)]
+            if self.golden is not None
+            else []
+        )
         scalar_fields = {"queries": self.queries, "answers": self.answers, "profile": self.profile}
-        return {"golden": questions, "since": format_time(self.since), "until": format_time(self.until), **scalar_fields}
+        return {
+            "golden": questions,
+            "since": format_time(self.since),
+            "until": format_time(self.until),
+            **scalar_fields,
+        }
 
 
 DEFAULT_COMPARISON = ComparisonOptions()
@@ -79,7 +110,14 @@ def show(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result(generation)
         return OK
-    print_fields({name: value for name, value in generation.items() if name not in ("config", "how", "topics")} | generation["config"])
+    print_fields(
+        {
+            name: value
+            for name, value in generation.items()
+            if name not in ("config", "how", "topics")
+        }
+        | generation["config"]
+    )
     return OK
 
 
@@ -94,9 +132,18 @@ def diff(a: str, b: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     b
         Generation name, such as g2.
     """
-    differences = _diff_configs(_fetch_generation(a, common)["config"], _fetch_generation(b, common)["config"])
+    differences = _diff_configs(
+        _fetch_generation(a, common)["config"], _fetch_generation(b, common)["config"]
+    )
     if common.is_json:
-        common.print_result({"generations": {"A": a, "B": b}, "differences": {name: {"A": value_a, "B": value_b} for name, value_a, value_b in differences}})
+        common.print_result(
+            {
+                "generations": {"A": a, "B": b},
+                "differences": {
+                    name: {"A": value_a, "B": value_b} for name, value_a, value_b in differences
+                },
+            }
+        )
     elif differences:
         print_table(("setting", a, b), differences)
     else:
@@ -108,7 +155,9 @@ def _fetch_generation(name: str, common: RemoteOptions) -> dict[str, Any]:
     return _call_api(common, lambda client: client.get(f"/v1/generations/{name}"))
 
 
-def _diff_configs(first: dict[str, Any], second: dict[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
+def _diff_configs(
+    first: dict[str, Any], second: dict[str, Any], prefix: str = ""
+) -> list[tuple[str, Any, Any]]:
     """Return (setting, first value, second value) where they differ; None for a missing setting."""
     differences: list[tuple[str, Any, Any]] = []
     for name in dict.fromkeys([*first, *second]):
@@ -121,7 +170,14 @@ def _diff_configs(first: dict[str, Any], second: dict[str, Any], prefix: str = "
 
 
 @app.command
-def compare(a: str, b: str, /, *, options: ComparisonOptions = DEFAULT_COMPARISON, common: RemoteOptions = DEFAULT) -> int:
+def compare(
+    a: str,
+    b: str,
+    /,
+    *,
+    options: ComparisonOptions = DEFAULT_COMPARISON,
+    common: RemoteOptions = DEFAULT,
+) -> int:
     """Run the same queries against two generations: golden ones, and real ones of a period.
 
     Parameters
@@ -132,7 +188,10 @@ def compare(a: str, b: str, /, *, options: ComparisonOptions = DEFAULT_COMPARISO
         Candidate generation, such as g2.
     """
     comparison = options.to_request()
-    report = _call_api(common, lambda client: client.post("/v1/generations/compare", {"a": a, "b": b, **comparison}))
+    report = _call_api(
+        common,
+        lambda client: client.post("/v1/generations/compare", {"a": a, "b": b, **comparison}),
+    )
     if common.is_json:
         common.print_result(report)
     else:
@@ -141,7 +200,14 @@ def compare(a: str, b: str, /, *, options: ComparisonOptions = DEFAULT_COMPARISO
 
 
 @app.command
-def promote(name: str, /, *, gate: Path | None = None, options: ComparisonOptions = DEFAULT_COMPARISON, common: RemoteOptions = DEFAULT) -> int:
+def promote(
+    name: str,
+    /,
+    *,
+    gate: Path | None = None,
+    options: ComparisonOptions = DEFAULT_COMPARISON,
+    common: RemoteOptions = DEFAULT,
+) -> int:
     """Make a generation live, if it has every document. Exits 6 if the gate fails.
 
     Parameters
@@ -152,21 +218,34 @@ def promote(name: str, /, *, gate: Path | None = None, options: ComparisonOption
         YAML file with conditions on a comparison with the live generation. Without it, nothing is compared.
     """
     if gate is None and options != DEFAULT_COMPARISON:
-        raise InvalidRequest("Comparison options need --gate.", remedy="Add --gate, or compare with `anabranch generations compare` before you promote.")
+        raise InvalidRequest(
+            "Comparison options need --gate.",
+            remedy="Add --gate, or compare with `anabranch generations compare` before you promote.",
+        )
     from evaluation.promotion_gate import read_gate
 
-    body = {"gate": read_gate(gate).model_dump(mode="json") if gate else None, "comparison": options.to_request()}
-    return _print_promotion(_call_api(common, lambda client: client.post(f"/v1/generations/{name}/promote", body)), common)
+    body = {
+        "gate": read_gate(gate).model_dump(mode="json") if gate else None,
+        "comparison": options.to_request(),
+    }
+    return _print_promotion(
+        _call_api(common, lambda client: client.post(f"/v1/generations/{name}/promote", body)),
+        common,
+    )
 
 
 @app.command
 def rollback(*, common: RemoteOptions = DEFAULT) -> int:
     """Make the previous generation live again."""
-    return _print_promotion(_call_api(common, lambda client: client.post("/v1/generations/rollback", {})), common)
+    return _print_promotion(
+        _call_api(common, lambda client: client.post("/v1/generations/rollback", {})), common
+    )
 
 
 @app.command
-def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
+def drop(
+    name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+) -> int:
     """Drop a generation permanently, with its tables and the topics that no other generation uses.
 
     Parameters
@@ -192,7 +271,9 @@ def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOpti
     return OK if result else FAILED
 
 
-def _call_api(common: RemoteOptions, work: Callable[[ApiClient], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+def _call_api(
+    common: RemoteOptions, work: Callable[[ApiClient], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
     from httpx2 import Timeout
 
     from anabranch.cli.server_connection import open_client
@@ -219,11 +300,25 @@ def _print_promotion(result: dict[str, Any], common: RemoteOptions) -> int:
 
 def _print_report(report: dict[str, Any]) -> None:
     rows = [
-        (name, report["metrics"]["A"][name], report["metrics"]["B"][name], _format_interval(report["intervals"].get(name))) for name in report["metrics"]["A"]
+        (
+            name,
+            report["metrics"]["A"][name],
+            report["metrics"]["B"][name],
+            _format_interval(report["intervals"].get(name)),
+        )
+        for name in report["metrics"]["A"]
     ]
     rows += [
-        ("refusals", *(report["refusals"][side] for side in "AB"), _format_interval(report["intervals"].get("refusals"))),
-        ("latency p50, ms", *(report["latency_ms"][side]["p50"] for side in "AB"), _format_interval(report["intervals"].get("latency_ms"))),
+        (
+            "refusals",
+            *(report["refusals"][side] for side in "AB"),
+            _format_interval(report["intervals"].get("refusals")),
+        ),
+        (
+            "latency p50, ms",
+            *(report["latency_ms"][side]["p50"] for side in "AB"),
+            _format_interval(report["intervals"].get("latency_ms")),
+        ),
         ("latency p95, ms", *(report["latency_ms"][side]["p95"] for side in "AB"), ""),
         ("model calls", *(report["cost"][side]["model_calls"] for side in "AB"), ""),
         ("tokens", *(report["cost"][side]["tokens"] for side in "AB"), ""),
@@ -231,28 +326,44 @@ def _print_report(report: dict[str, Any]) -> None:
         ("judgements mapped", *(report["mapped_share"][side] for side in "AB"), ""),
         ("results judged", *(report["judged_share"][side] for side in "AB"), ""),
     ]
-    print_table(("", report["generations"]["A"], report["generations"]["B"], "difference [95 %]"), rows)
+    print_table(
+        ("", report["generations"]["A"], report["generations"]["B"], "difference [95 %]"), rows
+    )
     if report["queries"]:
         _print_rank_moves(report)
     elif not report["failed"]:
-        print_stderr("no queries to compare: add --golden, or --since with a period that has queries")
+        print_stderr(
+            "no queries to compare: add --golden, or --since with a period that has queries"
+        )
     for failure in report["failed"].values():
         print_stderr(f"query failed: {failure['query']}: {failure['detail']} [{failure['code']}]")
 
 
 def _print_rank_moves(report: dict[str, Any]) -> None:
     moves = report["rank_moves"]
-    print(f"\n{report['queries']} queries, {report['judged_queries']} judged in both; overlap@10 {report['overlap@10']}")
-    print(f"top 10: {moves['same']} unchanged, {moves['up']} rose, {moves['down']} fell, {moves['left']} dropped out")
+    print(
+        f"\n{report['queries']} queries, {report['judged_queries']} judged in both; overlap@10 {report['overlap@10']}"
+    )
+    print(
+        f"top 10: {moves['same']} unchanged, {moves['up']} rose, {moves['down']} fell, {moves['left']} dropped out"
+    )
     if report["worst"]:
         print()
         print_table(
-            ("worst", "overlap@10", "ndcg@10"), [(entry["query"][:80], entry["overlap@10"], _format_change(entry["ndcg@10"])) for entry in report["worst"]]
+            ("worst", "overlap@10", "ndcg@10"),
+            [
+                (entry["query"][:80], entry["overlap@10"], _format_change(entry["ndcg@10"]))
+                for entry in report["worst"]
+            ],
         )
 
 
 def _format_interval(interval: dict[str, Any] | None) -> str:
-    return f"{interval['difference']:+.4f} [{interval['low']:+.4f}, {interval['high']:+.4f}]" if interval else "-"
+    return (
+        f"{interval['difference']:+.4f} [{interval['low']:+.4f}, {interval['high']:+.4f}]"
+        if interval
+        else "-"
+    )
 
 
 def _format_change(sides: dict[str, float] | None) -> str | None:
@@ -269,4 +380,6 @@ def _format_drop_result(result: dict[str, Any]) -> str:
     if result["removed"]:
         return f"{result['generation']} dropped"
     by = f" of {holder['application'] or 'another program'} (pid {holder['pid']})" if holder else ""
-    return f"{result['generation']} dropped; its last tables are removed when a transaction{by} ends"
+    return (
+        f"{result['generation']} dropped; its last tables are removed when a transaction{by} ends"
+    )

@@ -22,11 +22,20 @@ class ApiClient:
     `is_ephemeral`: the server stops with the command, so work that it only accepted stays pending.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, tenant: str | None = None, is_ephemeral: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        tenant: str | None = None,
+        is_ephemeral: bool = False,
+    ) -> None:
         self.url, self.is_ephemeral = url.rstrip("/"), is_ephemeral
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         headers |= {"X-Anabranch-Tenant": tenant} if tenant else {}
-        self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=httpx2.Timeout(TIMEOUT_S, connect=10))
+        self.http = httpx2.AsyncClient(
+            base_url=self.url, headers=headers, timeout=httpx2.Timeout(TIMEOUT_S, connect=10)
+        )
 
     async def __aenter__(self) -> ApiClient:
         return self
@@ -50,7 +59,9 @@ class ApiClient:
     async def get_text(self, path: str) -> str:
         return (await self.request("GET", path)).text
 
-    async def stream_events(self, path: str, body: dict[str, Any]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def stream_events(
+        self, path: str, body: dict[str, Any]
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield server-sent events as (name, data).
 
         Raises the problem of an `error` event, and as `request` does.
@@ -76,14 +87,18 @@ class ApiClient:
         try:
             response = await self._send_with_retry(method, path, options)
         except httpx2.InvalidURL as error:
-            raise InvalidRequest(f"Invalid path {path!r}: {error}.", remedy="Check the name for invalid characters.") from error
+            raise InvalidRequest(
+                f"Invalid path {path!r}: {error}.", remedy="Check the name for invalid characters."
+            ) from error
         except httpx2.HTTPError as error:
             raise self._make_unreachable_error(error) from error
         if response.is_error:
             raise _parse_problem(response.status_code, response.text)
         return response
 
-    async def _send_with_retry(self, method: str, path: str, options: dict[str, Any]) -> httpx2.Response:
+    async def _send_with_retry(
+        self, method: str, path: str, options: dict[str, Any]
+    ) -> httpx2.Response:
         # The server may close a kept-alive connection just as it is reused: GET is safe to send again.
         try:
             return await self.http.request(method, path, **options)
@@ -93,8 +108,15 @@ class ApiClient:
         return await self.http.request(method, path, **options)
 
     def _make_unreachable_error(self, error: httpx2.HTTPError) -> TransientError:
-        remedy = suggest_scheme(self.url) or "Start it with `anabranch up`, or give the URL of another one with --server."
-        return TransientError(f"{self.url} does not answer: {str(error) or type(error).__name__}", code="SERVER_UNREACHABLE", remedy=remedy)
+        remedy = (
+            suggest_scheme(self.url)
+            or "Start it with `anabranch up`, or give the URL of another one with --server."
+        )
+        return TransientError(
+            f"{self.url} does not answer: {str(error) or type(error).__name__}",
+            code="SERVER_UNREACHABLE",
+            remedy=remedy,
+        )
 
 
 async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:

@@ -67,7 +67,15 @@ def ingest(
 
     timeout_s = parse_duration_s(timeout)
     items = expand_paths(paths, glob=glob, recursive=recursive)
-    batch = IngestBatch(items, collection=collection, tags=tag, readers=reader, force=force, wait_s=timeout_s if wait else None, concurrency=concurrency)
+    batch = IngestBatch(
+        items,
+        collection=collection,
+        tags=tag,
+        readers=reader,
+        force=force,
+        wait_s=timeout_s if wait else None,
+        concurrency=concurrency,
+    )
     report = asyncio.run(_run_batch(batch, common))
     if common.is_json:
         common.print_result(report)
@@ -88,7 +96,10 @@ async def _run_batch(batch: IngestBatch, common: RemoteOptions) -> dict[str, Any
     from anabranch.cli.server_connection import open_or_initialize_client, warn_if_server_stops
 
     async with open_or_initialize_client(common) as client:
-        with resume_hint(lambda: _report_accepted(batch, common)), show_progress(batch, quiet=common.quiet, plain=common.no_color):
+        with (
+            resume_hint(lambda: _report_accepted(batch, common)),
+            show_progress(batch, quiet=common.quiet, plain=common.no_color),
+        ):
             report = await batch.run(client)
         if batch.wait_s is None and any(item.job_id for item in batch.items):
             warn_if_server_stops(client, common)
@@ -101,15 +112,19 @@ def _report_accepted(batch: IngestBatch, common: RemoteOptions) -> str:
     if common.is_json:
         common.print_result(batch.build_report())
     elif accepted:
-        print_table(("path", "document_id", "state"), [(item.path, item.document_id, item.state) for item in accepted])
-    return (
-        f"{len(accepted)} of {len(batch.items)} documents were accepted; run the same command again for the others: accepted documents are not processed twice"
-    )
+        print_table(
+            ("path", "document_id", "state"),
+            [(item.path, item.document_id, item.state) for item in accepted],
+        )
+    return f"{len(accepted)} of {len(batch.items)} documents were accepted; run the same command again for the others: accepted documents are not processed twice"
 
 
 def format_summary(items: Sequence[IngestItem]) -> str:
     counts = Counter(item.outcome for item in items)
-    return ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()) or "nothing to do"
+    return (
+        ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
+        or "nothing to do"
+    )
 
 
 def _print_failures(items: Sequence[IngestItem]) -> None:
@@ -127,5 +142,7 @@ def parse_duration_s(text: str) -> float:
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     if match is None:
-        raise ConfigurationError(f"Invalid duration --timeout {text}.", remedy="Use a number and a unit: 90s, 10m or 2h.")
+        raise ConfigurationError(
+            f"Invalid duration --timeout {text}.", remedy="Use a number and a unit: 90s, 10m or 2h."
+        )
     return float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"]

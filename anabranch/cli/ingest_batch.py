@@ -14,7 +14,13 @@ from typing import Any
 
 from anabranch.cli.http_client import ApiClient
 from schemas.document_states import FINAL_STATES
-from schemas.errors import AnabranchError, ConfigurationError, ForbiddenAddress, NotFound, TransientError
+from schemas.errors import (
+    AnabranchError,
+    ConfigurationError,
+    ForbiddenAddress,
+    NotFound,
+    TransientError,
+)
 
 POLL_S = (0.05, 1.0)
 
@@ -40,7 +46,11 @@ class IngestItem:
     @property
     def outcome(self) -> str:
         """Return the state, or `duplicate` if the server had the same content already."""
-        return "duplicate" if self.is_duplicate and self.state in ("accepted", "searchable") else self.state
+        return (
+            "duplicate"
+            if self.is_duplicate and self.state in ("accepted", "searchable")
+            else self.state
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -59,13 +69,18 @@ STDIN_NAMES = ("-", "/dev/stdin")
 def expand_paths(paths: Sequence[str], *, glob: str, recursive: bool) -> list[IngestItem]:
     """Raises ConfigurationError if no path is given, NotFound for a path that does not exist."""
     if not paths:
-        raise ConfigurationError("No path to ingest was given.", remedy="Give files, folders, URLs, or - for stdin.")
+        raise ConfigurationError(
+            "No path to ingest was given.", remedy="Give files, folders, URLs, or - for stdin."
+        )
     return [item for path in paths for item in _expand_path(path, glob, recursive)]
 
 
 def _expand_path(path: str, glob: str, recursive: bool) -> list[IngestItem]:
     if not path.strip():
-        raise ConfigurationError("A path is empty.", remedy="Give files, folders, URLs, or - for stdin; . is the current folder.")
+        raise ConfigurationError(
+            "A path is empty.",
+            remedy="Give files, folders, URLs, or - for stdin; . is the current folder.",
+        )
     if path in STDIN_NAMES:
         return [IngestItem("-", "stdin")]
     if scheme := _parse_scheme(path):
@@ -73,7 +88,11 @@ def _expand_path(path: str, glob: str, recursive: bool) -> list[IngestItem]:
     folder = Path(path)
     if folder.is_dir():
         files = folder.rglob(glob) if recursive else folder.glob(glob)
-        return [IngestItem(str(file), "file") for file in sorted(files) if file.is_file() and not _is_hidden(file.relative_to(folder))]
+        return [
+            IngestItem(str(file), "file")
+            for file in sorted(files)
+            if file.is_file() and not _is_hidden(file.relative_to(folder))
+        ]
     if not folder.exists():
         raise NotFound(f"No such file or folder: {path}.", remedy="Check the path.")
     return [IngestItem(path, "file")]
@@ -86,14 +105,24 @@ def _is_hidden(path: Path) -> bool:
 
 def _parse_scheme(path: str) -> str | None:
     scheme, colon, rest = path.partition("://")
-    return scheme.lower() if colon and rest and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme) else None
+    return (
+        scheme.lower()
+        if colon and rest and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme)
+        else None
+    )
 
 
 def _make_url_item(path: str, scheme: str) -> IngestItem:
     if scheme in ("http", "https"):
         return IngestItem(path, "url")
-    remedy = "Give the path of the file." if scheme == "file" else "Download it and give the file's path, or pipe it to stdin with -."
-    raise ConfigurationError(f"Unsupported URL scheme {scheme!r} in {path}.", code=ForbiddenAddress.code, remedy=remedy)
+    remedy = (
+        "Give the path of the file."
+        if scheme == "file"
+        else "Download it and give the file's path, or pipe it to stdin with -."
+    )
+    raise ConfigurationError(
+        f"Unsupported URL scheme {scheme!r} in {path}.", code=ForbiddenAddress.code, remedy=remedy
+    )
 
 
 @dataclass(slots=True)
@@ -113,7 +142,9 @@ class IngestBatch:
         Raises TransientError if the server becomes unreachable; `items` then hold the state of each.
         """
         slots = asyncio.Semaphore(self.concurrency)
-        for server_error in await asyncio.gather(*(self._send(client, item, slots) for item in self.items)):
+        for server_error in await asyncio.gather(
+            *(self._send(client, item, slots) for item in self.items)
+        ):
             if server_error is not None:
                 raise server_error
         if self.wait_s is not None:
@@ -125,7 +156,9 @@ class IngestBatch:
         counts = {name: outcomes.count(name) for name in ("searchable", "failed", "duplicate")}
         return {"documents": [item.to_json() for item in self.items], "counts": counts}
 
-    async def _send(self, client: ApiClient, item: IngestItem, slots: asyncio.Semaphore) -> TransientError | None:
+    async def _send(
+        self, client: ApiClient, item: IngestItem, slots: asyncio.Semaphore
+    ) -> TransientError | None:
         """Send one item; return the error if the server is unreachable.
 
         Uploads in progress then finish, no other starts.
@@ -142,12 +175,21 @@ class IngestBatch:
             except (AnabranchError, OSError) as error:
                 item.state, item.error = "failed", _to_error_body(error)
                 return None
-        item.state, item.document_id, item.job_id = "accepted", receipt["document_id"], receipt["ingestion_job_id"]
+        item.state, item.document_id, item.job_id = (
+            "accepted",
+            receipt["document_id"],
+            receipt["ingestion_job_id"],
+        )
         item.is_duplicate = receipt["duplicate"] and not self.force
         return None
 
     async def _post(self, client: ApiClient, item: IngestItem) -> dict[str, Any]:
-        fields: dict[str, Any] = {"collection": self.collection, "tags": list(self.tags), "readers": list(self.readers), "force": self.force}
+        fields: dict[str, Any] = {
+            "collection": self.collection,
+            "tags": list(self.tags),
+            "readers": list(self.readers),
+            "force": self.force,
+        }
         set_fields = {name: value for name, value in fields.items() if value}
         if item.kind == "url":
             return await client.post("/v1/ingest", {"url": item.path, **set_fields})
@@ -159,14 +201,20 @@ class IngestBatch:
         path = Path(item.path)
         with await asyncio.to_thread(path.open, "rb") as file:
             media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-            return await _upload(client, form | {"source_uri": path.resolve().as_uri()}, (path.name, file, media_type))
+            return await _upload(
+                client,
+                form | {"source_uri": path.resolve().as_uri()},
+                (path.name, file, media_type),
+            )
 
     async def _wait_until_finished(self, client: ApiClient) -> None:
         """Poll until all items finish or `wait_s` is over."""
         loop = asyncio.get_running_loop()
         deadline, poll_s = loop.time() + (self.wait_s or 0), POLL_S[0]
         while unfinished := [item for item in self.items if item.job_id and not item.is_finished]:
-            await asyncio.gather(*(self._refresh_status(client, item) for item in unfinished[: 4 * self.concurrency]))
+            await asyncio.gather(
+                *(self._refresh_status(client, item) for item in unfinished[: 4 * self.concurrency])
+            )
             if loop.time() > deadline:
                 break
             await asyncio.sleep(poll_s)
@@ -180,14 +228,26 @@ class IngestBatch:
         item.state, item.stages = status["state"], status.get("stages", [])
         item.document_id = status.get("document_id") or item.document_id
         item.chunks_count = status.get("chunks_count")
-        item.error = next((stage["error"] for stage in item.stages if stage.get("error")), None) if item.state == "failed" else None
+        item.error = (
+            next((stage["error"] for stage in item.stages if stage.get("error")), None)
+            if item.state == "failed"
+            else None
+        )
 
 
-async def _upload(client: ApiClient, fields: dict[str, Any], file: tuple[str, Any, str]) -> dict[str, Any]:
-    return dict((await client.request("POST", "/v1/ingest", data=fields, files={"file": file})).json())
+async def _upload(
+    client: ApiClient, fields: dict[str, Any], file: tuple[str, Any, str]
+) -> dict[str, Any]:
+    return dict(
+        (await client.request("POST", "/v1/ingest", data=fields, files={"file": file})).json()
+    )
 
 
 def _to_error_body(error: AnabranchError | OSError) -> dict[str, Any]:
     if isinstance(error, AnabranchError):
         return {"code": error.code, "detail": error.detail, "remedy": error.remedy}
-    return {"code": "UNREADABLE_FILE", "detail": str(error), "remedy": "Check the file's permissions."}
+    return {
+        "code": "UNREADABLE_FILE",
+        "detail": str(error),
+        "remedy": "Check the file's permissions.",
+    }

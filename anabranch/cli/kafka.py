@@ -11,13 +11,19 @@ from anabranch.cli.exit_codes import OK, UNREACHABLE
 from anabranch.cli.options import CommonOptions
 from anabranch.cli.output import print_stderr
 
-app = App(name="kafka", help="Run a single Kafka node with this machine's Java.", result_action="return_value")
+app = App(
+    name="kafka",
+    help="Run a single Kafka node with this machine's Java.",
+    result_action="return_value",
+)
 DEFAULT = CommonOptions()
 KAFKA_FOLDER = "kafka"
 
 
 @app.command
-def start(*, port: int = 0, heap_mb: int = 512, jars: Path | None = None, common: CommonOptions = DEFAULT) -> int:
+def start(
+    *, port: int = 0, heap_mb: int = 512, jars: Path | None = None, common: CommonOptions = DEFAULT
+) -> int:
     """Start the node of the data folder in the background.
 
     The first start downloads Kafka's jars with Maven, which takes about a minute.
@@ -54,7 +60,10 @@ def stop(*, common: CommonOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result({"running": False})
     else:
-        print_stderr("stopped" if was_running else f"no Kafka was running in {_resolve_folder(common)}", quiet=common.quiet)
+        print_stderr(
+            "stopped" if was_running else f"no Kafka was running in {_resolve_folder(common)}",
+            quiet=common.quiet,
+        )
     return OK
 
 
@@ -74,7 +83,11 @@ def status(*, common: CommonOptions = DEFAULT) -> int:
             }
         )
     else:
-        print(f"running at {broker_status.bootstrap_servers} (pid {broker_status.pid})" if broker_status.is_running else "not running")
+        print(
+            f"running at {broker_status.bootstrap_servers} (pid {broker_status.pid})"
+            if broker_status.is_running
+            else "not running"
+        )
     return OK if broker_status.is_running else UNREACHABLE
 
 

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
     from anabranch.identity.api_keys import ApiKeyService
 
-app = App(name="keys", help="Create, list, rotate and revoke API keys; rotate the master key.", result_action="return_value")
+app = App(
+    name="keys",
+    help="Create, list, rotate and revoke API keys; rotate the master key.",
+    result_action="return_value",
+)
 DEFAULT = RemoteOptions()
 COMMON_DEFAULT = CommonOptions()
 SHOWN_ONCE_NOTE = "the key is shown only once"
@@ -72,23 +76,41 @@ def create(
         Time at which the key expires.
     """
     prefixed = [
-        (option, value) for option, values in (("user", [user] if user else []), ("group", group)) for value in values if value.startswith(f"{option}:")
+        (option, value)
+        for option, values in (("user", [user] if user else []), ("group", group))
+        for value in values
+        if value.startswith(f"{option}:")
     ]
     for option, value in prefixed:
-        raise InvalidRequest(f"--{option} {value!r} includes the prefix of a reader.", remedy=f"Omit the prefix: --{option} {value.removeprefix(f'{option}:')}")
+        raise InvalidRequest(
+            f"--{option} {value!r} includes the prefix of a reader.",
+            remedy=f"Omit the prefix: --{option} {value.removeprefix(f'{option}:')}",
+        )
     try:
-        request = ApiKeyRequest(name=name or f"{role} key", role=role, user=user, groups=list(group), expires_at=expires_at)
+        request = ApiKeyRequest(
+            name=name or f"{role} key",
+            role=role,
+            user=user,
+            groups=list(group),
+            expires_at=expires_at,
+        )
     except ValidationError as error:
         [first, *_] = error.errors(include_url=False)
         option = str(first["loc"][0]).replace("_", "-").replace("groups", "group")
         raise InvalidRequest(
-            f"--{option} {first['input']!r}: {first['msg']}.", remedy="Names have at most 200 characters; users and groups have no spaces."
+            f"--{option} {first['input']!r}: {first['msg']}.",
+            remedy="Names have at most 200 characters; users and groups have no spaces.",
         ) from error
     return _print_key(_run_call(common, lambda keys: keys.create(request)), common)
 
 
 @app.command(name="list")
-def list_keys(*, after: str | None = None, limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50, common: RemoteOptions = DEFAULT) -> int:
+def list_keys(
+    *,
+    after: str | None = None,
+    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50,
+    common: RemoteOptions = DEFAULT,
+) -> int:
     """List the tenant's keys, the newest first, without their secrets.
 
     Parameters
@@ -102,7 +124,18 @@ def list_keys(*, after: str | None = None, limit: Annotated[int, Parameter(valid
     if common.is_json:
         common.print_result(page)
         return 0
-    rows = [(key["id"], key["name"], key["role"], key["readers"], _format_state(key), key["created_by"], key["created_at"]) for key in page["items"]]
+    rows = [
+        (
+            key["id"],
+            key["name"],
+            key["role"],
+            key["readers"],
+            _format_state(key),
+            key["created_by"],
+            key["created_at"],
+        )
+        for key in page["items"]
+    ]
     print_table(("id", "name", "role", "readers", "state", "created by", "created"), rows)
     if page["next"]:
         print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
@@ -110,7 +143,13 @@ def list_keys(*, after: str | None = None, limit: Annotated[int, Parameter(valid
 
 
 @app.command
-def rotate(key_id: str, /, *, grace: Annotated[int, Parameter(validator=Number(gte=0, lte=MAX_GRACE_S))] = 0, common: RemoteOptions = DEFAULT) -> int:
+def rotate(
+    key_id: str,
+    /,
+    *,
+    grace: Annotated[int, Parameter(validator=Number(gte=0, lte=MAX_GRACE_S))] = 0,
+    common: RemoteOptions = DEFAULT,
+) -> int:
     """Replace the secret of a key and print the new key. It cannot be printed again.
 
     Parameters
@@ -121,7 +160,10 @@ def rotate(key_id: str, /, *, grace: Annotated[int, Parameter(validator=Number(g
         Seconds for which the old secret stays valid.
     """
     valid_id = _validate_key_id(key_id)
-    return _print_key(_run_call(common, lambda keys: keys.rotate(valid_id, RotationRequest(grace_s=grace))), common)
+    return _print_key(
+        _run_call(common, lambda keys: keys.rotate(valid_id, RotationRequest(grace_s=grace))),
+        common,
+    )
 
 
 @app.command
@@ -145,9 +187,14 @@ def revoke(key_id: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 def _validate_key_id(key_id: str) -> str:
     """Return the id. Raises InvalidRequest for other text; the secret of a whole key is not repeated."""
     if full_key := re.fullmatch(r"ab_([0-9a-f]{16})_.*", key_id):
-        raise InvalidRequest(f"The whole key {full_key[1]} was given, with its secret.", remedy=f"Use the id alone: {full_key[1]}")
+        raise InvalidRequest(
+            f"The whole key {full_key[1]} was given, with its secret.",
+            remedy=f"Use the id alone: {full_key[1]}",
+        )
     if not re.fullmatch(KEY_ID_PATTERN, key_id):
-        raise InvalidRequest(f"Invalid API key id {key_id!r}.", remedy="List ids with `anabranch keys list`.")
+        raise InvalidRequest(
+            f"Invalid API key id {key_id!r}.", remedy="List ids with `anabranch keys list`."
+        )
     return key_id
 
 
@@ -157,7 +204,10 @@ def _print_key(issued: dict[str, Any], common: RemoteOptions) -> int:
         common.print_result(issued)
         return 0
     readers = f", readers {', '.join(issued['readers'])}" if issued["readers"] is not None else ""
-    print_stderr(f"{issued['id']}: tenant {issued['tenant']}, role {issued['role']}{readers}; {SHOWN_ONCE_NOTE}", quiet=common.quiet)
+    print_stderr(
+        f"{issued['id']}: tenant {issued['tenant']}, role {issued['role']}{readers}; {SHOWN_ONCE_NOTE}",
+        quiet=common.quiet,
+    )
     print(issued["key"])
     return 0
 
@@ -168,7 +218,9 @@ def _format_state(key: dict[str, Any]) -> str:
     return f"until {key['expires_at']}" if key["expires_at"] else "valid"
 
 
-def _run_call(common: RemoteOptions, call: Callable[[ApiKeyAdmin], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+def _run_call(
+    common: RemoteOptions, call: Callable[[ApiKeyAdmin], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
         async with _open_remote(common) if common.server else _open_direct(common) as keys:
             return await call(keys)
@@ -233,9 +285,16 @@ async def _open_direct(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
     from streams.codec import DEFAULT_TENANT
 
     settings = common.load_settings()
-    caller = Principal(f"cli:{getpass.getuser()}", DEFAULT_TENANT, "operator").for_tenant(common.tenant)
-    async with open_command_database(settings) as dsn, prepare_storage(settings, dsn, pool_size=2, name="anabranch keys") as storage:
-        yield DirectApiKeyAdmin(ApiKeyService(PgApiKeys(storage.pool), AuditLog(storage.log, storage.codec)), caller)
+    caller = Principal(f"cli:{getpass.getuser()}", DEFAULT_TENANT, "operator").for_tenant(
+        common.tenant
+    )
+    async with (
+        open_command_database(settings) as dsn,
+        prepare_storage(settings, dsn, pool_size=2, name="anabranch keys") as storage,
+    ):
+        yield DirectApiKeyAdmin(
+            ApiKeyService(PgApiKeys(storage.pool), AuditLog(storage.log, storage.codec)), caller
+        )
 
 
 @app.command
@@ -264,5 +323,7 @@ def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON_D
         return OK
     print(f"{count} keys wrapped with the new master key")
     if settings.log.master_key is not None:
-        print(f"Set ANABRANCH_LOG__MASTER_KEY of every process to the content of {new_key_file}, and destroy the old key.")
+        print(
+            f"Set ANABRANCH_LOG__MASTER_KEY of every process to the content of {new_key_file}, and destroy the old key."
+        )
     return OK

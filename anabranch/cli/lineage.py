@@ -19,7 +19,14 @@ Flag = Parameter(negative="")
 VERDICT_LABELS = {True: "ok  ", False: "FAIL", None: " -  "}
 
 
-def lineage(run: str, /, *, citation: int | None = None, prov: Annotated[bool, Flag] = False, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
+def lineage(
+    run: str,
+    /,
+    *,
+    citation: int | None = None,
+    prov: Annotated[bool, Flag] = False,
+    common: RemoteOptions = RemoteOptions(),  # noqa: B008
+) -> int:
     """Trace an answer's citations back to the uploaded bytes. Exits 1 if verification fails.
 
     Parameters
@@ -33,11 +40,19 @@ def lineage(run: str, /, *, citation: int | None = None, prov: Annotated[bool, F
     """
     run_id, sentence = parse_run_and_sentence(run)
     path = f"/v1/runs/{run_id}/lineage"
-    result = get(path, common, sentence=sentence, citation=citation, format="prov" if prov else None)
+    result = get(
+        path, common, sentence=sentence, citation=citation, format="prov" if prov else None
+    )
     return print_lineage(result, prov, common, _format_run)
 
 
-def document_lineage(document: UUID, /, *, prov: Annotated[bool, Flag] = False, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
+def document_lineage(
+    document: UUID,
+    /,
+    *,
+    prov: Annotated[bool, Flag] = False,
+    common: RemoteOptions = RemoteOptions(),  # noqa: B008
+) -> int:
     """Trace a document back to its bytes and verify every event. Exits 1 if verification fails.
 
     Parameters
@@ -57,13 +72,24 @@ def parse_run_and_sentence(text: str) -> tuple[UUID, int | None]:
     try:
         return UUID(run_id), int(number) if mark else None
     except ValueError:
-        raise InvalidRequest(f"Invalid run {text!r}.", remedy="Use a run id, or RUN#2 for its second sentence. List ids with `anabranch runs list`.") from None
+        raise InvalidRequest(
+            f"Invalid run {text!r}.",
+            remedy="Use a run id, or RUN#2 for its second sentence. List ids with `anabranch runs list`.",
+        ) from None
 
 
-def print_lineage(result: dict[str, Any], prov: bool, common: RemoteOptions, format_lines: Any) -> int:
+def print_lineage(
+    result: dict[str, Any], prov: bool, common: RemoteOptions, format_lines: Any
+) -> int:
     if prov:
         print(json.dumps(result, ensure_ascii=False, indent=1))
-        return FAILED if any(entity.get("anabranch:verified") == "false" for entity in result["entity"].values()) else OK
+        return (
+            FAILED
+            if any(
+                entity.get("anabranch:verified") == "false" for entity in result["entity"].values()
+            )
+            else OK
+        )
     if common.is_json:
         common.print_result(result)
     else:
@@ -80,7 +106,11 @@ def _format_run(result: dict[str, Any]) -> Iterable[str]:
         pages = f" · p. {', '.join(map(str, citation['pages']))}" if citation["pages"] else ""
         yield f"\n[{citation['n']}] {to_single_line(citation['title'] or citation['external_id'] or citation['document_id'])} · revision {citation['revision']}{pages}"
         yield f"    “{citation['quote']}”  [{citation['char_start']}, {citation['char_end']})"
-        yield from (f"    box {span['box']} on page {span['page']}" for span in citation["spans"] if span.get("box"))
+        yield from (
+            f"    box {span['box']} on page {span['page']}"
+            for span in citation["spans"]
+            if span.get("box")
+        )
         yield from map(_format_hop, citation["hops"])
 
 
@@ -91,5 +121,10 @@ def _format_document(result: dict[str, Any]) -> Iterable[str]:
 
 def _format_hop(hop: dict[str, Any]) -> str:
     event = hop["event"]
-    event_line = f"\n          {event['type']} by {event['author']}" + (f", how {event['how']}" if event["how"] else "") if event else ""
+    event_line = (
+        f"\n          {event['type']} by {event['author']}"
+        + (f", how {event['how']}" if event["how"] else "")
+        if event
+        else ""
+    )
     return f"    {VERDICT_LABELS[hop['verified']]}  {hop['name']:12} {hop['place']}: {hop['detail']}{event_line}"

@@ -23,14 +23,20 @@ def login(*, common: RemoteOptions = DEFAULT) -> int:
     """
     server = _require_server(common)
     if not is_private(server):
-        print_stderr(f"warning: {server} is not https; the credential can be read in transit", quiet=common.quiet)
+        print_stderr(
+            f"warning: {server} is not https; the credential can be read in transit",
+            quiet=common.quiet,
+        )
     token = _read_token()
     identity = asyncio.run(_fetch_identity(server, token))
     path = store_token(server, token)
     if common.is_json:
         common.print_result(identity)
     else:
-        print_stderr(f"{server}: {identity['id']}, tenant {identity['tenant']}, role {identity['role']}; stored in {path}", quiet=common.quiet)
+        print_stderr(
+            f"{server}: {identity['id']}, tenant {identity['tenant']}, role {identity['role']}; stored in {path}",
+            quiet=common.quiet,
+        )
     return 0
 
 
@@ -44,7 +50,9 @@ def logout(*, common: RemoteOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result({"server": server, "removed": removed})
     else:
-        print_stderr(f"{server}: {'removed' if removed else 'no credential was stored'}", quiet=common.quiet)
+        print_stderr(
+            f"{server}: {'removed' if removed else 'no credential was stored'}", quiet=common.quiet
+        )
     return 0
 
 
@@ -60,14 +68,21 @@ def whoami(*, common: RemoteOptions = DEFAULT) -> int:
 
 def _require_server(common: RemoteOptions) -> str:
     if common.server is None:
-        raise InvalidRequest("No server was given.", remedy="Use --server URL, or set ANABRANCH_SERVER.")
+        raise InvalidRequest(
+            "No server was given.", remedy="Use --server URL, or set ANABRANCH_SERVER."
+        )
     return normalize_server(common.server)
 
 
 def _read_token() -> str:
-    token = (getpass.getpass("API key or token: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    token = (
+        getpass.getpass("API key or token: ") if sys.stdin.isatty() else sys.stdin.readline()
+    ).strip()
     if not token.isprintable() or not token.isascii() or not token or " " in token:
-        raise InvalidRequest("No valid credential was entered.", remedy="Paste the key at the prompt, or pipe it in: anabranch login --server URL < KEYFILE")
+        raise InvalidRequest(
+            "No valid credential was entered.",
+            remedy="Paste the key at the prompt, or pipe it in: anabranch login --server URL < KEYFILE",
+        )
     return token
 
 

@@ -31,4 +31,7 @@ async def _create_link(common: RemoteOptions) -> dict[str, str]:
         )
     async with ApiClient(*server) as client:
         link = await client.post("/v1/login-links", {})
-    return {"url": link["url"] if "://" in link["url"] else client.url + link["url"], "expires_at": link["expires_at"]}
+    return {
+        "url": link["url"] if "://" in link["url"] else client.url + link["url"],
+        "expires_at": link["expires_at"],
+    }

@@ -24,13 +24,37 @@ class CommonOptions:
     """Location of the data, and output options."""
 
     data: Annotated[Path | None, Parameter(help="Data folder.  [default: ./anabranch-data]")] = None
-    config: Annotated[Path | None, Parameter(env_var="ANABRANCH_CONFIG", help="Settings file.  [default: anabranch.toml in the data folder]")] = None
-    set: Annotated[tuple[str, ...], Parameter(name="--set", negative="", help="Override a setting: section.key=value. Repeatable.")] = ()
-    as_json: Annotated[bool, Parameter(name="--json", negative="", help="Short for --output json.")] = False
-    output: Annotated[OutputFormat, Parameter(help="Format of stdout: text, one JSON object, or one JSON object per line and item (ndjson).")] = "text"
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Print errors only.")] = False
-    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Log debug messages.")] = False
-    no_color: Annotated[bool, Parameter(negative="", env_var="NO_COLOR", help="Disable colors.")] = False
+    config: Annotated[
+        Path | None,
+        Parameter(
+            env_var="ANABRANCH_CONFIG",
+            help="Settings file.  [default: anabranch.toml in the data folder]",
+        ),
+    ] = None
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--set", negative="", help="Override a setting: section.key=value. Repeatable."
+        ),
+    ] = ()
+    as_json: Annotated[
+        bool, Parameter(name="--json", negative="", help="Short for --output json.")
+    ] = False
+    output: Annotated[
+        OutputFormat,
+        Parameter(
+            help="Format of stdout: text, one JSON object, or one JSON object per line and item (ndjson)."
+        ),
+    ] = "text"
+    quiet: Annotated[
+        bool, Parameter(name=["--quiet", "-q"], negative="", help="Print errors only.")
+    ] = False
+    verbose: Annotated[
+        bool, Parameter(name=["--verbose", "-v"], negative="", help="Log debug messages.")
+    ] = False
+    no_color: Annotated[
+        bool, Parameter(negative="", env_var="NO_COLOR", help="Disable colors.")
+    ] = False
 
     @property
     def is_json(self) -> bool:
@@ -57,8 +81,16 @@ class CommonOptions:
         """Raises ConfigurationError."""
         from anabranch.config.loader import load_settings
 
-        level_sets = ("logging.level=debug",) if self.verbose else ("logging.level=error",) if self.quiet else ()
-        return load_settings(data_dir=self.data, config=self.config, sets=(*level_sets, *self.set, *extra_sets))
+        level_sets = (
+            ("logging.level=debug",)
+            if self.verbose
+            else ("logging.level=error",)
+            if self.quiet
+            else ()
+        )
+        return load_settings(
+            data_dir=self.data, config=self.config, sets=(*level_sets, *self.set, *extra_sets)
+        )
 
     def to_arguments(self) -> list[str]:
         """Return arguments with which a child process loads the same settings; its environment has the data folder."""
@@ -96,15 +128,25 @@ class LocalOptions(CommonOptions):
 class RemoteOptions(CommonOptions):
     """Options of commands that call the HTTP API."""
 
-    server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", help="URL of a running server, instead of a data folder.")] = None
-    tenant: Annotated[str | None, Parameter(help="Tenant to act for, instead of the credential's own. Operators only.")] = None
+    server: Annotated[
+        str | None,
+        Parameter(
+            env_var="ANABRANCH_SERVER", help="URL of a running server, instead of a data folder."
+        ),
+    ] = None
+    tenant: Annotated[
+        str | None,
+        Parameter(help="Tenant to act for, instead of the credential's own. Operators only."),
+    ] = None
 
 
 def make_conflict_error(first_option: str, second_option: str) -> InvalidRequest:
     """Return the error for two options that contradict each other."""
     from schemas.errors import InvalidRequest
 
-    return InvalidRequest(f"{first_option} and {second_option} cannot be combined.", remedy="Use only one of them.")
+    return InvalidRequest(
+        f"{first_option} and {second_option} cannot be combined.", remedy="Use only one of them."
+    )
 
 
 QUERY_STAGES = ("control", "runs")

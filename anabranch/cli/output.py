@@ -13,27 +13,44 @@ SCHEMA_VERSION = 1
 
 
 def print_json(body: dict[str, Any]) -> None:
-    print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, indent=1, default=str), flush=True)
+    print(
+        json.dumps(
+            {"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, indent=1, default=str
+        ),
+        flush=True,
+    )
 
 
 def print_json_line(body: dict[str, Any]) -> None:
     """Print one object of a stream on one line, flushed."""
-    print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, default=str), flush=True)
+    print(
+        json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, default=str),
+        flush=True,
+    )
 
 
 def extract_items(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the items of a body that holds one list only, else the body itself as the only item."""
     lists = [value for name, value in body.items() if name != "next"]
     items = lists[0] if len(lists) == 1 else None
-    return items if isinstance(items, list) and all(isinstance(item, dict) for item in items) else [body]
+    return (
+        items
+        if isinstance(items, list) and all(isinstance(item, dict) for item in items)
+        else [body]
+    )
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns as wide as their longest cell, without colors, so that the output can be piped."""
     cells = [[format_cell(value) for value in row] for row in rows]
-    widths = [max(len(line[column]) for line in [list(headings), *cells]) for column in range(len(headings))]
+    widths = [
+        max(len(line[column]) for line in [list(headings), *cells])
+        for column in range(len(headings))
+    ]
     for line in [list(headings), *cells]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        )
 
 
 def print_stderr(text: str, *, quiet: bool = False) -> None:
@@ -48,7 +65,14 @@ def print_fields(fields: Mapping[str, object]) -> None:
 
 def choose_display_name(document: Mapping[str, Any]) -> str | None:
     """Return the most readable name that the document has."""
-    return next((str(document[name]) for name in ("title", "filename", "source_uri", "external_id") if document.get(name)), None)
+    return next(
+        (
+            str(document[name])
+            for name in ("title", "filename", "source_uri", "external_id")
+            if document.get(name)
+        ),
+        None,
+    )
 
 
 def format_cell(value: object) -> str:
@@ -59,7 +83,14 @@ def format_cell(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case Mapping():
-            return ", ".join(f"{name} {format_cell(entry)}" for name, entry in value.items() if entry not in (None, "", [], {})) or "-"
+            return (
+                ", ".join(
+                    f"{name} {format_cell(entry)}"
+                    for name, entry in value.items()
+                    if entry not in (None, "", [], {})
+                )
+                or "-"
+            )
         case list() | tuple():
             return ", ".join(map(format_cell, value)) or "-"
         case _:

@@ -62,7 +62,12 @@ def _draw_table(batch: IngestBatch, stop: threading.Event) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    with Live(_render_table(batch), console=Console(file=get_unescaped(sys.stderr)), refresh_per_second=5, transient=False) as live:
+    with Live(
+        _render_table(batch),
+        console=Console(file=get_unescaped(sys.stderr)),
+        refresh_per_second=5,
+        transient=False,
+    ) as live:
         escape_streams()  # rich replaced sys.stdout and sys.stderr
         while not stop.wait(TICK_S):
             live.update(_render_table(batch))
@@ -74,13 +79,21 @@ def _render_table(batch: IngestBatch) -> Table:
     from rich.text import Text
 
     # Text, because rich reads square brackets in plain strings as markup, links included.
-    table = Table(title=Text(escape_controls(_format_summary(batch))), title_justify="left", box=None)
+    table = Table(
+        title=Text(escape_controls(_format_summary(batch))), title_justify="left", box=None
+    )
     table.add_column("document", max_width=32, overflow="ellipsis", no_wrap=True)
     table.add_column(f"{STAGES[0]} → {STAGES[-1]}", no_wrap=True)
     table.add_column("at")
-    ordered_items = [item for item in batch.items if not item.is_finished] + [item for item in reversed(batch.items) if item.is_finished]
+    ordered_items = [item for item in batch.items if not item.is_finished] + [
+        item for item in reversed(batch.items) if item.is_finished
+    ]
     for item in ordered_items[:MAX_ROWS]:
-        cells = (Path(item.path).name or item.path, " ".join(_format_mark(item, stage) for stage in STAGES), _format_position(item))
+        cells = (
+            Path(item.path).name or item.path,
+            " ".join(_format_mark(item, stage) for stage in STAGES),
+            _format_position(item),
+        )
         table.add_row(*(Text(escape_controls(cell)) for cell in cells))
     return table
 
@@ -99,7 +112,11 @@ def _format_position(item: IngestItem) -> str:
 def _format_outcome(item: IngestItem) -> str:
     if item.error:
         return f"{item.state} [{item.error['code']}]"
-    times = [f"{line['stage']} {line['duration_ms']:.0f} ms" for line in item.stages if line.get("duration_ms") is not None]
+    times = [
+        f"{line['stage']} {line['duration_ms']:.0f} ms"
+        for line in item.stages
+        if line.get("duration_ms") is not None
+    ]
     chunks = f", {item.chunks_count} chunks" if item.chunks_count is not None else ""
     return item.outcome + chunks + (f" ({', '.join(times)})" if times else "")
 
@@ -107,7 +124,15 @@ def _format_outcome(item: IngestItem) -> str:
 def _format_summary(batch: IngestBatch) -> str:
     """Count documents by state, and running ones by stage, so that a slow stage shows."""
     counts = Counter(item.outcome for item in batch.items)
-    counts_by_stage = Counter(_format_position(item) for item in batch.items if item.state == "running")
-    stage_summary = ", ".join(f"{number} at {stage}" for stage, number in counts_by_stage.most_common() if stage != "running")
+    counts_by_stage = Counter(
+        _format_position(item) for item in batch.items if item.state == "running"
+    )
+    stage_summary = ", ".join(
+        f"{number} at {stage}"
+        for stage, number in counts_by_stage.most_common()
+        if stage != "running"
+    )
     state_summary = ", ".join(f"{number} {state}" for state, number in counts.most_common())
-    return f"{len(batch.items)} document{'s' if len(batch.items) > 1 else ''}: {state_summary}" + (f" ({stage_summary})" if stage_summary else "")
+    return f"{len(batch.items)} document{'s' if len(batch.items) > 1 else ''}: {state_summary}" + (
+        f" ({stage_summary})" if stage_summary else ""
+    )

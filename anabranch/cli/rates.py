@@ -15,4 +15,7 @@ def _parse_rate(_: object, tokens: Sequence[Token]) -> float:
     return float(tokens[0].value.removesuffix("/s"))
 
 
-Rate = Annotated[float | None, Parameter(converter=_parse_rate, validator=Number(gte=MIN_EVENTS_PER_S, lte=MAX_EVENTS_PER_S))]
+Rate = Annotated[
+    float | None,
+    Parameter(converter=_parse_rate, validator=Number(gte=MIN_EVENTS_PER_S, lte=MAX_EVENTS_PER_S)),
+]

@@ -18,7 +18,11 @@ from anabranch.cli.rates import Rate
 from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
 from schemas.errors import InvalidRequest
 
-app = App(name="replay", help="Reprocess events that a stage has already read.", result_action="return_value")
+app = App(
+    name="replay",
+    help="Reprocess events that a stage has already read.",
+    result_action="return_value",
+)
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
 POLL_S = 0.5
@@ -66,22 +70,39 @@ def start(
     wait
         Wait until the replay ends.
     """
-    body: dict[str, Any] = {"stage": stage, "generation": generation, "since": format_time(since), "until": format_time(until), "collection": collection}
+    body: dict[str, Any] = {
+        "stage": stage,
+        "generation": generation,
+        "since": format_time(since),
+        "until": format_time(until),
+        "collection": collection,
+    }
     body |= {
         "offsets": [_parse_offsets(text) for text in offsets],
         "document_ids": [str(document_id) for document_id in document] or None,
         "per_second": rate,
         "dry_run": dry_run,
     }
-    answer = asyncio.run(post_and_wait("/v1/replays", body, common)) if wait else post("/v1/replays", body, common)
+    answer = (
+        asyncio.run(post_and_wait("/v1/replays", body, common))
+        if wait
+        else post("/v1/replays", body, common)
+    )
     if common.is_json:
         common.print_result(answer)
     else:
-        print(f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}" + (f" for {answer['events_chosen']} of them" if dry_run else ""))
+        print(
+            f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}"
+            + (f" for {answer['events_chosen']} of them" if dry_run else "")
+        )
         for gap in answer["missing"]:
-            print(f"expired: offsets {gap['start']} to {gap['end'] - 1} of partition {gap['partition']}")
+            print(
+                f"expired: offsets {gap['start']} to {gap['end'] - 1} of partition {gap['partition']}"
+            )
         for replay in answer.get("replays", []):
-            print(f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} superseded, {replay['buried']} dead-lettered")
+            print(
+                f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} superseded, {replay['buried']} dead-lettered"
+            )
     return to_replay_exit_code(answer.get("replays", []))
 
 
@@ -92,8 +113,21 @@ def list_replays(*, common: RemoteOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result(page)
         return OK
-    columns = ("replay_id", "kind", "stage", "state", "read", "total", "replayed", "superseded", "buried")
-    print_table((*columns[:-1], "dead_lettered"), [tuple(item[name] for name in columns) for item in page["items"]])
+    columns = (
+        "replay_id",
+        "kind",
+        "stage",
+        "state",
+        "read",
+        "total",
+        "replayed",
+        "superseded",
+        "buried",
+    )
+    print_table(
+        (*columns[:-1], "dead_lettered"),
+        [tuple(item[name] for name in columns) for item in page["items"]],
+    )
     return OK
 
 
@@ -183,8 +217,12 @@ async def post_and_wait(path: str, body: dict[str, Any], common: RemoteOptions) 
 
     async with open_client(common, stages=("all",)) as client:
         answer = await client.post(path, body)
-        replay_ids = answer.get("replays") or ([answer["replay_id"]] if answer.get("replay_id") else [])
-        return answer | {"replays": [await _wait_until_ended(client, replay, common) for replay in replay_ids]}
+        replay_ids = answer.get("replays") or (
+            [answer["replay_id"]] if answer.get("replay_id") else []
+        )
+        return answer | {
+            "replays": [await _wait_until_ended(client, replay, common) for replay in replay_ids]
+        }
 
 
 async def _watch_replay(replay: str, common: RemoteOptions) -> dict[str, Any]:
@@ -194,17 +232,30 @@ async def _watch_replay(replay: str, common: RemoteOptions) -> dict[str, Any]:
         return await _wait_until_ended(client, replay, common, wait_states=("running",))
 
 
-async def _wait_until_ended(client: Any, replay: str, common: RemoteOptions, *, wait_states: Collection[str] = ("running", "paused")) -> dict[str, Any]:
+async def _wait_until_ended(
+    client: Any,
+    replay: str,
+    common: RemoteOptions,
+    *,
+    wait_states: Collection[str] = ("running", "paused"),
+) -> dict[str, Any]:
     """Poll until the replay leaves `wait_states`, printing its progress."""
     last_printed = None
-    with resume_hint(lambda: f"replay {replay} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch replay show {replay}"):
+    with resume_hint(
+        lambda: (
+            f"replay {replay} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch replay show {replay}"
+        )
+    ):
         while True:
             snapshot: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
             if (printed := (snapshot["read"], snapshot["state"])) != last_printed:
                 last_printed = printed
                 common.report_progress(_format_progress(snapshot), snapshot)
                 if snapshot["state"] == "paused":
-                    print_stderr(f"replay {replay} is paused; resume it: anabranch replay resume {replay}", quiet=common.quiet)
+                    print_stderr(
+                        f"replay {replay} is paused; resume it: anabranch replay resume {replay}",
+                        quiet=common.quiet,
+                    )
             if snapshot["state"] not in wait_states:
                 return snapshot
             await asyncio.sleep(POLL_S)
@@ -228,6 +279,12 @@ def _parse_offsets(text: str) -> dict[str, int | None]:
     try:
         partition, _, bounds = text.partition(":")
         first, _, end = bounds.partition("-")
-        return {"partition": int(partition), "start": int(first) if first else None, "end": int(end) if end else None}
+        return {
+            "partition": int(partition),
+            "start": int(first) if first else None,
+            "end": int(end) if end else None,
+        }
     except ValueError as error:
-        raise InvalidRequest(f"Invalid offsets {text!r}.", remedy="Use PARTITION:FROM-TO, such as 3:100-200.") from error
+        raise InvalidRequest(
+            f"Invalid offsets {text!r}.", remedy="Use PARTITION:FROM-TO, such as 3:100-200."
+        ) from error

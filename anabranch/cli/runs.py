@@ -13,7 +13,9 @@ from anabranch.cli.exit_codes import FAILED, OK
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
 from anabranch.cli.output import print_stderr, print_table, to_single_line
 
-app = App(name="runs", help="List, show, rerun and compare past queries.", result_action="return_value")
+app = App(
+    name="runs", help="List, show, rerun and compare past queries.", result_action="return_value"
+)
 DEFAULT = RemoteOptions()
 
 
@@ -54,7 +56,9 @@ def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
         return OK
     for name in ("run_id", "kind", "received_at", "answered_at", "generation"):
         print(f"{name:12} {details[name]}")
-    print(f"{'question':12} {details['request']['query'] if details['request'] else '-' if details['response'] else 'erased'}")
+    print(
+        f"{'question':12} {details['request']['query'] if details['request'] else '-' if details['response'] else 'erased'}"
+    )
     print(f"{'candidates':12} {len(details['candidates'])}")
     _print_response(details["response"] or {})
     return OK
@@ -74,9 +78,15 @@ def rerun(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
         common.print_result(result)
     else:
         _print_response(result["response"])
-        print_stderr("identical" if result["same"] else f"differs: {', '.join(result['differences'])}", quiet=common.quiet)
+        print_stderr(
+            "identical" if result["same"] else f"differs: {', '.join(result['differences'])}",
+            quiet=common.quiet,
+        )
         if result["missing"]:
-            print_stderr(f"the text of {len(result['missing'])} unread candidates is no longer stored", quiet=common.quiet)
+            print_stderr(
+                f"the text of {len(result['missing'])} unread candidates is no longer stored",
+                quiet=common.quiet,
+            )
     return OK if result["same"] else FAILED
 
 
@@ -91,7 +101,12 @@ def diff(run: UUID, other: UUID | None = None, /, *, common: RemoteOptions = DEF
     other
         Id of a later run. Without it, the question is asked now, as a new run.
     """
-    result = post(f"/v1/runs/{run}/diff", {"other": str(other) if other else None}, common, stages=QUERY_STAGES)
+    result = post(
+        f"/v1/runs/{run}/diff",
+        {"other": str(other) if other else None},
+        common,
+        stages=QUERY_STAGES,
+    )
     if common.is_json:
         common.print_result(result)
     else:
@@ -122,6 +137,10 @@ def _print_response(response: dict[str, Any]) -> None:
     if "answer" in response:
         print(response["answer"] or response["message"])
     for citation in response.get("citations", []):
-        print(f"[{citation['n']}] {to_single_line(citation['title'] or citation['external_id'] or '-')}: {citation['quote']}")
+        print(
+            f"[{citation['n']}] {to_single_line(citation['title'] or citation['external_id'] or '-')}: {citation['quote']}"
+        )
     for result in response.get("results", []):
-        print(f"{result['rank']:>2}. {to_single_line(result['title'] or result['external_id'] or '-')}: {result['snippet']}")
+        print(
+            f"{result['rank']:>2}. {to_single_line(result['title'] or result['external_id'] or '-')}: {result['snippet']}"
+        )

@@ -20,7 +20,9 @@ START_TIMEOUT_S = 60.0
 
 
 @asynccontextmanager
-async def open_client(common: RemoteOptions, *, stages: Sequence[str] = QUERY_STAGES) -> AsyncIterator[ApiClient]:
+async def open_client(
+    common: RemoteOptions, *, stages: Sequence[str] = QUERY_STAGES
+) -> AsyncIterator[ApiClient]:
     """Connect to the server.
 
     `stages` run in a temporary one. Raises NotFound if the data folder does not exist.
@@ -39,11 +41,16 @@ async def open_or_initialize_client(common: RemoteOptions) -> AsyncIterator[ApiC
 def warn_if_server_stops(client: ApiClient, common: RemoteOptions) -> None:
     """Warn that accepted work stays pending if the server stops with this command."""
     if client.is_ephemeral:
-        print_stderr("the server stops with this command; accepted work continues while `anabranch up` runs", quiet=common.quiet)
+        print_stderr(
+            "the server stops with this command; accepted work continues while `anabranch up` runs",
+            quiet=common.quiet,
+        )
 
 
 @asynccontextmanager
-async def _open_client(common: RemoteOptions, stages: Sequence[str], *, check_allowed: Callable[[Settings], None]) -> AsyncIterator[ApiClient]:
+async def _open_client(
+    common: RemoteOptions, stages: Sequence[str], *, check_allowed: Callable[[Settings], None]
+) -> AsyncIterator[ApiClient]:
     """`check_allowed` raises if no temporary server may be started."""
     if server_address := await find_lasting_server(common):
         async with ApiClient(*server_address, tenant=common.tenant) as client:
@@ -86,13 +93,22 @@ async def wait_for_local_server(settings: Settings) -> ServerInfo | None:
 
 
 @asynccontextmanager
-async def start_temporary_server(common: RemoteOptions, settings: Settings, stages: Sequence[str]) -> AsyncIterator[ServerInfo]:
+async def start_temporary_server(
+    common: RemoteOptions, settings: Settings, stages: Sequence[str]
+) -> AsyncIterator[ServerInfo]:
     """Run a server on a free port until the context ends; it logs to `commands.log` in the data folder."""
     from anabranch.process.supervisor import LaunchPlan, run_server
 
-    print_stderr(f"no server is running in {settings.data_dir}; starting one for this command", quiet=common.quiet)
+    print_stderr(
+        f"no server is running in {settings.data_dir}; starting one for this command",
+        quiet=common.quiet,
+    )
     make_folder(settings.data_dir)
-    server_settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0})})
+    server_settings = settings.model_copy(
+        update={"api": settings.api.model_copy(update={"port": 0})}
+    )
     with (settings.data_dir / "commands.log").open("ab") as output:
-        async with run_server(LaunchPlan(server_settings, common.to_arguments(), stages, output=output)) as (server, _):
+        async with run_server(
+            LaunchPlan(server_settings, common.to_arguments(), stages, output=output)
+        ) as (server, _):
             yield server

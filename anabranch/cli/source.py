@@ -20,8 +20,16 @@ from schemas.errors import InvalidRequest, NotFound
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(name="source", help="Manage sources of documents: changing tables, folders, URLs.", result_action="return_value")
-add = App(name="add", help="Add a source and ingest its documents from now on.", result_action="return_value")
+app = App(
+    name="source",
+    help="Manage sources of documents: changing tables, folders, URLs.",
+    result_action="return_value",
+)
+add = App(
+    name="add",
+    help="Add a source and ingest its documents from now on.",
+    result_action="return_value",
+)
 app.command(add)
 Flag = Parameter(negative="")
 Repeatable = Parameter(negative="", consume_multiple=True)
@@ -33,16 +41,40 @@ DEFAULT = RemoteOptions()
 class ColumnOptions:
     """Mapping of columns to parts of a document."""
 
-    body: Annotated[tuple[str, ...], Parameter(help="Text columns, joined by blank lines; or one column of bytes, read as a file.", negative="")]
-    id: Annotated[tuple[str, ...], Parameter(help="Columns of the external id.  [default: the row's key]", negative="")] = ()
+    body: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Text columns, joined by blank lines; or one column of bytes, read as a file.",
+            negative="",
+        ),
+    ]
+    id: Annotated[
+        tuple[str, ...],
+        Parameter(help="Columns of the external id.  [default: the row's key]", negative=""),
+    ] = ()
     title: Annotated[str | None, Parameter(help="Column of the title.")] = None
     language: Annotated[str | None, Parameter(help="Column of the language.")] = None
-    filename: Annotated[str | None, Parameter(help="Column of the filename, for a body of bytes.")] = None
-    metadata: Annotated[tuple[str, ...], Parameter(help="Columns that become metadata.", negative="")] = ()
+    filename: Annotated[
+        str | None, Parameter(help="Column of the filename, for a body of bytes.")
+    ] = None
+    metadata: Annotated[
+        tuple[str, ...], Parameter(help="Columns that become metadata.", negative="")
+    ] = ()
 
     def to_mapping(self) -> dict[str, Any]:
-        column_names = {"body": self.body, "id": self.id, "title": self.title, "language": self.language, "filename": self.filename, "metadata": self.metadata}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in column_names.items() if value}
+        column_names = {
+            "body": self.body,
+            "id": self.id,
+            "title": self.title,
+            "language": self.language,
+            "filename": self.filename,
+            "metadata": self.metadata,
+        }
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in column_names.items()
+            if value
+        }
 
 
 @Parameter(name="*")
@@ -51,7 +83,9 @@ class DocumentOptions:
     """Fields of every document of the source."""
 
     collection: Annotated[str | None, Parameter(help="Collection of the documents.")] = None
-    tag: Annotated[tuple[str, ...], Parameter(help="Tag of the documents. Repeatable.", negative="")] = ()
+    tag: Annotated[
+        tuple[str, ...], Parameter(help="Tag of the documents. Repeatable.", negative="")
+    ] = ()
 
 
 NO_DOCUMENT_OPTIONS = DocumentOptions()
@@ -80,8 +114,12 @@ def debezium(
         Type of a column whose events carry no schema: column=TYPE, where TYPE is date, timestamp_ms, timestamp_us,
         timestamp_ns, time_ms, time_us, time_ns, decimal:SCALE, bytes or json. Repeatable.
     """
-    mapping = columns.to_mapping() | ({"encodings": dict(map(_parse_encoding, encoding))} if encoding else {})
-    return _add_source(name, {"kind": "debezium", "topic": topic, "mapping": mapping}, document_options, common)
+    mapping = columns.to_mapping() | (
+        {"encodings": dict(map(_parse_encoding, encoding))} if encoding else {}
+    )
+    return _add_source(
+        name, {"kind": "debezium", "topic": topic, "mapping": mapping}, document_options, common
+    )
 
 
 @add.command
@@ -137,8 +175,16 @@ def folder(
         Seconds between scans.
     """
     if not common.server and not path.is_dir():
-        raise NotFound(f"No such folder: {path}.", remedy="Check the path; add a folder of another machine with --server.")
-    return _add_source(name, {"kind": "folder", "path": str(path.absolute()), "glob": glob, "every_s": every}, document_options, common)
+        raise NotFound(
+            f"No such folder: {path}.",
+            remedy="Check the path; add a folder of another machine with --server.",
+        )
+    return _add_source(
+        name,
+        {"kind": "folder", "path": str(path.absolute()), "glob": glob, "every_s": every},
+        document_options,
+        common,
+    )
 
 
 @add.command
@@ -168,9 +214,23 @@ def urls(
         Withdraw a document after this many responses 404 or 410 in a row.
     """
     all_addresses = (
-        [*addresses, *(line.strip() for line in file.read_text().splitlines() if line.strip() and not line.startswith("#"))] if file else list(addresses)
+        [
+            *addresses,
+            *(
+                line.strip()
+                for line in file.read_text().splitlines()
+                if line.strip() and not line.startswith("#")
+            ),
+        ]
+        if file
+        else list(addresses)
     )
-    return _add_source(name, {"kind": "urls", "urls": all_addresses, "every_s": every, "gone_after": gone_after}, document_options, common)
+    return _add_source(
+        name,
+        {"kind": "urls", "urls": all_addresses, "every_s": every, "gone_after": gone_after},
+        document_options,
+        common,
+    )
 
 
 @app.command(name="list")
@@ -180,7 +240,17 @@ def list_sources(*, common: RemoteOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result(page)
         return 0
-    rows = [(item["name"], item["kind"], item["state"], item["documents"], item["owed"], _format_problem(item["status"])) for item in page["items"]]
+    rows = [
+        (
+            item["name"],
+            item["kind"],
+            item["state"],
+            item["documents"],
+            item["owed"],
+            _format_problem(item["status"]),
+        )
+        for item in page["items"]
+    ]
     print_table(("name", "kind", "state", "documents", "pending", "problem"), rows)
     return 0
 
@@ -203,7 +273,14 @@ def status(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 @app.command
-def remove(name: str, /, *, withdraw: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
+def remove(
+    name: str,
+    /,
+    *,
+    withdraw: Annotated[bool, Flag] = False,
+    yes: Annotated[bool, Flag] = False,
+    common: RemoteOptions = DEFAULT,
+) -> int:
     """Remove a source and its replication slot. Its documents stay.
 
     Parameters
@@ -221,13 +298,19 @@ def remove(name: str, /, *, withdraw: Annotated[bool, Flag] = False, yes: Annota
         consequence = f"{'withdraw' if withdraw else 'keep'} its {source['documents']} documents"
         if not yes and not confirm(f"Remove source {name} and {consequence}?"):
             return {}
-        return dict((await client.request("DELETE", f"/v1/sources/{name}", params={"withdraw": withdraw})).json())
+        return dict(
+            (
+                await client.request("DELETE", f"/v1/sources/{name}", params={"withdraw": withdraw})
+            ).json()
+        )
 
     return _print_accepted(_call_api(common, run), common)
 
 
 @app.command
-def reset(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
+def reset(
+    name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT
+) -> int:
     """Reset a source after its database was restored, so that its positions repeat.
 
     Stop the connector, restore the database, reset the source, and start the connector with a new snapshot.
@@ -241,14 +324,20 @@ def reset(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOpt
     """
 
     async def run(client: ApiClient) -> dict[str, Any]:
-        if not yes and not confirm(f"Reset source {name}, so that new changes take precedence over all earlier ones?"):
+        if not yes and not confirm(
+            f"Reset source {name}, so that new changes take precedence over all earlier ones?"
+        ):
             return {}
-        return dict((await client.request("POST", "/v1/sources/reset", params={"name": name})).json())
+        return dict(
+            (await client.request("POST", "/v1/sources/reset", params={"name": name})).json()
+        )
 
     return _print_accepted(_call_api(common, run), common)
 
 
-def _add_source(name: str, definition: dict[str, Any], document_options: DocumentOptions, common: RemoteOptions) -> int:
+def _add_source(
+    name: str, definition: dict[str, Any], document_options: DocumentOptions, common: RemoteOptions
+) -> int:
     body = {
         "name": name,
         "takes": {key: value for key, value in definition.items() if value is not None},
@@ -269,7 +358,9 @@ def _add_source(name: str, definition: dict[str, Any], document_options: Documen
     if common.is_json:
         common.print_result(answer)
     else:
-        print_stderr(f"accepted; show its status with `anabranch source status {name}`", quiet=common.quiet)
+        print_stderr(
+            f"accepted; show its status with `anabranch source status {name}`", quiet=common.quiet
+        )
     return 0
 
 
@@ -279,7 +370,9 @@ def approve_folder(definition: dict[str, Any], common: RemoteOptions) -> None:
         approve(common.load_settings().data_dir, "folders", [definition["path"]])
 
 
-def _call_api(common: RemoteOptions, call: Callable[[ApiClient], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+def _call_api(
+    common: RemoteOptions, call: Callable[[ApiClient], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
         from anabranch.cli.server_connection import open_client, warn_if_server_stops
 
@@ -313,6 +406,7 @@ def _parse_encoding(assignment: str) -> tuple[str, dict[str, Any]]:
     kind, _, scale = kind.partition(":")
     if not column or not kind or (scale and not scale.isdecimal()):
         raise InvalidRequest(
-            f"Invalid --encoding {assignment!r}.", remedy="Use column=TYPE, such as --encoding made=timestamp_us or --encoding price=decimal:2."
+            f"Invalid --encoding {assignment!r}.",
+            remedy="Use column=TYPE, such as --encoding made=timestamp_us or --encoding price=decimal:2.",
         )
     return column, {"type": kind} | ({"scale": int(scale)} if scale else {})

@@ -27,7 +27,9 @@ WATCH_INTERVAL_S = 2.0
 LOCK_WAIT_S = 2.0
 """How long to wait for a locked table before reporting the lock holder."""
 
-app = App(name="topics", help="Inspect topics, consumer lag and Kafka ACLs.", result_action="return_value")
+app = App(
+    name="topics", help="Inspect topics, consumer lag and Kafka ACLs.", result_action="return_value"
+)
 DEFAULT = LocalOptions()
 
 
@@ -50,12 +52,18 @@ def describe(topic: str, /, *, common: LocalOptions = DEFAULT) -> int:
     from schemas.events import list_event_classes
 
     if topic not in _list_topic_names():
-        raise NotFound(f"Unknown topic {topic!r}.", remedy=f"Available topics: {', '.join(_list_topic_names())}.")
+        raise NotFound(
+            f"Unknown topic {topic!r}.",
+            remedy=f"Available topics: {', '.join(_list_topic_names())}.",
+        )
     events = [event.event_type() for event in list_event_classes() if event.topic == topic]
 
     async def fetch_rows(storage: Storage) -> list[dict[str, Any]]:
         ends = await storage.log.fetch_offset_bounds(topic)
-        return [{"partition": partition, "first": first, "next": following} for partition, (first, following) in sorted(ends.items())]
+        return [
+            {"partition": partition, "first": first, "next": following}
+            for partition, (first, following) in sorted(ends.items())
+        ]
 
     print_stderr(f"{topic}: {', '.join(events) or 'no events yet'}", quiet=common.quiet)
     return _print_rows(common, "partitions", fetch_rows, ("partition", "first", "next"))
@@ -66,7 +74,13 @@ def create(*, common: LocalOptions = DEFAULT) -> int:
     """Create missing topics."""
     from anabranch.cli.database import open_or_initialize_database
 
-    return _print_rows(common, "topics", _fetch_topics, ("topic", "partitions", "records"), open_database_url=open_or_initialize_database)
+    return _print_rows(
+        common,
+        "topics",
+        _fetch_topics,
+        ("topic", "partitions", "records"),
+        open_database_url=open_or_initialize_database,
+    )
 
 
 @app.command
@@ -85,7 +99,10 @@ def verify(*, common: LocalOptions = DEFAULT) -> int:
         common.print_result({"topics": [asdict(comparison) for comparison in comparisons]})
     else:
         columns = ("topic", "partitions", "wanted", "settings", "problem")
-        print_table(columns, [[getattr(comparison, column) for column in columns] for comparison in comparisons])
+        print_table(
+            columns,
+            [[getattr(comparison, column) for column in columns] for comparison in comparisons],
+        )
     for comparison in comparisons:
         if comparison.remedy:
             print_stderr(f"{comparison.topic}: {comparison.remedy}", quiet=common.quiet)
@@ -126,15 +143,30 @@ def acls(
     if common.is_json:
         common.print_result({"acls": [asdict(grant) for grant in grants]})
     elif commands:
-        print("\n".join(format_commands(grants, settings.kafka.bootstrap_servers or "BOOTSTRAP_SERVER")))
+        print(
+            "\n".join(
+                format_commands(grants, settings.kafka.bootstrap_servers or "BOOTSTRAP_SERVER")
+            )
+        )
     else:
         columns = ("principal", "resource", "name", "pattern", "operations")
-        print_table(columns, [[" ".join(value) if isinstance(value := getattr(grant, column), tuple) else value for column in columns] for grant in grants])
+        print_table(
+            columns,
+            [
+                [
+                    " ".join(value) if isinstance(value := getattr(grant, column), tuple) else value
+                    for column in columns
+                ]
+                for grant in grants
+            ],
+        )
     return OK
 
 
 @app.command
-def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: LocalOptions = DEFAULT) -> int:
+def lag(
+    *, watch: Annotated[bool, Parameter(negative="")] = False, common: LocalOptions = DEFAULT
+) -> int:
     """Show each consumer's lag, the age of its oldest unread event, and the cause.
 
     Parameters
@@ -149,7 +181,11 @@ def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Local
         while True:
             lines, horizon = await explain_lags(storage)
             _print_lag(
-                common, lines, horizon, await fetch_blocking_transactions(storage.dsn, MIN_BLOCKING_S), print_json_line if watch else common.print_result
+                common,
+                lines,
+                horizon,
+                await fetch_blocking_transactions(storage.dsn, MIN_BLOCKING_S),
+                print_json_line if watch else common.print_result,
             )
             if not watch:
                 return
@@ -170,18 +206,40 @@ def _print_lag(
     if common.is_json:
         print_as_json({"stages": stages, "horizon": horizon, "locks": locks})
         return
-    from services.monitoring.lag_diagnosis import format_horizon_holder, format_lock_holder, suggest_release
+    from services.monitoring.lag_diagnosis import (
+        format_horizon_holder,
+        format_lock_holder,
+        suggest_release,
+    )
 
-    columns = ("stage", "generation", "group", "topic", "lag", "oldest_seconds", "acknowledged", "end", "why")
+    columns = (
+        "stage",
+        "generation",
+        "group",
+        "topic",
+        "lag",
+        "oldest_seconds",
+        "acknowledged",
+        "end",
+        "why",
+    )
     print_table(columns, [[stage[column] for column in columns] for stage in stages])
-    for remedy in dict.fromkeys([*(stage["remedy"] for stage in stages if stage["remedy"]), *map(suggest_release, locks)]):
+    for remedy in dict.fromkeys(
+        [*(stage["remedy"] for stage in stages if stage["remedy"]), *map(suggest_release, locks)]
+    ):
         print_stderr(f"  → {remedy}", quiet=common.quiet)
-    for note in [*([format_horizon_holder(horizon)] if horizon else []), *map(format_lock_holder, locks)]:
+    for note in [
+        *([format_horizon_holder(horizon)] if horizon else []),
+        *map(format_lock_holder, locks),
+    ]:
         print_stderr(note, quiet=common.quiet)
 
 
 async def _fetch_topics(storage: Storage) -> list[dict[str, Any]]:
-    return [await _fetch_topic(storage, topic) for topic in (*_list_topic_names(), *storage.producer_topics)]
+    return [
+        await _fetch_topic(storage, topic)
+        for topic in (*_list_topic_names(), *storage.producer_topics)
+    ]
 
 
 async def _fetch_topic(storage: Storage, topic: str) -> dict[str, Any]:
@@ -195,7 +253,14 @@ def _list_topic_names() -> list[str]:
     return list(get_partition_counts(1))
 
 
-def _print_rows(common: LocalOptions, key: str, fetch_rows: FetchRows, columns: tuple[str, ...], *, open_database_url: OpenDatabase | None = None) -> int:
+def _print_rows(
+    common: LocalOptions,
+    key: str,
+    fetch_rows: FetchRows,
+    columns: tuple[str, ...],
+    *,
+    open_database_url: OpenDatabase | None = None,
+) -> int:
     rows = asyncio.run(_run_with_storage(common, fetch_rows, open_database_url))
     if common.is_json:
         common.print_result({key: rows})
@@ -204,7 +269,11 @@ def _print_rows(common: LocalOptions, key: str, fetch_rows: FetchRows, columns: 
     return 0
 
 
-async def _run_with_storage(common: LocalOptions, work: Callable[[Storage], Awaitable[T]], open_database_url: OpenDatabase | None = None) -> T:
+async def _run_with_storage(
+    common: LocalOptions,
+    work: Callable[[Storage], Awaitable[T]],
+    open_database_url: OpenDatabase | None = None,
+) -> T:
     from anabranch.cli.database import open_command_database
     from anabranch.composition.storage import prepare_storage
     from schemas.errors import TransientError
@@ -213,7 +282,9 @@ async def _run_with_storage(common: LocalOptions, work: Callable[[Storage], Awai
     settings = common.load_settings()
     async with (open_database_url or open_command_database)(settings) as dsn:
         try:
-            async with prepare_storage(settings, dsn, pool_size=3, name="anabranch topics", lock_wait_s=LOCK_WAIT_S) as storage:
+            async with prepare_storage(
+                settings, dsn, pool_size=3, name="anabranch topics", lock_wait_s=LOCK_WAIT_S
+            ) as storage:
                 return await work(storage)
         except TransientError as error:
             raise await add_lock_holder(error, dsn) from error

@@ -50,11 +50,20 @@ def up(
     from anabranch.process.supervisor import LaunchPlan
 
     settings = common.load_settings(
-        *([f"api.port={port}"] if port is not None else []), *([f"database.tcp={postgres_port}"] if postgres_port is not None else [])
+        *([f"api.port={port}"] if port is not None else []),
+        *([f"database.tcp={postgres_port}"] if postgres_port is not None else []),
     )
     configure_logs(settings.logging)
     stage_names = () if stages == "none" else tuple(stages.split(","))
-    return asyncio.run(run_until_stopped(_run_server(LaunchPlan(settings, common.to_arguments(), stage_names, ephemeral), ready_file, common)))
+    return asyncio.run(
+        run_until_stopped(
+            _run_server(
+                LaunchPlan(settings, common.to_arguments(), stage_names, ephemeral),
+                ready_file,
+                common,
+            )
+        )
+    )
 
 
 async def _run_server(plan: LaunchPlan, ready_file: Path | None, common: CommonOptions) -> None:
@@ -66,7 +75,9 @@ async def _run_server(plan: LaunchPlan, ready_file: Path | None, common: CommonO
     with _manage_ready_file(ready_file):
         async with run_server(plan) as (server, failure):
             async with ApiClient(server.url, server.token) as client:
-                login_url = server.url + (await client.post("/v1/login-links", {}))["url"].removeprefix(plan.settings.api.public_url.rstrip("/"))
+                login_url = server.url + (await client.post("/v1/login-links", {}))[
+                    "url"
+                ].removeprefix(plan.settings.api.public_url.rstrip("/"))
             _announce(server, login_url, plan, common)
             if ready_file is not None:
                 write_server(ready_file, server)
@@ -88,7 +99,10 @@ def _manage_ready_file(path: Path | None) -> Iterator[None]:
 
 def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: CommonOptions) -> None:
     if common.is_json:
-        common.print_result({name: value for name, value in asdict(server).items() if name != "token"} | {"login": login_url})
+        common.print_result(
+            {name: value for name, value in asdict(server).items() if name != "token"}
+            | {"login": login_url}
+        )
         return
     persistence = "persistent" if server.persistent else "deleted on exit"
     lines = {
@@ -98,7 +112,8 @@ def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: Comm
         "Postgres": server.database_url or "external",
         "log": "Kafka" if server.log == "kafka" else "Postgres table",
         "stages": ", ".join(plan.stages) or "none",
-        "metrics": f"{server.url}/metrics" + (f", worker: {server.worker_metrics_url}" if server.worker_metrics_url else ""),
+        "metrics": f"{server.url}/metrics"
+        + (f", worker: {server.worker_metrics_url}" if server.worker_metrics_url else ""),
         "profile": "default",
     }
     if server.mode == "embedded":
@@ -118,9 +133,13 @@ def _format_postgres_lines(server: ServerInfo, plan: LaunchPlan) -> dict[str, st
     external_tables = find_relocated_tables(root)
     lines = {}
     if tcp := plan.settings.database.tcp:
-        lines["TCP"] = f"postgresql://{ROLE}@127.0.0.1:{tcp}/{DATABASE}?passfile={(external_tables or root) / PASSWORD_FILE}"
+        lines["TCP"] = (
+            f"postgresql://{ROLE}@127.0.0.1:{tcp}/{DATABASE}?passfile={(external_tables or root) / PASSWORD_FILE}"
+        )
     if external_tables:
-        lines["tables"] = f"{external_tables}   (outside the data folder; `anabranch down --erase` deletes both)"
+        lines["tables"] = (
+            f"{external_tables}   (outside the data folder; `anabranch down --erase` deletes both)"
+        )
     return lines
 
 
@@ -146,7 +165,9 @@ def api(
     from anabranch.process.logs import configure_logs
     from anabranch.process.shutdown import exit_process, run_until_stopped
 
-    settings = common.load_settings(*([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else []))
+    settings = common.load_settings(
+        *([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else [])
+    )
     configure_logs(settings.logging)
     exit_process(asyncio.run(run_until_stopped(serve_api(settings), stop_with_parent=attached)))
 
@@ -180,7 +201,14 @@ def worker(
     from anabranch.process.worker_process import run_worker
 
     settings = common.load_settings(
-        *([f"worker.metrics_port={metrics_port}"] if metrics_port is not None else []), *([f"worker.metrics_host={metrics_host}"] if metrics_host else [])
+        *([f"worker.metrics_port={metrics_port}"] if metrics_port is not None else []),
+        *([f"worker.metrics_host={metrics_host}"] if metrics_host else []),
     )
     configure_logs(settings.logging)
-    exit_process(asyncio.run(run_until_stopped(run_worker(settings, stages.split(","), report), stop_with_parent=attached)))
+    exit_process(
+        asyncio.run(
+            run_until_stopped(
+                run_worker(settings, stages.split(","), report), stop_with_parent=attached
+            )
+        )
+    )

@@ -25,21 +25,34 @@ TimeArgument = Parameter(allow_leading_hyphen=True)
 class LogWatchOptions:
     """Which events to show, and how."""
 
-    topic: Annotated[tuple[str, ...], Repeatable, Parameter(help="Only show events of this topic. Repeatable.")] = ()
+    topic: Annotated[
+        tuple[str, ...], Repeatable, Parameter(help="Only show events of this topic. Repeatable.")
+    ] = ()
     type: Annotated[
         tuple[str, ...],
         Repeatable,
-        Parameter(help="Only show events of this type, such as document.indexed.v1; any version if omitted. Repeatable."),
+        Parameter(
+            help="Only show events of this type, such as document.indexed.v1; any version if omitted. Repeatable."
+        ),
     ] = ()
     key: Annotated[str | None, Parameter(help="Only show events with this key.")] = None
-    document: Annotated[UUID | None, Parameter(help="Only show events of this document, after its admission.")] = None
+    document: Annotated[
+        UUID | None, Parameter(help="Only show events of this document, after its admission.")
+    ] = None
     run: Annotated[UUID | None, Parameter(help="Only show events of this run.")] = None
     begin: Annotated[
         str | None,
         TimeArgument,
-        Parameter(name="--from", help="Start at: begin, now, a printed cursor, a time, or an age such as -15m.  [default: now]"),
+        Parameter(
+            name="--from",
+            help="Start at: begin, now, a printed cursor, a time, or an age such as -15m.  [default: now]",
+        ),
     ] = None
-    until: Annotated[str | None, TimeArgument, Parameter(help="Stop at: now, a time, or an age such as -15m.  [default: never]")] = None
+    until: Annotated[
+        str | None,
+        TimeArgument,
+        Parameter(help="Stop at: now, a time, or an age such as -15m.  [default: never]"),
+    ] = None
     format: Annotated[
         str | None,
         Parameter(
@@ -54,14 +67,26 @@ class LogWatchOptions:
 class FolderWatchOptions:
     """Which files to ingest, and the source to create."""
 
-    name: Annotated[str | None, Parameter(help="Name of the source.  [default: from the folder's name]")] = None
-    glob: Annotated[str | None, Parameter(help="Only include files that match this glob pattern.  [default: *]")] = None
-    every: Annotated[float | None, Parameter(help="Seconds between scans.  [default: 2]", validator=Number(gt=0))] = None
+    name: Annotated[
+        str | None, Parameter(help="Name of the source.  [default: from the folder's name]")
+    ] = None
+    glob: Annotated[
+        str | None, Parameter(help="Only include files that match this glob pattern.  [default: *]")
+    ] = None
+    every: Annotated[
+        float | None, Parameter(help="Seconds between scans.  [default: 2]", validator=Number(gt=0))
+    ] = None
     collection: Annotated[str | None, Parameter(help="Collection of the documents.")] = None
-    tag: Annotated[tuple[str, ...], Repeatable, Parameter(help="Tag of the documents. Repeatable.")] = ()
+    tag: Annotated[
+        tuple[str, ...], Repeatable, Parameter(help="Tag of the documents. Repeatable.")
+    ] = ()
 
 
-DEFAULT, DEFAULT_LOG_OPTIONS, DEFAULT_FOLDER_OPTIONS = RemoteOptions(), LogWatchOptions(), FolderWatchOptions()
+DEFAULT, DEFAULT_LOG_OPTIONS, DEFAULT_FOLDER_OPTIONS = (
+    RemoteOptions(),
+    LogWatchOptions(),
+    FolderWatchOptions(),
+)
 
 
 def watch(
@@ -88,23 +113,37 @@ def watch(
     return _watch_folder(path, folder, common)
 
 
-def _reject_options(options: LogWatchOptions | FolderWatchOptions, problem: str, remedy: str) -> None:
+def _reject_options(
+    options: LogWatchOptions | FolderWatchOptions, problem: str, remedy: str
+) -> None:
     """Raises ConfigurationError if one of the options is set."""
     set_options = [option.name for option in fields(options) if getattr(options, option.name)]
     if set_options:
-        raise ConfigurationError(f"--{'from' if set_options[0] == 'begin' else set_options[0]} {problem}.", remedy=remedy)
+        raise ConfigurationError(
+            f"--{'from' if set_options[0] == 'begin' else set_options[0]} {problem}.", remedy=remedy
+        )
 
 
 async def _watch_log(options: LogWatchOptions, common: RemoteOptions) -> int:
-    from anabranch.cli.watch_log import EventFilter, make_entry_printer, parse_end, parse_start, watch_log
+    from anabranch.cli.watch_log import (
+        EventFilter,
+        make_entry_printer,
+        parse_end,
+        parse_start,
+        watch_log,
+    )
 
     now = datetime.now(UTC)
     after, since = parse_start(options.begin, now)
     topics = options.topic or (("queries",) if options.run else ())
     keys = tuple(str(key) for key in (options.key, options.run) if key is not None)
     document = str(options.document) if options.document else None
-    event_filter = EventFilter(after, since, parse_end(options.until, now), topics, options.type, keys, document)
-    return await watch_log(event_filter, make_entry_printer(options.format, as_json=common.is_json), common)
+    event_filter = EventFilter(
+        after, since, parse_end(options.until, now), topics, options.type, keys, document
+    )
+    return await watch_log(
+        event_filter, make_entry_printer(options.format, as_json=common.is_json), common
+    )
 
 
 def _watch_folder(path: Path, options: FolderWatchOptions, common: RemoteOptions) -> int:
@@ -112,7 +151,26 @@ def _watch_folder(path: Path, options: FolderWatchOptions, common: RemoteOptions
 
     folder = path.resolve()
     if not folder.is_dir():
-        raise NotFound(f"No such folder: {path}.", remedy="Check the path; ingest single files with `anabranch ingest`.")
+        raise NotFound(
+            f"No such folder: {path}.",
+            remedy="Check the path; ingest single files with `anabranch ingest`.",
+        )
     name = options.name or to_source_name(folder)
-    definition = {"kind": "folder", "path": str(folder), "glob": options.glob or "*", "every_s": options.every or 2.0}
-    return asyncio.run(watch_folder(name, {"name": name, "takes": definition, "collection": options.collection, "tags": list(options.tag)}, common))
+    definition = {
+        "kind": "folder",
+        "path": str(folder),
+        "glob": options.glob or "*",
+        "every_s": options.every or 2.0,
+    }
+    return asyncio.run(
+        watch_folder(
+            name,
+            {
+                "name": name,
+                "takes": definition,
+                "collection": options.collection,
+                "tags": list(options.tag),
+            },
+            common,
+        )
+    )

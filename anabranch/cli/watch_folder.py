@@ -24,7 +24,10 @@ async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -
     async with open_or_initialize_client(common) as client:
         approve_folder(body["takes"], common)
         if await _ensure_source(client, body):
-            print_stderr(f"watching {body['takes']['path']} as source {name}; to stop permanently: anabranch source remove {name}", quiet=common.quiet)
+            print_stderr(
+                f"watching {body['takes']['path']} as source {name}; to stop permanently: anabranch source remove {name}",
+                quiet=common.quiet,
+            )
         await _follow(client, name, common)
     return 0
 
@@ -32,7 +35,13 @@ async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -
 async def _ensure_source(client: ApiClient, body: dict[str, Any]) -> bool:
     """Create the source unless the folder is watched already. Returns whether it was created."""
     existing = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
-    if body["name"] in existing and existing[body["name"]]["takes"]["path" if existing[body["name"]]["kind"] == "folder" else "kind"] == body["takes"]["path"]:
+    if (
+        body["name"] in existing
+        and existing[body["name"]]["takes"][
+            "path" if existing[body["name"]]["kind"] == "folder" else "kind"
+        ]
+        == body["takes"]["path"]
+    ):
         return False
     await client.post("/v1/sources", body)
     return True
@@ -44,7 +53,12 @@ async def _follow(client: ApiClient, name: str, common: RemoteOptions) -> None:
     while True:
         sources = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
         if entry := sources.get(name):
-            line = {"state": entry["state"], "documents": entry["documents"], "files": entry["status"].get("items"), "status": entry["status"]}
+            line = {
+                "state": entry["state"],
+                "documents": entry["documents"],
+                "files": entry["status"].get("items"),
+                "status": entry["status"],
+            }
             if line != last_line:
                 _print_status(line, common)
                 last_line = line
@@ -55,9 +69,14 @@ def _print_status(line: dict[str, Any], common: RemoteOptions) -> None:
     if common.is_json:
         print_json_line(line)
         return
-    print(f"{line['state']}: {line['documents']} documents of {line['files'] if line['files'] is not None else '?'} files", flush=True)
+    print(
+        f"{line['state']}: {line['documents']} documents of {line['files'] if line['files'] is not None else '?'} files",
+        flush=True,
+    )
     if line["state"] == "failed":
-        print_stderr(f"{line['status']['detail']} [{line['status']['code']}]\n  → {line['status']['remedy']}")
+        print_stderr(
+            f"{line['status']['detail']} [{line['status']['code']}]\n  → {line['status']['remedy']}"
+        )
     for file, problem in line["status"].get("problems", {}).items():
         print_stderr(f"{file}: {problem}")
 

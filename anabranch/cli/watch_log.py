@@ -57,11 +57,19 @@ class EventFilter:
     def to_query(self) -> dict[str, Any]:
         """Return the filters that the server applies; `is_match` applies the others."""
         since = self.since.isoformat() if self.since else None
-        return {"topics": ",".join(self.topics) or None, "document": self.document, "since": since, "limit": PAGE_SIZE}
+        return {
+            "topics": ",".join(self.topics) or None,
+            "document": self.document,
+            "since": since,
+            "limit": PAGE_SIZE,
+        }
 
     def is_match(self, entry: Entry) -> bool:
         return (
-            (not self.types or any(_is_type(entry["type"], event_type) for event_type in self.types))
+            (
+                not self.types
+                or any(_is_type(entry["type"], event_type) for event_type in self.types)
+            )
             and all(entry["key"] == key for key in self.keys)
             and (self.until is None or datetime.fromisoformat(entry["appended_at"]) < self.until)
         )
@@ -84,7 +92,10 @@ def parse_end(text: str | None, now: datetime) -> datetime | None:
         return now if text else None
     moment = _parse_time(text, now)
     if moment is None:
-        raise ConfigurationError(f"Invalid time --until {text}.", remedy="Use now, -15m (s, m, h or d), or a time such as 2026-11-22T08:30.")
+        raise ConfigurationError(
+            f"Invalid time --until {text}.",
+            remedy="Use now, -15m (s, m, h or d), or a time such as 2026-11-22T08:30.",
+        )
     return moment
 
 
@@ -99,11 +110,18 @@ def make_entry_printer(line_format: str | None, *, as_json: bool) -> PrintEntry:
         raise make_conflict_error("--format", "--json")
     if unknown := set(re.findall(r"%(.?)", line_format)) - {*FORMAT_FIELDS, "%"}:
         letters = ", ".join(f"%{letter}" for letter in FORMAT_FIELDS)
-        raise ConfigurationError(f"Unknown field %{min(unknown)} in --format.", remedy=f"Available fields: {letters} and %%.")
-    return lambda entry: print(re.sub("%(.)", lambda match: _format_field(entry, match[1]), line_format), flush=True)
+        raise ConfigurationError(
+            f"Unknown field %{min(unknown)} in --format.",
+            remedy=f"Available fields: {letters} and %%.",
+        )
+    return lambda entry: print(
+        re.sub("%(.)", lambda match: _format_field(entry, match[1]), line_format), flush=True
+    )
 
 
-async def watch_log(event_filter: EventFilter, print_entry: PrintEntry, common: RemoteOptions) -> int:
+async def watch_log(
+    event_filter: EventFilter, print_entry: PrintEntry, common: RemoteOptions
+) -> int:
     """Print events until interrupted, or until the end of the filter's time range."""
     from anabranch.cli.server_connection import open_client
 
@@ -113,7 +131,12 @@ async def watch_log(event_filter: EventFilter, print_entry: PrintEntry, common: 
 
 
 async def follow(
-    client: ApiClient, event_filter: EventFilter, print_entry: PrintEntry, *, quiet: bool = False, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    client: ApiClient,
+    event_filter: EventFilter,
+    print_entry: PrintEntry,
+    *,
+    quiet: bool = False,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Print events as they arrive.
 
@@ -124,7 +147,9 @@ async def follow(
         while True:
             page = await client.get("/v1/events", after=cursor, **event_filter.to_query())
             if page["missed"]:
-                print_stderr(f"{'at least ' if page['at_least'] else ''}{page['missed']} earlier events have expired")
+                print_stderr(
+                    f"{'at least ' if page['at_least'] else ''}{page['missed']} earlier events have expired"
+                )
             for entry in filter(event_filter.is_match, page["items"]):
                 print_entry(entry)
             cursor = page["next"]
@@ -140,7 +165,9 @@ def _parse_time(text: str, now: datetime) -> datetime | None:
     Raises ConfigurationError for a time out of range.
     """
     if match := AGO_PATTERN.fullmatch(text):
-        return _evaluate_time(text, lambda: now - timedelta(**{TIMEDELTA_UNITS[match[2]]: int(match[1])}))
+        return _evaluate_time(
+            text, lambda: now - timedelta(**{TIMEDELTA_UNITS[match[2]]: int(match[1])})
+        )
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -152,11 +179,16 @@ def _evaluate_time(text: str, compute_time: Callable[[], datetime]) -> datetime:
     try:
         return compute_time()
     except (OverflowError, ValueError) as error:
-        raise ConfigurationError(f"Time {text} is before year 1 or after year 9999.", remedy="Use begin to show the whole log.") from error
+        raise ConfigurationError(
+            f"Time {text} is before year 1 or after year 9999.",
+            remedy="Use begin to show the whole log.",
+        ) from error
 
 
 def _is_type(entry_type: str | None, event_type: str) -> bool:
-    return entry_type is not None and (entry_type == event_type or entry_type.rpartition(".v")[0] == event_type)
+    return entry_type is not None and (
+        entry_type == event_type or entry_type.rpartition(".v")[0] == event_type
+    )
 
 
 def _format_field(entry: Entry, letter: str) -> str:
@@ -173,4 +205,7 @@ def _print_plain(entry: Entry) -> None:
     data = entry["data"] or {}
     note = " ".join(str(data[name]) for name in ("external_id", "code", "detail") if data.get(name))
     appended_at = datetime.fromisoformat(entry["appended_at"]).isoformat(timespec="milliseconds")
-    print(f"{appended_at}  {location:18}  {entry['type'] or 'unreadable':26}  {entry['document_id'] or entry['key'] or '-'}  {note}".rstrip(), flush=True)
+    print(
+        f"{appended_at}  {location:18}  {entry['type'] or 'unreadable':26}  {entry['document_id'] or entry['key'] or '-'}  {note}".rstrip(),
+        flush=True,
+    )

@@ -77,7 +77,9 @@ LOCK_TIMEOUT_S = 10.0
 
 
 @asynccontextmanager
-async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO_OVERRIDES) -> AsyncIterator[Services]:
+async def prepare_api(
+    settings: Settings, dsn: str, *, overrides: Overrides = NO_OVERRIDES
+) -> AsyncIterator[Services]:
     """Raise GenerationMismatch if the live generation needs another model than the settings name.
 
     Queries raise TransientError until a worker has made the first generation.
@@ -86,28 +88,64 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
     overrides = replace(overrides, watch=metrics.watch)
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(
-            prepare_storage(settings, dsn, pool_size=GENERAL_POOL_SIZE, name="anabranch api", lock_wait_s=LOCK_TIMEOUT_S, overrides=overrides)
+            prepare_storage(
+                settings,
+                dsn,
+                pool_size=GENERAL_POOL_SIZE,
+                name="anabranch api",
+                lock_wait_s=LOCK_TIMEOUT_S,
+                overrides=overrides,
+            )
         )
         event_log = NotifyingLog(storage.log, metrics.count_published)
         pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
         stack.push_async_callback(close_pool, pool)
-        event_buffer = await stack.enter_async_context(open_event_buffer(event_log, storage.codec, overrides.clock, metrics.usage_lost.inc))
+        event_buffer = await stack.enter_async_context(
+            open_event_buffer(event_log, storage.codec, overrides.clock, metrics.usage_lost.inc)
+        )
         event_tap = QueryEventTap(event_buffer.offer)
-        limiter = ConcurrencyLimiter("questions", max(1, settings.database.api_pool // CONNECTIONS_PER_QUERY), metrics)
+        limiter = ConcurrencyLimiter(
+            "questions", max(1, settings.database.api_pool // CONNECTIONS_PER_QUERY), metrics
+        )
         search = LimitedSearch(PgSearch(pool), limiter)
 
-        def prepare_for_generation(generation: Generation) -> AbstractAsyncContextManager[Retriever]:
+        def prepare_for_generation(
+            generation: Generation,
+        ) -> AbstractAsyncContextManager[Retriever]:
             return prepare_retriever(
-                settings, storage, search, generation, publish=event_tap.offer, on_cache_use=metrics.record_cache_lookup, overrides=overrides
+                settings,
+                storage,
+                search,
+                generation,
+                publish=event_tap.offer,
+                on_cache_use=metrics.record_cache_lookup,
+                overrides=overrides,
             )
 
-        retrievers = await stack.enter_async_context(open_retriever_pool(PgGenerations(storage.pool), prepare_for_generation))
-        documents, records, past_texts = PgDocuments(storage.pool), PgListings(storage.pool), PgRecordedTexts(storage.pool)
+        retrievers = await stack.enter_async_context(
+            open_retriever_pool(PgGenerations(storage.pool), prepare_for_generation)
+        )
+        documents, records, past_texts = (
+            PgDocuments(storage.pool),
+            PgListings(storage.pool),
+            PgRecordedTexts(storage.pool),
+        )
         query_service = QueryService(retrievers, metrics, overrides.fresh_id)
         profiles = load_all_profiles(settings)
-        api_keys, audit = PgApiKeys(storage.pool), AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
-        decisions = GenerationDecisions(event_log, storage.codec, overrides.clock, overrides.fresh_id)
-        readiness = ReadinessService(storage, retrievers, build_disk_reserve(settings), settings.log_kind, get_program_version())
+        api_keys, audit = (
+            PgApiKeys(storage.pool),
+            AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id),
+        )
+        decisions = GenerationDecisions(
+            event_log, storage.codec, overrides.clock, overrides.fresh_id
+        )
+        readiness = ReadinessService(
+            storage,
+            retrievers,
+            build_disk_reserve(settings),
+            settings.log_kind,
+            get_program_version(),
+        )
         yield Services(
             authenticate=_build_authenticator(settings, api_keys),
             max_failures_per_minute=settings.auth.max_failures,
@@ -137,17 +175,35 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             search=query_service.search,
             query=query_service.query,
             record_feedback=MeteredFeedback(
-                FeedbackService(event_log, PgFeedback(storage.pool), storage.codec, overrides.clock, overrides.fresh_id, event_tap.has_answered), metrics
+                FeedbackService(
+                    event_log,
+                    PgFeedback(storage.pool),
+                    storage.codec,
+                    overrides.clock,
+                    overrides.fresh_id,
+                    event_tap.has_answered,
+                ),
+                metrics,
             ).submit,
             check_readiness=readiness.check_all,
             get_health=readiness.summarize_health,
             render_metrics=metrics.format_exposition,
             get_config_schema=build_config_schema,
             link_signer=LinkSigner(load_link_key(settings.data_dir)),
-            sessions=BrowserSessions(settings.api.token.get_secret_value()) if settings.api.token else None,
+            sessions=BrowserSessions(settings.api.token.get_secret_value())
+            if settings.api.token
+            else None,
             hostnames=settings.api.list_allowed_hosts(),
             public_url=settings.api.public_url.rstrip("/"),
-            run_history=RunHistory(records, past_texts, PgGenerations(storage.pool), retrievers.acquire, event_tap, RuleSentenceSplitter(), overrides.fresh_id),
+            run_history=RunHistory(
+                records,
+                past_texts,
+                PgGenerations(storage.pool),
+                retrievers.acquire,
+                event_tap,
+                RuleSentenceSplitter(),
+                overrides.fresh_id,
+            ),
             event_feed=EventFeed(
                 _build_feed(storage.log, storage.pool),
                 LogEntryBuilder(storage.codec, documents),
@@ -155,7 +211,12 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
                 PgDocumentEvents(storage.pool),
                 build_status_fetcher(documents),
             ),
-            lineage=LineageService(LineageTracer(PgLineage(storage.pool), past_texts, storage.log, storage.codec, storage.blobs), records),
+            lineage=LineageService(
+                LineageTracer(
+                    PgLineage(storage.pool), past_texts, storage.log, storage.codec, storage.blobs
+                ),
+                records,
+            ),
             api_keys=ApiKeyService(api_keys, audit, overrides.clock),
             audit=audit,
             audit_events=PgAudit(storage.pool),
@@ -164,13 +225,30 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
 
 def _build_authenticator(settings: Settings, keys: PgApiKeys) -> CredentialAuthenticator:
     auth = settings.auth
-    tokens = TokenAuthenticator(auth, KeySet(auth.jwks_url, auth.jwks_refresh_s)) if auth.jwks_url else None
-    return CredentialAuthenticator(LocalTokenAuthenticator(settings.api.token, DEFAULT_TENANT), ApiKeyAuthenticator(keys), tokens)
+    tokens = (
+        TokenAuthenticator(auth, KeySet(auth.jwks_url, auth.jwks_refresh_s))
+        if auth.jwks_url
+        else None
+    )
+    return CredentialAuthenticator(
+        LocalTokenAuthenticator(settings.api.token, DEFAULT_TENANT),
+        ApiKeyAuthenticator(keys),
+        tokens,
+    )
 
 
-def _build_generation_service(storage: Storage, event_log: EventLog, retrievers: RetrieverPool, decisions: GenerationDecisions) -> GenerationService:
+def _build_generation_service(
+    storage: Storage, event_log: EventLog, retrievers: RetrieverPool, decisions: GenerationDecisions
+) -> GenerationService:
     pool = storage.pool
-    comparer = GenerationComparer(retrievers, PgGenerations(pool), PgFeedback(pool), PgPassages(pool), PgGenerationSummaries(pool), storage.blobs)
+    comparer = GenerationComparer(
+        retrievers,
+        PgGenerations(pool),
+        PgFeedback(pool),
+        PgPassages(pool),
+        PgGenerationSummaries(pool),
+        storage.blobs,
+    )
     return GenerationService(pool, event_log, decisions, comparer)
 
 

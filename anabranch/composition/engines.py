@@ -8,7 +8,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import fields, replace
 
 from anabranch.config.generation_overrides import resolve_generation_settings
-from anabranch.config.model_servers import WatchFor, build_server_settings, build_unknown_engine_error, resolve_models_folder, resolve_thread_count
+from anabranch.config.model_servers import (
+    WatchFor,
+    build_server_settings,
+    build_unknown_engine_error,
+    resolve_models_folder,
+    resolve_thread_count,
+)
 from anabranch.config.overrides import NO_OVERRIDES, Overrides, watch_nothing
 from anabranch.config.settings import Settings
 from engines.ocr import OcrEngine
@@ -19,7 +25,9 @@ from services.worker.engine_registry import OpenEngines, SharedEngines
 
 
 @asynccontextmanager
-async def prepare_engines(settings: Settings, config: IndexConfig, overrides: Overrides = NO_OVERRIDES) -> AsyncIterator[Engines]:
+async def prepare_engines(
+    settings: Settings, config: IndexConfig, overrides: Overrides = NO_OVERRIDES
+) -> AsyncIterator[Engines]:
     from engines.chunk import create_chunker
     from engines.language_detector import FastTextLanguageDetector
 
@@ -28,39 +36,60 @@ async def prepare_engines(settings: Settings, config: IndexConfig, overrides: Ov
         yield Engines(
             parser=overrides.parser or await _open_parser(settings, config.ocr, stack, watch),
             chunker=overrides.chunker or create_chunker(config.chunk),
-            extractor=overrides.extractor or await _open_extractor(settings, config.extract, stack, watch),
-            embedder=overrides.embedder or await open_embedder(settings, config.embed, stack, watch),
+            extractor=overrides.extractor
+            or await _open_extractor(settings, config.extract, stack, watch),
+            embedder=overrides.embedder
+            or await open_embedder(settings, config.embed, stack, watch),
             languages=overrides.languages or FastTextLanguageDetector(),
         )
 
 
 def build_engine_opener(settings: Settings, overrides: Overrides) -> OpenEngines:
-    def open_engines(generation: Generation, shared: SharedEngines) -> AbstractAsyncContextManager[Engines]:
-        reused = {part.name: engine for part in fields(shared) if (engine := getattr(shared, part.name)) is not None}
+    def open_engines(
+        generation: Generation, shared: SharedEngines
+    ) -> AbstractAsyncContextManager[Engines]:
+        reused = {
+            part.name: engine
+            for part in fields(shared)
+            if (engine := getattr(shared, part.name)) is not None
+        }
         merged = replace(overrides.resolve_for(generation.config), for_config=None, **reused)
-        return prepare_engines(resolve_generation_settings(settings, generation.name), generation.config, merged)
+        return prepare_engines(
+            resolve_generation_settings(settings, generation.name), generation.config, merged
+        )
 
     return open_engines
 
 
-async def open_embedder(settings: Settings, config: EmbedConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> Embedder:
+async def open_embedder(
+    settings: Settings, config: EmbedConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing
+) -> Embedder:
     match config.engine:
         case "e5":
             from engines.embed.e5 import E5Embedder
 
-            local = E5Embedder(resolve_models_folder(settings), state_dimension=config.state_dimension, threads=resolve_thread_count(settings))
+            local = E5Embedder(
+                resolve_models_folder(settings),
+                state_dimension=config.state_dimension,
+                threads=resolve_thread_count(settings),
+            )
             stack.callback(local.close)
             return local
         case "openai":
             from engines.embed.openai import OpenAIEmbedder
 
-            remote = OpenAIEmbedder(build_server_settings(settings.embed, "embed", config.model, watch), dimension=config.dimension)
+            remote = OpenAIEmbedder(
+                build_server_settings(settings.embed, "embed", config.model, watch),
+                dimension=config.dimension,
+            )
             stack.push_async_callback(remote.close)
             return remote
     raise build_unknown_engine_error("embed", config.engine)
 
 
-async def _open_parser(settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> Parser:
+async def _open_parser(
+    settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing
+) -> Parser:
     from engines.parse import LocalParser
 
     parser = LocalParser(
@@ -76,7 +105,9 @@ async def _open_parser(settings: Settings, config: OcrConfig, stack: AsyncExitSt
     return parser
 
 
-async def _open_ocr(settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> OcrEngine:
+async def _open_ocr(
+    settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing
+) -> OcrEngine:
     match config.engine:
         case "rapidocr":
             from engines.ocr.rapidocr import RapidOcr
@@ -93,7 +124,12 @@ async def _open_ocr(settings: Settings, config: OcrConfig, stack: AsyncExitStack
     raise build_unknown_engine_error("ocr", config.engine)
 
 
-async def _open_extractor(settings: Settings, config: ExtractConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> Extractor:
+async def _open_extractor(
+    settings: Settings,
+    config: ExtractConfig,
+    stack: AsyncExitStack,
+    watch: WatchFor = watch_nothing,
+) -> Extractor:
     match config.engine:
         case "rules":
             from engines.extract.rules import RuleExtractor
@@ -103,7 +139,11 @@ async def _open_extractor(settings: Settings, config: ExtractConfig, stack: Asyn
             from engines.chat.openai import OpenAIChat
             from engines.extract.openai import OpenAIExtractor
 
-            chat = OpenAIChat(build_server_settings(settings.resolve_extraction_server(), "extract", config.model, watch))
+            chat = OpenAIChat(
+                build_server_settings(
+                    settings.resolve_extraction_server(), "extract", config.model, watch
+                )
+            )
             stack.push_async_callback(chat.close)
             return OpenAIExtractor(chat)
     raise build_unknown_engine_error("extract", config.engine)

@@ -20,7 +20,12 @@ from sql.revisions import PgRevisions
 
 
 def build_ports(
-    settings: Settings, storage: Storage, generation: Generation, engines: Engines, overrides: Overrides, source_epochs: SourceEpochs
+    settings: Settings,
+    storage: Storage,
+    generation: Generation,
+    engines: Engines,
+    overrides: Overrides,
+    source_epochs: SourceEpochs,
 ) -> StagePorts:
     ingest = settings.ingest
     return StagePorts(
@@ -38,10 +43,20 @@ def build_ports(
         assign_order=storage.stamp,
         source_epochs=source_epochs.epochs,
         owners=PgDocumentOwners(storage.pool),
-        eraser=DocumentEraser(storage, overrides.clock, build_readable_check(settings), (settings.storage.url or "").startswith("s3:")),
+        eraser=DocumentEraser(
+            storage,
+            overrides.clock,
+            build_readable_check(settings),
+            (settings.storage.url or "").startswith("s3:"),
+        ),
         generation_switches=PgRevisions(storage.pool),
     )
 
 
 def build_fetcher(ingest: IngestSettings, blobs: BlobStore) -> HttpFetcher:
-    return HttpFetcher(blobs, allowed_hosts=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s)
+    return HttpFetcher(
+        blobs,
+        allowed_hosts=frozenset(ingest.url_allow),
+        max_bytes=ingest.max_bytes,
+        timeout_s=ingest.fetch_timeout_s,
+    )

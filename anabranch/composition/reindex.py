@@ -7,7 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from anabranch.composition.engines import prepare_engines
-from anabranch.config.generation_overrides import load_overrides, resolve_generation_settings, store_overrides
+from anabranch.config.generation_overrides import (
+    load_overrides,
+    resolve_generation_settings,
+    store_overrides,
+)
 from anabranch.config.index_config import build_index_config, check_index_settings
 from anabranch.config.loader import override_settings
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
@@ -28,14 +32,20 @@ class SettingsReindexTargets:
     overrides: Overrides
 
     @asynccontextmanager
-    async def open_target(self, live: Generation, assignments: Sequence[str]) -> AsyncIterator[tuple[IndexConfig, Engines]]:
+    async def open_target(
+        self, live: Generation, assignments: Sequence[str]
+    ) -> AsyncIterator[tuple[IndexConfig, Engines]]:
         check_settings_approved(self.settings.data_dir, assignments)
         async with AsyncExitStack() as stack:
             try:
-                settings = override_settings(resolve_generation_settings(self.settings, live.name), assignments)
+                settings = override_settings(
+                    resolve_generation_settings(self.settings, live.name), assignments
+                )
                 check_index_settings(assignments)
                 target = build_index_config(settings, live.config)
-                engines = await stack.enter_async_context(prepare_engines(settings, target, self.overrides))
+                engines = await stack.enter_async_context(
+                    prepare_engines(settings, target, self.overrides)
+                )
                 config = add_engine_fingerprints(target, engines)
             except ConfigurationError as error:
                 # At start-up this would be the operator's mistake; here it is the client's.
@@ -46,5 +56,12 @@ class SettingsReindexTargets:
         store_overrides(self.settings, name, [*load_overrides(self.settings, live), *assignments])
 
 
-def build_reindex_service(settings: Settings, storage: Storage, decisions: GenerationDecisions, overrides: Overrides = NO_OVERRIDES) -> ReindexService:
-    return ReindexService(storage, decisions, SettingsReindexTargets(settings, overrides), settings.kafka.partitions)
+def build_reindex_service(
+    settings: Settings,
+    storage: Storage,
+    decisions: GenerationDecisions,
+    overrides: Overrides = NO_OVERRIDES,
+) -> ReindexService:
+    return ReindexService(
+        storage, decisions, SettingsReindexTargets(settings, overrides), settings.kafka.partitions
+    )

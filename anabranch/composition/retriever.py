@@ -41,14 +41,18 @@ async def prepare_retriever(
 ) -> AsyncIterator[Retriever]:
     """Open the retriever of a generation, with caches if `on_cache_use` is given.
 
-    If another program version embedded the generation, queries run without vectors and the trace says why. Raises
-    GenerationMismatch if the settings name another embedding model than the index.
+    If another program version embedded the generation, queries run without vectors and the trace
+    says why. Raises GenerationMismatch if the settings name another embedding model than the index.
     """
     async with AsyncExitStack() as stack:
-        embedder = overrides.resolve_for(generation.config).embedder or await open_embedder(settings, generation.config.embed, stack, overrides.watch)
+        embedder = overrides.resolve_for(generation.config).embedder or await open_embedder(
+            settings, generation.config.embed, stack, overrides.watch
+        )
         check_embedder(embedder, generation)
         is_compatible = embedder.fingerprint == generation.config.embed.fingerprint
-        await stack.enter_async_context(warm_in_background([embedder] if is_compatible else [], resolve_models_folder(settings)))
+        await stack.enter_async_context(
+            warm_in_background([embedder] if is_compatible else [], resolve_models_folder(settings))
+        )
         caches = Caches()
         if on_cache_use and is_compatible:
             options = settings.cache
@@ -63,7 +67,9 @@ async def prepare_retriever(
                     answer_ttl_s=options.seconds,
                 )
             )
-        reranker = overrides.reranker or await _open_reranker(settings, generation, stack, overrides.watch)
+        reranker = overrides.reranker or await _open_reranker(
+            settings, generation, stack, overrides.watch
+        )
         yield Retriever(
             search,
             embedder if is_compatible else OutdatedEmbedder(generation),
@@ -81,12 +87,18 @@ async def prepare_retriever(
         )
 
 
-async def _open_reranker(settings: Settings, generation: Generation, stack: AsyncExitStack, watch: WatchFor) -> Reranker | None:
+async def _open_reranker(
+    settings: Settings, generation: Generation, stack: AsyncExitStack, watch: WatchFor
+) -> Reranker | None:
     """Open the configured server, else MaxSim if the index keeps token states, else none."""
     if settings.rerank.base_url:
         from engines.rerank.http import HttpReranker
 
-        remote = HttpReranker(build_server_settings(settings.rerank, "rerank", require_model(settings.rerank, "rerank"), watch))
+        remote = HttpReranker(
+            build_server_settings(
+                settings.rerank, "rerank", require_model(settings.rerank, "rerank"), watch
+            )
+        )
         stack.push_async_callback(remote.close)
         return remote
     if not generation.config.embed.state_dimension:
@@ -96,11 +108,15 @@ async def _open_reranker(settings: Settings, generation: Generation, stack: Asyn
     return MaxSimReranker()
 
 
-async def _open_chat(settings: Settings, stack: AsyncExitStack, watch: WatchFor) -> ChatModel | None:
+async def _open_chat(
+    settings: Settings, stack: AsyncExitStack, watch: WatchFor
+) -> ChatModel | None:
     if not settings.chat.base_url:
         return None
     from engines.chat.openai import OpenAIChat
 
-    chat = OpenAIChat(build_server_settings(settings.chat, "chat", require_model(settings.chat, "chat"), watch))
+    chat = OpenAIChat(
+        build_server_settings(settings.chat, "chat", require_model(settings.chat, "chat"), watch)
+    )
     stack.push_async_callback(chat.close)
     return chat

@@ -19,7 +19,9 @@ from services.sources.supervisor import SourceEpochs, SourceSupervisor
 from services.storage import Storage
 
 
-def build_source_service(settings: Settings, storage: Storage, overrides: Overrides) -> SourceService:
+def build_source_service(
+    settings: Settings, storage: Storage, overrides: Overrides
+) -> SourceService:
     factory = _build_factory(settings, storage, overrides.clock)
     return SourceService(
         storage.log,
@@ -34,12 +36,24 @@ def build_source_service(settings: Settings, storage: Storage, overrides: Overri
     )
 
 
-def build_source_supervisor(settings: Settings, storage: Storage, source_epochs: SourceEpochs, overrides: Overrides) -> SourceSupervisor:
+def build_source_supervisor(
+    settings: Settings, storage: Storage, source_epochs: SourceEpochs, overrides: Overrides
+) -> SourceSupervisor:
     factory = _build_factory(settings, storage, overrides.clock)
-    return SourceSupervisor(factory.declarations, factory.store, factory.open, factory.wait_until_caught_up, factory.close_down, uuid4(), source_epochs)
+    return SourceSupervisor(
+        factory.declarations,
+        factory.store,
+        factory.open,
+        factory.wait_until_caught_up,
+        factory.close_down,
+        uuid4(),
+        source_epochs,
+    )
 
 
-def _build_factory(settings: Settings, storage: Storage, clock: Callable[[], datetime]) -> SourceReaderFactory:
+def _build_factory(
+    settings: Settings, storage: Storage, clock: Callable[[], datetime]
+) -> SourceReaderFactory:
     return SourceReaderFactory(
         storage,
         clock,
@@ -53,8 +67,12 @@ def _build_factory(settings: Settings, storage: Storage, clock: Callable[[], dat
 
 
 @asynccontextmanager
-async def _open_change_topics(settings: Settings, storage: Storage) -> AsyncIterator[tuple[EventLog, Subscriber]]:
-    """Open topics by the names that the broker has. On the Postgres log they are topics of the same log."""
+async def _open_change_topics(
+    settings: Settings, storage: Storage
+) -> AsyncIterator[tuple[EventLog, Subscriber]]:
+    """Open topics by the names that the broker has. On the Postgres log they are topics of the same
+    log.
+    """
     if settings.log_kind == "postgres":
         yield storage.log, storage.subscriber
         return

@@ -41,25 +41,43 @@ async def prepare_storage(
     lock_wait_s: float | None = None,
     overrides: Overrides = NO_OVERRIDES,
 ) -> AsyncIterator[Storage]:
-    """Migrate the tables, create the topics and open everything. Any number of processes may do so at once.
+    """Migrate the tables, create the topics and open everything. Any number of processes may do so
+    at once.
 
-    `relaxed_commits` is for stages on the Postgres log, where a commit that a crash loses takes the consumer's cursor
-    with it. With `lock_wait_s`, a statement that waits longer for a lock fails with code TABLES_LOCKED.
+    `relaxed_commits` is for stages on the Postgres log, where a commit that a crash loses takes the
+    consumer's cursor with it. With `lock_wait_s`, a statement that waits longer for a lock fails
+    with code TABLES_LOCKED.
     """
     await migrate(dsn)
     options = ASYNC_COMMIT_SETTINGS if relaxed_commits and settings.log_kind == "postgres" else {}
-    pool = await open_pool(dsn, size=pool_size, name=name, settings={**options, **(build_lock_timeout_settings(lock_wait_s) if lock_wait_s else {})})
+    pool = await open_pool(
+        dsn,
+        size=pool_size,
+        name=name,
+        settings={**options, **(build_lock_timeout_settings(lock_wait_s) if lock_wait_s else {})},
+    )
     try:
         offset_store = PgOffsetStore(pool)
         log, subscriber = _open_log(settings, dsn, pool, offset_store)
         try:
-            await log.create_topics(resolve_topic_partitions(settings), retention_ms=resolve_retention_ms(settings))
+            await log.create_topics(
+                resolve_topic_partitions(settings), retention_ms=resolve_retention_ms(settings)
+            )
             key_file = await open_key_file(settings, pool)
             codec = await build_codec(settings, pool, log, key_file)
             with open_temporary_folder(settings.data_dir.resolve()) as temporary:
                 blobs = overrides.blobs or open_blob_store(settings, temporary)
                 yield Storage(
-                    dsn, pool, log, subscriber, blobs, codec, build_order_stamp(settings.log_kind), offset_store, tuple(settings.ingest.topics), key_file
+                    dsn,
+                    pool,
+                    log,
+                    subscriber,
+                    blobs,
+                    codec,
+                    build_order_stamp(settings.log_kind),
+                    offset_store,
+                    tuple(settings.ingest.topics),
+                    key_file,
                 )
         finally:
             await log.close()
@@ -69,16 +87,28 @@ async def prepare_storage(
 
 async def recover_database(settings: Settings, dsn: str) -> dict[str, Any] | None:
     """Prepare the storage and fill its tables from the log; see `recover_tables`."""
-    async with prepare_storage(settings, dsn, pool_size=RECOVERY_POOL_SIZE, name="anabranch rebuild", relaxed_commits=True) as storage:
+    async with prepare_storage(
+        settings, dsn, pool_size=RECOVERY_POOL_SIZE, name="anabranch rebuild", relaxed_commits=True
+    ) as storage:
         return await recover_tables(storage)
 
 
 def open_unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage:
-    """Open the storage for inspection: no migration, no topics, no decryption. The caller closes the log."""
+    """Open the storage for inspection: no migration, no topics, no decryption. The caller closes
+    the log.
+    """
     offset_store = PgOffsetStore(pool)
     log, subscriber = _open_log(settings, dsn, pool, offset_store)
     return Storage(
-        dsn, pool, log, subscriber, open_blob_store(settings), Codec(), build_order_stamp(settings.log_kind), offset_store, tuple(settings.ingest.topics)
+        dsn,
+        pool,
+        log,
+        subscriber,
+        open_blob_store(settings),
+        Codec(),
+        build_order_stamp(settings.log_kind),
+        offset_store,
+        tuple(settings.ingest.topics),
     )
 
 
@@ -96,11 +126,16 @@ def open_blob_store(settings: Settings, temporary: Path | None = None) -> BlobSt
 def build_disk_reserve(settings: Settings) -> DiskReserve:
     """Reserve space on the disk of the data folder, and on that of a blob store that is a folder."""
     storage_url = urlsplit(settings.storage.url or "")
-    folders = [settings.data_dir.resolve(), *([Path(unquote(storage_url.path))] if storage_url.scheme == "file" else [])]
+    folders = [
+        settings.data_dir.resolve(),
+        *([Path(unquote(storage_url.path))] if storage_url.scheme == "file" else []),
+    ]
     return DiskReserve(tuple(folders), settings.api.disk_reserve)
 
 
-def _open_log(settings: Settings, dsn: str, pool: Pool, offset_store: PgOffsetStore) -> tuple[TopicListingLog, Subscriber]:
+def _open_log(
+    settings: Settings, dsn: str, pool: Pool, offset_store: PgOffsetStore
+) -> tuple[TopicListingLog, Subscriber]:
     if settings.log_kind == "postgres":
         return PgLog(pool), PgSubscriber(pool, dsn, owner=uuid4())
     return open_kafka(settings, offset_store)

@@ -44,7 +44,9 @@ BUILD_POOL_SIZE = 4
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A prepared worker. `generation` was the live one at start-up. `run` raises the error that stopped a stage."""
+    """A prepared worker. `generation` was the live one at start-up. `run` raises the error that
+    stopped a stage.
+    """
 
     settings: Settings
     overrides: Overrides
@@ -71,29 +73,54 @@ class Worker:
 
 @asynccontextmanager
 async def prepare_worker(
-    settings: Settings, dsn: str, *, stages: Sequence[Stage] = STAGES, overrides: Overrides = NO_OVERRIDES, instrumentation: Instrumentation | None = None
+    settings: Settings,
+    dsn: str,
+    *,
+    stages: Sequence[Stage] = STAGES,
+    overrides: Overrides = NO_OVERRIDES,
+    instrumentation: Instrumentation | None = None,
 ) -> AsyncIterator[Worker]:
     """Raise GenerationMismatch if the settings describe another index than the live generation's."""
     instrumentation = instrumentation or NoInstrumentation()
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(
-            prepare_storage(settings, dsn, pool_size=settings.database.worker_pool, name="anabranch worker", relaxed_commits=True, overrides=overrides)
+            prepare_storage(
+                settings,
+                dsn,
+                pool_size=settings.database.worker_pool,
+                name="anabranch worker",
+                relaxed_commits=True,
+                overrides=overrides,
+            )
         )
         await delete_foreign_changes(storage.pool)
         if settings.log_kind == "postgres":
             await adopt_imported_log(storage.pool)
-        await check_tables_current(storage, await reapply_key_destruction(storage.log, storage.codec, storage.pool, storage.key_file))
+        await check_tables_current(
+            storage,
+            await reapply_key_destruction(
+                storage.log, storage.codec, storage.pool, storage.key_file
+            ),
+        )
         generation, engines = await _prepare_generation(settings, storage, overrides, stack)
         build_pool = await open_pool(
-            dsn, size=BUILD_POOL_SIZE, name="anabranch builds", settings=ASYNC_COMMIT_SETTINGS if settings.log_kind == "postgres" else None
+            dsn,
+            size=BUILD_POOL_SIZE,
+            name="anabranch builds",
+            settings=ASYNC_COMMIT_SETTINGS if settings.log_kind == "postgres" else None,
         )
         stack.push_async_callback(close_pool, build_pool)
-        engine_registry = EngineRegistry(build_engine_opener(settings, overrides), instrumentation, stack)
+        engine_registry = EngineRegistry(
+            build_engine_opener(settings, overrides), instrumentation, stack
+        )
         engine_registry.add(generation.config, engines)
         outdated_stages = await engine_registry.find_outdated_stages(generation)
         by_stage: dict[str, object] = {"transcribe": engines.parser, "embed": engines.embedder}
         await stack.enter_async_context(
-            warm_in_background([by_stage[stage.name] for stage in stages if stage.name in by_stage], resolve_models_folder(settings))
+            warm_in_background(
+                [by_stage[stage.name] for stage in stages if stage.name in by_stage],
+                resolve_models_folder(settings),
+            )
         )
         source_epochs = SourceEpochs()
         consumers = ConsumerSupervisor(
@@ -103,16 +130,32 @@ async def prepare_worker(
             engine_registry,
             build_pool,
             instrumentation,
-            lambda target, engines: build_ports(settings, storage, target, engines, overrides, source_epochs),
+            lambda target, engines: build_ports(
+                settings, storage, target, engines, overrides, source_epochs
+            ),
             overrides.clock,
             settings.worker.lost_attempts,
             storage.subscriber,
         )
-        decisions = GenerationDecisions(storage.log, storage.codec, overrides.clock, overrides.fresh_id)
-        builder = GenerationBuilder(storage, build_pool, tuple(dict.fromkeys((*STAGES, *stages))), decisions, consumers.sync_builds)
-        replay_worker = ReplayWorker(storage, consumers.list_runners, overrides.clock, overrides.fresh_id())
+        decisions = GenerationDecisions(
+            storage.log, storage.codec, overrides.clock, overrides.fresh_id
+        )
+        builder = GenerationBuilder(
+            storage,
+            build_pool,
+            tuple(dict.fromkeys((*STAGES, *stages))),
+            decisions,
+            consumers.sync_builds,
+        )
+        replay_worker = ReplayWorker(
+            storage, consumers.list_runners, overrides.clock, overrides.fresh_id()
+        )
         hosts_ingress = any(stage.name == "receive" for stage in stages)
-        sources = build_source_supervisor(settings, storage, source_epochs, overrides) if hosts_ingress else None
+        sources = (
+            build_source_supervisor(settings, storage, source_epochs, overrides)
+            if hosts_ingress
+            else None
+        )
         yield Worker(
             settings,
             overrides,
@@ -127,11 +170,17 @@ async def prepare_worker(
         )
 
 
-async def _prepare_generation(settings: Settings, storage: Storage, overrides: Overrides, stack: AsyncExitStack) -> tuple[Generation, Engines]:
-    """Return the live generation and its engines. If there is none, the settings make the first one."""
+async def _prepare_generation(
+    settings: Settings, storage: Storage, overrides: Overrides, stack: AsyncExitStack
+) -> tuple[Generation, Engines]:
+    """Return the live generation and its engines. If there is none, the settings make the first
+    one.
+    """
     live = await find_current_generation(PgGenerations(storage.pool), storage.log, storage.codec)
     if live is not None:
         settings = resolve_generation_settings(settings, live.name)
     target = build_index_config(settings, live.config if live else None)
     engines = await stack.enter_async_context(prepare_engines(settings, target, overrides))
-    return await ensure_generation(add_engine_fingerprints(target, engines), storage, overrides.clock), engines
+    return await ensure_generation(
+        add_engine_fingerprints(target, engines), storage, overrides.clock
+    ), engines

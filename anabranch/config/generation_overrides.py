@@ -32,7 +32,9 @@ def store_overrides(settings: Settings, generation: str, overrides: Sequence[str
     path = _overrides_path(settings, generation)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary_path = path.with_suffix(f".{os.getpid()}")
-    with os.fdopen(os.open(temporary_path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
+    with os.fdopen(
+        os.open(temporary_path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w"
+    ) as file:
         json.dump(list(overrides), file)
     temporary_path.replace(path)
 

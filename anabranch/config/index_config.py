@@ -23,7 +23,9 @@ def build_index_config(settings: Settings, live: IndexConfig | None = None) -> I
     Settings that are unset keep their value of the `live` index.
     """
     return IndexConfig(
-        ocr=OcrConfig(engine="openai", model=require_model(settings.ocr, "ocr")) if settings.ocr.base_url else OcrConfig(),
+        ocr=OcrConfig(engine="openai", model=require_model(settings.ocr, "ocr"))
+        if settings.ocr.base_url
+        else OcrConfig(),
         chunk=ChunkConfig(**settings.chunk.model_dump()),
         extract=_build_extract_config(settings, live),
         embed=_build_embed_config(settings),
@@ -48,7 +50,12 @@ def _build_extract_config(settings: Settings, live: IndexConfig | None) -> Extra
         return ExtractConfig(engine=live.extract.engine, model=live.extract.model)
     if settings.extract.engine == "rules" or not (explicit or settings.chat.base_url):
         return ExtractConfig()
-    return ExtractConfig(engine="openai", model=require_model(settings.resolve_extraction_server(), "extract" if explicit else "chat"))
+    return ExtractConfig(
+        engine="openai",
+        model=require_model(
+            settings.resolve_extraction_server(), "extract" if explicit else "chat"
+        ),
+    )
 
 
 def _build_embed_config(settings: Settings) -> EmbedConfig:
@@ -57,13 +64,22 @@ def _build_embed_config(settings: Settings) -> EmbedConfig:
         return EmbedConfig(state_dimension=embed.state_dimension)
     if embed.dimension is None:
         raise ConfigurationError(
-            "embed.base_url is set, but embed.dimension is not.", remedy="Set ANABRANCH_EMBED__DIMENSION to the length of the model's vectors."
+            "embed.base_url is set, but embed.dimension is not.",
+            remedy="Set ANABRANCH_EMBED__DIMENSION to the length of the model's vectors.",
         )
-    return EmbedConfig(engine="openai", model=require_model(embed, "embed"), dimension=embed.dimension, state_dimension=0)
+    return EmbedConfig(
+        engine="openai",
+        model=require_model(embed, "embed"),
+        dimension=embed.dimension,
+        state_dimension=0,
+    )
 
 
 def require_model(model: ModelSettings, section: str) -> str:
     """Return the model's name. Raises ConfigurationError if it is not set."""
     if not model.model:
-        raise ConfigurationError(f"{section}.base_url is set, but {section}.model is not.", remedy=f"Set ANABRANCH_{section.upper()}__MODEL.")
+        raise ConfigurationError(
+            f"{section}.base_url is set, but {section}.model is not.",
+            remedy=f"Set ANABRANCH_{section.upper()}__MODEL.",
+        )
     return model.model

@@ -22,7 +22,14 @@ from schemas.errors import ConfigurationError
 ENV_PREFIX = "ANABRANCH_"
 MODEL_SECTIONS = ("chat", "embed", "rerank", "ocr", "extract")
 NON_SETTING_VARIABLES = frozenset(
-    {"ANABRANCH_CONFIG", "ANABRANCH_SERVER", "ANABRANCH_TOKEN", "ANABRANCH_PG_BIN", "ANABRANCH_PG_USER", "ANABRANCH_REQUIRE_KAFKA"}
+    {
+        "ANABRANCH_CONFIG",
+        "ANABRANCH_SERVER",
+        "ANABRANCH_TOKEN",
+        "ANABRANCH_PG_BIN",
+        "ANABRANCH_PG_USER",
+        "ANABRANCH_REQUIRE_KAFKA",
+    }
 )
 """Variables with our prefix that are not settings, but of the command line, the embedded Postgres and the tests."""
 
@@ -35,7 +42,9 @@ UNAVAILABLE_SETTINGS = {
 """Settings that this version rejects, with the reason."""
 
 
-def load_settings(*, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()) -> Settings:
+def load_settings(
+    *, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()
+) -> Settings:
     """Load settings.
 
     Raises ConfigurationError for an unknown key, an invalid value, or an unreadable file.
@@ -43,20 +52,32 @@ def load_settings(*, data_dir: Path | None = None, config: Path | None = None, s
     return merge_origins(read_origins(data_dir=data_dir, config=config, sets=sets))
 
 
-def read_origins(*, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+def read_origins(
+    *, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()
+) -> dict[str, dict[str, Any]]:
     """Return the values of each origin, lowest precedence first: `file`, `environment`, `command line`."""
     environment = _read_environment()
-    folder = data_dir or Path(environment.get("data_dir", Settings.model_fields["data_dir"].default))
+    folder = data_dir or Path(
+        environment.get("data_dir", Settings.model_fields["data_dir"].default)
+    )
     command_line = _parse_assignments(sets) | ({"data_dir": str(data_dir)} if data_dir else {})
-    named_file = config or (Path(os.environ["ANABRANCH_CONFIG"]) if os.environ.get("ANABRANCH_CONFIG") else None)
-    return {"file": _read_file(named_file, folder), "environment": environment, "command line": command_line}
+    named_file = config or (
+        Path(os.environ["ANABRANCH_CONFIG"]) if os.environ.get("ANABRANCH_CONFIG") else None
+    )
+    return {
+        "file": _read_file(named_file, folder),
+        "environment": environment,
+        "command line": command_line,
+    }
 
 
 def merge_origins(origins: Mapping[str, dict[str, Any]]) -> Settings:
     merged: dict[str, Any] = {}
     for origin, values in origins.items():
         _reject_unknown(values, origin)
-        merged = _merge_dropping_stale_keys(merged, values, is_bound=lambda address: address is not None)
+        merged = _merge_dropping_stale_keys(
+            merged, values, is_bound=lambda address: address is not None
+        )
     return _validate(merged)
 
 
@@ -65,7 +86,9 @@ def _validate(merged: Mapping[str, Any]) -> Settings:
         return Settings.model_validate(merged)
     except ValidationError as error:
         raise ConfigurationError(
-            _format_validation_error(error), code="BAD_SETTING", remedy="List settings and their bounds with `anabranch config schema`."
+            _format_validation_error(error),
+            code="BAD_SETTING",
+            remedy="List settings and their bounds with `anabranch config schema`.",
         ) from error
 
 
@@ -76,18 +99,29 @@ def override_settings(settings: Settings, sets: Iterable[str]) -> Settings:
     """
     overrides = _parse_assignments(sets)
     _reject_unknown(overrides, "--set")
-    return _validate(_merge_dropping_stale_keys(settings.model_dump(), overrides, is_bound=lambda address: True))
+    return _validate(
+        _merge_dropping_stale_keys(settings.model_dump(), overrides, is_bound=lambda address: True)
+    )
 
 
-def _merge_dropping_stale_keys(base: Mapping[str, Any], override: Mapping[str, Any], *, is_bound: Callable[[str | None], bool]) -> dict[str, Any]:
+def _merge_dropping_stale_keys(
+    base: Mapping[str, Any], override: Mapping[str, Any], *, is_bound: Callable[[str | None], bool]
+) -> dict[str, Any]:
     """Merge, and drop a model server's API key if its address changes without a new key.
 
     `is_bound` returns whether a key configured with the given address must not be sent to another one.
     """
     merged = _merge(base, override)
     for section in MODEL_SECTIONS:
-        old_address, new_address = _resolve_address(base, section), _resolve_address(merged, section)
-        if old_address == new_address or not is_bound(old_address) or "api_key" in override.get(section, {}):
+        old_address, new_address = (
+            _resolve_address(base, section),
+            _resolve_address(merged, section),
+        )
+        if (
+            old_address == new_address
+            or not is_bound(old_address)
+            or "api_key" in override.get(section, {})
+        ):
             continue
         if section in merged:
             merged[section] = {**merged[section], "api_key": None}
@@ -96,7 +130,9 @@ def _merge_dropping_stale_keys(base: Mapping[str, Any], override: Mapping[str, A
 
 def _resolve_address(values: Mapping[str, Any], section: str) -> str | None:
     """Return the address to which the section's key is sent; extraction defaults to the server of `CHAT__`."""
-    address = values.get(section, {}).get("base_url") or (values.get("chat", {}).get("base_url") if section == "extract" else None)
+    address = values.get(section, {}).get("base_url") or (
+        values.get("chat", {}).get("base_url") if section == "extract" else None
+    )
     return str(address).rstrip("/") if address else None
 
 
@@ -138,7 +174,11 @@ def _read_environment() -> dict[str, Any]:
     try:
         return dict(EnvSettingsSource(Settings)())
     except SettingsError as error:
-        raise ConfigurationError(f"Invalid environment variable: {error}.", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
+        raise ConfigurationError(
+            f"Invalid environment variable: {error}.",
+            code="BAD_SETTING",
+            remedy="Write lists and mappings as JSON.",
+        ) from error
 
 
 def _read_file(named_path: Path | None, folder: Path) -> dict[str, Any]:
@@ -148,7 +188,11 @@ def _read_file(named_path: Path | None, folder: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"Cannot read {path}: {error}.", code="BAD_SETTINGS_FILE", remedy="Use a valid TOML file.") from error
+        raise ConfigurationError(
+            f"Cannot read {path}: {error}.",
+            code="BAD_SETTINGS_FILE",
+            remedy="Use a valid TOML file.",
+        ) from error
 
 
 def _parse_assignments(sets: Iterable[str]) -> dict[str, Any]:
@@ -156,7 +200,11 @@ def _parse_assignments(sets: Iterable[str]) -> dict[str, Any]:
     for assignment in sets:
         key, equals, value = assignment.partition("=")
         if not equals:
-            raise ConfigurationError(f"--set {assignment} has no value.", code="BAD_SETTING", remedy="Use --set section.key=value.")
+            raise ConfigurationError(
+                f"--set {assignment} has no value.",
+                code="BAD_SETTING",
+                remedy="Use --set section.key=value.",
+            )
         values = _merge(values, _nest(key.strip().split("."), _parse_value(key, value)))
     return values
 
@@ -173,7 +221,11 @@ def _parse_value(key: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"Invalid JSON {text!r} for {key}: {error}.", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
+        raise ConfigurationError(
+            f"Invalid JSON {text!r} for {key}: {error}.",
+            code="BAD_SETTING",
+            remedy="Write lists and mappings as JSON.",
+        ) from error
 
 
 def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,13 +247,26 @@ def _check_setting_name(key: str, setting_names: set[str], label: str, format_na
     for unavailable, explanation in UNAVAILABLE_SETTINGS.items():
         if key == unavailable or key.startswith(f"{unavailable}."):
             raise ConfigurationError(
-                f"Setting {label} is not available in this version: {explanation}.", code="SETTING_NOT_AVAILABLE", remedy="Remove the setting."
+                f"Setting {label} is not available in this version: {explanation}.",
+                code="SETTING_NOT_AVAILABLE",
+                remedy="Remove the setting.",
             )
-    if key in setting_names or any(name.startswith(f"{key}.") for name in setting_names) or any(key.startswith(f"{name}.") for name in setting_names):
+    if (
+        key in setting_names
+        or any(name.startswith(f"{key}.") for name in setting_names)
+        or any(key.startswith(f"{name}.") for name in setting_names)
+    ):
         return
     nearest = difflib.get_close_matches(key, setting_names, n=1, cutoff=0.0)
-    raise ConfigurationError(f"Unknown setting {label}.", code="UNKNOWN_SETTING", remedy=f"Did you mean {format_name(nearest[0])}?")
+    raise ConfigurationError(
+        f"Unknown setting {label}.",
+        code="UNKNOWN_SETTING",
+        remedy=f"Did you mean {format_name(nearest[0])}?",
+    )
 
 
 def _format_validation_error(error: ValidationError) -> str:
-    return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors(include_input=False, include_url=False))
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+        for problem in error.errors(include_input=False, include_url=False)
+    )

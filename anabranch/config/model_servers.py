@@ -15,13 +15,25 @@ from schemas.errors import ConfigurationError
 WatchFor = Callable[[str], ServerInstrumentation]
 
 
-def build_server_settings(model: ModelSettings, section: str, name: str, watch: WatchFor = watch_nothing) -> ServerSettings:
+def build_server_settings(
+    model: ModelSettings, section: str, name: str, watch: WatchFor = watch_nothing
+) -> ServerSettings:
     """Build the settings of the server that serves model `name`. Raises ConfigurationError if `base_url` is not set."""
     if not model.base_url:
         remedy = f"Set ANABRANCH_{section.upper()}__BASE_URL."
-        raise ConfigurationError(f"The index was built with a model server for {section}, but {section}.base_url is not set.", remedy=remedy)
+        raise ConfigurationError(
+            f"The index was built with a model server for {section}, but {section}.base_url is not set.",
+            remedy=remedy,
+        )
     key = model.api_key.get_secret_value() if model.api_key else ""
-    return ServerSettings(model.base_url, name, key, model.kind or "openai", model.api_version, instrumentation=watch(section))
+    return ServerSettings(
+        model.base_url,
+        name,
+        key,
+        model.kind or "openai",
+        model.api_version,
+        instrumentation=watch(section),
+    )
 
 
 def resolve_models_folder(settings: Settings) -> Path:
@@ -34,4 +46,6 @@ def resolve_thread_count(settings: Settings) -> int:
 
 
 def build_unknown_engine_error(section: str, engine: str) -> ConfigurationError:
-    return ConfigurationError(f"This version does not support {section}.engine {engine!r}.", remedy="Upgrade Anabranch.")
+    return ConfigurationError(
+        f"This version does not support {section}.engine {engine!r}.", remedy="Upgrade Anabranch."
+    )

@@ -10,7 +10,17 @@ from uuid import UUID, uuid4
 from engines.resilience import NoServerInstrumentation, ServerInstrumentation
 from schemas.clock import utc_now
 from schemas.generations import IndexConfig
-from schemas.ports.engines import BlobStore, ChatModel, Chunker, Embedder, Extractor, Fetcher, LanguageDetector, Parser, Reranker
+from schemas.ports.engines import (
+    BlobStore,
+    ChatModel,
+    Chunker,
+    Embedder,
+    Extractor,
+    Fetcher,
+    LanguageDetector,
+    Parser,
+    Reranker,
+)
 
 
 def watch_nothing(section: str) -> ServerInstrumentation:

@@ -15,7 +15,11 @@ MIB = 1024 * 1024
 
 
 def _split_names(value: object) -> object:
-    return tuple(item.strip() for item in value.split(",") if item.strip()) if isinstance(value, str) else value
+    return (
+        tuple(item.strip() for item in value.split(",") if item.strip())
+        if isinstance(value, str)
+        else value
+    )
 
 
 NameList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
@@ -27,47 +31,89 @@ class SettingsSection(BaseModel):
 
 
 class DatabaseSettings(SettingsSection):
-    url: SecretStr | None = Field(None, description="URL of a Postgres with pgvector; unset: the embedded one in the data folder")
-    tcp: int | None = Field(
-        None, ge=1, le=65535, description="TCP port of the embedded Postgres on 127.0.0.1, with a password (`postgres/pgpass`); unset: Unix socket only"
+    url: SecretStr | None = Field(
+        None,
+        description="URL of a Postgres with pgvector; unset: the embedded one in the data folder",
     )
-    api_pool: int = Field(12, ge=4, le=200, description="connections of the API; a query uses up to four")
+    tcp: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="TCP port of the embedded Postgres on 127.0.0.1, with a password (`postgres/pgpass`); unset: Unix socket only",
+    )
+    api_pool: int = Field(
+        12, ge=4, le=200, description="connections of the API; a query uses up to four"
+    )
     worker_pool: int = Field(10, ge=2, le=200, description="connections of a worker")
 
 
 class KafkaSettings(SettingsSection):
-    bootstrap_servers: str | None = Field(None, description="addresses of the brokers, host:port, comma-separated; unset: the log is a Postgres table")
-    topic_prefix: str = Field("", max_length=100, pattern=r"^[A-Za-z0-9._-]*$", description="prefix of the names of topics and groups")
+    bootstrap_servers: str | None = Field(
+        None,
+        description="addresses of the brokers, host:port, comma-separated; unset: the log is a Postgres table",
+    )
+    topic_prefix: str = Field(
+        "",
+        max_length=100,
+        pattern=r"^[A-Za-z0-9._-]*$",
+        description="prefix of the names of topics and groups",
+    )
     partitions: int = Field(12, ge=1, le=1000, description="partitions of new document topics")
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field("PLAINTEXT", description="security protocol of the brokers")
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field("PLAIN", description="SASL mechanism")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="security protocol of the brokers"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "PLAIN", description="SASL mechanism"
+    )
     sasl_username: str | None = Field(None, description="SASL user name")
     sasl_password: SecretStr | None = Field(None, description="SASL password")
-    ssl_cafile: Path | None = Field(None, description="file with the CA certificates of the brokers")
+    ssl_cafile: Path | None = Field(
+        None, description="file with the CA certificates of the brokers"
+    )
     ssl_certfile: Path | None = Field(None, description="file with the client certificate")
     ssl_keyfile: Path | None = Field(None, description="file with the client's private key")
     principals: NameList = Field(
-        (), description="principals of the API and the workers in the cluster's ACLs (`User:NAME`); unset: the principal of this process"
+        (),
+        description="principals of the API and the workers in the cluster's ACLs (`User:NAME`); unset: the principal of this process",
     )
-    start_timeout_s: float = Field(60.0, gt=0, le=3600, description="seconds that a starting process waits for Kafka before it exits with code 7")
-    session_timeout_s: float = Field(20.0, ge=6, le=1800, description="seconds without heartbeat after which a worker's partitions go to others")
+    start_timeout_s: float = Field(
+        60.0,
+        gt=0,
+        le=3600,
+        description="seconds that a starting process waits for Kafka before it exits with code 7",
+    )
+    session_timeout_s: float = Field(
+        20.0,
+        ge=6,
+        le=1800,
+        description="seconds without heartbeat after which a worker's partitions go to others",
+    )
 
 
 class EventLogSettings(SettingsSection):
-    encrypt: bool = Field(True, description="encrypt events with a key per document, so that erasure destroys the key")
-    plain_tenants: NameList = Field((), description="tenants whose events are not encrypted; their erasure receipts list what remains")
+    encrypt: bool = Field(
+        True, description="encrypt events with a key per document, so that erasure destroys the key"
+    )
+    plain_tenants: NameList = Field(
+        (),
+        description="tenants whose events are not encrypted; their erasure receipts list what remains",
+    )
     key_file: Path | None = Field(
         None,
         description="file with a share of each document's key, which an erasure overwrites; on a file system that all processes share; "
         "unset: `shares.key` in the data folder with the embedded Postgres, else none",
     )
     master_key: SecretStr | None = Field(
-        None, description="key that wraps the documents' keys: 32 bytes in base64, the same for all processes; unset: `master.key` in the data folder"
+        None,
+        description="key that wraps the documents' keys: 32 bytes in base64, the same for all processes; unset: `master.key` in the data folder",
     )
 
 
 class StorageSettings(SettingsSection):
-    url: str | None = Field(None, description="URL of the blob store, file://… or s3://bucket?endpoint=…; unset: a folder in the data folder")
+    url: str | None = Field(
+        None,
+        description="URL of the blob store, file://… or s3://bucket?endpoint=…; unset: a folder in the data folder",
+    )
     access_key: str | None = Field(None, description="S3 access key")
     secret_key: SecretStr | None = Field(None, description="S3 secret key")
     region: str | None = Field(None, description="S3 region")
@@ -76,7 +122,9 @@ class StorageSettings(SettingsSection):
 class ModelSettings(SettingsSection):
     """Model on an OpenAI-compatible server."""
 
-    base_url: str | None = Field(None, description="URL of an OpenAI-compatible server; unset: local engine")
+    base_url: str | None = Field(
+        None, description="URL of an OpenAI-compatible server; unset: local engine"
+    )
     api_key: SecretStr | None = Field(None, description="API key of the server")
     model: str | None = Field(None, description="model name on the server")
     kind: Literal["openai", "azure", "vllm"] | None = Field(None, description="kind of server")
@@ -84,54 +132,110 @@ class ModelSettings(SettingsSection):
 
 
 class EmbedSettings(ModelSettings):
-    dimension: int | None = Field(None, ge=1, le=4000, description="dimension of the vectors; required with a server, else the local model's")
-    state_dimension: int = Field(64, ge=0, le=384, description="dimension of the token states for the local reranker; 0: none are stored")
+    dimension: int | None = Field(
+        None,
+        ge=1,
+        le=4000,
+        description="dimension of the vectors; required with a server, else the local model's",
+    )
+    state_dimension: int = Field(
+        64,
+        ge=0,
+        le=384,
+        description="dimension of the token states for the local reranker; 0: none are stored",
+    )
 
 
 class ExtractSettings(ModelSettings):
     engine: Literal["rules", "openai"] | None = Field(
-        None, description="entity extractor; unset: the model of `CHAT__` if one is set when the index is created, else the local rules"
+        None,
+        description="entity extractor; unset: the model of `CHAT__` if one is set when the index is created, else the local rules",
     )
 
 
 class IngestSettings(SettingsSection):
     max_bytes: int = Field(512 * MIB, ge=1, description="maximum size of a document in bytes")
-    inline_bytes: int = Field(700_000, ge=1, le=20 * MIB, description="maximum size of content inside an event, in decoded bytes")
+    inline_bytes: int = Field(
+        700_000,
+        ge=1,
+        le=20 * MIB,
+        description="maximum size of content inside an event, in decoded bytes",
+    )
     max_pages: int = Field(3_000, ge=1, description="maximum number of pages of a document")
-    max_characters: int = Field(20_000_000, ge=1, description="maximum number of characters of a document")
-    characters_per_byte: int = Field(100, ge=1, description="maximum number of characters per byte of a file; any file may have 1,000,000 characters")
-    url_allow: NameList = Field((), description="host:port of private addresses that may be fetched")
+    max_characters: int = Field(
+        20_000_000, ge=1, description="maximum number of characters of a document"
+    )
+    characters_per_byte: int = Field(
+        100,
+        ge=1,
+        description="maximum number of characters per byte of a file; any file may have 1,000,000 characters",
+    )
+    url_allow: NameList = Field(
+        (), description="host:port of private addresses that may be fetched"
+    )
     folders: NameList = Field(
-        (), description="folders that sources may watch, with their subfolders, in addition to those that `anabranch source add folder` approves"
+        (),
+        description="folders that sources may watch, with their subfolders, in addition to those that `anabranch source add folder` approves",
     )
     fetch_timeout_s: float = Field(60.0, gt=0, description="seconds that a download may take")
     sources: dict[str, tuple[str, ...]] = Field(
-        {}, description="tenants by ce_source; `*`: all other sources. Required unless embedded, where any source may write for `default`"
+        {},
+        description="tenants by ce_source; `*`: all other sources. Required unless embedded, where any source may write for `default`",
     )
     takeover: dict[str, tuple[str, ...]] = Field(
-        {}, description="by ce_source, other sources whose documents it may change; `*`: all. The API may change every document"
+        {},
+        description="by ce_source, other sources whose documents it may change; `*`: all. The API may change every document",
     )
-    topics: dict[Annotated[str, Field(pattern=r"^raw\.[a-z0-9_-]{1,40}$")], tuple[str, ...]] = Field(
-        {}, description="by topic `raw.NAME` of one producer, its sources, which may write to no other topic"
+    topics: dict[Annotated[str, Field(pattern=r"^raw\.[a-z0-9_-]{1,40}$")], tuple[str, ...]] = (
+        Field(
+            {},
+            description="by topic `raw.NAME` of one producer, its sources, which may write to no other topic",
+        )
     )
 
 
 class ApiSettings(SettingsSection):
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8420, ge=0, le=65535, description="port to listen on; 0 picks a free one")
-    token: SecretStr | None = Field(None, min_length=16, description="bearer token of the operator; unset: `up` generates one at each start, `api` has none")
-    hosts: NameList = Field((), description="host names of this server, in addition to the loopback names and `API__HOST`")
-    public_url: str = Field("", pattern=r"^(https?://[^/?#\s]+/?)?$", description="base URL of links to files; unset: relative links")
-    requests_per_address: int = Field(
-        128, ge=1, le=256, description="concurrent requests per remote address, of 256 in total; use 256 behind a proxy, which is a single address"
+    token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="bearer token of the operator; unset: `up` generates one at each start, `api` has none",
     )
-    min_upload_rate: int = Field(1024, ge=1, description="minimum upload rate in bytes per second after the first 10 s; slower uploads get 408")
-    disk_reserve: int = Field(512 * MIB, ge=0, description="bytes to keep free on the disk; with less, uploads get 507, queries still work")
+    hosts: NameList = Field(
+        (),
+        description="host names of this server, in addition to the loopback names and `API__HOST`",
+    )
+    public_url: str = Field(
+        "",
+        pattern=r"^(https?://[^/?#\s]+/?)?$",
+        description="base URL of links to files; unset: relative links",
+    )
+    requests_per_address: int = Field(
+        128,
+        ge=1,
+        le=256,
+        description="concurrent requests per remote address, of 256 in total; use 256 behind a proxy, which is a single address",
+    )
+    min_upload_rate: int = Field(
+        1024,
+        ge=1,
+        description="minimum upload rate in bytes per second after the first 10 s; slower uploads get 408",
+    )
+    disk_reserve: int = Field(
+        512 * MIB,
+        ge=0,
+        description="bytes to keep free on the disk; with less, uploads get 507, queries still work",
+    )
 
     def list_allowed_hosts(self) -> tuple[str, ...]:
         """Return the names that a `Host` header may have, except a wildcard address."""
         bind_hosts = () if self.host in ("0.0.0.0", "::", "") else (self.host,)
-        return (*bind_hosts, *self.hosts, *((urlsplit(self.public_url).netloc,) if self.public_url else ()))
+        return (
+            *bind_hosts,
+            *self.hosts,
+            *((urlsplit(self.public_url).netloc,) if self.public_url else ()),
+        )
 
 
 CLAIM_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*){0,4}$"
@@ -140,16 +244,53 @@ CLAIM_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*){0,4}$"
 class AuthSettings(SettingsSection):
     """Authentication by JSON Web Token; API keys need no settings."""
 
-    jwks_url: str | None = Field(None, max_length=2048, description="URL of the issuer's public keys; unset: JSON Web Tokens are rejected")
-    audience: str = Field("authenticated", min_length=1, max_length=255, description="required claim `aud`; Supabase sets `authenticated`")
-    issuer: str | None = Field(None, min_length=1, max_length=2048, description="required claim `iss`; unset: any issuer whose keys are at `jwks_url`")
-    tenant_claim: str = Field("app_metadata.tenant_id", max_length=255, pattern=CLAIM_PATTERN, description="dotted path of the claim with the tenant")
-    role_claim: str = Field(
-        "app_metadata.anabranch_role", max_length=255, pattern=CLAIM_PATTERN, description="dotted path of the claim with the role; without it: reader"
+    jwks_url: str | None = Field(
+        None,
+        max_length=2048,
+        description="URL of the issuer's public keys; unset: JSON Web Tokens are rejected",
     )
-    groups_claim: str = Field("app_metadata.groups", max_length=255, pattern=CLAIM_PATTERN, description="dotted path of the claim with the user's groups")
-    jwks_refresh_s: float = Field(30.0, ge=1, le=3600, description="minimum seconds between fetches of the keys for unknown key ids")
-    max_failures: int = Field(20, ge=1, le=100_000, description="failed authentications per address and minute before it gets 429")
+    audience: str = Field(
+        "authenticated",
+        min_length=1,
+        max_length=255,
+        description="required claim `aud`; Supabase sets `authenticated`",
+    )
+    issuer: str | None = Field(
+        None,
+        min_length=1,
+        max_length=2048,
+        description="required claim `iss`; unset: any issuer whose keys are at `jwks_url`",
+    )
+    tenant_claim: str = Field(
+        "app_metadata.tenant_id",
+        max_length=255,
+        pattern=CLAIM_PATTERN,
+        description="dotted path of the claim with the tenant",
+    )
+    role_claim: str = Field(
+        "app_metadata.anabranch_role",
+        max_length=255,
+        pattern=CLAIM_PATTERN,
+        description="dotted path of the claim with the role; without it: reader",
+    )
+    groups_claim: str = Field(
+        "app_metadata.groups",
+        max_length=255,
+        pattern=CLAIM_PATTERN,
+        description="dotted path of the claim with the user's groups",
+    )
+    jwks_refresh_s: float = Field(
+        30.0,
+        ge=1,
+        le=3600,
+        description="minimum seconds between fetches of the keys for unknown key ids",
+    )
+    max_failures: int = Field(
+        20,
+        ge=1,
+        le=100_000,
+        description="failed authentications per address and minute before it gets 429",
+    )
 
     @field_validator("tenant_claim", "role_claim", "groups_claim")
     @classmethod
@@ -164,9 +305,16 @@ class AuthSettings(SettingsSection):
         if url is not None:
             parts = urlsplit(url)
             is_loopback = parts.hostname in ("localhost", "127.0.0.1", "::1")
-            is_container_host = "." not in (parts.hostname or ".") and ":" not in (parts.hostname or "")
-            if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and (is_loopback or is_container_host))):
-                raise ValueError("the URL is not secure. Use https, or http on this machine or to a host without a domain")
+            is_container_host = "." not in (parts.hostname or ".") and ":" not in (
+                parts.hostname or ""
+            )
+            if not parts.hostname or (
+                parts.scheme != "https"
+                and not (parts.scheme == "http" and (is_loopback or is_container_host))
+            ):
+                raise ValueError(
+                    "the URL is not secure. Use https, or http on this machine or to a host without a domain"
+                )
         return url
 
 
@@ -179,13 +327,22 @@ class CacheSettings(SettingsSection):
         le=100_000,
         description="cached answers, about 0.3 MB each; a query is answered from the cache from its third time on, until the index changes; 0: no cache",
     )
-    seconds: float = Field(60.0, gt=0, le=600, description="maximum age of a cached answer in seconds")
-    embeddings: int = Field(1024, ge=0, le=100_000, description="cached embeddings of queries, about 16 kB each; 0: no cache")
+    seconds: float = Field(
+        60.0, gt=0, le=600, description="maximum age of a cached answer in seconds"
+    )
+    embeddings: int = Field(
+        1024,
+        ge=0,
+        le=100_000,
+        description="cached embeddings of queries, about 16 kB each; 0: no cache",
+    )
 
 
 class LoggingSettings(SettingsSection):
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="minimum level")
-    format: Literal["auto", "console", "json"] = Field("auto", description="format of log lines; auto: console on a terminal, else JSON")
+    format: Literal["auto", "console", "json"] = Field(
+        "auto", description="format of log lines; auto: console on a terminal, else JSON"
+    )
 
 
 def _copy_chunk_field(name: str) -> Any:
@@ -194,7 +351,9 @@ def _copy_chunk_field(name: str) -> Any:
 
 
 class ChunkSettings(SettingsSection):
-    strategy: Literal["structure", "fixed_size"] = Field("structure", description="how documents are split")
+    strategy: Literal["structure", "fixed_size"] = Field(
+        "structure", description="how documents are split"
+    )
     parent_tokens: int = _copy_chunk_field("parent_tokens")
     child_tokens: int = _copy_chunk_field("child_tokens")
     whole_tokens: int = _copy_chunk_field("whole_tokens")
@@ -202,19 +361,45 @@ class ChunkSettings(SettingsSection):
 
 
 class WorkerSettings(SettingsSection):
-    threads: int | None = Field(None, ge=1, le=256, description="threads of the local embedding model; unset: one per core")
-    parse_memory: int = Field(2048 * MIB, ge=128 * MIB, description="memory limit of a parsing child process in bytes")
-    parse_deadline_s: float = Field(120.0, gt=0, description="seconds to parse one part of a document (16 pages)")
-    lost_attempts: int = Field(3, ge=3, le=1_000, description="attempts of an event that killed the worker, after which it is dead-lettered")
-    metrics_host: str = Field("127.0.0.1", description="address of a worker's Prometheus metrics; 0.0.0.0: all addresses")
-    metrics_port: int = Field(0, ge=0, le=65535, description="port of a worker's Prometheus metrics; 0 picks a free one, which `up` prints")
+    threads: int | None = Field(
+        None, ge=1, le=256, description="threads of the local embedding model; unset: one per core"
+    )
+    parse_memory: int = Field(
+        2048 * MIB, ge=128 * MIB, description="memory limit of a parsing child process in bytes"
+    )
+    parse_deadline_s: float = Field(
+        120.0, gt=0, description="seconds to parse one part of a document (16 pages)"
+    )
+    lost_attempts: int = Field(
+        3,
+        ge=3,
+        le=1_000,
+        description="attempts of an event that killed the worker, after which it is dead-lettered",
+    )
+    metrics_host: str = Field(
+        "127.0.0.1", description="address of a worker's Prometheus metrics; 0.0.0.0: all addresses"
+    )
+    metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="port of a worker's Prometheus metrics; 0 picks a free one, which `up` prints",
+    )
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="ANABRANCH_", env_nested_delimiter="__", env_ignore_empty=True, frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="ANABRANCH_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+    )
 
     data_dir: Path = Field(Path("anabranch-data"), description="data folder")
-    profiles_dir: Path | None = Field(None, description="folder of custom profiles (*.yaml); unset: `profiles` in the data folder")
+    profiles_dir: Path | None = Field(
+        None, description="folder of custom profiles (*.yaml); unset: `profiles` in the data folder"
+    )
     database: DatabaseSettings = DatabaseSettings()
     kafka: KafkaSettings = KafkaSettings()
     log: EventLogSettings = EventLogSettings()
@@ -226,7 +411,9 @@ class Settings(BaseSettings):
     extract: ExtractSettings = ExtractSettings()
     chunk: ChunkSettings = ChunkSettings()
     ingest: IngestSettings = IngestSettings()
-    sources: dict[str, SecretStr] = Field({}, description="database URL by name of a source of kind postgres, with user and password")
+    sources: dict[str, SecretStr] = Field(
+        {}, description="database URL by name of a source of kind postgres, with user and password"
+    )
     api: ApiSettings = ApiSettings()
     auth: AuthSettings = AuthSettings()
     worker: WorkerSettings = WorkerSettings()
@@ -246,4 +433,11 @@ class Settings(BaseSettings):
         # Key and kind belong to an address: with another base_url, only the model's name is inherited.
         explicit = self.extract.model_dump(exclude_none=True, exclude={"engine"})
         is_other_server = self.extract.base_url not in (None, self.chat.base_url)
-        return ModelSettings(**{**self.chat.model_dump(exclude_none=True, include={"model"} if is_other_server else None), **explicit})
+        return ModelSettings(
+            **{
+                **self.chat.model_dump(
+                    exclude_none=True, include={"model"} if is_other_server else None
+                ),
+                **explicit,
+            }
+        )

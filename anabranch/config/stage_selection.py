@@ -16,6 +16,12 @@ def select_stages(names: Iterable[str], stages: Sequence[Stage] = STAGES) -> lis
     unknown = [name for name in requested if name not in stages_by_name and name != "all"]
     if unknown:
         raise ConfigurationError(
-            f"Unknown stage {', '.join(map(repr, unknown))}.", code="UNKNOWN_STAGE", remedy=f"Available stages: all, {', '.join(stages_by_name)}."
+            f"Unknown stage {', '.join(map(repr, unknown))}.",
+            code="UNKNOWN_STAGE",
+            remedy=f"Available stages: all, {', '.join(stages_by_name)}.",
         )
-    return list(stages) if "all" in requested else [stages_by_name[name] for name in dict.fromkeys(requested)]
+    return (
+        list(stages)
+        if "all" in requested
+        else [stages_by_name[name] for name in dict.fromkeys(requested)]
+    )

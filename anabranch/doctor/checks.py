@@ -15,7 +15,13 @@ async def run_server_checks(url: str) -> Sequence[Finding]:
     """Check a remote server by its readiness report."""
     url = url.rstrip("/")
     return await run_check(
-        "server", partial(connections.check_server_at, url, url, f"Start it with `anabranch up`, or check --server. {suggest_scheme(url)}".strip())
+        "server",
+        partial(
+            connections.check_server_at,
+            url,
+            url,
+            f"Start it with `anabranch up`, or check --server. {suggest_scheme(url)}".strip(),
+        ),
     )
 
 
@@ -31,10 +37,14 @@ async def run_checks(settings: Settings) -> Sequence[Finding]:
         "settings file": partial(machine.check_settings_file, settings),
         "Java for Kafka": machine.check_kafka_tools,
         "server": partial(connections.check_server, settings),
-        "Postgres": partial(stalls.run_naming_lock_holder, settings, partial(connections.check_database, settings)),
+        "Postgres": partial(
+            stalls.run_naming_lock_holder, settings, partial(connections.check_database, settings)
+        ),
         "locks": partial(stalls.check_locks, settings),
         "Kafka": partial(connections.check_kafka, settings),
-        "stages": partial(stalls.run_naming_lock_holder, settings, partial(stalls.check_stages, settings)),
+        "stages": partial(
+            stalls.run_naming_lock_holder, settings, partial(stalls.check_stages, settings)
+        ),
         "blob store": partial(connections.check_blobs, settings),
         "models": partial(connections.check_models, settings),
     }

@@ -30,7 +30,9 @@ async def check_server(settings: Settings) -> Sequence[Finding]:
     running = find_server(settings.data_dir)
     if running is None:
         return [Finding("server", "pass", "none is running in the data folder")]
-    return await check_server_at(running.url, f"{running.url} (pid {running.pid})", "Check its log, or restart it.")
+    return await check_server_at(
+        running.url, f"{running.url} (pid {running.pid})", "Check its log, or restart it."
+    )
 
 
 async def check_server_at(url: str, label: str, remedy: str) -> Sequence[Finding]:
@@ -39,19 +41,37 @@ async def check_server_at(url: str, label: str, remedy: str) -> Sequence[Finding
         async with httpx2.AsyncClient(timeout=READY_TIMEOUT_S) as client:
             dependencies = (await client.get(f"{url}/readyz")).json()["dependencies"]
     except httpx2.HTTPError as error:
-        return [Finding("server", "fail", f"{label} does not answer: {error or type(error).__name__}", remedy)]
+        return [
+            Finding(
+                "server",
+                "fail",
+                f"{label} does not answer: {error or type(error).__name__}",
+                remedy,
+            )
+        ]
     except (ValueError, KeyError, TypeError):
         return [Finding("server", "fail", f"{label} is not an Anabranch server", "Check --server.")]
-    failing = {name: dependency for name, dependency in dependencies.items() if not dependency["ok"]}
+    failing = {
+        name: dependency for name, dependency in dependencies.items() if not dependency["ok"]
+    }
     if failing:
-        return [Finding(f"server: {name}", "fail", dependency["detail"], dependency["remedy"]) for name, dependency in failing.items()]
+        return [
+            Finding(f"server: {name}", "fail", dependency["detail"], dependency["remedy"])
+            for name, dependency in failing.items()
+        ]
     return [Finding("server", "pass", f"ready at {label}")]
 
 
 def find_dsn(settings: Settings) -> str | None:
     """Return the configured database URL, or that of the running embedded server, or None."""
     running = find_server(settings.data_dir)
-    return settings.database.url.get_secret_value() if settings.database.url else running.database_url if running else None
+    return (
+        settings.database.url.get_secret_value()
+        if settings.database.url
+        else running.database_url
+        if running
+        else None
+    )
 
 
 async def check_database(settings: Settings) -> Sequence[Finding]:
@@ -60,7 +80,12 @@ async def check_database(settings: Settings) -> Sequence[Finding]:
         return []
     state = await inspect_database(dsn)
     findings = [
-        Finding("Postgres", "pass" if state.version >= 15 else "fail", f"version {state.version}", "" if state.version >= 15 else "Use Postgres 15 or later.")
+        Finding(
+            "Postgres",
+            "pass" if state.version >= 15 else "fail",
+            f"version {state.version}",
+            "" if state.version >= 15 else "Use Postgres 15 or later.",
+        )
     ]
     findings.append(_check_pgvector(state.vector))
     findings.append(
@@ -76,23 +101,44 @@ async def check_database(settings: Settings) -> Sequence[Finding]:
 
 def _check_pgvector(version: str | None) -> Finding:
     if version is None:
-        return Finding("pgvector", "fail", "the extension is not available", "Install pgvector 0.8 or later on the server.")
+        return Finding(
+            "pgvector",
+            "fail",
+            "the extension is not available",
+            "Install pgvector 0.8 or later on the server.",
+        )
     is_supported = tuple(map(int, version.split(".")[:2])) >= (0, 8)
-    return Finding("pgvector", "pass" if is_supported else "fail", version, "" if is_supported else "Install pgvector 0.8 or later.")
+    return Finding(
+        "pgvector",
+        "pass" if is_supported else "fail",
+        version,
+        "" if is_supported else "Install pgvector 0.8 or later.",
+    )
 
 
 async def _check_contents(dsn: str) -> Sequence[Finding]:
-    pool = await open_pool(dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S))
+    pool = await open_pool(
+        dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S)
+    )
     try:
         live = await PgGenerations(pool).fetch_live()
-        dead_letters, next_cursor = await PgListings(pool).list_dead_letters("default", stage=None, after=None, limit=100)
+        dead_letters, next_cursor = await PgListings(pool).list_dead_letters(
+            "default", stage=None, after=None, limit=100
+        )
         access = await fetch_direct_access(pool)
     finally:
         await close_pool(pool)
     generation = Finding(
-        "generation", "pass" if live else "warn", live.name if live else "none yet", "" if live else "Start a worker, which creates the first generation."
+        "generation",
+        "pass" if live else "warn",
+        live.name if live else "none yet",
+        "" if live else "Start a worker, which creates the first generation.",
     )
-    return [generation, _summarize_dead_letters(dead_letters, bool(next_cursor)), *_check_direct_access(access)]
+    return [
+        generation,
+        _summarize_dead_letters(dead_letters, bool(next_cursor)),
+        *_check_direct_access(access),
+    ]
 
 
 def _check_direct_access(access: DirectAccess) -> list[Finding]:
@@ -102,10 +148,25 @@ def _check_direct_access(access: DirectAccess) -> list[Finding]:
         fix = "Turn it on with `select anabranch.secure_rows('TABLE')`, or revoke select from anabranch_reader, authenticated, anon and public."
         return [Finding("row-level security", "fail", detail, fix)]
     if not access.is_granted:
-        problem = "has no grants" if access.has_role else "is missing, because the database user may not create roles"
-        create_role_hint = "" if access.has_role else "run `create role anabranch_reader nologin` as an administrator, then "
+        problem = (
+            "has no grants"
+            if access.has_role
+            else "is missing, because the database user may not create roles"
+        )
+        create_role_hint = (
+            ""
+            if access.has_role
+            else "run `create role anabranch_reader nologin` as an administrator, then "
+        )
         fix = f"To permit direct access, {create_role_hint}run `select anabranch.grant_direct_access()` as the owner of the tables."
-        return [Finding("row-level security", "warn", f"role anabranch_reader for direct access {problem}", fix)]
+        return [
+            Finding(
+                "row-level security",
+                "warn",
+                f"role anabranch_reader for direct access {problem}",
+                fix,
+            )
+        ]
     return [Finding("row-level security", "pass", "on for all tables with direct access")]
 
 
@@ -123,12 +184,24 @@ async def check_kafka(settings: Settings) -> Sequence[Finding]:
         return []
     comparisons = await check_topics(settings)
     problems = [
-        Finding(f"Kafka topic {comparison.topic}", "warn", comparison.problem, comparison.remedy or "") for comparison in comparisons if comparison.problem
+        Finding(
+            f"Kafka topic {comparison.topic}", "warn", comparison.problem, comparison.remedy or ""
+        )
+        for comparison in comparisons
+        if comparison.problem
     ]
     if unreadable_settings := explain_unreadable_settings(comparisons):
         problems.append(Finding("Kafka topics", "warn", *unreadable_settings))
-    topics = problems or [Finding("Kafka", "pass", f"{len(comparisons)} topics at {settings.kafka.bootstrap_servers}")]
-    return [*topics, *(await _check_kafka_acls(settings) or [Finding("Kafka ACLs", "pass", "only this program may write its topics")])]
+    topics = problems or [
+        Finding("Kafka", "pass", f"{len(comparisons)} topics at {settings.kafka.bootstrap_servers}")
+    ]
+    return [
+        *topics,
+        *(
+            await _check_kafka_acls(settings)
+            or [Finding("Kafka ACLs", "pass", "only this program may write its topics")]
+        ),
+    ]
 
 
 async def _check_kafka_acls(settings: Settings) -> Sequence[Finding]:
@@ -140,12 +213,26 @@ async def _check_kafka_acls(settings: Settings) -> Sequence[Finding]:
     try:
         grants = await log.fetch_grants()
     except ConfigurationError as error:
-        return [Finding("Kafka ACLs", "warn", f"unknown: {error.detail}", "Grant this principal Describe on the cluster.")]
+        return [
+            Finding(
+                "Kafka ACLs",
+                "warn",
+                f"unknown: {error.detail}",
+                "Grant this principal Describe on the cluster.",
+            )
+        ]
     finally:
         await log.close()
     if grants is None:
         detail = "the cluster has no authorizer: every client may write every topic"
-        return [Finding("Kafka ACLs", "warn", detail, "Configure an authorizer on the brokers, then apply `anabranch topics acls`.")]
+        return [
+            Finding(
+                "Kafka ACLs",
+                "warn",
+                detail,
+                "Configure an authorizer on the brokers, then apply `anabranch topics acls`.",
+            )
+        ]
     return [
         Finding(
             "Kafka ACLs",
@@ -166,24 +253,40 @@ async def check_blobs(settings: Settings) -> Sequence[Finding]:
     await store.delete([PROBE_KEY])
     return [
         Finding(
-            "blob store", "pass" if is_intact else "fail", "put, get and delete work" if is_intact else "a stored blob was read back with other content", ""
+            "blob store",
+            "pass" if is_intact else "fail",
+            "put, get and delete work"
+            if is_intact
+            else "a stored blob was read back with other content",
+            "",
         )
     ]
 
 
 async def check_models(settings: Settings) -> Sequence[Finding]:
-    sections = {name: getattr(settings, name) for name in ("chat", "embed", "rerank", "ocr", "extract")}
+    sections = {
+        name: getattr(settings, name) for name in ("chat", "embed", "rerank", "ocr", "extract")
+    }
     return [await _check_model(name, model) for name, model in sections.items() if model.base_url]
 
 
 async def _check_model(section: str, model: ModelSettings) -> Finding:
     # Any status but 401 and 403 passes: servers differ in whether they implement /models.
-    headers = {"Authorization": f"Bearer {model.api_key.get_secret_value()}"} if model.api_key else {}
+    headers = (
+        {"Authorization": f"Bearer {model.api_key.get_secret_value()}"} if model.api_key else {}
+    )
     try:
         async with httpx2.AsyncClient(timeout=10) as client:
-            status = (await client.get(f"{str(model.base_url).rstrip('/')}/models", headers=headers)).status_code
+            status = (
+                await client.get(f"{str(model.base_url).rstrip('/')}/models", headers=headers)
+            ).status_code
     except httpx2.HTTPError as error:
-        return Finding(f"model: {section}", "fail", f"{model.base_url}: {error or type(error).__name__}", "Start the server, or check the URL.")
+        return Finding(
+            f"model: {section}",
+            "fail",
+            f"{model.base_url}: {error or type(error).__name__}",
+            "Start the server, or check the URL.",
+        )
     is_refused = status in (401, 403)
     return Finding(
         f"model: {section}",

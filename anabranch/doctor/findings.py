@@ -32,6 +32,13 @@ async def run_check(name: str, check: Check) -> Sequence[Finding]:
     except AnabranchError as error:
         return [Finding(name, "fail", error.detail, error.remedy)]
     except TimeoutError:
-        return [Finding(name, "fail", f"no answer within {CHECK_TIMEOUT_S:.0f} s", "Check the network and the address.")]
+        return [
+            Finding(
+                name,
+                "fail",
+                f"no answer within {CHECK_TIMEOUT_S:.0f} s",
+                "Check the network and the address.",
+            )
+        ]
     except OSError as error:
         return [Finding(name, "fail", str(error), "Check permissions and the disk.")]

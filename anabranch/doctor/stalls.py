@@ -13,7 +13,14 @@ from anabranch.doctor.findings import Check, Finding
 from schemas.errors import TransientError
 from schemas.generations import Generation
 from schemas.ports.reader_status import Pause
-from services.monitoring.lag_diagnosis import add_lock_holder, explain_lags, format_horizon_holder, format_lock_holder, format_stall, suggest_release
+from services.monitoring.lag_diagnosis import (
+    add_lock_holder,
+    explain_lags,
+    format_horizon_holder,
+    format_lock_holder,
+    format_stall,
+    suggest_release,
+)
 from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.inspection import fetch_blocking_transactions, list_pending_migrations
@@ -33,11 +40,23 @@ async def check_stages(settings: Settings) -> Sequence[Finding]:
         return []
     async with _open_storage(settings, dsn) as storage:
         lags, horizon = await explain_lags(storage)
-        pauses, live = await PgReaderStatus(storage.pool).list_current(), await PgGenerations(storage.pool).fetch_live()
+        pauses, live = (
+            await PgReaderStatus(storage.pool).list_current(),
+            await PgGenerations(storage.pool).fetch_live(),
+        )
     if unknown_lag := next((lag for lag in lags if lag["lag"] is None), None):
-        return [*_check_log_horizon(horizon), Finding("stages", "warn", f"lag unknown: {unknown_lag['why']}", unknown_lag["remedy"])]
-    stalled = [_to_stall_finding(lag, live) for lag in lags if lag["paused"] or (lag["oldest_seconds"] or 0) >= STALL_THRESHOLD_S]
-    return [*_check_log_horizon(horizon), *stalled, *_report_other_readers(pauses, lags)] or [_to_flow_finding(lags)]
+        return [
+            *_check_log_horizon(horizon),
+            Finding("stages", "warn", f"lag unknown: {unknown_lag['why']}", unknown_lag["remedy"]),
+        ]
+    stalled = [
+        _to_stall_finding(lag, live)
+        for lag in lags
+        if lag["paused"] or (lag["oldest_seconds"] or 0) >= STALL_THRESHOLD_S
+    ]
+    return [*_check_log_horizon(horizon), *stalled, *_report_other_readers(pauses, lags)] or [
+        _to_flow_finding(lags)
+    ]
 
 
 def _report_other_readers(pauses: Sequence[Pause], lags: Sequence[dict[str, Any]]) -> list[Finding]:
@@ -52,7 +71,9 @@ def _report_other_readers(pauses: Sequence[Pause], lags: Sequence[dict[str, Any]
 
 def _check_log_horizon(horizon: dict[str, Any] | None) -> list[Finding]:
     return (
-        [Finding("log horizon", "warn", format_horizon_holder(horizon), suggest_release(horizon))] if horizon and horizon["seconds"] >= LOCK_THRESHOLD_S else []
+        [Finding("log horizon", "warn", format_horizon_holder(horizon), suggest_release(horizon))]
+        if horizon and horizon["seconds"] >= LOCK_THRESHOLD_S
+        else []
     )
 
 
@@ -60,7 +81,10 @@ async def check_locks(settings: Settings) -> Sequence[Finding]:
     """Report transactions that block writes to a table."""
     dsn = find_dsn(settings)
     return (
-        [Finding("locks", "warn", format_lock_holder(lock), suggest_release(lock)) for lock in await fetch_blocking_transactions(dsn, LOCK_THRESHOLD_S)]
+        [
+            Finding("locks", "warn", format_lock_holder(lock), suggest_release(lock))
+            for lock in await fetch_blocking_transactions(dsn, LOCK_THRESHOLD_S)
+        ]
         if dsn
         else []
     )
@@ -78,18 +102,31 @@ def _to_stall_finding(lag: dict[str, Any], live: Generation | None) -> Finding:
     """Name the finding by stage for the live generation, else by consumer group."""
     is_live = lag["generation"] in (None, live.name if live else None)
     detail = f"{lag['lag']} pending events on {lag['topic']}, the oldest for {lag['oldest_seconds'] or 0:.0f} s: {lag['why']}"
-    return Finding(f"stage: {lag['stage']}" if is_live else f"reader: {lag['group']}", "warn", detail, lag["remedy"] or "")
+    return Finding(
+        f"stage: {lag['stage']}" if is_live else f"reader: {lag['group']}",
+        "warn",
+        detail,
+        lag["remedy"] or "",
+    )
 
 
 def _to_flow_finding(lags: Sequence[dict[str, Any]]) -> Finding:
     n_pending = sum(lag["lag"] for lag in lags)
-    return Finding("stages", "pass", f"{n_pending} pending events, none for {STALL_THRESHOLD_S:.0f} s" if n_pending else "no pending events")
+    return Finding(
+        "stages",
+        "pass",
+        f"{n_pending} pending events, none for {STALL_THRESHOLD_S:.0f} s"
+        if n_pending
+        else "no pending events",
+    )
 
 
 @asynccontextmanager
 async def _open_storage(settings: Settings, dsn: str) -> AsyncIterator[Storage]:
     """Open the storage without applying migrations or creating topics."""
-    pool = await open_pool(dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S))
+    pool = await open_pool(
+        dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S)
+    )
     try:
         storage = open_unprepared_storage(settings, dsn, pool)
         try:

@@ -21,7 +21,12 @@ from schemas.ports.log import EventLog
 from sql.keystore import ALL_TENANTS, PgKeystore, wrong_key_file_error
 from sql.pool import Pool
 from streams.codec import Codec
-from streams.payload_keys import KEY_BYTES, SealingKeys, compute_master_key_fingerprint, unwrap_signing_key
+from streams.payload_keys import (
+    KEY_BYTES,
+    SealingKeys,
+    compute_master_key_fingerprint,
+    unwrap_signing_key,
+)
 from streams.signatures import EventSigner, compute_mac, derive_signing_key
 from streams.topics import CONTROL
 
@@ -34,36 +39,56 @@ class TopicListingLog(EventLog, Protocol):
         """List existing topics, including those of generations."""
 
 
-async def build_codec(settings: Settings, pool: Pool, log: TopicListingLog, key_file: KeyFile | None) -> Codec:
+async def build_codec(
+    settings: Settings, pool: Pool, log: TopicListingLog, key_file: KeyFile | None
+) -> Codec:
     """Build the codec. It decrypts existing events also if `log.encrypt` is off.
 
     Raises ConfigurationError if the keystore was created with another master key or key file.
     """
     keystore = PgKeystore(pool)
     master = resolve_master_key(settings, await keystore.fetch_fingerprint())
-    await keystore.ensure_master_key(compute_master_key_fingerprint(master), key_file.id if key_file else None)
+    await keystore.ensure_master_key(
+        compute_master_key_fingerprint(master), key_file.id if key_file else None
+    )
     if key_file is not None and (last := await keystore.fetch_last_slot()) is not None:
         key_file.skip_to(last)
-    await keystore.record_readable_tenants(settings.log.plain_tenants if settings.log.encrypt else (ALL_TENANTS,))
+    await keystore.record_readable_tenants(
+        settings.log.plain_tenants if settings.log.encrypt else (ALL_TENANTS,)
+    )
     return Codec(
-        SealingKeys(keystore, master, shares=key_file, is_plaintext_tenant=build_readable_check(settings)), signer=await _load_signatures(keystore, master, log)
+        SealingKeys(
+            keystore, master, shares=key_file, is_plaintext_tenant=build_readable_check(settings)
+        ),
+        signer=await _load_signatures(keystore, master, log),
     )
 
 
-async def _load_signatures(keystore: PgKeystore, master: bytes, log: TopicListingLog) -> EventSigner:
+async def _load_signatures(
+    keystore: PgKeystore, master: bytes, log: TopicListingLog
+) -> EventSigner:
     """Load the signing keys. Raises ConfigurationError for another master key."""
-    # A log of an older version holds unsigned events: those before the first start of this version are accepted.
+    # A log of an older version holds unsigned events: those before the first start of this version
+    # are accepted.
     former_keys = (await keystore.fetch_signing_keys()).items()
-    keys = [derive_signing_key(master), *(unwrap_signing_key(master, name, wrapped) for name, wrapped in former_keys)]
+    keys = [
+        derive_signing_key(master),
+        *(unwrap_signing_key(master, name, wrapped) for name, wrapped in former_keys),
+    ]
     unsigned_record = await keystore.fetch_unsigned_below()
     if unsigned_record is None:
         unsigned_below = (
             {}
             if await _is_signed_from_start(log, EventSigner(keys))
-            else {topic: _format_ends(await log.fetch_offset_bounds(topic)) for topic in await log.list_topics()}
+            else {
+                topic: _format_ends(await log.fetch_offset_bounds(topic))
+                for topic in await log.list_topics()
+            }
         )
         encoded = canonical_json(unsigned_below)
-        unsigned_record = await keystore.record_unsigned_below(encoded, compute_mac(keys[0], encoded))
+        unsigned_record = await keystore.record_unsigned_below(
+            encoded, compute_mac(keys[0], encoded)
+        )
     encoded, tag = unsigned_record
     if not hmac.compare_digest(tag, compute_mac(keys[0], encoded)):
         raise ConfigurationError(
@@ -72,7 +97,13 @@ async def _load_signatures(keystore: PgKeystore, master: bytes, log: TopicListin
             remedy="Restore schema `keystore` from its backup, or use the master key that the keystore was created with.",
         )
     unsigned_ends = json.loads(encoded)
-    return EventSigner(keys, {topic: {int(partition): end for partition, end in ends.items()} for topic, ends in unsigned_ends.items()})
+    return EventSigner(
+        keys,
+        {
+            topic: {int(partition): end for partition, end in ends.items()}
+            for topic, ends in unsigned_ends.items()
+        },
+    )
 
 
 async def _is_signed_from_start(log: EventLog, signatures: EventSigner) -> bool:
@@ -87,13 +118,16 @@ def _format_ends(ends: Mapping[int, tuple[int, int]]) -> dict[str, int]:
 
 
 async def open_key_file(settings: Settings, pool: Pool) -> KeyFile | None:
-    """Open the key file of the settings, else that in the data folder of an embedded Postgres, else return None.
+    """Open the key file of the settings, else that in the data folder of an embedded Postgres, else
+    return None.
 
     Raises ConfigurationError if the keystore refers to a key file that is missing.
     """
     path, key_file_id = resolve_key_file_path(settings), await PgKeystore(pool).fetch_key_file()
     if path is None and key_file_id is not None:
-        path = settings.data_dir / KEY_FILE_NAME  # database.url points to the embedded Postgres of this data folder
+        path = (
+            settings.data_dir / KEY_FILE_NAME
+        )  # database.url points to the embedded Postgres of this data folder
     if path is None:
         return None
     if key_file_id is not None and not path.exists():
@@ -120,7 +154,9 @@ def resolve_master_key(settings: Settings, keystore_fingerprint: str | None) -> 
     configured = settings.log.master_key
     if configured is not None:
         return parse_master_key(configured.get_secret_value(), "ANABRANCH_LOG__MASTER_KEY")
-    return load_master_key(settings.data_dir, lambda key: compute_master_key_fingerprint(key) == keystore_fingerprint)
+    return load_master_key(
+        settings.data_dir, lambda key: compute_master_key_fingerprint(key) == keystore_fingerprint
+    )
 
 
 def parse_master_key(text: str, setting_name: str) -> bytes:
@@ -131,6 +167,8 @@ def parse_master_key(text: str, setting_name: str) -> bytes:
         key = b""
     if len(key) != KEY_BYTES:
         raise ConfigurationError(
-            f"{setting_name} is not {KEY_BYTES} bytes in base64.", code="BAD_MASTER_KEY", remedy="Create a key with: openssl rand -base64 32"
+            f"{setting_name} is not {KEY_BYTES} bytes in base64.",
+            code="BAD_MASTER_KEY",
+            remedy="Create a key with: openssl rand -base64 32",
         )
     return key

@@ -1,8 +1,8 @@
 """Key file: a random share of each document's key, in a slot that an erasure overwrites.
 
-Postgres never overwrites: an erased row stays in its files and its write-ahead log for a while. So a document's key is
-wrapped with the master key *and* a share in this file, outside the database, where it can be overwritten in place.
-Without the share, the wrapped key cannot be unwrapped.
+Postgres never overwrites: an erased row stays in its files and its write-ahead log for a while. So
+a document's key is wrapped with the master key *and* a share in this file, outside the database,
+where it can be overwritten in place. Without the share, the wrapped key cannot be unwrapped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ class KeyFile:
                 fsync_path(path.parent)
         header = os.pread(self._file, HEADER_BYTES, 0)
         if header[: len(MAGIC)] != MAGIC:
-            raise ConfigurationError(f"{path} is not a key file.", code="WRONG_KEY_FILE", remedy="Restore the key file from its backup.")
+            raise ConfigurationError(
+                f"{path} is not a key file.",
+                code="WRONG_KEY_FILE",
+                remedy="Restore the key file from its backup.",
+            )
         self.id = UUID(bytes=header[len(MAGIC) :])
 
     def close(self) -> None:
@@ -118,7 +122,8 @@ class KeyFile:
 
     @contextmanager
     def _lock_file(self) -> Iterator[None]:
-        # flock belongs to the open file description, which threads of this process share: open another one.
+        # flock belongs to the open file description, which threads of this process share: open
+        # another one.
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

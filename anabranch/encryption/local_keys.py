@@ -16,26 +16,36 @@ def load_link_key(data_dir: Path) -> bytes:
     return _load_or_create(data_dir, "link.key")
 
 
-MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE = "master.key", "next-master.key", "old-master.key"
+MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE = (
+    "master.key",
+    "next-master.key",
+    "old-master.key",
+)
 
 
 def load_master_key(data_dir: Path, is_current: Callable[[bytes], bool]) -> bytes:
     """Load or create the master key (32 bytes), and finish an interrupted rotation.
 
-    `is_current` returns whether the keystore uses the given key already. Without the master key, the log is unreadable.
+    `is_current` returns whether the keystore uses the given key already. Without the master key,
+    the log is unreadable.
     """
     next_path = data_dir / NEXT_MASTER_KEY_FILE
-    is_rotation_begun = is_current(next_path.read_bytes()) if next_path.exists() else (data_dir / OLD_MASTER_KEY_FILE).exists()
+    is_rotation_begun = (
+        is_current(next_path.read_bytes())
+        if next_path.exists()
+        else (data_dir / OLD_MASTER_KEY_FILE).exists()
+    )
     if is_rotation_begun or not (data_dir / MASTER_KEY_FILE).exists():
         finish_rotation(data_dir)
     return _load_or_create(data_dir, MASTER_KEY_FILE)
 
 
 def prepare_next_master_key(data_dir: Path, provided_key: bytes | None) -> bytes:
-    """Return the next master key: that of an interrupted rotation, else the provided one, else a new one.
+    """Return the next master key: that of an interrupted rotation, else the provided one, else a
+    new one.
 
-    The key is on disk before it wraps anything. Raises ConfigurationError if the provided key differs from that of an
-    interrupted rotation.
+    The key is on disk before it wraps anything. Raises ConfigurationError if the provided key
+    differs from that of an interrupted rotation.
     """
     key = _load_or_create(data_dir, NEXT_MASTER_KEY_FILE, provided_key)
     if provided_key is not None and key != provided_key:
@@ -54,7 +64,9 @@ def finish_rotation(data_dir: Path) -> None:
 
     Safe to repeat after a crash at any step.
     """
-    current_path, next_path, old_path = (data_dir / name for name in (MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE))
+    current_path, next_path, old_path = (
+        data_dir / name for name in (MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE)
+    )
     if next_path.exists():
         if current_path.exists():
             current_path.replace(old_path)
@@ -73,7 +85,9 @@ def fsync_path(path: Path) -> None:
 
 
 def overwrite_and_delete(path: Path) -> None:
-    """Overwrite a file with zeros, sync and delete it. A copy-on-write filesystem may keep the old blocks."""
+    """Overwrite a file with zeros, sync and delete it. A copy-on-write filesystem may keep the old
+    blocks.
+    """
     with suppress(FileNotFoundError):
         with path.open("r+b") as file:
             file.write(bytes(path.stat().st_size))

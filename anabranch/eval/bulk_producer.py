@@ -1,4 +1,6 @@
-"""Bulk ingestion as an external producer: publish to topic `raw`, read the results from topic `outcomes`."""
+"""Bulk ingestion as an external producer: publish to topic `raw`, read the results from topic
+`outcomes`.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,19 @@ class BulkProducer:
 
         `failures` then holds the failed ones by id.
         """
-        next_offsets = {partition: next_offset for partition, (_, next_offset) in (await self.log.fetch_offset_bounds(OUTCOMES)).items()}
+        next_offsets = {
+            partition: next_offset
+            for partition, (_, next_offset) in (
+                await self.log.fetch_offset_bounds(OUTCOMES)
+            ).items()
+        }
         for first_index in range(0, len(documents), BATCH_SIZE):
-            await self.log.append([await self._build_record(document) for document in documents[first_index : first_index + BATCH_SIZE]])
+            await self.log.append(
+                [
+                    await self._build_record(document)
+                    for document in documents[first_index : first_index + BATCH_SIZE]
+                ]
+            )
         await self._wait_for_outcomes({document.id for document in documents}, next_offsets)
 
     async def _build_record(self, document: BulkDocument) -> Record:
@@ -60,14 +72,20 @@ class BulkProducer:
             filename=f"{sha256_hex(document.id.encode())[:16]}.md",
             content=await self._build_content(document),
         )
-        return await build_raw_record(data, document.id, source=BULK_SOURCE, time=self.clock(), codec=self.codec)
+        return await build_raw_record(
+            data, document.id, source=BULK_SOURCE, time=self.clock(), codec=self.codec
+        )
 
     async def _build_content(self, document: BulkDocument) -> Content:
         payload = document.text.encode()
         if len(payload) <= self.inline_bytes:
             return Content(text=document.text)
-        key = upload_staging_prefix("default", make_received_id("default", BULK_SOURCE, document.id)) + sha256_hex(payload)
-        return Content(storage_key=(await self.blobs.put(key, payload, media_type="text/markdown")).key)
+        key = upload_staging_prefix(
+            "default", make_received_id("default", BULK_SOURCE, document.id)
+        ) + sha256_hex(payload)
+        return Content(
+            storage_key=(await self.blobs.put(key, payload, media_type="text/markdown")).key
+        )
 
     async def _wait_for_outcomes(self, pending_ids: set[str], next_offsets: dict[int, int]) -> None:
         while pending_ids:

@@ -39,21 +39,40 @@ class EphemeralStack:
 
 
 @asynccontextmanager
-async def start_ephemeral_stack(settings: Settings, overrides: Overrides = NO_OVERRIDES) -> AsyncIterator[EphemeralStack]:
+async def start_ephemeral_stack(
+    settings: Settings, overrides: Overrides = NO_OVERRIDES
+) -> AsyncIterator[EphemeralStack]:
     """Start a stack with the engines of the settings, but its own database, log and blobs."""
     async with AsyncExitStack() as exit_stack:
-        folder = Path(exit_stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-eval-", ignore_cleanup_errors=True)))
+        folder = Path(
+            exit_stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="anabranch-eval-", ignore_cleanup_errors=True)
+            )
+        )
         # Postgres refuses to run as root: the account that runs it instead must be able to enter.
         folder.chmod(0o711)
         stack_settings = settings.model_copy(
-            update={"data_dir": folder, "database": DatabaseSettings(), "kafka": KafkaSettings(), "storage": StorageSettings()}
+            update={
+                "data_dir": folder,
+                "database": DatabaseSettings(),
+                "kafka": KafkaSettings(),
+                "storage": StorageSettings(),
+            }
         )
         dsn = await exit_stack.enter_async_context(open_database(stack_settings, is_ephemeral=True))
-        worker = await exit_stack.enter_async_context(prepare_worker(stack_settings, dsn, overrides=overrides))
+        worker = await exit_stack.enter_async_context(
+            prepare_worker(stack_settings, dsn, overrides=overrides)
+        )
         pool = await open_pool(dsn, size=stack_settings.database.api_pool, name="anabranch eval")
         exit_stack.push_async_callback(close_pool, pool)
         retriever = await exit_stack.enter_async_context(
-            prepare_retriever(stack_settings, worker.storage, PgSearch(pool), worker.generation, overrides=overrides)
+            prepare_retriever(
+                stack_settings,
+                worker.storage,
+                PgSearch(pool),
+                worker.generation,
+                overrides=overrides,
+            )
         )
         worker_task = asyncio.create_task(worker.run())
         exit_stack.push_async_callback(_cancel, worker_task)

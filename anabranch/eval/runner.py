@@ -28,38 +28,62 @@ RANKING_DEPTH = 100
 
 
 async def run_retrieval_eval(
-    path: Path, settings: Settings, *, channels: Sequence[Channel] | None, profile: str, overrides: Overrides = NO_OVERRIDES
+    path: Path,
+    settings: Settings,
+    *,
+    channels: Sequence[Channel] | None,
+    profile: str,
+    overrides: Overrides = NO_OVERRIDES,
 ) -> tuple[dict[str, Any], Run]:
-    """Ingest the corpus into a temporary stack, run the queries, and return the report and the rankings."""
+    """Ingest the corpus into a temporary stack, run the queries, and return the report and the
+    rankings.
+    """
     async with start_ephemeral_stack(settings, overrides) as stack:
         failures: dict[str, str] = {}
 
         async def ingest(documents: Sequence[TestDocument]) -> None:
             failures.update(await ingest_documents(stack, documents, overrides))
 
-        async def search(text: str, selected_channels: Sequence[Channel] | None) -> list[tuple[str, float]]:
+        async def search(
+            text: str, selected_channels: Sequence[Channel] | None
+        ) -> list[tuple[str, float]]:
             return await rank_documents(stack, text, selected_channels, profile)
 
-        report, run = await evaluate_retrieval(path, ingest, search, channels=channels, clock=overrides.clock, profile=profile)
+        report, run = await evaluate_retrieval(
+            path, ingest, search, channels=channels, clock=overrides.clock, profile=profile
+        )
         return {**report, "failed": failures}, run
 
 
-async def rank_documents(stack: EphemeralStack, text: str, channels: Sequence[Channel] | None, profile: str) -> list[tuple[str, float]]:
+async def rank_documents(
+    stack: EphemeralStack, text: str, channels: Sequence[Channel] | None, profile: str
+) -> list[tuple[str, float]]:
     """Return external ids and scores, best first, before refusal and trimming."""
-    request = SearchRequest(query=text, profile=profile, channels=list(channels) if channels else None)
+    request = SearchRequest(
+        query=text, profile=profile, channels=list(channels) if channels else None
+    )
     ranked = await stack.retriever.rank_documents(CALLER, request, RANKING_DEPTH)
     return [(external_id or str(document_id), score) for document_id, external_id, score in ranked]
 
 
-async def ingest_documents(stack: EphemeralStack, documents: Sequence[TestDocument], overrides: Overrides = NO_OVERRIDES) -> dict[str, str]:
+async def ingest_documents(
+    stack: EphemeralStack, documents: Sequence[TestDocument], overrides: Overrides = NO_OVERRIDES
+) -> dict[str, str]:
     """Ingest the documents and wait until all stages are idle.
 
     Returns the error code of each failed document by id.
     """
     producer = BulkProducer(
-        stack.storage.log, stack.storage.blobs, stack.storage.codec, overrides.clock, stack.settings.ingest.inline_bytes, stack.check_worker
+        stack.storage.log,
+        stack.storage.blobs,
+        stack.storage.codec,
+        overrides.clock,
+        stack.settings.ingest.inline_bytes,
+        stack.check_worker,
     )
-    bulk_documents = [BulkDocument(document.id, document.title, document.text) for document in documents]
+    bulk_documents = [
+        BulkDocument(document.id, document.title, document.text) for document in documents
+    ]
     await producer.ingest(bulk_documents)
     raise_if_all_failed(producer, bulk_documents)
     while any(line["lag"] for line in await fetch_stage_lags(stack.storage)):
@@ -68,8 +92,12 @@ async def ingest_documents(stack: EphemeralStack, documents: Sequence[TestDocume
     return {document_id: failure.code or "" for document_id, failure in producer.failures.items()}
 
 
-async def run_documents_eval(path: Path, settings: Settings, *, overrides: Overrides = NO_OVERRIDES) -> dict[str, Any]:
-    """Parse every file, with child processes and OCR, and compare the results with the ground truth."""
+async def run_documents_eval(
+    path: Path, settings: Settings, *, overrides: Overrides = NO_OVERRIDES
+) -> dict[str, Any]:
+    """Parse every file, with child processes and OCR, and compare the results with the ground
+    truth.
+    """
     async with prepare_engines(settings, build_index_config(settings), overrides) as engines:
 
         async def transcribe(file: TestFile) -> str:
@@ -79,7 +107,9 @@ async def run_documents_eval(path: Path, settings: Settings, *, overrides: Overr
 
 
 async def _parse_to_markdown(parser: Parser, test_file: TestFile) -> str:
-    file = LocalFile(test_file.path, test_file.path.name, test_file.media_type, test_file.path.stat().st_size)
+    file = LocalFile(
+        test_file.path, test_file.path.name, test_file.media_type, test_file.path.stat().st_size
+    )
     plan = await parser.plan(file)
     parts = [await parser.parse(file, plan, part) for part in plan.parts]
     return parser.assemble(file, plan, parts).markdown

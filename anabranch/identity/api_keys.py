@@ -1,4 +1,6 @@
-"""API keys of the form `ab_<key id>_<secret>`, stored as Argon2 hashes and verified at each request."""
+"""API keys of the form `ab_<key id>_<secret>`, stored as Argon2 hashes and verified at each
+request.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,19 @@ MAX_CONCURRENT_VERIFICATIONS = 2
 class ApiKeyAuthenticator:
     """Authenticate callers by API key.
 
-    Each request reads the key's row, so a revocation takes effect with the next request in every process. Only the
-    outcome of Argon2 is cached, by the SHA-256 of the presented key and the stored hash.
+    Each request reads the key's row, so a revocation takes effect with the next request in every
+    process. Only the outcome of Argon2 is cached, by the SHA-256 of the presented key and the
+    stored hash.
     """
 
     keys: PgApiKeys
     clock: Callable[[], float] = time.monotonic
-    _outcomes: OrderedDict[tuple[bytes, str], tuple[float, bool]] = field(default_factory=OrderedDict)
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_VERIFICATIONS))
+    _outcomes: OrderedDict[tuple[bytes, str], tuple[float, bool]] = field(
+        default_factory=OrderedDict
+    )
+    _slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_VERIFICATIONS)
+    )
 
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
         parsed_key = KEY_PATTERN.fullmatch(credential or "")
@@ -64,7 +71,10 @@ class ApiKeyAuthenticator:
     async def _is_match(self, credential: str, key: StoredApiKey | None) -> bool:
         """Verify the credential against the current and the previous hash."""
         # Always both, with decoys for missing ones: the time must not reveal which exist.
-        hashes = (key.hash if key else DECOY_HASHES[0], (key and key.previous_hash) or DECOY_HASHES[1])
+        hashes = (
+            key.hash if key else DECOY_HASHES[0],
+            (key and key.previous_hash) or DECOY_HASHES[1],
+        )
         digest = hashlib.sha256(credential.encode()).digest()
         return any([await self._verify(credential, (digest, hashed)) for hashed in hashes])
 
@@ -96,13 +106,19 @@ class ApiKeyService:
     audit: AuditLog
     clock: Callable[[], datetime] = utc_now
 
-    async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey:
+    async def create(
+        self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None
+    ) -> IssuedApiKey:
         """Create a key.
 
-        Raises Forbidden if it permits more than the caller has, InvalidRequest for an expiry in the past.
+        Raises Forbidden if it permits more than the caller has, InvalidRequest for an expiry in the
+        past.
         """
         if request.expires_at is not None and request.expires_at <= self.clock():
-            raise InvalidRequest(f"expires_at {request.expires_at.isoformat()} is in the past.", remedy="Use a later time, or omit it.")
+            raise InvalidRequest(
+                f"expires_at {request.expires_at.isoformat()} is in the past.",
+                remedy="Use a later time, or omit it.",
+            )
         readers = request.readers()
         key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
         key = ApiKey(
@@ -123,19 +139,31 @@ class ApiKeyService:
         key_hash = await asyncio.to_thread(HASHER.hash, full_key)
         async with self.keys.changes() as changes:
             created = await changes.insert(key, key_hash)
-            await self.audit.record(caller, "api_key.created", f"{key_id} {request.role}", request_id)
+            await self.audit.record(
+                caller, "api_key.created", f"{key_id} {request.role}", request_id
+            )
         return IssuedApiKey(**dict(created), key=full_key)
 
-    async def list_keys(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[ApiKey], str | None]:
+    async def list_keys(
+        self, caller: Principal, *, after: str | None, limit: int
+    ) -> tuple[list[ApiKey], str | None]:
         keys = await self.keys.list_keys(caller.tenant, after=after, limit=limit + 1)
         return keys[:limit], keys[limit - 1].id if len(keys) > limit else None
 
-    async def rotate(self, caller: Principal, key_id: str, request: RotationRequest, request_id: str | None = None) -> IssuedApiKey:
+    async def rotate(
+        self,
+        caller: Principal,
+        key_id: str,
+        request: RotationRequest,
+        request_id: str | None = None,
+    ) -> IssuedApiKey:
         """Replace the secret of a key. Raises NotFound, also for a revoked key, and Forbidden."""
         _check_covers(caller, await self._fetch_of_tenant(caller, key_id))
         full_key = f"{KEY_PREFIX}{key_id}_{secrets.token_hex(32)}"
         key_hash = await asyncio.to_thread(HASHER.hash, full_key)
-        previous_until = self.clock() + timedelta(seconds=request.grace_s) if request.grace_s else None
+        previous_until = (
+            self.clock() + timedelta(seconds=request.grace_s) if request.grace_s else None
+        )
         async with self.keys.changes() as changes:
             rotated = await changes.rotate(key_id, key_hash, previous_until)
             if rotated is None:
@@ -161,14 +189,18 @@ class ApiKeyService:
 
 
 def _check_covers(caller: Principal, key: ApiKey) -> None:
-    """Raises Forbidden for a key that permits more than the caller: its secret would lift the caller's limits."""
+    """Raises Forbidden for a key that permits more than the caller: its secret would lift the
+    caller's limits.
+    """
     if ROLES.index(key.role) > ROLES.index(caller.role):
         raise Forbidden(
             f"A caller with role {caller.role!r} may not manage a key with role {key.role!r}.",
             code="FORBIDDEN_ROLE",
             remedy="Use a credential whose role is at least that of the key.",
         )
-    if caller.readers is not None and (key.readers is None or not set(key.readers) <= set(caller.readers)):
+    if caller.readers is not None and (
+        key.readers is None or not set(key.readers) <= set(caller.readers)
+    ):
         raise Forbidden(
             "The key could read documents that the caller may not read.",
             code="FORBIDDEN_READERS",
@@ -189,4 +221,7 @@ def _make_refusal() -> Unauthenticated:
 
 
 def _make_not_found(key_id: str) -> NotFound:
-    return NotFound(f"No API key {key_id!r}.", remedy="List the tenant's keys with GET /v1/keys or `anabranch keys list`.")
+    return NotFound(
+        f"No API key {key_id!r}.",
+        remedy="List the tenant's keys with GET /v1/keys or `anabranch keys list`.",
+    )

@@ -1,7 +1,7 @@
 """Approvals of folders to watch and of settings with addresses or keys.
 
-Only the owner of the data folder (mode 0700) can approve, from the command line; callers of the API cannot, whatever
-their credential.
+Only the owner of the data folder (mode 0700) can approve, from the command line; callers of the API
+cannot, whatever their credential.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from schemas.errors import InvalidRequest
 APPROVALS_FILE = "approvals.json"
 ApprovalKind = Literal["folders", "settings"]
 UNRESTRICTED_SETTINGS = frozenset(
-    {"embed.model", "embed.dimension", "embed.state_dimension", "extract.engine", "extract.model", "chat.model", "rerank.model", "ocr.model"}
+    {
+        "embed.model",
+        "embed.dimension",
+        "embed.state_dimension",
+        "extract.engine",
+        "extract.model",
+        "chat.model",
+        "rerank.model",
+        "ocr.model",
+    }
 )
 UNRESTRICTED_SECTION = "chunk."
 
@@ -44,7 +53,8 @@ def find_restricted_settings(assignments: Iterable[str]) -> list[str]:
     return [
         assignment
         for assignment in assignments
-        if not (key := assignment.partition("=")[0].strip()).startswith(UNRESTRICTED_SECTION) and key not in UNRESTRICTED_SETTINGS
+        if not (key := assignment.partition("=")[0].strip()).startswith(UNRESTRICTED_SECTION)
+        and key not in UNRESTRICTED_SETTINGS
     ]
 
 
@@ -54,7 +64,11 @@ def check_settings_approved(data_dir: Path, assignments: Sequence[str]) -> None:
     The error omits values, since they may be keys.
     """
     if unapproved := sorted(
-        {assignment.partition("=")[0].strip() for assignment in set(find_restricted_settings(assignments)) - set(load_approved(data_dir, "settings"))}
+        {
+            assignment.partition("=")[0].strip()
+            for assignment in set(find_restricted_settings(assignments))
+            - set(load_approved(data_dir, "settings"))
+        }
     ):
         raise InvalidRequest(
             f"Settings {', '.join(unapproved)} cannot be set over HTTP.",

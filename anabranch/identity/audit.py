@@ -33,7 +33,14 @@ class AuditLog:
     fresh_id: Callable[[], UUID] = uuid4
     _visits: dict[tuple[str, str], datetime] = field(default_factory=dict)
 
-    async def record(self, caller: Principal, action: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None:
+    async def record(
+        self,
+        caller: Principal,
+        action: str,
+        subject: str | None,
+        request_id: str | None,
+        outcome: str = "done",
+    ) -> None:
         audit_event = AuditRecorded(
             audit_id=self.fresh_id(),
             who=caller.id,
@@ -45,7 +52,9 @@ class AuditLog:
             request_id=request_id,
             outcome=outcome,
         )
-        event = build_root_event(audit_event, audit_event.audit_id, AUDIT_SOURCE, self.clock, tenant=caller.tenant)
+        event = build_root_event(
+            audit_event, audit_event.audit_id, AUDIT_SOURCE, self.clock, tenant=caller.tenant
+        )
         await self.log.append([await self.codec.encode(event, CONTROL, caller.tenant)])
 
     async def record_visit(self, caller: Principal, request_id: str | None) -> None:

@@ -26,7 +26,11 @@ class CredentialAuthenticator:
 
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
         if self.local.token is None and self.tokens is None and not await self.keys.keys.has_any():
-            raise Unauthenticated("No credential is configured for this server, so it refuses every call.", code="NO_CREDENTIALS", remedy=FIRST_KEY_REMEDY)
+            raise Unauthenticated(
+                "No credential is configured for this server, so it refuses every call.",
+                code="NO_CREDENTIALS",
+                remedy=FIRST_KEY_REMEDY,
+            )
         if credential is not None and KEY_PATTERN.fullmatch(credential):
             return await self.keys(credential, tenant)
         if self.tokens is not None and credential is not None and credential.count(".") == 2:

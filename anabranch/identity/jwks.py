@@ -17,7 +17,9 @@ from schemas.errors import TransientError, Unauthenticated
 
 log = structlog.get_logger(__name__)
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-"""Asymmetric algorithms only: a public key must never serve as a shared secret (RFC 8725, section 3.1)."""
+"""Asymmetric algorithms only: a public key must never serve as a shared secret (RFC 8725, section
+3.1).
+"""
 MAX_BYTES = 256 * 1024
 MAX_KEYS = 100
 TIMEOUT_S = 5.0
@@ -54,7 +56,8 @@ async def fetch_jwks(url: str) -> bytes:
 class KeySet:
     """Keys by `kid`.
 
-    An unknown `kid` triggers a fetch, at most one per `refresh_s`; fetched keys stay in use during an outage.
+    An unknown `kid` triggers a fetch, at most one per `refresh_s`; fetched keys stay in use during
+    an outage.
     """
 
     url: str
@@ -75,7 +78,8 @@ class KeySet:
         """
         if key := self.keys.get(kid):
             if self._is_stale() and (self._refreshing is None or self._refreshing.done()):
-                # In the background: an unreachable issuer must not delay callers whose key is cached.
+                # In the background: an unreachable issuer must not delay callers whose key is
+                # cached.
                 self._refreshing = asyncio.create_task(self._refresh())
             return key
         await self._refresh()
@@ -111,11 +115,20 @@ def parse_jwks(body: bytes) -> dict[str, PyJWK]:
         entries = json.loads(body)["keys"][:MAX_KEYS]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _make_unavailable_error("the response is not a JSON Web Key Set") from error
-    return {entry["kid"]: key for entry in entries if (key := _parse_verification_key(entry)) is not None}
+    return {
+        entry["kid"]: key
+        for entry in entries
+        if (key := _parse_verification_key(entry)) is not None
+    }
 
 
 def _parse_verification_key(entry: object) -> PyJWK | None:
-    if not isinstance(entry, dict) or not isinstance(entry.get("kid"), str) or entry.get("kty") == "oct" or entry.get("use", "sig") != "sig":
+    if (
+        not isinstance(entry, dict)
+        or not isinstance(entry.get("kid"), str)
+        or entry.get("kty") == "oct"
+        or entry.get("use", "sig") != "sig"
+    ):
         return None
     try:
         key = PyJWK.from_dict(entry)

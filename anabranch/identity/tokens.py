@@ -25,7 +25,9 @@ NAME_PATTERN = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class TokenAuthenticator:
-    """Authenticate callers by token. Tenant, role and groups come from claims that users cannot write."""
+    """Authenticate callers by token. Tenant, role and groups come from claims that users cannot
+    write.
+    """
 
     settings: AuthSettings
     keys: KeySet
@@ -36,7 +38,8 @@ class TokenAuthenticator:
 
     async def _verify(self, token: str) -> Mapping[str, Any]:
         """Verify signature and claims. Raises Unauthenticated."""
-        # `kid` alone selects the key, and the key the algorithm; `jku`, `jwk` and `x5u` of the token are never read.
+        # `kid` alone selects the key, and the key the algorithm; `jku`, `jwk` and `x5u` of the
+        # token are never read.
         if len(token) > MAX_TOKEN_CHARS:
             raise Unauthenticated(f"The token is longer than {MAX_TOKEN_CHARS} characters.")
         try:
@@ -61,17 +64,24 @@ class TokenAuthenticator:
                     audience=self.settings.audience,
                     issuer=self.settings.issuer,
                     leeway=LEEWAY_S,
-                    options={"require": ["exp", "sub", "aud", *(["iss"] if self.settings.issuer else [])]},
+                    options={
+                        "require": ["exp", "sub", "aud", *(["iss"] if self.settings.issuer else [])]
+                    },
                 ),
             )
         except (PyJWTError, ValueError, ArithmeticError, RecursionError) as error:
             raise Unauthenticated(f"The token is not valid: {error}.") from error
 
     def _to_principal(self, claims: Mapping[str, Any]) -> Principal:
-        """Map claims to a principal. Raises Forbidden if the claims of a genuine token give no access."""
+        """Map claims to a principal. Raises Forbidden if the claims of a genuine token give no
+        access.
+        """
         subject = claims["sub"]
         if not isinstance(subject, str) or not NAME_PATTERN.fullmatch(subject):
-            raise Forbidden("The claim 'sub' is not a name of at most 200 characters without spaces.", code="FORBIDDEN_CLAIMS")
+            raise Forbidden(
+                "The claim 'sub' is not a name of at most 200 characters without spaces.",
+                code="FORBIDDEN_CLAIMS",
+            )
         tenant = _read_claim(claims, self.settings.tenant_claim)
         if not isinstance(tenant, str) or not is_valid_tenant(tenant):
             raise Forbidden(
@@ -81,10 +91,20 @@ class TokenAuthenticator:
             )
         role = _read_claim(claims, self.settings.role_claim)
         if role is not None and role not in ROLES:
-            raise Forbidden(f"The claim {self.settings.role_claim!r} is not one of {', '.join(ROLES)}.", code="FORBIDDEN_CLAIMS")
+            raise Forbidden(
+                f"The claim {self.settings.role_claim!r} is not one of {', '.join(ROLES)}.",
+                code="FORBIDDEN_CLAIMS",
+            )
         groups = _read_claim(claims, self.settings.groups_claim) or []
-        if not isinstance(groups, list) or len(groups) > MAX_GROUPS or not all(isinstance(group, str) and NAME_PATTERN.fullmatch(group) for group in groups):
-            raise Forbidden(f"The claim {self.settings.groups_claim!r} is not a list of at most {MAX_GROUPS} names.", code="FORBIDDEN_CLAIMS")
+        if (
+            not isinstance(groups, list)
+            or len(groups) > MAX_GROUPS
+            or not all(isinstance(group, str) and NAME_PATTERN.fullmatch(group) for group in groups)
+        ):
+            raise Forbidden(
+                f"The claim {self.settings.groups_claim!r} is not a list of at most {MAX_GROUPS} names.",
+                code="FORBIDDEN_CLAIMS",
+            )
         readers = (f"user:{subject}", *(f"group:{group}" for group in groups))
         return Principal(f"jwt:{subject}", tenant, cast("Role", role or "reader"), readers)
 

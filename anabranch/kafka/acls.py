@@ -9,12 +9,25 @@ from anabranch.config.settings import Settings
 from anabranch.kafka.settings import build_kafka_settings, resolve_topic_partitions
 from streams.codec import get_base_topic
 from streams.kafka.acls import Grant, get_principal
-from streams.topics import CHUNKED, CONTROL, DEAD_LETTERS, EMBEDDED, ENTITIES, FEEDBACK, OCR_DONE, OUTCOMES, QUERIES, RAW
+from streams.topics import (
+    CHUNKED,
+    CONTROL,
+    DEAD_LETTERS,
+    EMBEDDED,
+    ENTITIES,
+    FEEDBACK,
+    OCR_DONE,
+    OUTCOMES,
+    QUERIES,
+    RAW,
+)
 
 API_WRITE_TOPICS = (RAW, QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
 API_ONLY_TOPICS = (QUERIES, FEEDBACK)
 GENERATION_TOPICS = (OCR_DONE, CHUNKED, ENTITIES, EMBEDDED)
-"""Topics of which a generation may have its own, such as `embedded.g2`, created and deleted with it."""
+"""Topics of which a generation may have its own, such as `embedded.g2`, created and deleted with
+it.
+"""
 READ_OPERATIONS = ("Read", "Describe", "DescribeConfigs")
 ADMIN_OPERATIONS = ("Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs")
 
@@ -44,40 +57,84 @@ def format_commands(grants: Sequence[Grant], bootstrap: str) -> list[str]:
 
 
 def find_foreign_writers(settings: Settings, grants: Sequence[Grant]) -> dict[str, list[str]]:
-    """Return foreign principals with the topics of this program that they may write, except `raw` and `raw.NAME`."""
-    own_principals = set(settings.kafka.principals) or {get_principal(build_kafka_settings(settings.kafka))}
+    """Return foreign principals with the topics of this program that they may write, except `raw`
+    and `raw.NAME`.
+    """
+    own_principals = set(settings.kafka.principals) or {
+        get_principal(build_kafka_settings(settings.kafka))
+    }
     writers: dict[str, list[str]] = {}
     for topic in resolve_topic_partitions(settings):
         for grant in grants:
-            if get_base_topic(topic) != RAW and grant.can_write and grant.principal not in own_principals and grant.covers(settings.kafka.topic_prefix + topic):
+            if (
+                get_base_topic(topic) != RAW
+                and grant.can_write
+                and grant.principal not in own_principals
+                and grant.covers(settings.kafka.topic_prefix + topic)
+            ):
                 writers.setdefault(grant.principal, []).append(topic)
     return {principal: list(dict.fromkeys(topics)) for principal, topics in writers.items()}
 
 
 def _build_api_grants(settings: Settings, principal: str) -> Iterator[Grant]:
     for topic in resolve_topic_partitions(settings):
-        yield _build_topic_grant(settings, principal, topic, (*READ_OPERATIONS, *(("Write",) if topic in API_WRITE_TOPICS else ())))
+        yield _build_topic_grant(
+            settings,
+            principal,
+            topic,
+            (*READ_OPERATIONS, *(("Write",) if topic in API_WRITE_TOPICS else ())),
+        )
     for topic in GENERATION_TOPICS:
-        yield _build_topic_grant(settings, principal, f"{topic}.", (*READ_OPERATIONS, "Create", "Delete"), "prefixed")
-    yield Grant(principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Describe",))
+        yield _build_topic_grant(
+            settings, principal, f"{topic}.", (*READ_OPERATIONS, "Create", "Delete"), "prefixed"
+        )
+    yield Grant(
+        principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Describe",)
+    )
 
 
 def _build_worker_grants(settings: Settings, principal: str) -> Iterator[Grant]:
     for topic in resolve_topic_partitions(settings):
         yield _build_topic_grant(
-            settings, principal, topic, (*READ_OPERATIONS, *(() if topic in API_ONLY_TOPICS or topic in settings.ingest.topics else ("Write",)))
+            settings,
+            principal,
+            topic,
+            (
+                *READ_OPERATIONS,
+                *(
+                    ()
+                    if topic in API_ONLY_TOPICS or topic in settings.ingest.topics
+                    else ("Write",)
+                ),
+            ),
         )
     for topic in GENERATION_TOPICS:
-        yield _build_topic_grant(settings, principal, f"{topic}.", (*READ_OPERATIONS, "Write", "Create", "Delete"), "prefixed")
-    yield Grant(principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Read", "Describe"))
+        yield _build_topic_grant(
+            settings,
+            principal,
+            f"{topic}.",
+            (*READ_OPERATIONS, "Write", "Create", "Delete"),
+            "prefixed",
+        )
+    yield Grant(
+        principal,
+        "group",
+        f"{settings.kafka.topic_prefix}anabranch.",
+        "prefixed",
+        ("Read", "Describe"),
+    )
 
 
 def _build_producer_grants(settings: Settings, principals: KafkaPrincipals) -> Iterator[Grant]:
-    producer_principals = {topic: f"User:{topic.partition('.')[2]}" for topic in settings.ingest.topics}
+    producer_principals = {
+        topic: f"User:{topic.partition('.')[2]}" for topic in settings.ingest.topics
+    }
     for topic, principal in {RAW: principals.producer, **producer_principals}.items():
         yield _build_topic_grant(settings, principal, topic, ("Write", "Describe"))
         yield _build_topic_grant(settings, principal, OUTCOMES, ("Read", "Describe"))
-        yield Grant(principal, "group", f"{principal.partition(':')[2]}.", "prefixed", ("Read", "Describe"))
+        yield Grant(
+            principal, "group", f"{principal.partition(':')[2]}.", "prefixed", ("Read", "Describe")
+        )
 
 
 def _build_admin_grants(settings: Settings, principal: str) -> Iterator[Grant]:
@@ -85,15 +142,27 @@ def _build_admin_grants(settings: Settings, principal: str) -> Iterator[Grant]:
         yield _build_topic_grant(settings, principal, topic, ADMIN_OPERATIONS)
     for topic in GENERATION_TOPICS:
         yield _build_topic_grant(settings, principal, f"{topic}.", ADMIN_OPERATIONS, "prefixed")
-    yield Grant(principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Describe",))
+    yield Grant(
+        principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Describe",)
+    )
     yield Grant(principal, "cluster", "kafka-cluster", "literal", ("Describe",))
 
 
-def _build_topic_grant(settings: Settings, principal: str, topic: str, operations: tuple[str, ...], pattern: str = "literal") -> Grant:
+def _build_topic_grant(
+    settings: Settings,
+    principal: str,
+    topic: str,
+    operations: tuple[str, ...],
+    pattern: str = "literal",
+) -> Grant:
     return Grant(principal, "topic", settings.kafka.topic_prefix + topic, pattern, operations)
 
 
 def _format_command(grant: Grant, bootstrap: str) -> str:
     operations = " ".join(f"--operation {operation}" for operation in grant.operations)
-    resource = "--cluster" if grant.resource == "cluster" else f"--{grant.resource} '{grant.name}' --resource-pattern-type {grant.pattern}"
+    resource = (
+        "--cluster"
+        if grant.resource == "cluster"
+        else f"--{grant.resource} '{grant.name}' --resource-pattern-type {grant.pattern}"
+    )
     return f"kafka-acls.sh --bootstrap-server {bootstrap} --command-config admin.properties --add --allow-principal '{grant.principal}' {operations} {resource}"

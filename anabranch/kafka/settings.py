@@ -19,7 +19,9 @@ from streams.topics import RAW, RETENTION_MS, get_partition_counts
 
 def resolve_topic_partitions(settings: Settings) -> dict[str, int]:
     """Map every topic, including `raw.NAME` of producers, to its number of partitions."""
-    return get_partition_counts(settings.kafka.partitions) | dict.fromkeys(settings.ingest.topics, settings.kafka.partitions)
+    return get_partition_counts(settings.kafka.partitions) | dict.fromkeys(
+        settings.ingest.topics, settings.kafka.partitions
+    )
 
 
 def resolve_retention_ms(settings: Settings) -> dict[str, int]:
@@ -27,7 +29,9 @@ def resolve_retention_ms(settings: Settings) -> dict[str, int]:
 
 
 async def wait_for_kafka(settings: Settings) -> None:
-    """Wait until Kafka responds; return at once on the Postgres log. Raises LogUnavailable after `kafka.start_timeout_s`."""
+    """Wait until Kafka responds; return at once on the Postgres log. Raises LogUnavailable after
+    `kafka.start_timeout_s`.
+    """
     if settings.log_kind != "kafka":
         return
     from streams.kafka.kafka_log import KafkaLog
@@ -54,12 +58,18 @@ def build_kafka_settings(options: KafkaOptions) -> KafkaClientSettings:
     )
 
 
-def open_kafka(settings: Settings, offset_store: OffsetStore, *, topic_prefix: str | None = None) -> tuple[KafkaLog, FaustSubscriber]:
-    """Open log and subscriber; `topic_prefix` replaces the prefix of the settings. Imports Faust, which takes a second."""
+def open_kafka(
+    settings: Settings, offset_store: OffsetStore, *, topic_prefix: str | None = None
+) -> tuple[KafkaLog, FaustSubscriber]:
+    """Open log and subscriber; `topic_prefix` replaces the prefix of the settings. Imports Faust,
+    which takes a second.
+    """
     from streams.kafka.kafka_log import KafkaLog
     from streams.kafka.subscriber import FaustSubscriber
 
     kafka = build_kafka_settings(settings.kafka)
     if topic_prefix is not None:
         kafka = replace(kafka, topic_prefix=topic_prefix)
-    return KafkaLog(kafka), FaustSubscriber(kafka, session_timeout_s=settings.kafka.session_timeout_s, offset_store=offset_store)
+    return KafkaLog(kafka), FaustSubscriber(
+        kafka, session_timeout_s=settings.kafka.session_timeout_s, offset_store=offset_store
+    )

@@ -9,7 +9,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from anabranch.config.settings import Settings
-from anabranch.kafka.settings import build_kafka_settings, resolve_retention_ms, resolve_topic_partitions
+from anabranch.kafka.settings import (
+    build_kafka_settings,
+    resolve_retention_ms,
+    resolve_topic_partitions,
+)
 from schemas.errors import ConfigurationError, InvalidRequest
 from streams.topics import CHUNKED, EMBEDDED, ENTITIES, OCR_DONE
 
@@ -17,16 +21,20 @@ if TYPE_CHECKING:
     from streams.kafka.kafka_log import KafkaLog
 
 CREATE_REMEDY = "Create it: `anabranch topics create`."
-GENERATION_TOPIC = re.compile(rf"({'|'.join((OCR_DONE, CHUNKED, ENTITIES, EMBEDDED))})\.[a-z][a-z0-9_]{{0,30}}")
-"""Topic of one generation, for events that differ from those of the previous one, such as `embedded.g2`."""
+GENERATION_TOPIC = re.compile(
+    rf"({'|'.join((OCR_DONE, CHUNKED, ENTITIES, EMBEDDED))})\.[a-z][a-z0-9_]{{0,30}}"
+)
+"""Topic of one generation, for events that differ from those of the previous one, such as
+`embedded.g2`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicCheck:
     """Result for one topic.
 
-    `partitions` is None if the topic does not exist. `settings` are Kafka's settings that delete records, or None if
-    this principal may not read them, which is not a problem of the topic.
+    `partitions` is None if the topic does not exist. `settings` are Kafka's settings that delete
+    records, or None if this principal may not read them, which is not a problem of the topic.
     """
 
     topic: str
@@ -42,7 +50,9 @@ class TopicCheck:
 
 
 async def check_topics(settings: Settings) -> Sequence[TopicCheck]:
-    """Check all topics, including those of generations, without changing them. Raises InvalidRequest without Kafka."""
+    """Check all topics, including those of generations, without changing them. Raises
+    InvalidRequest without Kafka.
+    """
     if settings.log_kind != "kafka":
         raise InvalidRequest(
             "The log is a Postgres table, which has no topics to verify.",
@@ -53,9 +63,19 @@ async def check_topics(settings: Settings) -> Sequence[TopicCheck]:
 
     log = KafkaLog(build_kafka_settings(settings.kafka))
     try:
-        base_partitions, retention_ms = resolve_topic_partitions(settings), resolve_retention_ms(settings)
-        generation_partitions = {topic: base_partitions[match[1]] for topic in await log.list_topics() if (match := GENERATION_TOPIC.fullmatch(topic))}
-        return [await _check_topic(log, topic, wanted, retention_ms) for topic, wanted in {**base_partitions, **generation_partitions}.items()]
+        base_partitions, retention_ms = (
+            resolve_topic_partitions(settings),
+            resolve_retention_ms(settings),
+        )
+        generation_partitions = {
+            topic: base_partitions[match[1]]
+            for topic in await log.list_topics()
+            if (match := GENERATION_TOPIC.fullmatch(topic))
+        }
+        return [
+            await _check_topic(log, topic, wanted, retention_ms)
+            for topic, wanted in {**base_partitions, **generation_partitions}.items()
+        ]
     finally:
         await log.close()
 
@@ -65,24 +85,35 @@ def explain_unreadable_settings(topic_checks: Sequence[TopicCheck]) -> tuple[str
     names = ", ".join(check.topic for check in topic_checks if check.has_unreadable_settings)
     if not names:
         return None
-    return f"retention unknown: this principal may not read the settings of {names}", "Grant it DescribeConfigs on these topics."
+    return (
+        f"retention unknown: this principal may not read the settings of {names}",
+        "Grant it DescribeConfigs on these topics.",
+    )
 
 
-async def _check_topic(log: KafkaLog, topic: str, expected_partitions: int, retention_ms: Mapping[str, int]) -> TopicCheck:
+async def _check_topic(
+    log: KafkaLog, topic: str, expected_partitions: int, retention_ms: Mapping[str, int]
+) -> TopicCheck:
     try:
         partition_count = len(await log.fetch_offset_bounds(topic))
     except ConfigurationError as error:
         if error.code != "NO_TOPIC":
             raise
-        return TopicCheck(topic, None, expected_partitions, problem="does not exist", remedy=CREATE_REMEDY)
+        return TopicCheck(
+            topic, None, expected_partitions, problem="does not exist", remedy=CREATE_REMEDY
+        )
     settings = await log.fetch_loss_settings(topic)
     problem, remedy = (
-        await _find_mismatch(log, topic, expected_partitions, retention_ms) or _find_retention_mismatch(topic, settings or {}, retention_ms) or (None, None)
+        await _find_mismatch(log, topic, expected_partitions, retention_ms)
+        or _find_retention_mismatch(topic, settings or {}, retention_ms)
+        or (None, None)
     )
     return TopicCheck(topic, partition_count, expected_partitions, settings, problem, remedy)
 
 
-async def _find_mismatch(log: KafkaLog, topic: str, expected_partitions: int, retention_ms: Mapping[str, int]) -> tuple[str, str] | None:
+async def _find_mismatch(
+    log: KafkaLog, topic: str, expected_partitions: int, retention_ms: Mapping[str, int]
+) -> tuple[str, str] | None:
     """Return the problem and remedy that would keep a worker from starting, or None."""
     try:
         # An existing topic is only compared, not changed.
@@ -92,15 +123,22 @@ async def _find_mismatch(log: KafkaLog, topic: str, expected_partitions: int, re
     return None
 
 
-def _find_retention_mismatch(topic: str, settings: Mapping[str, str], retention_ms: Mapping[str, int]) -> tuple[str, str] | None:
+def _find_retention_mismatch(
+    topic: str, settings: Mapping[str, str], retention_ms: Mapping[str, int]
+) -> tuple[str, str] | None:
     from streams.kafka.retention import build_retention_config
 
     expected = build_retention_config(retention_ms.get(topic, -1))
     differing = [name for name, value in settings.items() if value != expected[name]]
     if not differing:
         return None
-    actual_text, expected_text = (", ".join(f"{name}={values[name]}" for name in differing) for values in (settings, expected))
-    return f"has {actual_text}, not {expected_text}: {_explain_retention(topic, retention_ms)}", f"Set {expected_text} for topic {topic}."
+    actual_text, expected_text = (
+        ", ".join(f"{name}={values[name]}" for name in differing) for values in (settings, expected)
+    )
+    return (
+        f"has {actual_text}, not {expected_text}: {_explain_retention(topic, retention_ms)}",
+        f"Set {expected_text} for topic {topic}.",
+    )
 
 
 def _explain_retention(topic: str, retention_ms: Mapping[str, int]) -> str:

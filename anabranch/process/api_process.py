@@ -21,15 +21,17 @@ from api.app import create_app
 
 PORT_TIMEOUT_S = 2.0
 KEEP_ALIVE_S = 75
-"""Longer than clients keep an idle connection (HTTP libraries: 5 to 60 s), so that the client closes it: a
-connection that the server closes may just be reused.
+"""Longer than clients keep an idle connection (HTTP libraries: 5 to 60 s), so that the client
+closes it: a connection that the server closes may just be reused.
 """
 STALL_CHECK_S = 0.4
 """Interval of the check for stalled clients while the server stops."""
 
 
 class UvicornServer(uvicorn.Server):
-    """Uvicorn that leaves signals to its caller, and that does not wait for stalled clients when it stops."""
+    """Uvicorn that leaves signals to its caller, and that does not wait for stalled clients when it
+    stops.
+    """
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -60,13 +62,22 @@ class UvicornServer(uvicorn.Server):
 
 
 async def serve_api(settings: Settings) -> None:
-    """Serve until cancelled. Raises ConfigurationError if the port is taken, before creating anything."""
+    """Serve until cancelled. Raises ConfigurationError if the port is taken, before creating
+    anything.
+    """
     await wait_for_free_port(settings.api.host, settings.api.port, timeout_s=PORT_TIMEOUT_S)
     check_data_folder(settings.data_dir)
     await wait_for_kafka(settings)
-    async with open_database(settings, is_shared=True) as dsn, prepare_api(settings, dsn) as services:
+    async with (
+        open_database(settings, is_shared=True) as dsn,
+        prepare_api(settings, dsn) as services,
+    ):
         config = uvicorn.Config(
-            create_app(services, max_requests_per_address=settings.api.requests_per_address, min_upload_bytes_per_s=settings.api.min_upload_rate),
+            create_app(
+                services,
+                max_requests_per_address=settings.api.requests_per_address,
+                min_upload_bytes_per_s=settings.api.min_upload_rate,
+            ),
             host=settings.api.host,
             port=settings.api.port,
             log_config=None,

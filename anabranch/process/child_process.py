@@ -27,7 +27,9 @@ STDERR_FD = 2
 
 @dataclass(slots=True)
 class ChildProcess:
-    """Run `anabranch <arguments>` with a pipe as stdin: it stops when this process ends, for whatever reason."""
+    """Run `anabranch <arguments>` with a pipe as stdin: it stops when this process ends, for
+    whatever reason.
+    """
 
     name: str
     arguments: Sequence[str]
@@ -52,15 +54,23 @@ class ChildProcess:
             starts += 1
             if not self.is_settled:
                 self._check_startup(code, starts)
-            pause = self.first_pause_s if lifetime_s > HEALTHY_S else min(self.max_pause_s, pause * 2)
+            pause = (
+                self.first_pause_s if lifetime_s > HEALTHY_S else min(self.max_pause_s, pause * 2)
+            )
             log.error("process_restarted", process=self.name, exit_code=code, pause_s=pause)
             await asyncio.sleep(pause)
 
     def _check_startup(self, code: int, starts: int) -> None:
         if code == EXIT_MISCONFIGURED:
-            raise FatalError(f"{self.name} cannot start as configured; its own message is {self._describe_output()}", code="MISCONFIGURED")
+            raise FatalError(
+                f"{self.name} cannot start as configured; its own message is {self._describe_output()}",
+                code="MISCONFIGURED",
+            )
         if starts >= MAX_FIRST_STARTS:
-            raise FatalError(f"{self.name} ended {starts} times before it was ready; its own messages are {self._describe_output()}", code="KEEPS_ENDING")
+            raise FatalError(
+                f"{self.name} ended {starts} times before it was ready; its own messages are {self._describe_output()}",
+                code="KEEPS_ENDING",
+            )
 
     def _describe_output(self) -> str:
         return "above" if self.output is None else f"at the end of {self.output.name}"

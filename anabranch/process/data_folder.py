@@ -19,9 +19,23 @@ LOCK_FILE = "anabranch.lock"
 SERVER_FILE = "server.json"
 LOG_KIND_FILE = "log-kind"
 OWN_NAMES = frozenset(
-    {LOCK_FILE, SERVER_FILE, LOG_KIND_FILE, "anabranch.toml", "profiles", "postgres", "blobs", "kafka", "master.key", "link.key", "commands.log"}
+    {
+        LOCK_FILE,
+        SERVER_FILE,
+        LOG_KIND_FILE,
+        "anabranch.toml",
+        "profiles",
+        "postgres",
+        "blobs",
+        "kafka",
+        "master.key",
+        "link.key",
+        "commands.log",
+    }
 )
-"""Names in a data folder. One of them identifies it, also before the first start and after a restore."""
+"""Names in a data folder. One of them identifies it, also before the first start and after a
+restore.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +61,8 @@ class ServerInfo:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock the folder.
 
-    Raises ConfigurationError with code DATA_DIR_IN_USE if another process holds it. A killed holder leaves no
-    lock.
+    Raises ConfigurationError with code DATA_DIR_IN_USE if another process holds it. A killed holder
+    leaves no lock.
     """
     with _lock_file(folder) as lock:
         try:
@@ -61,7 +75,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
 def make_folder(folder: Path) -> None:
     """Create the folder with mode 0700, whatever the umask.
 
-    Raises ConfigurationError with code DATA_DIR_UNUSABLE, or NOT_A_DATA_FOLDER if it holds other files.
+    Raises ConfigurationError with code DATA_DIR_UNUSABLE, or NOT_A_DATA_FOLDER if it holds other
+    files.
     """
     check_data_folder(folder)
     try:
@@ -122,8 +137,8 @@ def write_server(path: Path, server: ServerInfo) -> None:
 
 
 def store_log_kind(folder: Path, settings: Settings) -> None:
-    """Store the kind of log, or check it: a folder keeps its first one, because that determines the order of
-    revisions. Raises ConfigurationError.
+    """Store the kind of log, or check it: a folder keeps its first one, because that determines the
+    order of revisions. Raises ConfigurationError.
     """
     kind_file = folder / LOG_KIND_FILE
     if kind_file.exists():
@@ -134,7 +149,11 @@ def store_log_kind(folder: Path, settings: Settings) -> None:
 
 def check_log_kind(settings: Settings, kind: str, folder_name: str) -> None:
     if settings.log_kind != kind:
-        fix = "Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS" if kind == "kafka" else "Unset ANABRANCH_KAFKA__BOOTSTRAP_SERVERS"
+        fix = (
+            "Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS"
+            if kind == "kafka"
+            else "Unset ANABRANCH_KAFKA__BOOTSTRAP_SERVERS"
+        )
         raise ConfigurationError(
             f"The log of {folder_name} is {kind}, but the settings name {settings.log_kind}.",
             code="ANOTHER_LOG",
@@ -182,7 +201,11 @@ def has_killed_server(folder: Path) -> bool:
 
 def _build_unusable_error(folder: Path, error: OSError) -> ConfigurationError:
     remedy = "Name a folder that can be made and written with --data or ANABRANCH_DATA_DIR."
-    return ConfigurationError(f"{folder} cannot be a data folder: {error.strerror}", code="DATA_DIR_UNUSABLE", remedy=remedy)
+    return ConfigurationError(
+        f"{folder} cannot be a data folder: {error.strerror}",
+        code="DATA_DIR_UNUSABLE",
+        remedy=remedy,
+    )
 
 
 def _build_in_use_error(folder: Path) -> ConfigurationError:

@@ -25,27 +25,37 @@ RESTART_CHECK_S = 1.0
 
 
 @asynccontextmanager
-async def open_database(settings: Settings, *, is_ephemeral: bool = False, is_shared: bool = False) -> AsyncIterator[str]:
+async def open_database(
+    settings: Settings, *, is_ephemeral: bool = False, is_shared: bool = False
+) -> AsyncIterator[str]:
     """Yield the database URL.
 
-    The embedded server is stopped at the end, even if a killed process had started it; a `shared` one only if
-    it was started here. A guardian process stops it if this process is killed. An ephemeral one leaves no
-    files.
+    The embedded server is stopped at the end, even if a killed process had started it; a `shared`
+    one only if it was started here. A guardian process stops it if this process is killed. An
+    ephemeral one leaves no files.
     """
     if settings.database.url:
         yield settings.database.url.get_secret_value()
         return
     make_folder(settings.data_dir)
-    server = EmbeddedPostgres(resolve_embedded_root(settings), settings=EPHEMERAL_SETTINGS if is_ephemeral else None, tcp=settings.database.tcp)
-    # Leaving blocks instead of awaiting: a second Ctrl-C cancels what is awaited, and would leave Postgres running.
+    server = EmbeddedPostgres(
+        resolve_embedded_root(settings),
+        settings=EPHEMERAL_SETTINGS if is_ephemeral else None,
+        tcp=settings.database.tcp,
+    )
+    # Leaving blocks instead of awaiting: a second Ctrl-C cancels what is awaited, and would leave
+    # Postgres running.
     with ExitStack() as stack:
         if is_ephemeral:
             stack.callback(shutil.rmtree, server.root, ignore_errors=True)
         if not (is_shared and server.is_running):
             stack.enter_context(guard_server(server))
-        # Left before the guard: a start that was interrupted ends before the server is stopped, not after.
+        # Left before the guard: a start that was interrupted ends before the server is stopped, not
+        # after.
         starter = stack.enter_context(ThreadPoolExecutor(1))
-        await asyncio.get_running_loop().run_in_executor(starter, partial(server.start, shared=is_shared))
+        await asyncio.get_running_loop().run_in_executor(
+            starter, partial(server.start, shared=is_shared)
+        )
         restart_task = asyncio.create_task(_restart_when_killed(server, starter))
         stack.callback(restart_task.cancel)
         yield server.dsn
@@ -74,7 +84,9 @@ def resolve_embedded_root(settings: Settings) -> Path:
     return settings.data_dir.resolve() / POSTGRES_FOLDER
 
 
-def check_database_exists(settings: Settings, alternative: str = "name the server that runs elsewhere (--server), ") -> None:
+def check_database_exists(
+    settings: Settings, alternative: str = "name the server that runs elsewhere (--server), "
+) -> None:
     """Raise NotFound if the database does not exist: a reading command must not create one in a mistyped
     folder. `alternative` is added to the remedy.
     """

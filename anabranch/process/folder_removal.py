@@ -31,18 +31,26 @@ def stop_server(settings: Settings) -> bool:
     while is_locked(settings.data_dir):
         if time.monotonic() > deadline:
             raise ConfigurationError(
-                f"Process {server.pid} did not stop within {STOP_TIMEOUT_S:g} s.", code="DOES_NOT_STOP", remedy=f"Run `kill -9 {server.pid}`."
+                f"Process {server.pid} did not stop within {STOP_TIMEOUT_S:g} s.",
+                code="DOES_NOT_STOP",
+                remedy=f"Run `kill -9 {server.pid}`.",
             )
         time.sleep(0.1)
     return True
 
 
 def list_removable_folders(settings: Settings) -> list[Path]:
-    """List the folders to delete. Raises NotFound if there is neither a data folder nor a database of one."""
+    """List the folders to delete. Raises NotFound if there is neither a data folder nor a database
+    of one.
+    """
     folder, external_folder = settings.data_dir.resolve(), _find_external_folder(settings)
     is_data_folder = (folder / LOCK_FILE).exists() and resolve_embedded_root(settings).exists()
     if not is_data_folder and external_folder is None:
-        raise NotFound(f"{folder} is not a data folder.", code="NO_DATA_FOLDER", remedy="Give the data folder with --data.")
+        raise NotFound(
+            f"{folder} is not a data folder.",
+            code="NO_DATA_FOLDER",
+            remedy="Give the data folder with --data.",
+        )
     return [*([folder] if is_data_folder else []), *([external_folder] if external_folder else [])]
 
 

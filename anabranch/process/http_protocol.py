@@ -49,7 +49,12 @@ class HttpProtocol(HttpToolsProtocol):
         self.pending_bytes += len(data)
         super().data_received(data)
         if self.pending_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self._refuse(431, "HEADERS_TOO_LARGE", f"the headers have more than {MAX_HEAD_BYTES} bytes", HEADERS_REMEDY)
+            self._refuse(
+                431,
+                "HEADERS_TOO_LARGE",
+                f"the headers have more than {MAX_HEAD_BYTES} bytes",
+                HEADERS_REMEDY,
+            )
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -85,10 +90,17 @@ class HttpProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Called while the parser's exception is handled; the connection cannot be reused."""
         error = sys.exception()
-        if isinstance(error, HttpParserCallbackError) and isinstance(error.__context__, HeadTooLarge):
+        if isinstance(error, HttpParserCallbackError) and isinstance(
+            error.__context__, HeadTooLarge
+        ):
             self._refuse(431, "HEADERS_TOO_LARGE", str(error.__context__), HEADERS_REMEDY)
             return
-        self._refuse(400, "BAD_REQUEST", f"this request cannot be read: {str(error or msg).rstrip('.')}", REMEDY)
+        self._refuse(
+            400,
+            "BAD_REQUEST",
+            f"this request cannot be read: {str(error or msg).rstrip('.')}",
+            REMEDY,
+        )
 
     def _count_head_bytes(self, n_bytes: int) -> None:
         self.head_bytes += n_bytes
@@ -109,17 +121,42 @@ class HttpProtocol(HttpToolsProtocol):
         if not self.pending_bytes:
             self.transport.close()
         elif not self.transport.is_closing():
-            self._refuse(408, "REQUEST_TIMEOUT", f"the headers took more than {HEAD_TIMEOUT_S:g} s", "Send the request again.")
+            self._refuse(
+                408,
+                "REQUEST_TIMEOUT",
+                f"the headers took more than {HEAD_TIMEOUT_S:g} s",
+                "Send the request again.",
+            )
 
     def _refuse(self, status: int, code: str, detail: str, remedy: str) -> None:
         self.transport.write(format_problem_response(status, code, detail, remedy, uuid4().hex))
         self.transport.close()
 
 
-def format_problem_response(status: int, code: str, detail: str, remedy: str, request_id: str) -> bytes:
+def format_problem_response(
+    status: int, code: str, detail: str, remedy: str, request_id: str
+) -> bytes:
     title = HTTPStatus(status).phrase
-    fields = {"type": "about:blank", "title": title, "status": status, "detail": detail, "code": code, "remedy": remedy}
+    fields = {
+        "type": "about:blank",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "remedy": remedy,
+    }
     body = json.dumps(fields | {"request_id": request_id}).encode()
-    headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "X-Request-ID": request_id, "Connection": "close", **SECURITY_HEADERS}
-    lines = [f"HTTP/1.1 {status} {title}", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    headers = {
+        "Content-Type": MEDIA_TYPE,
+        "Content-Length": len(body),
+        "X-Request-ID": request_id,
+        "Connection": "close",
+        **SECURITY_HEADERS,
+    }
+    lines = [
+        f"HTTP/1.1 {status} {title}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+        "",
+        "",
+    ]
     return "\r\n".join(lines).encode() + body

@@ -10,7 +10,9 @@ SOURCES_VARIABLE = "ANABRANCH_INGEST__SOURCES"
 
 
 def check_ingress_settings(settings: Settings) -> None:
-    """Raises ConfigurationError if other programs can write to `raw` without an allowlist, or topics cannot be bound to producers."""
+    """Raises ConfigurationError if other programs can write to `raw` without an allowlist, or
+    topics cannot be bound to producers.
+    """
     topics, sources = settings.ingest.topics, settings.ingest.sources
     if topics and settings.log_kind != "kafka":
         raise ConfigurationError(
@@ -18,14 +20,18 @@ def check_ingress_settings(settings: Settings) -> None:
             code="NEEDS_KAFKA",
             remedy="Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS, or remove ANABRANCH_INGEST__TOPICS.",
         )
-    unlisted_sources = sorted({source for source_names in topics.values() for source in source_names} - sources.keys())
+    unlisted_sources = sorted(
+        {source for source_names in topics.values() for source in source_names} - sources.keys()
+    )
     if unlisted_sources and "*" not in sources:
         raise ConfigurationError(
             f"Sources in ingest.topics have no tenant: {', '.join(unlisted_sources)}.",
             code="BAD_SETTING",
             remedy=f"Add each to {SOURCES_VARIABLE}.",
         )
-    is_embedded = settings.log_kind == "postgres" and (settings.mode == "embedded" or resolve_embedded_root(settings).exists())
+    is_embedded = settings.log_kind == "postgres" and (
+        settings.mode == "embedded" or resolve_embedded_root(settings).exists()
+    )
     if not sources and not is_embedded:
         raise ConfigurationError(
             f"{SOURCES_VARIABLE} is not set, but other programs can write to topic `raw` of this log or database.",

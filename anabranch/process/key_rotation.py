@@ -1,4 +1,6 @@
-"""Rotation of the master key: all keys are rewrapped in one transaction, while no other process is connected."""
+"""Rotation of the master key: all keys are rewrapped in one transaction, while no other process is
+connected.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,24 @@ from schemas.ports.keys import StoredKey
 from sql.keystore import MasterKeyRotation, PgKeystore
 from sql.migrate import migrate
 from sql.pool import close_pool, open_pool
-from streams.payload_keys import KeyWrapper, compute_master_key_fingerprint, unwrap_signing_key, wrap_signing_key
+from streams.payload_keys import (
+    KeyWrapper,
+    compute_master_key_fingerprint,
+    unwrap_signing_key,
+    wrap_signing_key,
+)
 from streams.signatures import compute_mac, derive_signing_key
 
 APPLICATION_NAME = "anabranch keys"
 
 
 async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | None) -> int:
-    """Wrap every key with the new master key, and return how many: 0 if an interrupted call had done so already.
+    """Wrap every key with the new master key, and return how many: 0 if an interrupted call had
+    done so already.
 
-    A crash leaves all keys under the old master key or all under the new one; another call or the next start resumes.
-    Raises ConfigurationError if another process is connected, or a key is wrong.
+    A crash leaves all keys under the old master key or all under the new one; another call or the
+    next start resumes. Raises ConfigurationError if another process is connected, or a key is
+    wrong.
     """
     check_not_in_use(settings.data_dir)
     new_key = _resolve_new_key(settings, new_key_file)
@@ -34,8 +43,13 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
         stored_fingerprint, count = await keystore.fetch_fingerprint(), 0
         if stored_fingerprint != compute_master_key_fingerprint(new_key):
             old_key = resolve_master_key(settings, stored_fingerprint)
-            await keystore.ensure_master_key(compute_master_key_fingerprint(old_key), key_file.id if key_file else None)
-            old_wrapping, new_wrapping = KeyWrapper(old_key, key_file), KeyWrapper(new_key, key_file)
+            await keystore.ensure_master_key(
+                compute_master_key_fingerprint(old_key), key_file.id if key_file else None
+            )
+            old_wrapping, new_wrapping = (
+                KeyWrapper(old_key, key_file),
+                KeyWrapper(new_key, key_file),
+            )
 
             def rewrap(stored: StoredKey) -> StoredKey:
                 try:
@@ -46,7 +60,9 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
             def rewrap_signing(name: str, wrapped: bytes) -> bytes:
                 return wrap_signing_key(new_key, name, unwrap_signing_key(old_key, name, wrapped))
 
-            old_signing_key = wrap_signing_key(new_key, compute_master_key_fingerprint(old_key), derive_signing_key(old_key))
+            old_signing_key = wrap_signing_key(
+                new_key, compute_master_key_fingerprint(old_key), derive_signing_key(old_key)
+            )
             change = MasterKeyRotation(
                 compute_master_key_fingerprint(old_key),
                 compute_master_key_fingerprint(new_key),
@@ -75,5 +91,13 @@ def _resolve_new_key(settings: Settings, new_key_file: Path | None) -> bytes:
         try:
             provided_key = parse_master_key(new_key_file.read_text().strip(), str(new_key_file))
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"Cannot read {new_key_file}: {error}.", code="BAD_MASTER_KEY", remedy="Use a readable file.") from error
-    return provided_key if provided_key is not None and settings.log.master_key is not None else prepare_next_master_key(settings.data_dir, provided_key)
+            raise ConfigurationError(
+                f"Cannot read {new_key_file}: {error}.",
+                code="BAD_MASTER_KEY",
+                remedy="Use a readable file.",
+            ) from error
+    return (
+        provided_key
+        if provided_key is not None and settings.log.master_key is not None
+        else prepare_next_master_key(settings.data_dir, provided_key)
+    )

@@ -39,13 +39,21 @@ def configure_logs(settings: LoggingSettings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(get_unescaped(sys.stderr))
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_build_renderers(settings)))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=_build_renderers(settings)
+        )
+    )
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for name, floor in LIBRARY_LEVELS.items():
         logging.getLogger(name).setLevel(max(level, floor))
@@ -54,7 +62,13 @@ def configure_logs(settings: LoggingSettings) -> None:
 def _build_renderers(settings: LoggingSettings) -> list[Any]:
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if settings.format == "console" or (settings.format == "auto" and sys.stderr.isatty()):
-        return [remove, _escape_fields, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_format_traceback)]
+        return [
+            remove,
+            _escape_fields,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=_format_traceback
+            ),
+        ]
     return [remove, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 
@@ -65,7 +79,11 @@ def _escape_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableM
     """
     for name, value in event.items():
         if isinstance(value, str):
-            event[name] = escape_controls(value) if name in MULTILINE_FIELDS else escape_controls(value).replace("\n", "\\n")
+            event[name] = (
+                escape_controls(value)
+                if name in MULTILINE_FIELDS
+                else escape_controls(value).replace("\n", "\\n")
+            )
     return event
 
 

@@ -21,7 +21,9 @@ class _SilentHandler(WSGIRequestHandler):
 def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
     """Yield the URL. Raises OSError if the port is taken."""
     server = make_server(host, port, make_wsgi_app(registry), handler_class=_SilentHandler)
-    thread = threading.Thread(target=server.serve_forever, args=(STOP_POLL_S,), name="metrics", daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, args=(STOP_POLL_S,), name="metrics", daemon=True
+    )
     thread.start()
     try:
         yield f"http://{host}:{server.server_port}/metrics"

@@ -17,10 +17,13 @@ SECOND_SIGNAL_TIMEOUT_S = 5.0
 """Time left to the contexts after a second signal."""
 
 
-async def run_until_stopped(work: Coroutine[None, None, None], *, stop_with_parent: bool = False) -> int:
-    """Run `work` until it ends or a stop is requested, and leave its contexts in order; returns the exit
-    code. A second SIGINT or SIGTERM cancels what the contexts still wait for. With `stop_with_parent`, the
-    end of stdin is a stop request too: a killed parent sends no signal. Raises the error of `work`.
+async def run_until_stopped(
+    work: Coroutine[None, None, None], *, stop_with_parent: bool = False
+) -> int:
+    """Run `work` until it ends or a stop is requested, and leave its contexts in order; returns the
+    exit code. A second SIGINT or SIGTERM cancels what the contexts still wait for. With
+    `stop_with_parent`, the end of stdin is a stop request too: a killed parent sends no signal.
+    Raises the error of `work`.
     """
     stop = _StopRequest(asyncio.ensure_future(work))
     loop = asyncio.get_running_loop()
@@ -42,7 +45,11 @@ async def run_until_stopped(work: Coroutine[None, None, None], *, stop_with_pare
 
 def list_stop_signals() -> list[signal.Signals]:
     """List the stop signals. Under `nohup`, SIGHUP stays ignored."""
-    return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else [])]
+    return [
+        signal.SIGTERM,
+        signal.SIGINT,
+        *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []),
+    ]
 
 
 class _StopRequest:
@@ -60,7 +67,11 @@ class _StopRequest:
         self.request_count += 1
         self.work.cancel()
         if self.request_count <= 2:
-            threading.Thread(target=_exit_after, args=((STOP_TIMEOUT_S, SECOND_SIGNAL_TIMEOUT_S)[self.request_count - 1],), daemon=True).start()
+            threading.Thread(
+                target=_exit_after,
+                args=((STOP_TIMEOUT_S, SECOND_SIGNAL_TIMEOUT_S)[self.request_count - 1],),
+                daemon=True,
+            ).start()
 
 
 def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: _StopRequest) -> None:
@@ -84,6 +95,8 @@ def exit_process(code: int) -> NoReturn:
     All contexts are closed already.
     """
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # whoever read it is gone, the terminal too, or it is closed
+        with suppress(
+            OSError, ValueError
+        ):  # whoever read it is gone, the terminal too, or it is closed
             stream.flush()
     os._exit(code)

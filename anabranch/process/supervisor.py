@@ -58,16 +58,23 @@ class LaunchPlan:
 async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asyncio.Future[None]]]:
     """Yield the ready server, and a future that fails when it cannot continue.
 
-    Everything stops with the context. Raises ConfigurationError (unknown stage, folder in use, port taken)
-    and LogUnavailable before creating anything, FatalError with code MISCONFIGURED, DatabaseUnavailable.
+    Everything stops with the context. Raises ConfigurationError (unknown stage, folder in use, port
+    taken) and LogUnavailable before creating anything, FatalError with code MISCONFIGURED,
+    DatabaseUnavailable.
     """
     await _check_plan(plan)
     async with AsyncExitStack() as stack:
         plan = replace(plan, settings=stack.enter_context(_resolve_folder(plan)))
-        token = plan.settings.api.token.get_secret_value() if plan.settings.api.token else secrets.token_urlsafe(32)
+        token = (
+            plan.settings.api.token.get_secret_value()
+            if plan.settings.api.token
+            else secrets.token_urlsafe(32)
+        )
         stack.enter_context(lock_folder(plan.settings.data_dir))
         store_log_kind(plan.settings.data_dir, plan.settings)
-        dsn = await stack.enter_async_context(open_database(plan.settings, is_ephemeral=plan.ephemeral))
+        dsn = await stack.enter_async_context(
+            open_database(plan.settings, is_ephemeral=plan.ephemeral)
+        )
         port = plan.settings.api.port or find_free_port(plan.settings.api.host)
         children = _build_children(plan, dsn, port, token)
         failed = await stack.enter_async_context(_supervise_children(children))
@@ -90,7 +97,11 @@ async def _check_plan(plan: LaunchPlan) -> None:
     if not plan.ephemeral:
         check_data_folder(folder)
         check_not_in_use(folder)
-    await wait_for_free_port(plan.settings.api.host, plan.settings.api.port, timeout_s=PORT_TIMEOUT_S if has_killed_server(folder) else 0.0)
+    await wait_for_free_port(
+        plan.settings.api.host,
+        plan.settings.api.port,
+        timeout_s=PORT_TIMEOUT_S if has_killed_server(folder) else 0.0,
+    )
     if plan.settings.log_kind == "kafka":
         from anabranch.kafka.settings import wait_for_kafka
 
@@ -109,18 +120,45 @@ def _resolve_folder(plan: LaunchPlan) -> Iterator[Settings]:
 
 
 def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[ChildProcess]:
-    environment = {**os.environ, "ANABRANCH_DATA_DIR": str(plan.settings.data_dir), "ANABRANCH_DATABASE__URL": dsn}
+    environment = {
+        **os.environ,
+        "ANABRANCH_DATA_DIR": str(plan.settings.data_dir),
+        "ANABRANCH_DATABASE__URL": dsn,
+    }
     if key_file := resolve_key_file_path(plan.settings):
         environment["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
     host = ["--host", plan.settings.api.host]
     report = resolve_worker_report(plan.settings)
     # Unlike an argument, the environment of a process is shown to its own account only.
     with_token = {**environment, "ANABRANCH_API__TOKEN": token}
-    api = ChildProcess("api", ["api", "--attached", "--port", str(port), *host, *plan.arguments], with_token, plan.output, on_start=lambda: None)
+    api = ChildProcess(
+        "api",
+        ["api", "--attached", "--port", str(port), *host, *plan.arguments],
+        with_token,
+        plan.output,
+        on_start=lambda: None,
+    )
     if not plan.stages:
         return [api]
-    worker = ["worker", "--attached", "--stages", ",".join(plan.stages), "--report", str(report), *plan.arguments]
-    return [api, ChildProcess("worker", worker, environment, plan.output, on_start=lambda: report.unlink(missing_ok=True))]
+    worker = [
+        "worker",
+        "--attached",
+        "--stages",
+        ",".join(plan.stages),
+        "--report",
+        str(report),
+        *plan.arguments,
+    ]
+    return [
+        api,
+        ChildProcess(
+            "worker",
+            worker,
+            environment,
+            plan.output,
+            on_start=lambda: report.unlink(missing_ok=True),
+        ),
+    ]
 
 
 def resolve_worker_report(settings: Settings) -> Path:
@@ -131,7 +169,9 @@ def resolve_worker_report(settings: Settings) -> Path:
 
 
 @asynccontextmanager
-async def _supervise_children(children: Sequence[ChildProcess]) -> AsyncIterator[asyncio.Future[None]]:
+async def _supervise_children(
+    children: Sequence[ChildProcess],
+) -> AsyncIterator[asyncio.Future[None]]:
     supervision = [asyncio.create_task(child.supervise()) for child in children]
     failed: asyncio.Future[None] = asyncio.ensure_future(_wait_for_first_failure(supervision))
     try:
@@ -155,10 +195,14 @@ async def _wait_for_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.result()
 
 
-async def _wait_for_server(plan: LaunchPlan, dsn: str, port: int, token: str, failed: asyncio.Future[None]) -> ServerInfo:
+async def _wait_for_server(
+    plan: LaunchPlan, dsn: str, port: int, token: str, failed: asyncio.Future[None]
+) -> ServerInfo:
     settings = plan.settings
     url = f"http://{settings.api.host if settings.api.host not in ('0.0.0.0', '::') else '127.0.0.1'}:{port}"
-    worker_report_body = await _run_unless_failed(failed, _wait_until_ready(url, resolve_worker_report(settings) if plan.stages else None))
+    worker_report_body = await _run_unless_failed(
+        failed, _wait_until_ready(url, resolve_worker_report(settings) if plan.stages else None)
+    )
     server_fields = (
         url,
         token,
@@ -169,7 +213,11 @@ async def _wait_for_server(plan: LaunchPlan, dsn: str, port: int, token: str, fa
         str(settings.data_dir),
         not plan.ephemeral,
     )
-    return ServerInfo(*server_fields, worker_metrics_url=worker_report_body.get("metrics_url"), outdated=worker_report_body.get("outdated"))
+    return ServerInfo(
+        *server_fields,
+        worker_metrics_url=worker_report_body.get("metrics_url"),
+        outdated=worker_report_body.get("outdated"),
+    )
 
 
 async def _run_unless_failed(failed: asyncio.Future[None], work: Coroutine[None, None, T]) -> T:
@@ -208,6 +256,8 @@ async def _fetch_missing(client: httpx2.AsyncClient, url: str) -> dict[str, str]
         return {"api": "does not answer yet"}
     if response.status_code == 200:
         return {}
-    return {name: line["detail"] for name, line in response.json().get("dependencies", {}).items() if not line["ok"]} or {
-        "api": f"answers {response.status_code}"
-    }
+    return {
+        name: line["detail"]
+        for name, line in response.json().get("dependencies", {}).items()
+        if not line["ok"]
+    } or {"api": f"answers {response.status_code}"}

@@ -6,13 +6,18 @@ import re
 import sys
 from typing import Any, TextIO
 
-CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+CONTROL_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
 """C0 except tab and line feed, DEL, C1, bidirectional marks, line separators and lone surrogates."""
 
 
 def escape_controls(text: str) -> str:
     """Show control characters as `\\x1b` and `\\u202e`. In JSON the result is valid JSON."""
-    return CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}" if match[0] < " " else f"\\u{ord(match[0]):04x}", text)
+    return CONTROL_CHARACTERS.sub(
+        lambda match: f"\\x{ord(match[0]):02x}" if match[0] < " " else f"\\u{ord(match[0]):04x}",
+        text,
+    )
 
 
 class EscapedStream:

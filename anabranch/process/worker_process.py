@@ -33,8 +33,8 @@ log = structlog.get_logger(__name__)
 async def run_worker(settings: Settings, stages: Iterable[str], report: Path | None) -> None:
     """Run until cancelled.
 
-    Raises the error that stopped a stage, and ConfigurationError (unknown stage, port taken) before creating
-    anything.
+    Raises the error that stopped a stage, and ConfigurationError (unknown stage, port taken) before
+    creating anything.
     """
     selected_stages, metrics = select_stages(stages), Metrics(get_program_version())
     metrics_address = (settings.worker.metrics_host, settings.worker.metrics_port)
@@ -47,10 +47,28 @@ async def run_worker(settings: Settings, stages: Iterable[str], report: Path | N
         url = stack.enter_context(serve_metrics(metrics.registry, *metrics_address))
         dsn = await stack.enter_async_context(open_database(settings, is_shared=True))
         worker = await stack.enter_async_context(
-            prepare_worker(settings, dsn, stages=selected_stages, overrides=Overrides(watch=metrics.watch), instrumentation=metrics)
+            prepare_worker(
+                settings,
+                dsn,
+                stages=selected_stages,
+                overrides=Overrides(watch=metrics.watch),
+                instrumentation=metrics,
+            )
         )
-        log.info("worker_started", stages=[stage.name for stage in selected_stages], generation=worker.generation.name, log=settings.log_kind, metrics=url)
-        _write_report(report, url, make_outdated_error(worker.generation, worker.outdated_stages) if worker.outdated_stages else None)
+        log.info(
+            "worker_started",
+            stages=[stage.name for stage in selected_stages],
+            generation=worker.generation.name,
+            log=settings.log_kind,
+            metrics=url,
+        )
+        _write_report(
+            report,
+            url,
+            make_outdated_error(worker.generation, worker.outdated_stages)
+            if worker.outdated_stages
+            else None,
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(GaugeUpdater(worker.storage, metrics).run())
             group.create_task(worker.run())
@@ -59,5 +77,12 @@ async def run_worker(settings: Settings, stages: Iterable[str], report: Path | N
 def _write_report(path: Path | None, metrics_url: str, outdated: AnabranchError | None) -> None:
     if path is not None:
         draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps({"metrics_url": metrics_url, "outdated": f"{outdated.detail}. {outdated.remedy}" if outdated else None}))
+        draft.write_text(
+            json.dumps(
+                {
+                    "metrics_url": metrics_url,
+                    "outdated": f"{outdated.detail}. {outdated.remedy}" if outdated else None,
+                }
+            )
+        )
         draft.replace(path)

@@ -11,9 +11,16 @@ from api.audit import AuditedRoute
 from api.dependencies import ServicesDep, require_whole_tenant
 from schemas.replay_requests import EventsPerSecond
 
-router = APIRouter(tags=["generations"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)])
-SettingOverrides: Any = Field([], description="Settings as `section.key=value`, applied on top of those of the live generation.")
-EventsPerSecondField: Any = Field(None, description="Maximum rate in events per second; null for no limit.")
+router = APIRouter(
+    tags=["generations"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)]
+)
+SettingOverrides: Any = Field(
+    [],
+    description="Settings as `section.key=value`, applied on top of those of the live generation.",
+)
+EventsPerSecondField: Any = Field(
+    None, description="Maximum rate in events per second; null for no limit."
+)
 
 
 class BuildPlanRequest(BaseModel):
@@ -23,8 +30,13 @@ class BuildPlanRequest(BaseModel):
 
 
 class BuildRequest(BuildPlanRequest):
-    purpose: Literal["rebuild", "reindex"] = Field(description="`rebuild`: the same index, from the log. `reindex`: an index with other settings.")
-    keep: bool = Field(False, description="For a rebuild: keep the previous generation on standby instead of dropping it.")
+    purpose: Literal["rebuild", "reindex"] = Field(
+        description="`rebuild`: the same index, from the log. `reindex`: an index with other settings."
+    )
+    keep: bool = Field(
+        False,
+        description="For a rebuild: keep the previous generation on standby instead of dropping it.",
+    )
     events_per_second: EventsPerSecond | None = EventsPerSecondField
 
 
@@ -48,7 +60,9 @@ class BuildPlanResponse(BaseModel):
     tokens: int
     bytes: int
     minutes: DurationEstimate
-    covered_by_retention: bool = Field(description="True when the log still holds every event that the live generation was built from.")
+    covered_by_retention: bool = Field(
+        description="True when the log still holds every event that the live generation was built from."
+    )
 
 
 class BuildPaceRequest(BaseModel):
@@ -69,9 +83,13 @@ async def build_generation(body: BuildRequest, services: ServicesDep) -> dict[st
     """
     if body.purpose == "rebuild":
         return await services.builds.get_build_or_pending(
-            await services.builds.start_rebuild(keep_previous=body.keep, events_per_second=body.events_per_second)
+            await services.builds.start_rebuild(
+                keep_previous=body.keep, events_per_second=body.events_per_second
+            )
         )
-    name, _ = await services.builds.start_reindex(body.set, events_per_second=body.events_per_second)
+    name, _ = await services.builds.start_reindex(
+        body.set, events_per_second=body.events_per_second
+    )
     return await services.builds.get_build_or_pending(name)
 
 
@@ -88,6 +106,8 @@ async def get_build(name: str, services: ServicesDep) -> dict[str, Any]:
 
 
 @router.patch("/generations/{name}/build", operation_id="pace_build")
-async def change_build_pace(name: str, body: BuildPaceRequest, services: ServicesDep) -> dict[str, Any]:
+async def change_build_pace(
+    name: str, body: BuildPaceRequest, services: ServicesDep
+) -> dict[str, Any]:
     """Pause, resume or throttle a build."""
     return await services.builds.change_pace(name, body.model_dump(exclude_unset=True))

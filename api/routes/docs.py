@@ -17,9 +17,7 @@ router = APIRouter(include_in_schema=False)
 ASSETS_DIR = Path(str(files("fastapi_offline"))) / "static"
 AssetName = Literal["swagger-ui-bundle.js", "swagger-ui.css", "favicon.png"]
 # Swagger UI sets styles inline; its scripts are files.
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
+CONTENT_SECURITY_POLICY = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 INDEX_HTML = """<!doctype html>
 <html lang="en">
 <head>
@@ -48,16 +46,29 @@ START_SCRIPT = """SwaggerUIBundle({
 
 
 @router.get("/")
-async def open_root(request: Request, services: ServicesDep, login: Annotated[str | None, Query(max_length=512)] = None) -> Response:
+async def open_root(
+    request: Request,
+    services: ServicesDep,
+    login: Annotated[str | None, Query(max_length=512)] = None,
+) -> Response:
     """Redirect to the documentation; exchange the code of a login link for a session first."""
     if login is None:
         return RedirectResponse("/docs")
     if services.sessions is None:
-        raise Unauthenticated("This server has no local token and issues no login links.", remedy=NEW_LINK_REMEDY)
+        raise Unauthenticated(
+            "This server has no local token and issues no login links.", remedy=NEW_LINK_REMEDY
+        )
     response = RedirectResponse("/", 303, headers={"Cache-Control": "no-store"})
     secure = services.public_url.startswith("https://")
     cookie = services.sessions.exchange_code(login)
-    response.set_cookie(get_cookie_name(request.scope), cookie, max_age=SESSION_LIFETIME_S, httponly=True, samesite="strict", secure=secure)
+    response.set_cookie(
+        get_cookie_name(request.scope),
+        cookie,
+        max_age=SESSION_LIFETIME_S,
+        httponly=True,
+        samesite="strict",
+        secure=secure,
+    )
     return response
 
 
@@ -68,7 +79,11 @@ async def get_docs() -> HTMLResponse:
 
 @router.get("/docs/start.js")
 async def get_start_script() -> Response:
-    return Response(START_SCRIPT, media_type="text/javascript", headers={"Cache-Control": "public, max-age=86400"})
+    return Response(
+        START_SCRIPT,
+        media_type="text/javascript",
+        headers={"Cache-Control": "public, max-age=86400"},
+    )
 
 
 @router.get("/docs/{part}")

@@ -24,7 +24,9 @@ async def list_entities(
     limit: PageLimit = 50,
 ) -> dict[str, Any]:
     """List entities."""
-    items, next_cursor = await services.entities.list_entities(caller, text=text, kind=kind, after=after, limit=limit)
+    items, next_cursor = await services.entities.list_entities(
+        caller, text=text, kind=kind, after=after, limit=limit
+    )
     return {"items": items, "next": next_cursor}
 
 

@@ -21,10 +21,24 @@ from schemas.timestamps import Timestamp
 from streams.topics import CONTROL, get_partition_counts
 
 router = APIRouter(tags=["events"])
-TopicsFilter = Annotated[str | None, Query(max_length=512, description="Comma-separated topics, without prefix and generation.")]
-CursorParameter = Annotated[str | None, Query(max_length=8192, description="A cursor returned by this API (`next`, or a message id), `begin` or `now`.")]
-DocumentFilter = Annotated[UUID | None, Query(description="Only events of this document, after ingress.")]
-SinceFilter = Annotated[Timestamp | None, Query(description="Only events appended at this time or later. UTC unless a zone is given.")]
+TopicsFilter = Annotated[
+    str | None,
+    Query(max_length=512, description="Comma-separated topics, without prefix and generation."),
+]
+CursorParameter = Annotated[
+    str | None,
+    Query(
+        max_length=8192,
+        description="A cursor returned by this API (`next`, or a message id), `begin` or `now`.",
+    ),
+]
+DocumentFilter = Annotated[
+    UUID | None, Query(description="Only events of this document, after ingress.")
+]
+SinceFilter = Annotated[
+    Timestamp | None,
+    Query(description="Only events appended at this time or later. UTC unless a zone is given."),
+]
 RETRY_MS = 1000
 STREAM_DESCRIPTION = """Server-sent events, each with one line of JSON; its `id` is a cursor for `Last-Event-ID` or `after`:
 
@@ -39,7 +53,11 @@ STREAM_DESCRIPTION = """Server-sent events, each with one line of JSON; its `id`
 | `error` | a problem with the log or the database; the stream continues when it is resolved |
 | `idle` | `{}`, every 15 s without events |
 | `bye` | `{}`: the server stops; reconnect |"""
-STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": {"type": "string", "description": STREAM_DESCRIPTION}}}}}
+STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {MEDIA_TYPE: {"schema": {"type": "string", "description": STREAM_DESCRIPTION}}}
+    }
+}
 
 
 @router.get("/events", operation_id="list_events")
@@ -54,25 +72,38 @@ async def list_events(
 ) -> LogPage:
     """List events in the log after a cursor. To poll, repeat with `after` = `next`."""
     return await services.event_feed.read_page(
-        caller, after=after or "begin", topics=_parse_topics(topics, caller), document=document, limit=limit, since=since
+        caller,
+        after=after or "begin",
+        topics=_parse_topics(topics, caller),
+        document=document,
+        limit=limit,
+        since=since,
     )
 
 
 @router.get("/documents/{document}/events", operation_id="document_events")
 async def list_document_events(
-    document: UUID, services: ServicesDep, caller: Caller, after: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0, limit: PageLimit = 500
+    document: UUID,
+    services: ServicesDep,
+    caller: Caller,
+    after: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
+    limit: PageLimit = 500,
 ) -> dict[str, Any]:
     """List what each stage did with each revision, in every generation.
 
     Each line has attempts, log position, start, duration and error. `after` is the number of lines to skip.
     """
-    items, next_cursor = await services.event_feed.list_document_events(caller, document, after=after, limit=limit)
+    items, next_cursor = await services.event_feed.list_document_events(
+        caller, document, after=after, limit=limit
+    )
     if not items and not after:
         raise unknown_document(document)
     return {"items": items, "next": next_cursor}
 
 
-@router.get("/stream", operation_id="stream", response_class=StreamingResponse, responses=STREAM_RESPONSES)
+@router.get(
+    "/stream", operation_id="stream", response_class=StreamingResponse, responses=STREAM_RESPONSES
+)
 async def stream_events(
     services: ServicesDep,
     caller: Caller,
@@ -85,15 +116,24 @@ async def stream_events(
 
     Share one connection between views: browsers allow six per server.
     """
-    messages = services.event_feed.follow(caller, after=last_event_id or after, topics=_parse_topics(topics, caller), document=document)
+    messages = services.event_feed.follow(
+        caller,
+        after=last_event_id or after,
+        topics=_parse_topics(topics, caller),
+        document=document,
+    )
     # Errors before the first message become a problem response: the status line is not sent yet.
     first_message = await anext(messages)
     return StreamingResponse(
-        _generate_messages(first_message, messages), media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        _generate_messages(first_message, messages),
+        media_type=MEDIA_TYPE,
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _generate_messages(first_message: FeedMessage, messages: AsyncGenerator[FeedMessage, None]) -> AsyncIterator[str]:
+async def _generate_messages(
+    first_message: FeedMessage, messages: AsyncGenerator[FeedMessage, None]
+) -> AsyncIterator[str]:
     async with aclosing(messages):
         yield f"retry: {RETRY_MS}\n{_format_message(first_message)}"
         async for message in messages:
@@ -102,7 +142,9 @@ async def _generate_messages(first_message: FeedMessage, messages: AsyncGenerato
 
 def _format_message(message: FeedMessage) -> str:
     id_line = f"id: {message.cursor}\n" if message.cursor else ""
-    return id_line + format_event(message.event, json.dumps(message.data, ensure_ascii=False, default=str))
+    return id_line + format_event(
+        message.event, json.dumps(message.data, ensure_ascii=False, default=str)
+    )
 
 
 def _parse_topics(topics: str | None, caller: Principal) -> list[str] | None:
@@ -113,11 +155,16 @@ def _parse_topics(topics: str | None, caller: Principal) -> list[str] | None:
     topic_names = [name.strip() for name in topics.split(",") if name.strip()] if topics else None
     unknown = sorted(set(topic_names or ()) - set(get_partition_counts(1)))
     if unknown:
-        raise InvalidRequest(f"Unknown topic {', '.join(unknown)}.", remedy=f"Available topics: {', '.join(get_partition_counts(1))}.")
+        raise InvalidRequest(
+            f"Unknown topic {', '.join(unknown)}.",
+            remedy=f"Available topics: {', '.join(get_partition_counts(1))}.",
+        )
     if caller.has_role("operator"):
         return topic_names
     if topic_names and CONTROL in topic_names:
         raise Forbidden(
-            f"Topic {CONTROL} requires the role 'operator'.", code="FORBIDDEN_ROLE", remedy="Omit it; list the tenant's actions with GET /v1/audit."
+            f"Topic {CONTROL} requires the role 'operator'.",
+            code="FORBIDDEN_ROLE",
+            remedy="Omit it; list the tenant's actions with GET /v1/audit.",
         )
     return topic_names or [topic for topic in get_partition_counts(1) if topic != CONTROL]

@@ -11,7 +11,9 @@ router = APIRouter(tags=["feedback"])
 
 
 @router.post("/feedback", status_code=202, operation_id="give_feedback")
-async def give_feedback(body: FeedbackRequest, services: ServicesDep, caller: Caller) -> FeedbackReceipt:
+async def give_feedback(
+    body: FeedbackRequest, services: ServicesDep, caller: Caller
+) -> FeedbackReceipt:
     """Store feedback as judgements of passages, by document, revision, position and quote.
 
     Responds once the event is durable in the log.

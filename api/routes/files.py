@@ -40,7 +40,12 @@ class SignedLink(BaseModel):
     responses={200: {"model": SignedLink, "content": {"application/octet-stream": {}}}},
 )
 async def get_file(
-    document: UUID, services: ServicesDep, caller: Caller, request: Request, range_: RangeHeader = None, signed: bool = False
+    document: UUID,
+    services: ServicesDep,
+    caller: Caller,
+    request: Request,
+    range_: RangeHeader = None,
+    signed: bool = False,
 ) -> StreamingResponse | SignedLink:
     """Get the file or one range of it, or with `signed=true` an expiring link to it."""
     document_fields = await _get_document_with_file(document, services, caller)
@@ -69,14 +74,20 @@ async def get_signed_file(
 
     Serves one revision, while it is the latest.
     """
-    services.link_signer.verify(LinkTarget(tenant, document, revision), expires, signature, datetime.now(UTC))
-    document_fields = await _get_document_with_file(document, services, Principal("signed link", tenant))
+    services.link_signer.verify(
+        LinkTarget(tenant, document, revision), expires, signature, datetime.now(UTC)
+    )
+    document_fields = await _get_document_with_file(
+        document, services, Principal("signed link", tenant)
+    )
     if document_fields["revision"] != revision:
         raise unknown_file(document)
     return _stream_file(document_fields, services, range_)
 
 
-async def _get_document_with_file(document: UUID, services: Services, caller: Principal) -> dict[str, Any]:
+async def _get_document_with_file(
+    document: UUID, services: Services, caller: Principal
+) -> dict[str, Any]:
     document_fields = await services.documents.fetch_document(caller, document)
     if document_fields is None or not document_fields.get("blob"):
         raise unknown_file(document)
@@ -84,28 +95,42 @@ async def _get_document_with_file(document: UUID, services: Services, caller: Pr
 
 
 def unknown_file(document: UUID) -> NotFound:
-    return unknown_resource_error("file of document", document, "List documents with GET /v1/documents.")
+    return unknown_resource_error(
+        "file of document", document, "List documents with GET /v1/documents."
+    )
 
 
-def _stream_file(document_fields: dict[str, Any], services: Services, range_: str | None) -> StreamingResponse:
+def _stream_file(
+    document_fields: dict[str, Any], services: Services, range_: str | None
+) -> StreamingResponse:
     key, size = document_fields["blob"]["key"], document_fields["blob"]["size"]
     byte_range = parse_range(range_, size)
     start, end = byte_range or (0, size)
     headers = (
-        _build_headers(document_fields) | {"Content-Length": str(end - start)} | ({"Content-Range": f"bytes {start}-{end - 1}/{size}"} if byte_range else {})
+        _build_headers(document_fields)
+        | {"Content-Length": str(end - start)}
+        | ({"Content-Range": f"bytes {start}-{end - 1}/{size}"} if byte_range else {})
     )
     media_type = document_fields.get("media_type") or "application/octet-stream"
-    return StreamingResponse(_iterate_bytes(services.blobs, key, start, end), 206 if byte_range else 200, headers, media_type)
+    return StreamingResponse(
+        _iterate_bytes(services.blobs, key, start, end),
+        206 if byte_range else 200,
+        headers,
+        media_type,
+    )
 
 
-async def _create_signed_link(target: LinkTarget, key: str, services: Services, request: Request) -> SignedLink:
+async def _create_signed_link(
+    target: LinkTarget, key: str, services: Services, request: Request
+) -> SignedLink:
     """Let the blob store sign the link if it can."""
     expires = datetime.now(UTC).replace(microsecond=0) + LINK_LIFETIME
     expires_at_s = int(expires.timestamp())
     address = f"{services.public_url}{request.app.url_path_for('get_signed_file', tenant=target.tenant, document=str(target.document_id))}"
     url = await services.blobs.presign_url(key, LINK_LIFETIME.total_seconds())
     return SignedLink(
-        url=url or f"{address}?revision={target.revision}&expires={expires_at_s}&signature={services.link_signer.sign(target, expires_at_s)}",
+        url=url
+        or f"{address}?revision={target.revision}&expires={expires_at_s}&signature={services.link_signer.sign(target, expires_at_s)}",
         expires_at=expires,
     )
 

@@ -12,14 +12,18 @@ from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
 from evaluation.comparison_request import ComparisonBody
 from evaluation.promotion_gate import PromotionRequest
 
-router = APIRouter(tags=["generations"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)])
+router = APIRouter(
+    tags=["generations"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)]
+)
 
 
 class PromotionResponse(BaseModel):
     """`promoted` is false when the promotion gate failed, with the reasons; nothing has changed then."""
 
     generation: str
-    previous: str | None = Field(description="The generation on standby, which a rollback restores.")
+    previous: str | None = Field(
+        description="The generation on standby, which a rollback restores."
+    )
     promoted: bool
     reasons: list[str]
     comparison: dict[str, Any] | None = Field(description="The comparison that the gate evaluated.")
@@ -27,7 +31,9 @@ class PromotionResponse(BaseModel):
 
 class DropResponse(BaseModel):
     generation: str
-    removed: bool = Field(description="True when all its tables are dropped; false while a transaction still holds one.")
+    removed: bool = Field(
+        description="True when all its tables are dropped; false while a transaction still holds one."
+    )
     held_by: dict[str, Any] | None
     topics: list[str] = Field(description="Deleted topics, which no other generation uses.")
 
@@ -48,7 +54,9 @@ async def get_generation(name: str, services: ServicesDep, caller: WholeTenant) 
 
 
 @router.post("/generations/compare", operation_id="compare_generations")
-async def compare_generations(body: ComparisonBody, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
+async def compare_generations(
+    body: ComparisonBody, services: ServicesDep, caller: WholeTenant
+) -> dict[str, Any]:
     """Run the golden queries, and recorded queries of a period, against both generations.
 
     Responds when all are done.
@@ -69,12 +77,16 @@ async def roll_back_generation(name: str, services: ServicesDep) -> PromotionRes
 
 
 @router.post("/generations/{name}/promote", operation_id="promote_generation")
-async def promote_generation(name: str, services: ServicesDep, caller: WholeTenant, body: PromotionRequest | None = None) -> PromotionResponse:
+async def promote_generation(
+    name: str, services: ServicesDep, caller: WholeTenant, body: PromotionRequest | None = None
+) -> PromotionResponse:
     """Make the generation live, in one transaction.
 
     Every document that is visible now must be settled in it, and the promotion gate, if given, must pass.
     """
-    return PromotionResponse.model_validate(await services.generations.promote(caller.tenant, name, body or PromotionRequest()))
+    return PromotionResponse.model_validate(
+        await services.generations.promote(caller.tenant, name, body or PromotionRequest())
+    )
 
 
 @router.delete("/generations/{name}", operation_id="drop_generation")

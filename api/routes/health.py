@@ -18,16 +18,25 @@ async def check_liveness() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz", operation_id="readyz", responses={503: {"description": "A dependency is unavailable"}})
+@router.get(
+    "/readyz",
+    operation_id="readyz",
+    responses={503: {"description": "A dependency is unavailable"}},
+)
 async def check_readiness(services: ServicesDep) -> JSONResponse:
     """Report each dependency; 503 while any is unavailable."""
     dependencies = await services.check_readiness()
     is_ready = all(line.ok for line in dependencies)
     body = {
         "status": "ok" if is_ready else "unavailable",
-        "dependencies": {line.name: {"ok": line.ok, "detail": line.detail, "remedy": line.remedy} for line in dependencies},
+        "dependencies": {
+            line.name: {"ok": line.ok, "detail": line.detail, "remedy": line.remedy}
+            for line in dependencies
+        },
     }
-    return JSONResponse(body, 200 if is_ready else 503, headers={} if is_ready else {"Retry-After": "5"})
+    return JSONResponse(
+        body, 200 if is_ready else 503, headers={} if is_ready else {"Retry-After": "5"}
+    )
 
 
 @router.get("/health", operation_id="health")

@@ -37,22 +37,36 @@ REQUEST_BODY: dict[str, Any] = {
                 "type": "object",
                 "required": ["file"],
                 "properties": {"file": {"type": "string", "format": "binary"}}
-                | {name: {"type": "string"} for name in IngestRequest.model_fields if name not in ("url", "text", "storage_key")},
+                | {
+                    name: {"type": "string"}
+                    for name in IngestRequest.model_fields
+                    if name not in ("url", "text", "storage_key")
+                },
             }
         },
     },
 }
 
 
-@router.post("/ingest", status_code=202, operation_id="ingest", openapi_extra={"requestBody": REQUEST_BODY})
+@router.post(
+    "/ingest", status_code=202, operation_id="ingest", openapi_extra={"requestBody": REQUEST_BODY}
+)
 async def ingest(
     request: Request,
     services: ServicesDep,
     caller: Caller,
-    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255, description="Requests with the same key are one event.")] = None,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1, max_length=255, description="Requests with the same key are one event."
+        ),
+    ] = None,
 ) -> IngestReceipt:
     """Ingest one document, as a file or as JSON. Responds once the event is durable in the log."""
-    event, staged = services.ingest.plan_event(caller, idempotency_key), StagedUploads(caller.tenant)
+    event, staged = (
+        services.ingest.plan_event(caller, idempotency_key),
+        StagedUploads(caller.tenant),
+    )
     try:
         body, upload = await _read_request(request, services, event, staged)
         return await services.ingest.submit_document(caller, body, upload, event)
@@ -67,7 +81,9 @@ async def get_job_status(job: UUID, services: ServicesDep, caller: Caller) -> di
     """Get the state, attempts, log position and error of each stage."""
     status = await services.documents.fetch_status(caller, job_id=job)
     if status is None:
-        raise unknown_resource_error("ingestion job", job, "Use the `ingestion_job_id` that POST /v1/ingest returned.")
+        raise unknown_resource_error(
+            "ingestion job", job, "Use the `ingestion_job_id` that POST /v1/ingest returned."
+        )
     return status
 
 
@@ -81,7 +97,11 @@ async def get_event_status(
     """Get the status by the producer's own ce_id and ce_source."""
     status = await services.documents.fetch_status(caller, event_id=event_id, source=source)
     if status is None:
-        raise unknown_resource_error("event", f"{event_id!r} of source {source!r}", "Ingress may not have read it yet: retry, or check topic `outcomes`.")
+        raise unknown_resource_error(
+            "event",
+            f"{event_id!r} of source {source!r}",
+            "Ingress may not have read it yet: retry, or check topic `outcomes`.",
+        )
     return status
 
 
@@ -93,11 +113,15 @@ class StagedUploads:
     uploads: list[BlobRef] = field(default_factory=list)
 
 
-async def _read_request(request: Request, services: Services, event: PlannedEvent, staged: StagedUploads) -> tuple[IngestRequest, BlobRef | None]:
+async def _read_request(
+    request: Request, services: Services, event: PlannedEvent, staged: StagedUploads
+) -> tuple[IngestRequest, BlobRef | None]:
     content_type = request.headers.get("content-type", "")
     match content_type.partition(";")[0].strip().lower():
         case "multipart/form-data":
-            form = await read_form(content_type, request.stream(), partial(_stage_upload, services, event, staged))
+            form = await read_form(
+                content_type, request.stream(), partial(_stage_upload, services, event, staged)
+            )
             return _parse_form(form), form.upload
         case "application/json":
             return _validate_request(await read_json(request)), None
@@ -108,15 +132,27 @@ async def _read_request(request: Request, services: Services, event: PlannedEven
     )
 
 
-async def _stage_upload(services: Services, event: PlannedEvent, staged: StagedUploads, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
-    staged.uploads.append(await services.ingest.stage_upload(staged.tenant, event, chunks, media_type))
+async def _stage_upload(
+    services: Services,
+    event: PlannedEvent,
+    staged: StagedUploads,
+    chunks: AsyncIterator[bytes],
+    media_type: str | None,
+) -> BlobRef:
+    staged.uploads.append(
+        await services.ingest.stage_upload(staged.tenant, event, chunks, media_type)
+    )
     return staged.uploads[-1]
 
 
 def _parse_form(form: MultipartForm) -> IngestRequest:
     if form.upload is None:
-        raise InvalidRequest("The form has no file.", remedy="Send the document as the field `file`.")
-    values: dict[str, Any] = {name: _parse_form_field(name, texts) for name, texts in form.fields.items()}
+        raise InvalidRequest(
+            "The form has no file.", remedy="Send the document as the field `file`."
+        )
+    values: dict[str, Any] = {
+        name: _parse_form_field(name, texts) for name, texts in form.fields.items()
+    }
     check_text(form.filename or "", "The file name")
     values.setdefault("filename", form.filename)
     values.setdefault("media_type", form.media_type)
@@ -126,11 +162,15 @@ def _parse_form(form: MultipartForm) -> IngestRequest:
 def _parse_form_field(name: str, texts: list[str]) -> Any:
     for text in texts:
         check_text(text, f"Form field {name}")
-    if name in _JSON_FIELDS or (name in _LIST_FIELDS and len(texts) == 1 and texts[0].startswith("[")):
+    if name in _JSON_FIELDS or (
+        name in _LIST_FIELDS and len(texts) == 1 and texts[0].startswith("[")
+    ):
         try:
             value = json.loads(texts[0])
         except (ValueError, RecursionError) as error:
-            raise InvalidRequest(f"Form field {name} is not valid JSON: {error}.", remedy="Send it as JSON.") from error
+            raise InvalidRequest(
+                f"Form field {name} is not valid JSON: {error}.", remedy="Send it as JSON."
+            ) from error
         check_json(value, f"Form field {name}")
         return value
     return texts if name in _LIST_FIELDS else texts[-1]
@@ -141,5 +181,7 @@ def _validate_request(values: Any) -> IngestRequest:
         return IngestRequest.model_validate(values)
     except ValidationError as error:
         errors = error.errors(include_input=False)[:5]
-        detail = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'body'}: {item['msg']}" for item in errors)
+        detail = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or 'body'}: {item['msg']}" for item in errors
+        )
         raise InvalidRequest(detail, remedy=format_remedy(errors)) from error

@@ -13,28 +13,59 @@ from schemas.lineage import DocumentLineage, RunLineage
 
 router = APIRouter(tags=["lineage"])
 PROV_MEDIA_TYPE = "application/provenance+json"
-LineageFormat = Annotated[Literal["json", "prov"], Query(alias="format", description="`prov` returns PROV-JSON (W3C).")]
+LineageFormat = Annotated[
+    Literal["json", "prov"], Query(alias="format", description="`prov` returns PROV-JSON (W3C).")
+]
 OrdinalParameter = Annotated[int | None, Query(ge=1, le=1000)]
-PROV_RESPONSES: dict[int | str, dict[str, Any]] = {200: {"content": {PROV_MEDIA_TYPE: {"schema": {"type": "object"}}}}}
+PROV_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {PROV_MEDIA_TYPE: {"schema": {"type": "object"}}}}
+}
 
 
-@router.get("/documents/{document}/lineage", operation_id="document_lineage", response_model=DocumentLineage, responses=PROV_RESPONSES)
-async def get_document_lineage(document: UUID, services: ServicesDep, caller: Caller, shape: LineageFormat = "json") -> DocumentLineage | JSONResponse:
+@router.get(
+    "/documents/{document}/lineage",
+    operation_id="document_lineage",
+    response_model=DocumentLineage,
+    responses=PROV_RESPONSES,
+)
+async def get_document_lineage(
+    document: UUID, services: ServicesDep, caller: Caller, shape: LineageFormat = "json"
+) -> DocumentLineage | JSONResponse:
     """Trace a document from the uploaded bytes through every event to the index.
 
     Each event is read again at its position and verified.
     """
     lineage = await services.lineage.get_document_lineage(caller, document)
-    return lineage if shape == "json" else JSONResponse(services.lineage.to_prov(lineage), media_type=PROV_MEDIA_TYPE)
+    return (
+        lineage
+        if shape == "json"
+        else JSONResponse(services.lineage.to_prov(lineage), media_type=PROV_MEDIA_TYPE)
+    )
 
 
-@router.get("/runs/{run}/lineage", operation_id="run_lineage", response_model=RunLineage, responses=PROV_RESPONSES)
+@router.get(
+    "/runs/{run}/lineage",
+    operation_id="run_lineage",
+    response_model=RunLineage,
+    responses=PROV_RESPONSES,
+)
 async def get_run_lineage(
-    run: UUID, services: ServicesDep, caller: Caller, sentence: OrdinalParameter = None, citation: OrdinalParameter = None, shape: LineageFormat = "json"
+    run: UUID,
+    services: ServicesDep,
+    caller: Caller,
+    sentence: OrdinalParameter = None,
+    citation: OrdinalParameter = None,
+    shape: LineageFormat = "json",
 ) -> RunLineage | JSONResponse:
     """Trace each citation, or those of one sentence, back to the uploaded bytes.
 
     `broken` lists every hop that failed verification.
     """
-    lineage = await services.lineage.get_run_lineage(caller, run, sentence=sentence, citation=citation)
-    return lineage if shape == "json" else JSONResponse(services.lineage.to_prov(lineage), media_type=PROV_MEDIA_TYPE)
+    lineage = await services.lineage.get_run_lineage(
+        caller, run, sentence=sentence, citation=citation
+    )
+    return (
+        lineage
+        if shape == "json"
+        else JSONResponse(services.lineage.to_prov(lineage), media_type=PROV_MEDIA_TYPE)
+    )

@@ -31,4 +31,6 @@ async def create_login_link(services: ServicesDep, caller: Caller) -> LoginLink:
             remedy="Use the token of `anabranch up`, or the one in ANABRANCH_API__TOKEN.",
         )
     expires = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LINK_LIFETIME_S)
-    return LoginLink(url=f"{services.public_url}/?login={services.sessions.make_code()}", expires_at=expires)
+    return LoginLink(
+        url=f"{services.public_url}/?login={services.sessions.make_code()}", expires_at=expires
+    )

@@ -16,7 +16,10 @@ router = APIRouter(tags=["profiles"])
 @router.get("/profiles", operation_id="list_profiles")
 async def list_profiles(services: ServicesDep) -> dict[str, Any]:
     """List profiles."""
-    return {"items": [profile.model_dump(mode="json") for profile in services.list_profiles()], "next": None}
+    return {
+        "items": [profile.model_dump(mode="json") for profile in services.list_profiles()],
+        "next": None,
+    }
 
 
 @router.get("/profiles/retrieval/{name}", operation_id="get_profile")

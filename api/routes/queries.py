@@ -7,7 +7,13 @@ from fastapi.responses import StreamingResponse
 
 from api.dependencies import Caller, ServicesDep
 from api.sse import EVENTS_DESCRIPTION, MEDIA_TYPE, stream_answer
-from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, ignore_progress
+from schemas.questions import (
+    QueryRequest,
+    QueryResponse,
+    SearchRequest,
+    SearchResponse,
+    ignore_progress,
+)
 
 router = APIRouter(tags=["questions"])
 
@@ -21,8 +27,15 @@ async def search(body: SearchRequest, services: ServicesDep, caller: Caller) -> 
 STREAM_SCHEMA = {"schema": {"type": "string", "description": EVENTS_DESCRIPTION}}
 
 
-@router.post("/query", operation_id="query", response_model=QueryResponse, responses={200: {"content": {MEDIA_TYPE: STREAM_SCHEMA}}})
-async def query(body: QueryRequest, services: ServicesDep, caller: Caller, request: Request) -> QueryResponse | StreamingResponse:
+@router.post(
+    "/query",
+    operation_id="query",
+    response_model=QueryResponse,
+    responses={200: {"content": {MEDIA_TYPE: STREAM_SCHEMA}}},
+)
+async def query(
+    body: QueryRequest, services: ServicesDep, caller: Caller, request: Request
+) -> QueryResponse | StreamingResponse:
     """Return an answer with citations, or a refusal (200, `refused: true`).
 
     With `stream`, responds with server-sent events.

@@ -17,7 +17,9 @@ router = APIRouter(tags=["runs"])
 class RunDiffRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    other: UUID | None = Field(None, description="Run to compare with. By default the query runs again now, as a new run.")
+    other: UUID | None = Field(
+        None, description="Run to compare with. By default the query runs again now, as a new run."
+    )
 
 
 @router.post("/runs/{run}/rerun", operation_id="rerun_run")
@@ -31,7 +33,9 @@ async def rerun_run(run: UUID, services: ServicesDep, caller: Caller) -> dict[st
 
 
 @router.post("/runs/{run}/diff", operation_id="diff_run")
-async def diff_run(run: UUID, body: RunDiffRequest, services: ServicesDep, caller: Caller) -> RunDiff:
+async def diff_run(
+    run: UUID, body: RunDiffRequest, services: ServicesDep, caller: Caller
+) -> RunDiff:
     """Compare a run with now or with another run.
 
     Lists moved, removed and new passages, changes of the answer, and the reasons.

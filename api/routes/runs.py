@@ -14,7 +14,9 @@ router = APIRouter(tags=["runs"])
 
 
 @router.get("/runs", operation_id="list_runs")
-async def list_runs(services: ServicesDep, caller: Caller, after: PageCursor = None, limit: PageLimit = 50) -> dict[str, Any]:
+async def list_runs(
+    services: ServicesDep, caller: Caller, after: PageCursor = None, limit: PageLimit = 50
+) -> dict[str, Any]:
     """List runs."""
     items, next_cursor = await services.listings.list_runs(caller, after=after, limit=limit)
     return {"items": items, "next": next_cursor}
@@ -25,5 +27,7 @@ async def get_run(run: UUID, services: ServicesDep, caller: Caller) -> dict[str,
     """Get a run."""
     run_fields = await services.listings.get_run(caller, run)
     if run_fields is None:
-        raise unknown_resource_error("run", run, "It may not be recorded yet; list runs with GET /v1/runs.")
+        raise unknown_resource_error(
+            "run", run, "It may not be recorded yet; list runs with GET /v1/runs."
+        )
     return run_fields

@@ -36,7 +36,9 @@ def list_documents() -> list[Path]:
 
 def load_questions() -> list[RefusalQuestion]:
     entries: dict[str, Any] = yaml.safe_load((HERE / "questions.yaml").read_text(encoding="utf-8"))
-    return [question for name, entry in entries.items() for question in _parse_questions(name, entry)]
+    return [
+        question for name, entry in entries.items() for question in _parse_questions(name, entry)
+    ]
 
 
 def _parse_questions(name: str, entry: dict[str, Any]) -> Iterator[RefusalQuestion]:
@@ -44,4 +46,12 @@ def _parse_questions(name: str, entry: dict[str, Any]) -> Iterator[RefusalQuesti
         for line in entry[kind]:
             language = next(key for key in line if key != "says")
             expected_quotes = tuple(line["says"].split("|")) if "says" in line else ()
-            yield RefusalQuestion(name, entry["split"], entry["language"], language, line[language], kind == "answered", expected_quotes)
+            yield RefusalQuestion(
+                name,
+                entry["split"],
+                entry["language"],
+                language,
+                line[language],
+                kind == "answered",
+                expected_quotes,
+            )

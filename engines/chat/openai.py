@@ -25,15 +25,31 @@ MAX_MODEL_NAME_LENGTH = 255
 class OpenAIChat:
     """ChatModel that repeats the request once, with the error, if a reply violates the schema."""
 
-    def __init__(self, settings: ServerSettings, *, retry_policy: ServerRetryPolicy | None = None, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        retry_policy: ServerRetryPolicy | None = None,
+        max_tokens: int = MAX_TOKENS,
+    ) -> None:
         self.model = settings.model
         self._server, self._max_tokens = OpenAIServer(settings, retry_policy), max_tokens
 
-    async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(
+        self,
+        system: str,
+        user: str,
+        schema: Mapping[str, Any],
+        *,
+        name: str,
+        on_delta: OnDelta | None = None,
+    ) -> ChatReply:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         usage, fault, attempts = ChatUsage(), "", StreamAttempts(on_delta) if on_delta else None
         for call in range(1, MAX_ATTEMPTS + 1):
-            reply = await self._request_completion(self._build_body(messages, schema, name), attempts)
+            reply = await self._request_completion(
+                self._build_body(messages, schema, name), attempts
+            )
             usage = _add_usage(usage, reply)
             text, fault = _extract_content(reply)
             data, fault = (None, fault) if fault else _parse_and_validate(text, schema)
@@ -43,21 +59,41 @@ class OpenAIChat:
             messages = [
                 *messages,
                 {"role": "assistant", "content": text},
-                {"role": "user", "content": f"That was not valid: {fault} Answer again, as JSON that keeps to the schema."},
+                {
+                    "role": "user",
+                    "content": f"That was not valid: {fault} Answer again, as JSON that keeps to the schema.",
+                },
             ]
-        raise InvalidModelOutput(f"{self.model} violated the schema '{name}': {fault}", calls=MAX_ATTEMPTS, tokens=usage.input_tokens + usage.output_tokens)
+        raise InvalidModelOutput(
+            f"{self.model} violated the schema '{name}': {fault}",
+            calls=MAX_ATTEMPTS,
+            tokens=usage.input_tokens + usage.output_tokens,
+        )
 
     async def close(self) -> None:
         await self._server.close()
 
-    async def _request_completion(self, body: Mapping[str, Any], attempts: StreamAttempts | None) -> Mapping[str, Any]:
+    async def _request_completion(
+        self, body: Mapping[str, Any], attempts: StreamAttempts | None
+    ) -> Mapping[str, Any]:
         if attempts is None:
             return await self._server.post(COMPLETIONS_PATH, body)
-        return (await self._server.post_stream(COMPLETIONS_PATH, body, attempts.start_attempt)).to_reply()
+        return (
+            await self._server.post_stream(COMPLETIONS_PATH, body, attempts.start_attempt)
+        ).to_reply()
 
-    def _build_body(self, messages: list[dict[str, str]], schema: Mapping[str, Any], name: str) -> dict[str, Any]:
-        response_format = {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
-        return {"messages": messages, "response_format": response_format, **self._build_generation_options()}
+    def _build_body(
+        self, messages: list[dict[str, str]], schema: Mapping[str, Any], name: str
+    ) -> dict[str, Any]:
+        response_format = {
+            "type": "json_schema",
+            "json_schema": {"name": name, "schema": schema, "strict": True},
+        }
+        return {
+            "messages": messages,
+            "response_format": response_format,
+            **self._build_generation_options(),
+        }
 
     def _build_generation_options(self) -> dict[str, Any]:
         # OpenAI's and Azure's reasoning models reject `temperature` and `max_tokens`.
@@ -71,7 +107,10 @@ def _extract_content(reply: Mapping[str, Any]) -> tuple[str, str]:
     choice = parse_completion(reply).first_choice
     if choice.message_or_delta.refusal:
         return "", f"it refused ({choice.message_or_delta.refusal})."
-    return choice.message_or_delta.content or "", "it was cut off at the token limit." if choice.finish_reason == "length" else ""
+    return (
+        choice.message_or_delta.content or "",
+        "it was cut off at the token limit." if choice.finish_reason == "length" else "",
+    )
 
 
 def _extract_model_name(reply: Mapping[str, Any]) -> str:
@@ -79,7 +118,9 @@ def _extract_model_name(reply: Mapping[str, Any]) -> str:
     return model[:MAX_MODEL_NAME_LENGTH] if isinstance(model, str) else ""
 
 
-def _parse_and_validate(text: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
+def _parse_and_validate(
+    text: str, schema: Mapping[str, Any]
+) -> tuple[Mapping[str, Any] | None, str]:
     try:
         data = _strip_unstorable_characters(json.loads(text))
         jsonschema.validate(data, schema)
@@ -103,4 +144,7 @@ def _strip_unstorable_characters(value: Any) -> Any:
 
 
 def _add_usage(usage: ChatUsage, reply: Mapping[str, Any]) -> ChatUsage:
-    return ChatUsage(usage.input_tokens + read_token_count(reply, "input"), usage.output_tokens + read_token_count(reply, "output"))
+    return ChatUsage(
+        usage.input_tokens + read_token_count(reply, "input"),
+        usage.output_tokens + read_token_count(reply, "output"),
+    )

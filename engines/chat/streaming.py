@@ -46,4 +46,8 @@ class StreamedCompletion:
 
     def to_reply(self) -> dict[str, Any]:
         message = {"role": "assistant", "content": self._content, "refusal": self._refusal or None}
-        return {"model": self._model, "choices": [{"index": 0, "message": message, "finish_reason": self._finish_reason}], "usage": self._usage}
+        return {
+            "model": self._model,
+            "choices": [{"index": 0, "message": message, "finish_reason": self._finish_reason}],
+            "usage": self._usage,
+        }

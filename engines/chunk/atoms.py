@@ -51,8 +51,16 @@ def split_atoms(markdown: str, block: Block, limit: int) -> Iterator[Atom]:
         text = markdown[start:end]
         tokens = estimate_tokens(text)
         if tokens > (MAX_ROW_TOKENS if inner_rank is None else limit):
-            for atom in _split_oversized(markdown, start, end, inner_rank or BoundaryRank.WORD, limit):
-                yield Atom(atom.start, atom.end, atom.tokens, rank if atom.start == start else atom.rank, atom.boundary_hash)
+            for atom in _split_oversized(
+                markdown, start, end, inner_rank or BoundaryRank.WORD, limit
+            ):
+                yield Atom(
+                    atom.start,
+                    atom.end,
+                    atom.tokens,
+                    rank if atom.start == start else atom.rank,
+                    atom.boundary_hash,
+                )
         else:
             yield Atom(start, end, tokens, rank, _hash_words(text))
         rank = BoundaryRank.SENTENCE if block.kind not in _LINE_KINDS else BoundaryRank.LINE
@@ -74,27 +82,42 @@ def _split_block(markdown: str, block: Block) -> Iterator[tuple[int, int, Bounda
     start, end = block.span.char_start, block.span.char_end
     match block.kind:
         case "table":
-            yield from ((*row, None) for row in _split_lines(markdown, start, end, keep_until=block.header_end))
+            yield from (
+                (*row, None)
+                for row in _split_lines(markdown, start, end, keep_until=block.header_end)
+            )
         case "list":
-            yield from ((*item, BoundaryRank.SENTENCE) for item in _split_items(markdown, start, end))
+            yield from (
+                (*item, BoundaryRank.SENTENCE) for item in _split_items(markdown, start, end)
+            )
         case "code" | "formula":
             yield from ((*line, BoundaryRank.WORD) for line in _split_lines(markdown, start, end))
         case _:
-            yield from ((*sentence, BoundaryRank.WORD) for sentence in _split_sentences(markdown, start, end))
+            yield from (
+                (*sentence, BoundaryRank.WORD)
+                for sentence in _split_sentences(markdown, start, end)
+            )
 
 
 def _split_sentences(markdown: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    return ((start + sentence_start, start + sentence_end) for sentence_start, sentence_end in _SENTENCE_SPLITTER.split(markdown[start:end]))
+    return (
+        (start + sentence_start, start + sentence_end)
+        for sentence_start, sentence_end in _SENTENCE_SPLITTER.split(markdown[start:end])
+    )
 
 
-def _split_lines(markdown: str, start: int, end: int, keep_until: int | None = None) -> Iterator[tuple[int, int]]:
+def _split_lines(
+    markdown: str, start: int, end: int, keep_until: int | None = None
+) -> Iterator[tuple[int, int]]:
     """Yield lines with their line breaks.
 
     Everything up to the end of the line after `keep_until` is one part.
     """
     line_start = start
     if keep_until is not None:
-        line_start = (markdown.find("\n", keep_until + 1, end) + 1 if keep_until < end else 0) or end
+        line_start = (
+            markdown.find("\n", keep_until + 1, end) + 1 if keep_until < end else 0
+        ) or end
         yield start, line_start
     while line_start < end:
         line_end = markdown.find("\n", line_start, end) + 1 or end
@@ -115,20 +138,32 @@ def _split_items(markdown: str, start: int, end: int) -> Iterator[tuple[int, int
     yield item_start, end
 
 
-def _split_oversized(markdown: str, start: int, end: int, inner_rank: BoundaryRank, limit: int) -> Iterator[Atom]:
+def _split_oversized(
+    markdown: str, start: int, end: int, inner_rank: BoundaryRank, limit: int
+) -> Iterator[Atom]:
     if inner_rank == BoundaryRank.SENTENCE:
         for sentence_start, sentence_end in _split_sentences(markdown, start, end):
             text = markdown[sentence_start:sentence_end]
             if estimate_tokens(text) > limit:
-                yield from _split_oversized(markdown, sentence_start, sentence_end, BoundaryRank.WORD, limit)
+                yield from _split_oversized(
+                    markdown, sentence_start, sentence_end, BoundaryRank.WORD, limit
+                )
             else:
-                yield Atom(sentence_start, sentence_end, estimate_tokens(text), BoundaryRank.SENTENCE, _hash_words(text))
+                yield Atom(
+                    sentence_start,
+                    sentence_end,
+                    estimate_tokens(text),
+                    BoundaryRank.SENTENCE,
+                    _hash_words(text),
+                )
         return
     for word in _WORD.finditer(markdown, start, end):
         for part_start in range(word.start(), word.end(), _MAX_WORD_CHARACTERS):
             part_end = min(part_start + _MAX_WORD_CHARACTERS, word.end())
             text = markdown[part_start:part_end]
-            yield Atom(part_start, part_end, estimate_tokens(text), BoundaryRank.WORD, _hash_words(text))
+            yield Atom(
+                part_start, part_end, estimate_tokens(text), BoundaryRank.WORD, _hash_words(text)
+            )
 
 
 def _hash_words(text: str) -> int:

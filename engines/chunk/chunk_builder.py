@@ -37,10 +37,14 @@ class ParentCut:
     children: Sequence[ChildCut]
 
 
-def build_chunks(document_id: UUID, title: str | None, transcript: Transcript, parents: Sequence[ParentCut]) -> list[ParentChunk]:
+def build_chunks(
+    document_id: UUID, title: str | None, transcript: Transcript, parents: Sequence[ParentCut]
+) -> list[ParentChunk]:
     builder = _ChunkBuilder(document_id, title, transcript, SpanMapper(transcript))
     distinct_parents = _drop_repetitions(transcript.markdown, parents)
-    return [builder.build_parent(ordinal, parent) for ordinal, parent in enumerate(distinct_parents)]
+    return [
+        builder.build_parent(ordinal, parent) for ordinal, parent in enumerate(distinct_parents)
+    ]
 
 
 def _drop_repetitions(markdown: str, parents: Sequence[ParentCut]) -> Iterator[ParentCut]:
@@ -62,13 +66,21 @@ def _drop_repetitions(markdown: str, parents: Sequence[ParentCut]) -> Iterator[P
 def _find_repeated_pattern(text: str) -> str | None:
     """Return the pattern that a long text repeats, or None."""
     period = find_period(text) if len(text) >= _MIN_REPETITION_CHARACTERS else None
-    # The smallest rotation, so that texts that start at different offsets of the pattern compare equal.
+    # The smallest rotation, so that texts that start at different offsets of the pattern compare
+    # equal.
     return min(text[i : i + period] for i in range(period)) if period else None
 
 
 class _ChunkBuilder:
-    def __init__(self, document_id: UUID, title: str | None, transcript: Transcript, span_mapper: SpanMapper) -> None:
-        self._document_id, self._title, self._markdown, self._span_mapper = document_id, title, transcript.markdown, span_mapper
+    def __init__(
+        self, document_id: UUID, title: str | None, transcript: Transcript, span_mapper: SpanMapper
+    ) -> None:
+        self._document_id, self._title, self._markdown, self._span_mapper = (
+            document_id,
+            title,
+            transcript.markdown,
+            span_mapper,
+        )
         self._occurrence_counts: Counter[tuple[str, HeadingPath, str]] = Counter()
         self._child_count = 0
 
@@ -105,7 +117,9 @@ class _ChunkBuilder:
 
     def _make_id(self, kind: str, path: HeadingPath, text: str) -> UUID:
         self._occurrence_counts[kind, path, text] += 1
-        return content_id(kind, self._document_id, path, text, self._occurrence_counts[kind, path, text])
+        return content_id(
+            kind, self._document_id, path, text, self._occurrence_counts[kind, path, text]
+        )
 
     def _classify(self, cut: ChildCut) -> tuple[BlockKind, str | None]:
         """Return the cut's kind and, for code, its language.
@@ -120,7 +134,10 @@ class _ChunkBuilder:
 
     def _build_prefix(self, cut: ChildCut) -> str:
         names = [name[:_MAX_HEADING_CHARACTERS] for name in cut.path]
-        if self._title and (not names or names[0].casefold() != self._title.strip().casefold()[:_MAX_HEADING_CHARACTERS]):
+        if self._title and (
+            not names
+            or names[0].casefold() != self._title.strip().casefold()[:_MAX_HEADING_CHARACTERS]
+        ):
             names.insert(0, self._title.strip()[:_MAX_HEADING_CHARACTERS])
         return "\n".join(part for part in (" > ".join(names), self._find_table_header(cut)) if part)
 
@@ -129,5 +146,7 @@ class _ChunkBuilder:
         block = self._span_mapper.find_blocks(cut.start, cut.end)[0]
         if block.header_end is None or cut.start < block.header_end:
             return ""
-        header = self._markdown[block.span.char_start : block.header_end].rsplit("\n", 1)[0][:_MAX_HEADER_CHARACTERS]
+        header = self._markdown[block.span.char_start : block.header_end].rsplit("\n", 1)[0][
+            :_MAX_HEADER_CHARACTERS
+        ]
         return header if header.strip("| \n") else ""

@@ -27,13 +27,25 @@ class FixedSizeChunker:
         self.fingerprint = fingerprint("fixed_size", VERSION, tokens.VERSION)
         self._config = config
 
-    def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
+    def chunk(
+        self, document_id: UUID, title: str | None, transcript: Transcript
+    ) -> list[ParentChunk]:
         # A limit of 0 splits everything into words, except for table rows.
-        words = [atom for block in transcript.blocks for atom in split_atoms(transcript.markdown, block, 0)]
+        words = [
+            atom
+            for block in transcript.blocks
+            for atom in split_atoms(transcript.markdown, block, 0)
+        ]
         paths = _HeadingPaths(transcript)
         cuts = [words[start:end] for start, end in self._split_windows(words)]
-        children = [_make_child_cut(transcript.markdown, cut, paths) for cut in cuts if not is_blank(transcript.markdown, cut)]
-        return build_chunks(document_id, title, transcript, list(self._group_parents(transcript.markdown, children)))
+        children = [
+            _make_child_cut(transcript.markdown, cut, paths)
+            for cut in cuts
+            if not is_blank(transcript.markdown, cut)
+        ]
+        return build_chunks(
+            document_id, title, transcript, list(self._group_parents(transcript.markdown, children))
+        )
 
     def _split_windows(self, words: Sequence[Atom]) -> list[tuple[int, int]]:
         windows, start = [], 0
@@ -42,14 +54,21 @@ class FixedSizeChunker:
             windows.append((start, end))
             if end == len(words):
                 break
-            start = max(start + 1, _find_overlap_start(words, end, self._config.child_tokens * self._config.overlap))
+            start = max(
+                start + 1,
+                _find_overlap_start(words, end, self._config.child_tokens * self._config.overlap),
+            )
         return windows
 
     def _group_parents(self, markdown: str, children: Sequence[ChildCut]) -> list[ParentCut]:
         parents: list[ParentCut] = []
         group: list[ChildCut] = []
         for child in children:
-            if group and tokens.estimate_tokens(markdown[group[0].start : child.end]) > self._config.parent_tokens:
+            if (
+                group
+                and tokens.estimate_tokens(markdown[group[0].start : child.end])
+                > self._config.parent_tokens
+            ):
                 parents.append(_make_parent_cut(group))
                 group = []
             group.append(child)

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def pack(sizes: Sequence[int], strengths: Sequence[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+def pack(
+    sizes: Sequence[int], strengths: Sequence[tuple[int, int]], limit: int
+) -> list[tuple[int, int]]:
     """Return the ranges `[start, end)` of items that form a pack, in order.
 
     `strengths[i]` belongs to the boundary before item i; the first is not used. A range exceeds

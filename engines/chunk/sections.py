@@ -54,15 +54,30 @@ def split_sections(transcript: Transcript) -> list[DocumentSection]:
     for block, run in _split_runs(transcript.blocks, reach_pages):
         if block.kind == "heading":
             level = block.level or 1
-            current_heading = _Heading(level, extract_heading_text(transcript.markdown, block), block.span.page, is_first=not sections and not headings)
+            current_heading = _Heading(
+                level,
+                extract_heading_text(transcript.markdown, block),
+                block.span.page,
+                is_first=not sections and not headings,
+            )
             path = [ancestor for ancestor in path if ancestor.level < level] + [current_heading]
             headings.append(block)
         else:
-            path = [ancestor for ancestor in path if ancestor.is_first or _is_in_reach(ancestor.page, block.span.page, reach_pages)]
-            sections.append(DocumentSection(tuple(ancestor.name for ancestor in path), tuple(headings), tuple(run)))
+            path = [
+                ancestor
+                for ancestor in path
+                if ancestor.is_first or _is_in_reach(ancestor.page, block.span.page, reach_pages)
+            ]
+            sections.append(
+                DocumentSection(
+                    tuple(ancestor.name for ancestor in path), tuple(headings), tuple(run)
+                )
+            )
             headings = []
     if headings:
-        sections.append(DocumentSection(tuple(ancestor.name for ancestor in path), tuple(headings), ()))
+        sections.append(
+            DocumentSection(tuple(ancestor.name for ancestor in path), tuple(headings), ())
+        )
     return sections
 
 
@@ -74,7 +89,13 @@ def _compute_reach_pages(blocks: Sequence[Block]) -> int:
     Headings of paged documents are guessed from their style. Without a limit, one missed heading
     would leave everything after it under the previous one.
     """
-    pages = sorted({block.span.page for block in blocks if block.kind == "heading" and block.span.page is not None})
+    pages = sorted(
+        {
+            block.span.page
+            for block in blocks
+            if block.kind == "heading" and block.span.page is not None
+        }
+    )
     gaps = [next_page - previous_page for previous_page, next_page in pairwise(pages)]
     return max(MIN_REACH_PAGES, 2 * round(median(gaps))) if gaps else sys.maxsize
 
@@ -88,7 +109,11 @@ def _split_runs(blocks: Sequence[Block], reach_pages: int) -> Iterator[tuple[Blo
     run: list[Block] = []
     heading_page: int | None = None
     for block in blocks:
-        is_reach_end = bool(run) and _is_in_reach(heading_page, run[-1].span.page, reach_pages) and not _is_in_reach(heading_page, block.span.page, reach_pages)
+        is_reach_end = (
+            bool(run)
+            and _is_in_reach(heading_page, run[-1].span.page, reach_pages)
+            and not _is_in_reach(heading_page, block.span.page, reach_pages)
+        )
         if run and (block.kind == "heading" or is_reach_end):
             yield run[0], run
             run = []
@@ -102,4 +127,6 @@ def _split_runs(blocks: Sequence[Block], reach_pages: int) -> Iterator[tuple[Blo
 
 
 def extract_heading_text(markdown: str, block: Block) -> str:
-    return " ".join(_HEADING_MARKS.sub("", markdown[block.span.char_start : block.span.char_end]).split())
+    return " ".join(
+        _HEADING_MARKS.sub("", markdown[block.span.char_start : block.span.char_end]).split()
+    )

@@ -30,10 +30,19 @@ class SpanMapper:
         return touched_blocks
 
     def map_spans(self, start: int, end: int) -> list[Span]:
-        return [self._clip_span(block, max(start, block.span.char_start), min(end, block.span.char_end)) for block in self.find_blocks(start, end)]
+        return [
+            self._clip_span(block, max(start, block.span.char_start), min(end, block.span.char_end))
+            for block in self.find_blocks(start, end)
+        ]
 
     def find_pages(self, start: int, end: int) -> list[int]:
-        return sorted({block.span.page for block in self.find_blocks(start, end) if block.span.page is not None})
+        return sorted(
+            {
+                block.span.page
+                for block in self.find_blocks(start, end)
+                if block.span.page is not None
+            }
+        )
 
     def _clip_span(self, block: Block, start: int, end: int) -> Span:
         cells = block.span.cells
@@ -43,11 +52,18 @@ class SpanMapper:
 
     def _clip_cells(self, block: Block, cells: str, start: int, end: int) -> str:
         """Return the cell range of the table rows in `[start, end)`."""
-        # Each line of the table is a row of the sheet, except for the delimiter row after the headers.
+        # Each line of the table is a row of the sheet, except for the delimiter row after the
+        # headers.
         cell_range = _CELL_RANGE.fullmatch(cells)
         if not cell_range or not cell_range[3] or block.header_end is None:
             return cells
         headers = self._markdown.count("\n", block.span.char_start, block.header_end)
-        rows = [self._markdown.count("\n", block.span.char_start, offset) for offset in (start, max(start, end - 1))]
-        top, bottom = (int(cell_range[2]) + (row if row < headers else max(row - 1, headers - 1)) for row in rows)
+        rows = [
+            self._markdown.count("\n", block.span.char_start, offset)
+            for offset in (start, max(start, end - 1))
+        ]
+        top, bottom = (
+            int(cell_range[2]) + (row if row < headers else max(row - 1, headers - 1))
+            for row in rows
+        )
         return f"{cell_range[1]}{top}:{cell_range[3]}{bottom}"

@@ -38,29 +38,47 @@ class StructureChunker:
         self._parent_tokens, self._whole_tokens = config.parent_tokens, config.whole_tokens
         self._child_tokens = min(500, round(config.child_tokens * _PACKING_SLACK))
 
-    def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
+    def chunk(
+        self, document_id: UUID, title: str | None, transcript: Transcript
+    ) -> list[ParentChunk]:
         sections = split_sections(transcript)
         parents = self._chunk_whole_document(transcript, sections) or [
-            parent for section in sections for parent in self._build_parents(transcript.markdown, section)
+            parent
+            for section in sections
+            for parent in self._build_parents(transcript.markdown, section)
         ]
         return build_chunks(document_id, title, transcript, parents)
 
-    def _chunk_whole_document(self, transcript: Transcript, sections: Sequence[DocumentSection]) -> list[ParentCut]:
+    def _chunk_whole_document(
+        self, transcript: Transcript, sections: Sequence[DocumentSection]
+    ) -> list[ParentCut]:
         """Return a short document with several sections as a single chunk, else nothing."""
-        if len(sections) < 2 or any(block.kind in ("code", "summary") for block in transcript.blocks):
+        if len(sections) < 2 or any(
+            block.kind in ("code", "summary") for block in transcript.blocks
+        ):
             return []
         start, end = sections[0].start, sections[-1].end
         if tokens.estimate_tokens(transcript.markdown[start:end]) > self._whole_tokens:
             return []
         path: HeadingPath = reduce(_find_common_prefix, (section.path for section in sections))
-        child = ChildCut(sections[0].blocks[0].span.char_start if sections[0].path == path else start, end, path)
+        child = ChildCut(
+            sections[0].blocks[0].span.char_start if sections[0].path == path else start, end, path
+        )
         return [ParentCut(start, end, path, [child])]
 
     def _build_parents(self, markdown: str, section: DocumentSection) -> Iterator[ParentCut]:
-        cuts = [cut for run in self._split_runs(markdown, section) for cut in self._pack_atoms(markdown, run)]
-        children = [ChildCut(cut[0].start, _find_trimmed_end(markdown, cut), section.path) for cut in cuts]
+        cuts = [
+            cut
+            for run in self._split_runs(markdown, section)
+            for cut in self._pack_atoms(markdown, run)
+        ]
+        children = [
+            ChildCut(cut[0].start, _find_trimmed_end(markdown, cut), section.path) for cut in cuts
+        ]
         strengths = [(int(cut[0].rank), cut[0].boundary_hash) for cut in cuts]
-        for first, last in pack([sum(atom.tokens for atom in cut) for cut in cuts], strengths, self._parent_tokens):
+        for first, last in pack(
+            [sum(atom.tokens for atom in cut) for cut in cuts], strengths, self._parent_tokens
+        ):
             start = section.start if first == 0 else children[first].start
             yield ParentCut(start, children[last - 1].end, section.path, children[first:last])
 
@@ -72,13 +90,22 @@ class StructureChunker:
         """
         blocks = section.blocks
         text = markdown[blocks[0].span.char_start : blocks[-1].span.char_end]
-        if not any(block.kind in ("code", "summary") for block in blocks) and tokens.estimate_tokens(text) <= self._whole_tokens:
+        if (
+            not any(block.kind in ("code", "summary") for block in blocks)
+            and tokens.estimate_tokens(text) <= self._whole_tokens
+        ):
             yield list(blocks)
             return
         run: list[Block] = []
         for block in blocks:
-            follows_caption = block.kind == "table" and [previous_block.kind for previous_block in run] == ["caption"]
-            is_standalone = block.kind in _STANDALONE_KINDS or block.kind == "caption" or (run and run[-1].kind in _STANDALONE_KINDS)
+            follows_caption = block.kind == "table" and [
+                previous_block.kind for previous_block in run
+            ] == ["caption"]
+            is_standalone = (
+                block.kind in _STANDALONE_KINDS
+                or block.kind == "caption"
+                or (run and run[-1].kind in _STANDALONE_KINDS)
+            )
             if run and is_standalone and not follows_caption:
                 yield run
                 run = []
@@ -86,10 +113,22 @@ class StructureChunker:
         yield run
 
     def _pack_atoms(self, markdown: str, run: Sequence[Block]) -> list[list[Atom]]:
-        block_atoms = [atom for block in run for atom in split_atoms(markdown, block, self._child_tokens)]
-        limit = self._whole_tokens if sum(atom.tokens for atom in block_atoms) <= self._whole_tokens else self._child_tokens
-        ranges = pack([atom.tokens for atom in block_atoms], [(int(atom.rank), atom.boundary_hash) for atom in block_atoms], limit)
-        return [cut for first, last in ranges if not is_blank(markdown, cut := block_atoms[first:last])]
+        block_atoms = [
+            atom for block in run for atom in split_atoms(markdown, block, self._child_tokens)
+        ]
+        limit = (
+            self._whole_tokens
+            if sum(atom.tokens for atom in block_atoms) <= self._whole_tokens
+            else self._child_tokens
+        )
+        ranges = pack(
+            [atom.tokens for atom in block_atoms],
+            [(int(atom.rank), atom.boundary_hash) for atom in block_atoms],
+            limit,
+        )
+        return [
+            cut for first, last in ranges if not is_blank(markdown, cut := block_atoms[first:last])
+        ]
 
 
 def _find_trimmed_end(markdown: str, cut: Sequence[Atom]) -> int:
@@ -99,4 +138,9 @@ def _find_trimmed_end(markdown: str, cut: Sequence[Atom]) -> int:
 
 
 def _find_common_prefix(first_path: HeadingPath, second_path: HeadingPath) -> HeadingPath:
-    return tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first_path, second_path, strict=False)))
+    return tuple(
+        name
+        for name, _ in takewhile(
+            lambda pair: pair[0] == pair[1], zip(first_path, second_path, strict=False)
+        )
+    )

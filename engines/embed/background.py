@@ -56,7 +56,12 @@ class Background:
             return cls(stored["vectors"], stored["states"], stored["starts"])
 
     def save(self, path: Path) -> None:
-        write_atomically(path, lambda temporary_path: np.savez(temporary_path, vectors=self.vectors, states=self.states, starts=self.starts))
+        write_atomically(
+            path,
+            lambda temporary_path: np.savez(
+                temporary_path, vectors=self.vectors, states=self.states, starts=self.starts
+            ),
+        )
 
     def mean_cosine(self, vector: Floats) -> float:
         return float((self.vectors @ vector).mean())

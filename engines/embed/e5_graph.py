@@ -19,7 +19,10 @@ FUSED_DOMAIN = "com.microsoft"
 
 def build_graph(weights: E5File, target: Path) -> None:
     """Write the graph to `target` atomically."""
-    write_atomically(target, lambda temporary_path: onnx.save(_GraphBuilder(weights).build_model(), temporary_path))
+    write_atomically(
+        target,
+        lambda temporary_path: onnx.save(_GraphBuilder(weights).build_model(), temporary_path),
+    )
 
 
 class _GraphBuilder:
@@ -36,12 +39,27 @@ class _GraphBuilder:
 
     def build_model(self) -> onnx.ModelProto:
         self._add_node("Cast", ["mask"], "mask32", to=TensorProto.INT32)
-        self._add_node("LayerNormalization", ["emb", *self._add_vectors("emb.ln.w", "emb.ln.b")], "x0", axis=-1, epsilon=self._shape.epsilon)
+        self._add_node(
+            "LayerNormalization",
+            ["emb", *self._add_vectors("emb.ln.w", "emb.ln.b")],
+            "x0",
+            axis=-1,
+            epsilon=self._shape.epsilon,
+        )
         for layer in range(self._shape.layers):
             self._add_layer(layer)
         self._nodes[-1].output[0] = "states"
-        inputs = [self._describe_value("emb", TensorProto.FLOAT, 3), self._describe_value("mask", TensorProto.INT64, 2)]
-        graph = helper.make_graph(self._nodes, "e5", inputs, [self._describe_value("states", TensorProto.FLOAT, 3)], self._constants)
+        inputs = [
+            self._describe_value("emb", TensorProto.FLOAT, 3),
+            self._describe_value("mask", TensorProto.INT64, 2),
+        ]
+        graph = helper.make_graph(
+            self._nodes,
+            "e5",
+            inputs,
+            [self._describe_value("states", TensorProto.FLOAT, 3)],
+            self._constants,
+        )
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED_DOMAIN, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
@@ -49,13 +67,27 @@ class _GraphBuilder:
         name, x = f"l{number}", f"x{number}"
         for part in "qkv":
             self._add_matmul(x, f"{name}.{part}", self._shape.hidden)
-        bias = self._add_constant(f"{name}.qkv.b", np.concatenate([self._weights.read_tensor(f"{name}.{part}.b") for part in "qkv"]))
+        bias = self._add_constant(
+            f"{name}.qkv.b",
+            np.concatenate([self._weights.read_tensor(f"{name}.{part}.b") for part in "qkv"]),
+        )
         attention_inputs = [*(f"{name}.{part}" for part in "qkv"), bias, "mask32"]
-        self._add_node("MultiHeadAttention", attention_inputs, f"{name}.mha", FUSED_DOMAIN, num_heads=self._shape.heads)
+        self._add_node(
+            "MultiHeadAttention",
+            attention_inputs,
+            f"{name}.mha",
+            FUSED_DOMAIN,
+            num_heads=self._shape.heads,
+        )
         self._add_matmul(f"{name}.mha", f"{name}.ao", self._shape.hidden)
         self._add_skip_norm(x, f"{name}.ao", f"{name}.aln", f"{name}.mid")
         self._add_matmul(f"{name}.mid", f"{name}.fi", self._shape.feed_forward)
-        self._add_node("BiasGelu", [f"{name}.fi", *self._add_vectors(f"{name}.fi.b")], f"{name}.gelu", FUSED_DOMAIN)
+        self._add_node(
+            "BiasGelu",
+            [f"{name}.fi", *self._add_vectors(f"{name}.fi.b")],
+            f"{name}.gelu",
+            FUSED_DOMAIN,
+        )
         self._add_matmul(f"{name}.gelu", f"{name}.fo", self._shape.hidden)
         self._add_skip_norm(f"{name}.mid", f"{name}.fo", f"{name}.oln", f"x{number + 1}")
 
@@ -65,7 +97,13 @@ class _GraphBuilder:
 
     def _add_skip_norm(self, source: str, addend: str, norm: str, output: str) -> None:
         vectors = self._add_vectors(f"{norm}.w", f"{norm}.b", f"{addend}.b")
-        self._add_node("SkipLayerNormalization", [source, addend, *vectors], output, FUSED_DOMAIN, epsilon=self._shape.epsilon)
+        self._add_node(
+            "SkipLayerNormalization",
+            [source, addend, *vectors],
+            output,
+            FUSED_DOMAIN,
+            epsilon=self._shape.epsilon,
+        )
 
     def _add_vectors(self, *names: str) -> list[str]:
         return [self._add_constant(name, self._weights.read_tensor(name)) for name in names]
@@ -74,7 +112,9 @@ class _GraphBuilder:
         self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def _add_node(self, kind: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> None:
+    def _add_node(
+        self, kind: str, inputs: list[str], output: str, domain: str = "", **attributes: Any
+    ) -> None:
         self._nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
 
     def _describe_value(self, name: str, kind: int, rank: int) -> onnx.ValueInfoProto:

@@ -26,8 +26,14 @@ class E5Encoder:
         self._file = E5File(locate_weights())
         self.tokenizer = E5Tokenizer(self._file.vocabulary)
         self.dimension = self._file.shape.hidden
-        self._position_embeddings = self._file.read_tensor("emb.pos", self._file.shape.positions) + self._file.read_tensor("emb.type")[: self.dimension]
-        self._session = _create_session(self._file, cache_dir / f"multilingual-e5-small-{FILE_SHA256[:12]}-fp32-v{GRAPH_VERSION}.onnx")
+        self._position_embeddings = (
+            self._file.read_tensor("emb.pos", self._file.shape.positions)
+            + self._file.read_tensor("emb.type")[: self.dimension]
+        )
+        self._session = _create_session(
+            self._file,
+            cache_dir / f"multilingual-e5-small-{FILE_SHA256[:12]}-fp32-v{GRAPH_VERSION}.onnx",
+        )
 
     def compute_states(self, batch: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the last hidden states of each text, [tokens, dimension], without padding."""
@@ -35,7 +41,10 @@ class E5Encoder:
         embeddings = np.zeros((len(batch), longest, self.dimension), np.float32)
         mask = np.zeros((len(batch), longest), np.int64)
         for row, ids in enumerate(batch):
-            embeddings[row, : len(ids)] = self._file.read_word_embeddings(np.asarray(ids, np.int64)) + self._position_embeddings[: len(ids)]
+            embeddings[row, : len(ids)] = (
+                self._file.read_word_embeddings(np.asarray(ids, np.int64))
+                + self._position_embeddings[: len(ids)]
+            )
             mask[row, : len(ids)] = 1
         (hidden,) = self._session.run(["states"], {"emb": embeddings, "mask": mask})
         return [hidden[row, : len(ids)] for row, ids in enumerate(batch)]

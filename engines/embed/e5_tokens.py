@@ -17,9 +17,15 @@ _SPACES = re.compile(" {2,}")
 
 class E5Tokenizer:
     def __init__(self, vocabulary: ModelVocabulary) -> None:
-        model = models.Unigram(list(zip(vocabulary.pieces, vocabulary.scores.tolist(), strict=True)), vocabulary.unk, False)
+        model = models.Unigram(
+            list(zip(vocabulary.pieces, vocabulary.scores.tolist(), strict=True)),
+            vocabulary.unk,
+            False,
+        )
         self._tokenizer = Tokenizer(model)
-        self._tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=False)
+        self._tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
+            replacement="▁", prepend_scheme="always", split=False
+        )
         self.vocabulary = vocabulary
 
     def encode(self, text: str) -> list[int]:
@@ -29,5 +35,7 @@ class E5Tokenizer:
     def tokenize(self, text: str) -> list[int]:
         """Return the token ids without special tokens and without limit."""
         normalized = text[:MAX_USEFUL_CHARACTERS].translate(self.vocabulary.normalization)
-        ids: list[int] = self._tokenizer.encode(_SPACES.sub(" ", normalized), add_special_tokens=False).ids
+        ids: list[int] = self._tokenizer.encode(
+            _SPACES.sub(" ", normalized), add_special_tokens=False
+        ).ids
         return ids

@@ -10,7 +10,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from engines.embed.e5 import BACKGROUND_PREFIXES, STATE_DIMENSION, E5TextEncoder, get_background_file_name
+from engines.embed.e5 import (
+    BACKGROUND_PREFIXES,
+    STATE_DIMENSION,
+    E5TextEncoder,
+    get_background_file_name,
+)
 
 TARGET = Path(__file__).parent / "assets"
 
@@ -20,7 +25,9 @@ def main() -> None:
     for stale_file in TARGET.glob("e5-background-*.npz"):
         stale_file.unlink()
     for name in BACKGROUND_PREFIXES:
-        encoder.compute_background(name).save(TARGET / get_background_file_name(name, STATE_DIMENSION))
+        encoder.compute_background(name).save(
+            TARGET / get_background_file_name(name, STATE_DIMENSION)
+        )
 
 
 if __name__ == "__main__":

@@ -25,17 +25,26 @@ SALADS, SALAD_WORDS, COMMON_WORDS = 120, 40, 20_000
 
 def main() -> None:
     encoder = E5Encoder(Path(sys.argv[1]))
-    sources = [f"passage: {text}" for text in [*load_texts("passages"), *generate_word_salads(encoder)]] + [
-        f"query: {text}" for text in load_texts("questions")
-    ]
-    rows = np.concatenate([normalize_rows(encoder.compute_states([encoder.tokenizer.encode(text)])[0]) for text in sources])
+    sources = [
+        f"passage: {text}" for text in [*load_texts("passages"), *generate_word_salads(encoder)]
+    ] + [f"query: {text}" for text in load_texts("questions")]
+    rows = np.concatenate(
+        [
+            normalize_rows(encoder.compute_states([encoder.tokenizer.encode(text)])[0])
+            for text in sources
+        ]
+    )
     _, _, directions = np.linalg.svd(rows, full_matrices=False)
     np.save(TARGET, np.ascontiguousarray(directions.T, np.float16))
 
 
 def generate_word_salads(encoder: E5Encoder) -> list[str]:
     """Generate texts of random common words in Latin script, with a fixed seed."""
-    words = [piece[1:] for piece in encoder.tokenizer.vocabulary.pieces if piece.startswith("▁") and len(piece) > 3 and _is_latin(piece[1:])]
+    words = [
+        piece[1:]
+        for piece in encoder.tokenizer.vocabulary.pieces
+        if piece.startswith("▁") and len(piece) > 3 and _is_latin(piece[1:])
+    ]
     rng = random.Random(0)
     return [" ".join(rng.choices(words[:COMMON_WORDS], k=SALAD_WORDS)) for _ in range(SALADS)]
 

@@ -40,17 +40,25 @@ class NullEmbedder:
         words = _split_words(text)
         if not self.state_dimension:
             return QueryEmbedding(self._compute_vector(words))
-        return QueryEmbedding(self._compute_vector(words), self._compute_states(words), _hash_token_ids(words), 0.0)
+        return QueryEmbedding(
+            self._compute_vector(words), self._compute_states(words), _hash_token_ids(words), 0.0
+        )
 
     def _embed_passage(self, text: str) -> TextEmbedding:
         words = _split_words(text)
         vector = self._compute_vector(words).astype(np.float16)
         if not self.state_dimension:
             return TextEmbedding(vector)
-        return TextEmbedding(vector, quantize(self._compute_states(words)), _hash_token_ids(words), 0.0, 0.0)
+        return TextEmbedding(
+            vector, quantize(self._compute_states(words)), _hash_token_ids(words), 0.0, 0.0
+        )
 
     def _compute_vector(self, words: Sequence[str]) -> NDArray[np.float32]:
-        return normalize_rows(np.stack([_compute_direction(word, self.dimension) for word in words or [""]]).sum(axis=0, dtype=np.float32))
+        return normalize_rows(
+            np.stack([_compute_direction(word, self.dimension) for word in words or [""]]).sum(
+                axis=0, dtype=np.float32
+            )
+        )
 
     def _compute_states(self, words: Sequence[str]) -> NDArray[np.float32]:
         rows = [_compute_direction(word, self.state_dimension) for word in words]
@@ -62,13 +70,17 @@ def _split_words(text: str) -> list[str]:
 
 
 def _hash_token_ids(words: Sequence[str]) -> NDArray[np.int32]:
-    return np.array([int.from_bytes(_hash_word(word)[:4], "little") >> 1 for word in words], np.int32)
+    return np.array(
+        [int.from_bytes(_hash_word(word)[:4], "little") >> 1 for word in words], np.int32
+    )
 
 
 @lru_cache(maxsize=4096)
 def _compute_direction(word: str, dimension: int) -> NDArray[np.float32]:
     seed = int.from_bytes(_hash_word(word)[:8], "little")
-    row = normalize_rows(np.random.Generator(np.random.PCG64(seed)).uniform(-1, 1, dimension).astype(np.float32))
+    row = normalize_rows(
+        np.random.Generator(np.random.PCG64(seed)).uniform(-1, 1, dimension).astype(np.float32)
+    )
     row.flags.writeable = False
     return row
 

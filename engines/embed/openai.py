@@ -34,20 +34,35 @@ class OpenAIEmbedder:
     state_dimension = 0
 
     def __init__(
-        self, settings: ServerSettings, *, dimension: int, batch_size: int = 64, max_parallel: int = 4, retry_policy: ServerRetryPolicy | None = None
+        self,
+        settings: ServerSettings,
+        *,
+        dimension: int,
+        batch_size: int = 64,
+        max_parallel: int = 4,
+        retry_policy: ServerRetryPolicy | None = None,
     ) -> None:
         self.model, self.dimension = settings.model, dimension
         self._uses_chat_format = settings.kind == "vllm" and "qwen3-vl" in settings.model.lower()
         instructions = [PASSAGE_INSTRUCTION, QUERY_INSTRUCTION] if self._uses_chat_format else []
-        self.fingerprint = fingerprint("openai-embeddings", VERSION, self.model, dimension, instructions)
+        self.fingerprint = fingerprint(
+            "openai-embeddings", VERSION, self.model, dimension, instructions
+        )
         self._server = OpenAIServer(settings, retry_policy)
-        self._batch_size, self._max_parallel = (1, 8 * max_parallel) if self._uses_chat_format else (batch_size, max_parallel)
+        self._batch_size, self._max_parallel = (
+            (1, 8 * max_parallel) if self._uses_chat_format else (batch_size, max_parallel)
+        )
         self._server_shortens = True
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         semaphore = asyncio.Semaphore(self._max_parallel)
-        batches = [texts[start : start + self._batch_size] for start in range(0, len(texts), self._batch_size)]
-        batch_vectors = await asyncio.gather(*(self._embed_batch(semaphore, batch) for batch in batches))
+        batches = [
+            texts[start : start + self._batch_size]
+            for start in range(0, len(texts), self._batch_size)
+        ]
+        batch_vectors = await asyncio.gather(
+            *(self._embed_batch(semaphore, batch) for batch in batches)
+        )
         return [TextEmbedding(row.astype(np.float16)) for rows in batch_vectors for row in rows]
 
     async def embed_query(self, text: str) -> QueryEmbedding:
@@ -61,7 +76,9 @@ class OpenAIEmbedder:
             return await self._request_vectors(batch, PASSAGE_INSTRUCTION)
 
     async def _request_vectors(self, texts: Sequence[str], instruction: str) -> Floats:
-        rows = _parse_vectors(await self._post_embeddings(self._build_body(texts, instruction)), len(texts))
+        rows = _parse_vectors(
+            await self._post_embeddings(self._build_body(texts, instruction)), len(texts)
+        )
         if not self._server_shortens:
             rows = rows[:, : self.dimension]
         if rows.shape[1] != self.dimension:
@@ -76,7 +93,9 @@ class OpenAIEmbedder:
         if not self._uses_chat_format:
             return {"input": [text or " " for text in texts], "encoding_format": "float"}
         parts = [("system", instruction), ("user", texts[0] or " ")]
-        messages = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in parts]
+        messages = [
+            {"role": role, "content": [{"type": "text", "text": text}]} for role, text in parts
+        ]
         return {"messages": messages, "add_generation_prompt": True, "encoding_format": "float"}
 
     async def _post_embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +104,10 @@ class OpenAIEmbedder:
         try:
             return await self._server.post("/embeddings", {**body, "dimensions": self.dimension})
         except PermanentError as error:
-            if "matryoshka" not in error.detail.lower() and "dimensions" not in error.detail.lower():
+            if (
+                "matryoshka" not in error.detail.lower()
+                and "dimensions" not in error.detail.lower()
+            ):
                 raise
         self._server_shortens = False  # from now on vectors are cut here
         return await self._server.post("/embeddings", body)
@@ -107,7 +129,10 @@ def _parse_vectors(reply: Mapping[str, Any], count: int) -> Floats:
         vectors_by_index = {int(item["index"]): item["embedding"] for item in reply["data"]}
         rows = np.asarray([vectors_by_index[index] for index in range(count)], np.float32)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ServerCallError(f"The embedding server returned fewer than {count} vectors.", code="ENGINE_BROKEN_ANSWER") from error
+        raise ServerCallError(
+            f"The embedding server returned fewer than {count} vectors.",
+            code="ENGINE_BROKEN_ANSWER",
+        ) from error
     if rows.ndim != 2 or not np.isfinite(rows).all() or not _has_valid_norms(rows):
         raise TransientError(
             "The embedding server returned NaN, infinite or empty vectors.",

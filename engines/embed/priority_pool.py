@@ -24,7 +24,10 @@ class PriorityThreadPool:
     def __init__(self, threads: int, name: str) -> None:
         self._queue: queue.PriorityQueue[_Task] = queue.PriorityQueue()
         self._sequence = itertools.count()
-        self._threads = [threading.Thread(target=self._process_queue, name=f"{name}-{n}", daemon=True) for n in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._process_queue, name=f"{name}-{n}", daemon=True)
+            for n in range(threads)
+        ]
         for thread in self._threads:
             thread.start()
         atexit.register(self.close)

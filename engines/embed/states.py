@@ -21,7 +21,11 @@ def pack_states(states: States, token_ids: TokenIds) -> bytes:
     rows, columns = states.shape
     if len(token_ids) != rows:
         raise ValueError(f"{len(token_ids)} token ids for {rows} states")
-    return _HEADER.pack(rows, columns) + token_ids.astype("<i4").tobytes() + states.astype(np.int8).tobytes()
+    return (
+        _HEADER.pack(rows, columns)
+        + token_ids.astype("<i4").tobytes()
+        + states.astype(np.int8).tobytes()
+    )
 
 
 def unpack_states(data: bytes) -> tuple[States, TokenIds]:

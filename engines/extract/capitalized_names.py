@@ -26,7 +26,9 @@ from engines.extract.word_lists import (
 )
 from engines.name_folding import fold_name
 
-_WORD = re.compile(r"(?:[A-Z]\.){2,}|S[./]A\.?|[^\W\d_](?:[\w]|['’][^\W\d_]|-(?=\w)|(?<=\b[A-Z])\.(?=\s[A-Z]))*|\d+|&")
+_WORD = re.compile(
+    r"(?:[A-Z]\.){2,}|S[./]A\.?|[^\W\d_](?:[\w]|['’][^\W\d_]|-(?=\w)|(?<=\b[A-Z])\.(?=\s[A-Z]))*|\d+|&"
+)
 _GAP = re.compile(r"[\s]{1,3}|,\s(?=(?:Inc|Ltd|LLC|Lda|S\.A|Ltda|Corp)\b)")
 _INSTITUTION_JOINERS = frozenset({"of", "the", "for", "and", "e", "para"})
 _TITLE_DOT = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Dra|Sr|Sra|Prof)\.$")
@@ -86,14 +88,25 @@ def _find_run_end(text: str, tokens: Sequence[_Token], start: int) -> int:
 
 def _can_start_name(tokens: Sequence[_Token], index: int) -> bool:
     token = tokens[index]
-    if not token.is_capitalized or token.lower_form in WEEKDAYS or token.lower_form in MONTHS or _ROMAN.fullmatch(token.text):
+    if (
+        not token.is_capitalized
+        or token.lower_form in WEEKDAYS
+        or token.lower_form in MONTHS
+        or _ROMAN.fullmatch(token.text)
+    ):
         return False
     if token.lower_form not in SENTENCE_STARTERS or (token.text.isupper() and len(token.text) > 2):
         return True
-    return index + 1 < len(tokens) and tokens[index + 1].is_capitalized and (index > 0 or f"{token.lower_form} {tokens[index + 1].lower_form}" in PLACES)
+    return (
+        index + 1 < len(tokens)
+        and tokens[index + 1].is_capitalized
+        and (index > 0 or f"{token.lower_form} {tokens[index + 1].lower_form}" in PLACES)
+    )
 
 
-def _count_next_tokens(text: str, tokens: Sequence[_Token], index: int, is_institution: bool) -> int:
+def _count_next_tokens(
+    text: str, tokens: Sequence[_Token], index: int, is_institution: bool
+) -> int:
     """Return how many tokens extend the run.
 
     The run grows by a capitalized word, or by up to two joiners and a capitalized word.
@@ -105,7 +118,11 @@ def _count_next_tokens(text: str, tokens: Sequence[_Token], index: int, is_insti
         return 0 if token.lower_form in MONTHS else 1
     for n_small in (1, 2):
         next_index = index + n_small
-        if not _is_joiner(tokens[index + n_small - 1], is_institution) or next_index >= len(tokens) or not _is_adjacent(text, tokens, next_index):
+        if (
+            not _is_joiner(tokens[index + n_small - 1], is_institution)
+            or next_index >= len(tokens)
+            or not _is_adjacent(text, tokens, next_index)
+        ):
             return 0
         if tokens[next_index].is_capitalized:
             return n_small + 1
@@ -113,32 +130,59 @@ def _count_next_tokens(text: str, tokens: Sequence[_Token], index: int, is_insti
 
 
 def _is_joiner(token: _Token, is_institution: bool) -> bool:
-    return token.text in CONNECTORS or token.text == "&" or (is_institution and token.text in _INSTITUTION_JOINERS)
+    return (
+        token.text in CONNECTORS
+        or token.text == "&"
+        or (is_institution and token.text in _INSTITUTION_JOINERS)
+    )
 
 
 def _is_adjacent(text: str, tokens: Sequence[_Token], index: int) -> bool:
     gap = text[tokens[index - 1].end : tokens[index].start]
     return _GAP.fullmatch(gap) is not None or (
         gap in {". ", "' "}
-        and (len(tokens[index - 1].text) == 1 or bool(_TITLE_DOT.search(text[max(0, tokens[index - 1].end - 5) : tokens[index - 1].end + 1])))
+        and (
+            len(tokens[index - 1].text) == 1
+            or bool(
+                _TITLE_DOT.search(
+                    text[max(0, tokens[index - 1].end - 5) : tokens[index - 1].end + 1]
+                )
+            )
+        )
     )
 
 
-def _iter_name(text: str, tokens: Sequence[_Token], first_index: int, end: int) -> Iterator[EntitySpan]:
+def _iter_name(
+    text: str, tokens: Sequence[_Token], first_index: int, end: int
+) -> Iterator[EntitySpan]:
     """Yield the name in a run, without titles in front, unless it is unlikely to be one."""
     first_index = next(
-        (title_index + 1 for title_index in range(end - 2, first_index, -1) if tokens[title_index].lower_form in ABBREVIATED_TITLES), first_index
+        (
+            title_index + 1
+            for title_index in range(end - 2, first_index, -1)
+            if tokens[title_index].lower_form in ABBREVIATED_TITLES
+        ),
+        first_index,
     )
     has_title = first_index > 0 and tokens[first_index - 1].lower_form in TITLES
     while end - first_index > 1 and tokens[first_index].lower_form in TITLES:
         first_index, has_title = first_index + 1, True
     words = tokens[first_index:end]
     start, stop = words[0].start, words[-1].end
-    if text[stop : stop + 1] == "." and words[-1].lower_form in COMPANY_SUFFIXES and words[-1].text[-1] != ".":
+    if (
+        text[stop : stop + 1] == "."
+        and words[-1].lower_form in COMPANY_SUFFIXES
+        and words[-1].text[-1] != "."
+    ):
         stop += 1
     name = text[start:stop]
     if _is_likely_name(words, first_index):
-        yield EntitySpan(start, stop, _classify(words, tokens[first_index - 1].lower_form if first_index else "", has_title), fold_name(name))
+        yield EntitySpan(
+            start,
+            stop,
+            _classify(words, tokens[first_index - 1].lower_form if first_index else "", has_title),
+            fold_name(name),
+        )
 
 
 def _is_likely_name(words: Sequence[_Token], first_index: int) -> bool:
@@ -148,7 +192,12 @@ def _is_likely_name(words: Sequence[_Token], first_index: int) -> bool:
     if len(first.text) < 2 or first.lower_form in TITLES or first.lower_form in LABELS:
         return False
     # Most single capitalized words at the start of a sentence are no names.
-    return first_index > 0 or first.lower_form in PLACES or first.lower_form in GIVEN_NAMES or (first.text.isupper() and len(first.text) <= 6)
+    return (
+        first_index > 0
+        or first.lower_form in PLACES
+        or first.lower_form in GIVEN_NAMES
+        or (first.text.isupper() and len(first.text) <= 6)
+    )
 
 
 def _classify(words: Sequence[_Token], previous_word: str, has_title: bool) -> str:

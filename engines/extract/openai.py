@@ -34,22 +34,32 @@ class OpenAIExtractor:
     up.
     """
 
-    def __init__(self, chat: ChatModel, *, schema: EntitySchema | None = None, max_parallel: int = 4) -> None:
+    def __init__(
+        self, chat: ChatModel, *, schema: EntitySchema | None = None, max_parallel: int = 4
+    ) -> None:
         self._chat, self._schema, self._max_parallel = chat, schema or EntitySchema(), max_parallel
-        self.fingerprint = fingerprint("openai-extractor", VERSION, chat.model, asdict(self._schema), SYSTEM_PROMPT)
+        self.fingerprint = fingerprint(
+            "openai-extractor", VERSION, chat.model, asdict(self._schema), SYSTEM_PROMPT
+        )
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
         semaphore = asyncio.Semaphore(self._max_parallel)
-        parts = await asyncio.gather(*(self._extract_parent(semaphore, parent) for parent in parents))
+        parts = await asyncio.gather(
+            *(self._extract_parent(semaphore, parent) for parent in parents)
+        )
         return Extraction(
             mentions=[item for part in parts for item in part.mentions],
             relations=[item for part in parts for item in part.relations],
             claims=[item for part in parts for item in part.claims],
         )
 
-    async def _extract_parent(self, semaphore: asyncio.Semaphore, parent: ParentChunk) -> Extraction:
+    async def _extract_parent(
+        self, semaphore: asyncio.Semaphore, parent: ParentChunk
+    ) -> Extraction:
         async with semaphore:
-            reply = await self._chat.complete(SYSTEM_PROMPT, parent.text, build_json_schema(self._schema), name="extraction")
+            reply = await self._chat.complete(
+                SYSTEM_PROMPT, parent.text, build_json_schema(self._schema), name="extraction"
+            )
         return _LocatedReply(parent, reply.data).to_extraction()
 
 
@@ -62,16 +72,27 @@ def build_json_schema(schema: EntitySchema) -> dict[str, Any]:
     text = {"type": "string"}
     kind = {"type": "string", "enum": list(schema.entities)}
     relation = {"type": "string", "enum": list(schema.relations)} if schema.relations else text
-    property_name = {"type": "string", "enum": list(schema.properties)} if schema.properties else text
+    property_name = (
+        {"type": "string", "enum": list(schema.properties)} if schema.properties else text
+    )
     return _make_object_schema(
         entities=_make_array_schema(_make_object_schema(name=text, type=kind)),
-        relations=_make_array_schema(_make_object_schema(subject=text, type=relation, object=text, evidence=text)),
-        claims=_make_array_schema(_make_object_schema(subject=text, property=property_name, value=text)),
+        relations=_make_array_schema(
+            _make_object_schema(subject=text, type=relation, object=text, evidence=text)
+        ),
+        claims=_make_array_schema(
+            _make_object_schema(subject=text, property=property_name, value=text)
+        ),
     )
 
 
 def _make_object_schema(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def _make_array_schema(items: dict[str, Any]) -> dict[str, Any]:
@@ -83,20 +104,32 @@ class _LocatedReply:
 
     def __init__(self, parent: ParentChunk, data: Mapping[str, Any]) -> None:
         self._parent, self._data = parent, data
-        self._kinds = {entity["name"]: (entity["type"], key) for entity in data["entities"] if (key := fold_name(entity["name"]))}
+        self._kinds = {
+            entity["name"]: (entity["type"], key)
+            for entity in data["entities"]
+            if (key := fold_name(entity["name"]))
+        }
 
     def to_extraction(self) -> Extraction:
-        return Extraction(mentions=list(self._iter_mentions()), relations=list(self._iter_relations()), claims=list(self._iter_claims()))
+        return Extraction(
+            mentions=list(self._iter_mentions()),
+            relations=list(self._iter_relations()),
+            claims=list(self._iter_claims()),
+        )
 
     def _iter_mentions(self) -> Iterator[Mention]:
         for name, (kind, key) in self._kinds.items():
             for child, start, end in self._locate(name):
-                yield Mention(chunk_id=child.id, name=name, key=key, type=kind, char_start=start, char_end=end)
+                yield Mention(
+                    chunk_id=child.id, name=name, key=key, type=kind, char_start=start, char_end=end
+                )
 
     def _iter_relations(self) -> Iterator[Relation]:
         for relation in self._data["relations"]:
             endpoints = [self._kinds.get(relation[side]) for side in ("subject", "object")]
-            location = next(self._locate(relation["evidence"], within_child=False), None) or next(self._locate(relation["subject"]), None)
+            location = next(self._locate(relation["evidence"], within_child=False), None) or next(
+                self._locate(relation["subject"]), None
+            )
             label = fold_name(relation["type"]).replace(" ", "_")
             if endpoints[0] and endpoints[1] and location and label:
                 child, start, end = location
@@ -113,19 +146,40 @@ class _LocatedReply:
 
     def _iter_claims(self) -> Iterator[Claim]:
         for claim in self._data["claims"]:
-            subject, location = self._kinds.get(claim["subject"]), next(self._locate(claim["value"]), None)
+            subject, location = (
+                self._kinds.get(claim["subject"]),
+                next(self._locate(claim["value"]), None),
+            )
             if subject and location:
                 child, start, end = location
-                yield Claim(chunk_id=child.id, subject=subject, property=claim["property"], value=claim["value"], char_start=start, char_end=end)
+                yield Claim(
+                    chunk_id=child.id,
+                    subject=subject,
+                    property=claim["property"],
+                    value=claim["value"],
+                    char_start=start,
+                    char_end=end,
+                )
 
-    def _locate(self, phrase: str, *, within_child: bool = True) -> Iterator[tuple[ChildChunk, int, int]]:
+    def _locate(
+        self, phrase: str, *, within_child: bool = True
+    ) -> Iterator[tuple[ChildChunk, int, int]]:
         """Yield the occurrences of a phrase as whole words, with their child.
 
         Evidence may extend past the child in which it begins.
         """
         word_edges = (r"(?<!\w)", r"(?!\w)")
-        for match in re.finditer(word_edges[0] + re.escape(phrase) + word_edges[1], self._parent.text) if phrase.strip() else ():
-            start, end = self._parent.char_start + match.start(), self._parent.char_start + match.end()
+        for match in (
+            re.finditer(word_edges[0] + re.escape(phrase) + word_edges[1], self._parent.text)
+            if phrase.strip()
+            else ()
+        ):
+            start, end = (
+                self._parent.char_start + match.start(),
+                self._parent.char_start + match.end(),
+            )
             for child in self._parent.children:
-                if child.char_start <= start < child.char_end and (end <= child.char_end or not within_child):
+                if child.char_start <= start < child.char_end and (
+                    end <= child.char_end or not within_child
+                ):
                     yield child, start, end

@@ -49,7 +49,10 @@ _PROPERTY_WORDS = {
         "invoice_number": "invoice fatura nota",
     },
 }  # fmt: skip
-_PROPERTY_BY_WORD = {kind: {word: name for name, words in names.items() for word in words.split()} for kind, names in _PROPERTY_WORDS.items()}
+_PROPERTY_BY_WORD = {
+    kind: {word: name for name, words in names.items() for word in words.split()}
+    for kind, names in _PROPERTY_WORDS.items()
+}
 _DEFAULT_PROPERTIES = {"MONEY": "amount", "DATE": "date", "IDENTIFIER": "identifier"}
 
 
@@ -95,7 +98,9 @@ def find_claims(sentence: str, spans: Sequence[EntitySpan]) -> Iterator[ClaimCan
         if value.type in _DEFAULT_PROPERTIES and subjects:
             preceding_count = bisect_right(ends, value.start)
             words = sentence[max(0, value.start - MAX_PROPERTY_DISTANCE_CHARACTERS) : value.start]
-            yield ClaimCandidate(subjects[max(preceding_count - 1, 0)], _classify_property(words, value), value)
+            yield ClaimCandidate(
+                subjects[max(preceding_count - 1, 0)], _classify_property(words, value), value
+            )
 
 
 def _match_verb(gap_text: str, left: EntitySpan, right: EntitySpan) -> RelationCandidate | None:
@@ -103,8 +108,18 @@ def _match_verb(gap_text: str, left: EntitySpan, right: EntitySpan) -> RelationC
         return None
     if passive := _PASSIVE.search(gap_text):
         return RelationCandidate(right, _format_label(passive["verb"], None), left, VERB_WEIGHT)
-    verbs = [match for match in _VERB.finditer(gap_text) if match["verb"].lower() not in _COPULAS or match["particle"]]
-    return RelationCandidate(left, _format_label(verbs[0]["verb"], verbs[0]["particle"]), right, VERB_WEIGHT) if verbs else None
+    verbs = [
+        match
+        for match in _VERB.finditer(gap_text)
+        if match["verb"].lower() not in _COPULAS or match["particle"]
+    ]
+    return (
+        RelationCandidate(
+            left, _format_label(verbs[0]["verb"], verbs[0]["particle"]), right, VERB_WEIGHT
+        )
+        if verbs
+        else None
+    )
 
 
 def _format_label(verb: str, particle: str | None) -> str:
@@ -115,4 +130,7 @@ def _classify_property(preceding_text: str, value: EntitySpan) -> str:
     """Return the property named by the last matching word among the eight before the value."""
     words = [word.strip(".,:;()").lower() for word in preceding_text.split()[-8:]]
     property_by_word = _PROPERTY_BY_WORD[value.type]
-    return next((property_by_word[word] for word in reversed(words) if word in property_by_word), _DEFAULT_PROPERTIES[value.type])
+    return next(
+        (property_by_word[word] for word in reversed(words) if word in property_by_word),
+        _DEFAULT_PROPERTIES[value.type],
+    )

@@ -17,8 +17,12 @@ from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, 
 
 VERSION = 1
 EXTRACTOR_NAME = "rules"
-_SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s++(?=[\"“«(]?[A-ZÀ-Ý0-9])|(?<!\s)\s*\n[\s>#*-]*+|(?:(?<!\s)\s++)?\|\s*+")
-_ABBREVIATION_END = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|Dra|Sr|Sra|Prof|Art|art|No|nº|n|Inc|Ltd|Co|Corp|vs|fls|pp?|[A-Z]))\.$")
+_SENTENCE_END = re.compile(
+    r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s++(?=[\"“«(]?[A-ZÀ-Ý0-9])|(?<!\s)\s*\n[\s>#*-]*+|(?:(?<!\s)\s++)?\|\s*+"
+)
+_ABBREVIATION_END = re.compile(
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|Dra|Sr|Sra|Prof|Art|art|No|nº|n|Inc|Ltd|Co|Corp|vs|fls|pp?|[A-Z]))\.$"
+)
 
 
 class RuleExtractor:
@@ -34,7 +38,9 @@ class RuleExtractor:
 
 
 def extract_by_rules(parents: Sequence[ParentChunk]) -> Extraction:
-    sentences = _unify_types([sentence for parent in parents for sentence in _iter_sentences(parent)])
+    sentences = _unify_types(
+        [sentence for parent in parents for sentence in _iter_sentences(parent)]
+    )
     return Extraction(
         mentions=[mention for sentence in sentences for mention in sentence.iter_mentions()],
         relations=[relation for sentence in sentences for relation in sentence.iter_relations()],
@@ -55,12 +61,22 @@ class _Sentence:
         for span in self.spans:
             if child := self._find_child(span):
                 start, end = self.start + span.start, self.start + span.end
-                yield Mention(chunk_id=child.id, name=self.text[span.start : span.end], key=span.key, type=span.type, char_start=start, char_end=end)
+                yield Mention(
+                    chunk_id=child.id,
+                    name=self.text[span.start : span.end],
+                    key=span.key,
+                    type=span.type,
+                    char_start=start,
+                    char_end=end,
+                )
 
     def iter_relations(self) -> Iterator[Relation]:
         for relation in find_relations(self.text, self._list_spans_in_children()):
             if child := self._find_child(relation.subject):
-                subject, object_key = (relation.subject.type, relation.subject.key), (relation.object.type, relation.object.key)
+                subject, object_key = (
+                    (relation.subject.type, relation.subject.key),
+                    (relation.object.type, relation.object.key),
+                )
                 yield Relation(
                     chunk_id=child.id,
                     subject=subject,
@@ -113,7 +129,10 @@ def split_sentences(text: str) -> Iterator[tuple[int, int]]:
     """Yield the ranges of sentences, lines and table cells, none of which a name may cross."""
     start = 0
     for match in _SENTENCE_END.finditer(text):
-        if not _ABBREVIATION_END.search(text[max(start, match.start() - 6) : match.start()]) or "\n" in match[0]:
+        if (
+            not _ABBREVIATION_END.search(text[max(start, match.start() - 6) : match.start()])
+            or "\n" in match[0]
+        ):
             yield start, match.start()
             start = match.end()
     yield start, len(text)
@@ -124,14 +143,30 @@ def _find_spans(text: str) -> tuple[EntitySpan, ...]:
     value_spans = list(find_values(text))
     ends = [value.end for value in value_spans]
     name_spans = [
-        span for span in find_names(text) if (next_value := bisect_right(ends, span.start)) == len(value_spans) or span.end <= value_spans[next_value].start
+        span
+        for span in find_names(text)
+        if (next_value := bisect_right(ends, span.start)) == len(value_spans)
+        or span.end <= value_spans[next_value].start
     ]
-    return tuple(sorted((span for span in [*value_spans, *name_spans] if span.key), key=lambda span: span.start))
+    return tuple(
+        sorted(
+            (span for span in [*value_spans, *name_spans] if span.key), key=lambda span: span.start
+        )
+    )
 
 
 def _unify_types(sentences: Sequence[_Sentence]) -> list[_Sentence]:
-    type_by_key = vote_types((span.key, span.type, sentence.text[span.start : span.end]) for sentence in sentences for span in sentence.spans)
-    return [replace(sentence, spans=tuple(_retype(span, type_by_key[span.key]) for span in sentence.spans)) for sentence in sentences]
+    type_by_key = vote_types(
+        (span.key, span.type, sentence.text[span.start : span.end])
+        for sentence in sentences
+        for span in sentence.spans
+    )
+    return [
+        replace(
+            sentence, spans=tuple(_retype(span, type_by_key[span.key]) for span in sentence.spans)
+        )
+        for sentence in sentences
+    ]
 
 
 def _retype(span: EntitySpan, kind: str) -> EntitySpan:

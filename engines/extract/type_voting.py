@@ -18,12 +18,19 @@ def vote_types(spellings: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     for key, kind, spelling in spellings:
         words = spelling.count(" ") + 1
         votes.setdefault(key, Counter())[kind] += 2 * words**2 if kind != "MISC" else 1
-    return {key: max(sorted(type_counts), key=type_counts.__getitem__) for key, type_counts in votes.items()}
+    return {
+        key: max(sorted(type_counts), key=type_counts.__getitem__)
+        for key, type_counts in votes.items()
+    }
 
 
 def unify_types(extractions: Sequence[Extraction]) -> Extraction:
     """Merge extractions of several passages, giving each name the same type in all of them."""
-    type_by_key = vote_types((mention.key, mention.type, mention.name) for extraction in extractions for mention in extraction.mentions)
+    type_by_key = vote_types(
+        (mention.key, mention.type, mention.name)
+        for extraction in extractions
+        for mention in extraction.mentions
+    )
     return Extraction(
         mentions=[
             mention.model_copy(update={"type": _pick_type(mention.type, mention.key, type_by_key)})
@@ -31,11 +38,20 @@ def unify_types(extractions: Sequence[Extraction]) -> Extraction:
             for mention in extraction.mentions
         ],
         relations=[
-            relation.model_copy(update={"subject": _unify_endpoint(relation.subject, type_by_key), "object": _unify_endpoint(relation.object, type_by_key)})
+            relation.model_copy(
+                update={
+                    "subject": _unify_endpoint(relation.subject, type_by_key),
+                    "object": _unify_endpoint(relation.object, type_by_key),
+                }
+            )
             for extraction in extractions
             for relation in extraction.relations
         ],
-        claims=[claim.model_copy(update={"subject": _unify_endpoint(claim.subject, type_by_key)}) for extraction in extractions for claim in extraction.claims],
+        claims=[
+            claim.model_copy(update={"subject": _unify_endpoint(claim.subject, type_by_key)})
+            for extraction in extractions
+            for claim in extraction.claims
+        ],
     )
 
 

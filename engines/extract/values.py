@@ -44,7 +44,13 @@ _PATTERNS = re.compile(
     |(?P<number>(?:(?<=n[.º°]\s)|(?<=nº\s)|(?<=n\.º\s)|(?<=(?i:number)\s)|(?<=(?i:numero)\s)|(?<=(?i:número)\s))[\w./-]*\d[\w/-]*)""",
     re.VERBOSE | re.IGNORECASE,
 )
-_TYPE_BY_GROUP = {"email": "IDENTIFIER", "code": "IDENTIFIER", "number": "IDENTIFIER", "before": "MONEY", "after": "MONEY"}
+_TYPE_BY_GROUP = {
+    "email": "IDENTIFIER",
+    "code": "IDENTIFIER",
+    "number": "IDENTIFIER",
+    "before": "MONEY",
+    "after": "MONEY",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,12 @@ def find_values(text: str) -> Iterator[EntitySpan]:
         kind, raw = str(match.lastgroup), match[0].rstrip(".,")
         if kind == "code" and not _is_code(raw):
             continue
-        yield EntitySpan(match.start(), match.start() + len(raw), _TYPE_BY_GROUP.get(kind, "DATE"), _normalize_value(kind, raw))
+        yield EntitySpan(
+            match.start(),
+            match.start() + len(raw),
+            _TYPE_BY_GROUP.get(kind, "DATE"),
+            _normalize_value(kind, raw),
+        )
 
 
 def _is_code(raw: str) -> bool:
@@ -91,7 +102,14 @@ def _normalize_amount(raw: str) -> str:
     A single separator before three digits separates thousands.
     """
     text = raw.lower()
-    currency = next((code for sign, code in sorted(_CURRENCY.items(), key=lambda item: -len(item[0])) if sign in text), "")
+    currency = next(
+        (
+            code
+            for sign, code in sorted(_CURRENCY.items(), key=lambda item: -len(item[0]))
+            if sign in text
+        ),
+        "",
+    )
     digits = re.search(_NUMBER, text)
     scale = next((_SCALES[word] for word in re.findall(r"[a-zõã]+", text) if word in _SCALES), 0)
     return f"{currency} {_parse_number(digits[0] if digits else '0') * 10**scale:.2f}".strip()
@@ -101,8 +119,14 @@ def _parse_number(raw: str) -> float:
     compact = re.sub(r"\s", "", raw)
     integer_part, decimal_point, decimals = compact, "", ""
     # Decimals are one or two digits at the end, or four and more after the only separator.
-    if (decimal_match := re.search(r"[.,](\d{1,2})$", compact)) or (decimal_match := re.search(r"^\d+[.,](\d{4,})$", compact)):
-        integer_part, decimal_point, decimals = compact[: decimal_match.start()], ".", decimal_match[1]
+    if (decimal_match := re.search(r"[.,](\d{1,2})$", compact)) or (
+        decimal_match := re.search(r"^\d+[.,](\d{4,})$", compact)
+    ):
+        integer_part, decimal_point, decimals = (
+            compact[: decimal_match.start()],
+            ".",
+            decimal_match[1],
+        )
     return float(re.sub(r"[.,]", "", integer_part) + decimal_point + decimals)
 
 

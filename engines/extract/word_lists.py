@@ -33,7 +33,9 @@ INSTITUTION_HEADS = _split_words(
 )
 """Words for institutions, after which `of`, `the`, `for`, `and` and `e` continue a name."""
 
-ORG_HEADS = INSTITUTION_HEADS - _split_words("republic kingdom house national international royal state united")
+ORG_HEADS = INSTITUTION_HEADS - _split_words(
+    "republic kingdom house national international royal state united"
+)
 COMPANY_SUFFIXES = _split_words(
     "inc corp corporation co company ltd limited llc llp plc lda ltda s.a s.a. s/a sa gmbh ag b.v b.v. bv nv n.v spa eireli inc. corp. co. ltd. lda. ltda."
 )
@@ -43,7 +45,9 @@ PLACE_HEADS = _split_words(
     ocean sea coast peninsula region republic kingdom oceano mar costa península região república reino aeroporto airport parque park
     rua avenida praça cidade município bairro rio lago serra ilha ilhas estado província vila porto baía vale norte sul leste oeste"""
 )
-LABELS = _split_words("cnpj cpf nif iban vat rg cep eur usd gbp brl chf pdf html id url tel fax isbn issn doi am pm ok")
+LABELS = _split_words(
+    "cnpj cpf nif iban vat rg cep eur usd gbp brl chf pdf html id url tel fax isbn issn doi am pm ok"
+)
 """Labels of values, written like acronyms."""
 
 THING_HEADS = _split_words(
@@ -69,7 +73,9 @@ PLACES = frozenset(
     florida, flórida, virginia, ohio, michigan, pennsylvania, new jersey, massachusetts, georgia, illinois, são paulo, rio de janeiro, minas gerais, bahia, paraná, pernambuco, ceará, amazonas, pará,
     goiás, brasília, distrito federal, mato grosso, mato grosso do sul, santa catarina, rio grande do sul, rio grande do norte, espírito santo, salvador, recife, fortaleza, curitiba, porto alegre,
     belo horizonte, manaus, belém, goiânia, amsterdam, amsterdã, rotterdam, hamburg, hamburgo, munich, munique, milan, milão, barcelona, geneva, genebra, zurich, zurique, brussels, bruxelas, dublin,
-    edinburgh, oxford, cambridge, toronto, sydney, melbourne, mumbai, delhi, shanghai, xangai, hong kong, singapore, singapura""".replace("\n", " ").split(",")
+    edinburgh, oxford, cambridge, toronto, sydney, melbourne, mumbai, delhi, shanghai, xangai, hong kong, singapore, singapura""".replace(
+        "\n", " "
+    ).split(",")
 )
 
 GIVEN_NAMES = _split_words(
@@ -89,4 +95,6 @@ MONTHS = {
     )
     for name in names.split()
 }  # fmt: skip
-WEEKDAYS = _split_words("monday tuesday wednesday thursday friday saturday sunday segunda terça quarta quinta sexta sábado domingo")
+WEEKDAYS = _split_words(
+    "monday tuesday wednesday thursday friday saturday sunday segunda terça quarta quinta sexta sábado domingo"
+)

@@ -72,7 +72,9 @@ def _build_table(rows: Sequence[LayoutRow], start: int, end: int) -> AlignedTabl
 def _find_columns(multi_run_rows: Sequence[LayoutRow]) -> list[ColumnExtent]:
     """Return the x extents that runs cover in the rows with the most runs."""
     max_runs = max(len(row.runs) for row in multi_run_rows)
-    full_runs = [run for row in multi_run_rows if len(row.runs) >= max(2, 0.6 * max_runs) for run in row.runs]
+    full_runs = [
+        run for row in multi_run_rows if len(row.runs) >= max(2, 0.6 * max_runs) for run in row.runs
+    ]
     full_runs.sort(key=lambda run: run.width)
     columns = _merge_intervals(full_runs)
     # Drop the widest runs while they join too many columns, as spanning headers do.
@@ -102,13 +104,22 @@ def _is_tabular(multi_run_rows: Sequence[LayoutRow], columns: Sequence[ColumnExt
         touched_by_run = [_find_touched_columns(run, columns) for run in row.runs]
         flat = [column for touched in touched_by_run for column in touched]
         total += len(touched_by_run)
-        alone_count += sum(1 for touched in touched_by_run if len(touched) == 1 and flat.count(touched[0]) == 1)
+        alone_count += sum(
+            1 for touched in touched_by_run if len(touched) == 1 and flat.count(touched[0]) == 1
+        )
     lengths = [len(run.text) for row in multi_run_rows for run in row.runs]
-    return alone_count >= _MIN_FITTING_SHARE * total and statistics.mean(lengths) <= 0.6 * _MAX_CELL_CHARACTERS
+    return (
+        alone_count >= _MIN_FITTING_SHARE * total
+        and statistics.mean(lengths) <= 0.6 * _MAX_CELL_CHARACTERS
+    )
 
 
 def _find_touched_columns(run: TextRun, columns: Sequence[ColumnExtent]) -> list[int]:
-    return [i for i, (left, right) in enumerate(columns) if min(run.x1, right) - max(run.x0, left) > 0.1 * min(run.width, right - left)]
+    return [
+        i
+        for i, (left, right) in enumerate(columns)
+        if min(run.x1, right) - max(run.x0, left) > 0.1 * min(run.width, right - left)
+    ]
 
 
 def _fill_cells(row: LayoutRow, columns: Sequence[ColumnExtent]) -> list[str]:
@@ -128,7 +139,9 @@ def _split_by_column(run: TextRun, columns: Sequence[ColumnExtent]) -> list[tupl
     for i in range(1, len(run.words)):
         previous_word, next_word = run.words[i - 1], run.words[i]
         is_split = next_word.x0 - previous_word.x1 > _MIN_SPLIT_GAP * run.size and any(
-            previous_word.x1 <= columns[j + 1][0] + 0.3 * run.size and next_word.x0 >= columns[j][1] - 0.3 * run.size for j in touched[:-1]
+            previous_word.x1 <= columns[j + 1][0] + 0.3 * run.size
+            and next_word.x0 >= columns[j][1] - 0.3 * run.size
+            for j in touched[:-1]
         )
         if is_split:
             parts.append([i])
@@ -138,7 +151,9 @@ def _split_by_column(run: TextRun, columns: Sequence[ColumnExtent]) -> list[tupl
     for part in parts:
         words = [run.words[i] for i in part]
         part_run = TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
-        column = next(iter(_find_touched_columns(part_run, columns)), _find_nearest_column(part_run, columns))
+        column = next(
+            iter(_find_touched_columns(part_run, columns)), _find_nearest_column(part_run, columns)
+        )
         column_texts.append((column, part_run.text))
     return column_texts
 
@@ -156,15 +171,24 @@ def _merge_continued_rows(cells: list[list[str]], rows: Sequence[LayoutRow]) -> 
     merged = [cells[0]]
     for i in range(1, len(cells)):
         if _is_continuation(merged[-1], cells[i], rows[i - 1], rows[i]):
-            merged[-1] = [f"{upper_cell} {lower_cell}".strip() for upper_cell, lower_cell in zip(merged[-1], cells[i], strict=True)]
+            merged[-1] = [
+                f"{upper_cell} {lower_cell}".strip()
+                for upper_cell, lower_cell in zip(merged[-1], cells[i], strict=True)
+            ]
         else:
             merged.append(cells[i])
     return merged
 
 
-def _is_continuation(upper_cells: list[str], lower_cells: list[str], upper: LayoutRow, lower: LayoutRow) -> bool:
+def _is_continuation(
+    upper_cells: list[str], lower_cells: list[str], upper: LayoutRow, lower: LayoutRow
+) -> bool:
     filled = [i for i, cell in enumerate(lower_cells) if cell]
     if not filled or lower_cells[0] or lower.y0 - upper.y1 > 0.45 * (upper.y1 - upper.y0):
         return False
     has_fewer_cells = len(filled) < sum(1 for cell in upper_cells if cell)
-    return has_fewer_cells and all(upper_cells[i] for i in filled) and not any(lower_cells[i][:1].isdigit() for i in filled)
+    return (
+        has_fewer_cells
+        and all(upper_cells[i] for i in filled)
+        and not any(lower_cells[i][:1].isdigit() for i in filled)
+    )

@@ -6,8 +6,23 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from engines.layout.aligned_tables import find_aligned_tables
 from engines.layout.reading_order import split_regions
-from engines.layout.text_blocks import RegionMetrics, TextBlock, TextLine, build_text_blocks, measure_region
-from engines.layout.text_runs import JOIN_GAP, LayoutPage, LayoutRow, TextRun, compute_body_height, compute_bounds, compute_line_height, group_rows
+from engines.layout.text_blocks import (
+    RegionMetrics,
+    TextBlock,
+    TextLine,
+    build_text_blocks,
+    measure_region,
+)
+from engines.layout.text_runs import (
+    JOIN_GAP,
+    LayoutPage,
+    LayoutRow,
+    TextRun,
+    compute_body_height,
+    compute_bounds,
+    compute_line_height,
+    group_rows,
+)
 from engines.parsed_blocks import ParsedBlock, format_table, has_header
 from schemas.values import Box
 
@@ -27,11 +42,18 @@ def build_blocks(page: LayoutPage, body_height: float, *, has_fonts: bool) -> li
     """
     blocks: list[ParsedBlock] = []
     for region in split_regions(page.runs):
-        blocks += _build_region(page, group_rows(region, JOIN_GAP if has_fonts else _OCR_JOIN_GAP), body_height, has_fonts)
+        blocks += _build_region(
+            page,
+            group_rows(region, JOIN_GAP if has_fonts else _OCR_JOIN_GAP),
+            body_height,
+            has_fonts,
+        )
     return _merge_lists(blocks)
 
 
-def _build_region(page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool) -> Iterator[ParsedBlock]:
+def _build_region(
+    page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool
+) -> Iterator[ParsedBlock]:
     """Yield the ruled tables in place, and the blocks of the rows between them."""
     start = 0
     for i in [*(i for i, row in enumerate(region_rows) if row.runs[0].table), len(region_rows)]:
@@ -41,11 +63,23 @@ def _build_region(page: LayoutPage, region_rows: Sequence[LayoutRow], body_heigh
         start = i + 1
 
 
-def _build_stretch(page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool) -> Iterator[ParsedBlock]:
+def _build_stretch(
+    page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool
+) -> Iterator[ParsedBlock]:
     next_row = 0
     for aligned_table in find_aligned_tables(region_rows, compute_line_height(region_rows)):
-        yield from _build_prose(page, region_rows[next_row : aligned_table.start], body_height, has_fonts)
-        yield _build_table(page, aligned_table.cells, [run for row in region_rows[aligned_table.start : aligned_table.end] for run in row.runs])
+        yield from _build_prose(
+            page, region_rows[next_row : aligned_table.start], body_height, has_fonts
+        )
+        yield _build_table(
+            page,
+            aligned_table.cells,
+            [
+                run
+                for row in region_rows[aligned_table.start : aligned_table.end]
+                for run in row.runs
+            ],
+        )
         next_row = aligned_table.end
     yield from _build_prose(page, region_rows[next_row:], body_height, has_fonts)
 
@@ -55,7 +89,9 @@ def _build_table(page: LayoutPage, cells: list[list[str]], runs: Sequence[TextRu
     return _set_location(page, ParsedBlock("table", text, header_end=end), runs)
 
 
-def _build_prose(page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool) -> Iterator[ParsedBlock]:
+def _build_prose(
+    page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool
+) -> Iterator[ParsedBlock]:
     if not region_rows:
         return
     lines = [TextLine.from_row(row) for row in region_rows]
@@ -96,4 +132,9 @@ def _merge_lists(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
 def _merge_boxes(first_box: Box | None, second_box: Box | None) -> Box | None:
     if first_box is None or second_box is None:
         return first_box or second_box
-    return min(first_box[0], second_box[0]), min(first_box[1], second_box[1]), max(first_box[2], second_box[2]), max(first_box[3], second_box[3])
+    return (
+        min(first_box[0], second_box[0]),
+        min(first_box[1], second_box[1]),
+        max(first_box[2], second_box[2]),
+        max(first_box[3], second_box[3]),
+    )

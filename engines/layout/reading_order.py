@@ -40,7 +40,11 @@ def split_regions(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]
     runs_beside = [run for run in runs if gutter.top <= run.middle <= gutter.bottom]
     left_runs = [run for run in runs_beside if run.x0 + run.x1 < 2 * gutter.x]
     right_runs = [run for run in runs_beside if run.x0 + run.x1 >= 2 * gutter.x]
-    return [region for part in (runs_above, left_runs, right_runs, runs_below) for region in split_regions(part, depth + 1)]
+    return [
+        region
+        for part in (runs_above, left_runs, right_runs, runs_below)
+        for region in split_regions(part, depth + 1)
+    ]
 
 
 def _find_gutter(runs: Sequence[TextRun]) -> _Gutter | None:
@@ -49,7 +53,9 @@ def _find_gutter(runs: Sequence[TextRun]) -> _Gutter | None:
     for x in _find_gutter_candidates(runs):
         for top, bottom in _find_clear_stretches(runs, x):
             height = bottom - top
-            if (best is None or height > best[0]) and (gutter := _test_gutter(runs, x, top, bottom)):
+            if (best is None or height > best[0]) and (
+                gutter := _test_gutter(runs, x, top, bottom)
+            ):
                 best = (height, gutter)
     return best[1] if best else None
 
@@ -61,13 +67,19 @@ def _find_gutter_candidates(runs: Sequence[TextRun]) -> list[float]:
         for left_run, right_run in pairwise(row):
             middle = (left_run.x1 + right_run.x0) / 2
             votes.setdefault(round(middle / (2 * max(left_run.size, 1e-6))), []).append(middle)
-    ranked = sorted((middles for middles in votes.values() if len(middles) >= 2), key=len, reverse=True)
+    ranked = sorted(
+        (middles for middles in votes.values() if len(middles) >= 2), key=len, reverse=True
+    )
     return [statistics.median(middles) for middles in ranked[:6]]
 
 
 def _find_clear_stretches(runs: Sequence[TextRun], x: float) -> list[tuple[float, float]]:
     """Return the vertical ranges in which no run crosses `x` by more than the tolerance."""
-    crossing = sorted((run.y0, run.y1) for run in runs if run.x0 + _TOUCH_TOLERANCE * run.size < x < run.x1 - _TOUCH_TOLERANCE * run.size)
+    crossing = sorted(
+        (run.y0, run.y1)
+        for run in runs
+        if run.x0 + _TOUCH_TOLERANCE * run.size < x < run.x1 - _TOUCH_TOLERANCE * run.size
+    )
     top = min(run.y0 for run in runs) - 1
     stretches = []
     for y0, y1 in [*crossing, (max(run.y1 for run in runs) + 1, 0.0)]:
@@ -85,7 +97,10 @@ def _test_gutter(runs: Sequence[TextRun], x: float, top: float, bottom: float) -
         return None
     shared_top = max(min(run.y0 for run in left_runs), min(run.y0 for run in right_runs))
     shared_bottom = min(max(run.y1 for run in left_runs), max(run.y1 for run in right_runs))
-    sides = [_GutterSide.from_runs([run for run in side if shared_top <= run.middle <= shared_bottom]) for side in (left_runs, right_runs)]
+    sides = [
+        _GutterSide.from_runs([run for run in side if shared_top <= run.middle <= shared_bottom])
+        for side in (left_runs, right_runs)
+    ]
     return _Gutter(x, top, bottom) if _is_column_pair(*sides) else None
 
 
@@ -108,7 +123,12 @@ class _GutterSide:
         if not side_rows:
             return _GutterSide([], 1.0, 0.0, 0.0, 0.0)
         width = max(run.x1 for run in runs) - min(run.x0 for run in runs)
-        filled_count = sum(1 for row in side_rows if len(row.runs) <= 2 and sum(run.width for run in row.runs) >= _MIN_FILLED_SHARE * width)
+        filled_count = sum(
+            1
+            for row in side_rows
+            if len(row.runs) <= 2
+            and sum(run.width for run in row.runs) >= _MIN_FILLED_SHARE * width
+        )
         running_count = sum(1 for row in side_rows if row.text[:1].islower())
         middles = [(row.y0 + row.y1) / 2 for row in side_rows]
         return _GutterSide(
@@ -121,11 +141,22 @@ class _GutterSide:
 
     @property
     def is_prose(self) -> bool:
-        return len(self.middles) >= _MIN_LINES and self.characters >= _MIN_PROSE_CHARACTERS and self.filled_share >= 0.5
+        return (
+            len(self.middles) >= _MIN_LINES
+            and self.characters >= _MIN_PROSE_CHARACTERS
+            and self.filled_share >= 0.5
+        )
 
     def compute_level_share(self, other_side: _GutterSide) -> float:
         """Return the share of lines at the same height as a line of the other side."""
-        level_count = sum(1 for middle in self.middles if any(abs(middle - other_middle) < 0.2 * self.height for other_middle in other_side.middles))
+        level_count = sum(
+            1
+            for middle in self.middles
+            if any(
+                abs(middle - other_middle) < 0.2 * self.height
+                for other_middle in other_side.middles
+            )
+        )
         return level_count / max(1, len(self.middles))
 
 
@@ -137,8 +168,13 @@ def _is_column_pair(left: _GutterSide, right: _GutterSide) -> bool:
     """
     shorter_side, longer_side = sorted((left, right), key=lambda side: len(side.middles))
     if left.is_prose and right.is_prose:
-        return shorter_side.compute_level_share(longer_side) < _MAX_LEVEL_SHARE or min(left.running_share, right.running_share) >= _MIN_RUNNING_SHARE
-    prose_side, other_side = (left, right) if left.running_share >= right.running_share else (right, left)
+        return (
+            shorter_side.compute_level_share(longer_side) < _MAX_LEVEL_SHARE
+            or min(left.running_share, right.running_share) >= _MIN_RUNNING_SHARE
+        )
+    prose_side, other_side = (
+        (left, right) if left.running_share >= right.running_share else (right, left)
+    )
     return (
         prose_side.is_prose
         and len(prose_side.middles) >= 2 * _MIN_LINES

@@ -45,37 +45,75 @@ def replace_ruled_tables(runs: Sequence[TextRun], rules: Sequence[Box]) -> list[
 
 
 def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
-    xs, ys = _merge_positions(line.position for line in frame.verticals), _merge_positions(line.position for line in frame.horizontals)
+    xs, ys = (
+        _merge_positions(line.position for line in frame.verticals),
+        _merge_positions(line.position for line in frame.horizontals),
+    )
     if len(xs) < 3 or len(ys) < 3:
         return runs
-    frame_runs = [run for run in runs if not run.table and xs[0] <= (run.x0 + run.x1) / 2 <= xs[-1] and ys[0] <= run.middle <= ys[-1]]
+    frame_runs = [
+        run
+        for run in runs
+        if not run.table
+        and xs[0] <= (run.x0 + run.x1) / 2 <= xs[-1]
+        and ys[0] <= run.middle <= ys[-1]
+    ]
     cells = _build_cells(frame_runs, frame, xs, ys)
-    if sum(bool(cell) for row in cells for cell in row) < _MIN_FILLED_CELLS or len(cells) < 2 or len(cells[0]) < 2 or not _is_filled(cells):
+    if (
+        sum(bool(cell) for row in cells for cell in row) < _MIN_FILLED_CELLS
+        or len(cells) < 2
+        or len(cells[0]) < 2
+        or not _is_filled(cells)
+    ):
         return runs
-    table = TextRun([LayoutWord(" ", xs[0], xs[-1])], xs[0], ys[0], xs[-1], ys[-1], statistics.median(run.size for run in frame_runs), table=cells)
+    table = TextRun(
+        [LayoutWord(" ", xs[0], xs[-1])],
+        xs[0],
+        ys[0],
+        xs[-1],
+        ys[-1],
+        statistics.median(run.size for run in frame_runs),
+        table=cells,
+    )
     members = {id(run) for run in frame_runs}
     return [*(run for run in runs if id(run) not in members), table]
 
 
 def _is_filled(cells: list[list[str]]) -> bool:
-    return sum(bool(cell) for row in cells for cell in row) >= _MIN_FILLED_SHARE * len(cells) * len(cells[0])
+    return sum(bool(cell) for row in cells for cell in row) >= _MIN_FILLED_SHARE * len(cells) * len(
+        cells[0]
+    )
 
 
 def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
     """Return the groups of connected lines with at least two in each direction; none on a drawing."""
-    horizontals = _merge_pieces([_RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in rules if x1 - x0 >= y1 - y0])
-    verticals = _merge_pieces([_RuledLine((x0 + x1) / 2, y0, y1) for x0, y0, x1, y1 in rules if y1 - y0 > x1 - x0])
+    horizontals = _merge_pieces(
+        [_RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in rules if x1 - x0 >= y1 - y0]
+    )
+    verticals = _merge_pieces(
+        [_RuledLine((x0 + x1) / 2, y0, y1) for x0, y0, x1, y1 in rules if y1 - y0 > x1 - x0]
+    )
     if len(horizontals) + len(verticals) > _MAX_LINES:
         return []
     frames: list[_TableFrame] = []
     for vertical in verticals:
-        touched_horizontals = [horizontal for horizontal in horizontals if _is_crossing(horizontal, vertical)]
-        touched_frames = [frame for frame in frames if any(horizontal in frame.horizontals for horizontal in touched_horizontals)]
+        touched_horizontals = [
+            horizontal for horizontal in horizontals if _is_crossing(horizontal, vertical)
+        ]
+        touched_frames = [
+            frame
+            for frame in frames
+            if any(horizontal in frame.horizontals for horizontal in touched_horizontals)
+        ]
         merged_frame = _TableFrame(
             [horizontal for frame in touched_frames for horizontal in frame.horizontals],
             [vertical, *(line for frame in touched_frames for line in frame.verticals)],
         )
-        merged_frame.horizontals += [horizontal for horizontal in touched_horizontals if horizontal not in merged_frame.horizontals]
+        merged_frame.horizontals += [
+            horizontal
+            for horizontal in touched_horizontals
+            if horizontal not in merged_frame.horizontals
+        ]
         frames = [frame for frame in frames if frame not in touched_frames] + [merged_frame]
     return [frame for frame in frames if len(frame.horizontals) >= 2 and len(frame.verticals) >= 2]
 
@@ -92,7 +130,11 @@ def _merge_pieces(pieces: list[_RuledLine]) -> list[_RuledLine]:
     merged_lines: list[_RuledLine] = []
     for piece in sorted(pieces, key=lambda piece: (round(piece.position), piece.start)):
         for line in merged_lines[-12:]:  # sorted, so a piece of the same line is among the latest
-            if abs(line.position - piece.position) <= _TOLERANCE / 2 and piece.start <= line.end + _TOLERANCE and line.start <= piece.end + _TOLERANCE:
+            if (
+                abs(line.position - piece.position) <= _TOLERANCE / 2
+                and piece.start <= line.end + _TOLERANCE
+                and line.start <= piece.end + _TOLERANCE
+            ):
                 line.start, line.end = min(line.start, piece.start), max(line.end, piece.end)
                 break
         else:
@@ -109,7 +151,9 @@ def _merge_positions(values: Iterator[float] | Sequence[float]) -> list[float]:
     return positions
 
 
-def _build_cells(frame_runs: Sequence[TextRun], frame: _TableFrame, xs: list[float], ys: list[float]) -> list[list[str]]:
+def _build_cells(
+    frame_runs: Sequence[TextRun], frame: _TableFrame, xs: list[float], ys: list[float]
+) -> list[list[str]]:
     """Return the text of each cell by row.
 
     Merged cells have it in their first one. Empty rows and columns are dropped.
@@ -121,7 +165,9 @@ def _build_cells(frame_runs: Sequence[TextRun], frame: _TableFrame, xs: list[flo
             column = min(max(bisect_right(xs, (piece.x0 + piece.x1) / 2) - 1, 0), len(xs) - 2)
             row = min(max(bisect_right(ys, piece.middle) - 1, 0), len(ys) - 2)
             runs_by_cell.setdefault(home_cells[row, column], []).append(piece)
-    rows = [part for row in range(len(ys) - 1) for part in _split_row(row, len(xs) - 1, runs_by_cell)]
+    rows = [
+        part for row in range(len(ys) - 1) for part in _split_row(row, len(xs) - 1, runs_by_cell)
+    ]
     used = [column for column in range(len(xs) - 1) if any(row[column] for row in rows)]
     return [[row[column] for column in used] for row in rows if any(row)]
 
@@ -130,14 +176,18 @@ def _split_at_verticals(run: TextRun, xs: Sequence[float]) -> Iterator[TextRun]:
     """Split a run between words at the vertical lines."""
     words: list[LayoutWord] = []
     for word in run.words:
-        if words and bisect_right(xs, (words[-1].x0 + words[-1].x1) / 2) != bisect_right(xs, (word.x0 + word.x1) / 2):
+        if words and bisect_right(xs, (words[-1].x0 + words[-1].x1) / 2) != bisect_right(
+            xs, (word.x0 + word.x1) / 2
+        ):
             yield TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
             words = []
         words.append(word)
     yield TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
 
 
-def _find_home_cells(frame: _TableFrame, xs: Sequence[float], ys: Sequence[float], frame_runs: Sequence[TextRun]) -> dict[tuple[int, int], tuple[int, int]]:
+def _find_home_cells(
+    frame: _TableFrame, xs: Sequence[float], ys: Sequence[float], frame_runs: Sequence[TextRun]
+) -> dict[tuple[int, int], tuple[int, int]]:
     """Return the first cell of the merged cell that each cell belongs to.
 
     Cells are merged if no line separates them; cells side by side only if a run also crosses the
@@ -145,12 +195,18 @@ def _find_home_cells(frame: _TableFrame, xs: Sequence[float], ys: Sequence[float
     """
     home_cells: dict[tuple[int, int], tuple[int, int]] = {}
     crossed_cells = {
-        (bisect_right(ys, run.middle) - 1, column) for run in frame_runs for column in range(bisect_right(xs, run.x0 + 1), bisect_right(xs, run.x1 - 1))
+        (bisect_right(ys, run.middle) - 1, column)
+        for run in frame_runs
+        for column in range(bisect_right(xs, run.x0 + 1), bisect_right(xs, run.x1 - 1))
     }
     for row in range(len(ys) - 1):
         for column in range(len(xs) - 1):
             middle_x, middle_y = (xs[column] + xs[column + 1]) / 2, (ys[row] + ys[row + 1]) / 2
-            if column and (row, column) in crossed_cells and not _is_line_drawn(frame.verticals, xs[column], middle_y):
+            if (
+                column
+                and (row, column) in crossed_cells
+                and not _is_line_drawn(frame.verticals, xs[column], middle_y)
+            ):
                 home_cells[row, column] = home_cells[row, column - 1]
             elif row and not _is_line_drawn(frame.horizontals, ys[row], middle_x):
                 home_cells[row, column] = home_cells[row - 1, column]
@@ -159,18 +215,39 @@ def _find_home_cells(frame: _TableFrame, xs: Sequence[float], ys: Sequence[float
     return home_cells
 
 
-def _is_line_drawn(ruled_lines: Sequence[_RuledLine], position: float, crossing_position: float) -> bool:
-    return any(abs(line.position - position) <= 1.5 * _TOLERANCE and line.start <= crossing_position <= line.end for line in ruled_lines)
+def _is_line_drawn(
+    ruled_lines: Sequence[_RuledLine], position: float, crossing_position: float
+) -> bool:
+    return any(
+        abs(line.position - position) <= 1.5 * _TOLERANCE
+        and line.start <= crossing_position <= line.end
+        for line in ruled_lines
+    )
 
 
-def _split_row(row: int, columns: int, runs_by_cell: dict[tuple[int, int], list[TextRun]]) -> Iterator[list[str]]:
+def _split_row(
+    row: int, columns: int, runs_by_cell: dict[tuple[int, int], list[TextRun]]
+) -> Iterator[list[str]]:
     """Yield the rows of text in one grid row: several if it holds rows that no line separates."""
-    cells = {column: group_lines(runs_by_cell[row, column]) for column in range(columns) if (row, column) in runs_by_cell}
+    cells = {
+        column: group_lines(runs_by_cell[row, column])
+        for column in range(columns)
+        if (row, column) in runs_by_cell
+    }
     counts = [len(cell_lines) for cell_lines in cells.values()]
     if len(counts) >= 2 and max(counts) >= 3 and _is_list_of_rows(list(cells.values())):
         tops = [cell_lines[0].middle for cell_lines in max(cells.values(), key=len)]
         for i in range(len(tops)):
-            yield [_join_text([line for line in cells.get(column, []) if _find_nearest(tops, line[0].middle) == i]) for column in range(columns)]
+            yield [
+                _join_text(
+                    [
+                        line
+                        for line in cells.get(column, [])
+                        if _find_nearest(tops, line[0].middle) == i
+                    ]
+                )
+                for column in range(columns)
+            ]
     else:
         yield [_join_text(cells.get(column, [])) for column in range(columns)]
 

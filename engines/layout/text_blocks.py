@@ -11,10 +11,20 @@ from itertools import pairwise
 from engines.layout.text_runs import BULLET, LayoutRow, TextRun, compute_bounds
 from schemas.values import BlockKind
 
-_ITEM = re.compile(rf"(?:{BULLET.pattern})\s+(?=\S)|(?:\(?(?:\d{{1,3}}|[a-zA-Z]|[ivxIVX]{{1,5}})[.)])\s+(?=\S)")
-_NUMBERED = re.compile(r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|part|parte)\s+\S+|\d{1,2}(?:\.\d{1,2}){0,4}\.?\s+\D)", re.I)
-_ARTICLE = re.compile(r"(?:[IVXLC]{1,7}|I?ll?)\s*[-–—]\s?\S|§|(?:Art|Artigo|Article|Section|Cl[aá]usula|Par[aá]grafo)\b\.?\s+\S+")
-_CAPTION = re.compile(r"(?:fig(?:ure|ura)?\.?|table|tab\.|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+[a-z]?\s*[.:–—|-]", re.I)
+_ITEM = re.compile(
+    rf"(?:{BULLET.pattern})\s+(?=\S)|(?:\(?(?:\d{{1,3}}|[a-zA-Z]|[ivxIVX]{{1,5}})[.)])\s+(?=\S)"
+)
+_NUMBERED = re.compile(
+    r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|part|parte)\s+\S+|\d{1,2}(?:\.\d{1,2}){0,4}\.?\s+\D)",
+    re.I,
+)
+_ARTICLE = re.compile(
+    r"(?:[IVXLC]{1,7}|I?ll?)\s*[-–—]\s?\S|§|(?:Art|Artigo|Article|Section|Cl[aá]usula|Par[aá]grafo)\b\.?\s+\S+"
+)
+_CAPTION = re.compile(
+    r"(?:fig(?:ure|ura)?\.?|table|tab\.|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+[a-z]?\s*[.:–—|-]",
+    re.I,
+)
 _CLOSING_PUNCTUATION = (".", "!", "?", ":", ";", ",", "…")
 _BARE_NUMBER = re.compile(r"[-–—\s]*\d{1,4}[-–—\s]*")
 _MAX_HEADING_CHARACTERS = 160
@@ -40,7 +50,17 @@ class TextLine:
         x0, y0, x1, y1 = compute_bounds(row.runs)
         widest = max(row.runs, key=lambda run: run.width)
         runs = row.runs
-        return TextLine(row.text, x0, y0, x1, y1, widest.size, all(run.bold for run in runs), all(run.mono for run in runs), runs)
+        return TextLine(
+            row.text,
+            x0,
+            y0,
+            x1,
+            y1,
+            widest.size,
+            all(run.bold for run in runs),
+            all(run.mono for run in runs),
+            runs,
+        )
 
 
 @dataclass(slots=True)
@@ -63,9 +83,19 @@ class RegionMetrics:
 
 
 def measure_region(lines: Sequence[TextLine], body_height: float, has_fonts: bool) -> RegionMetrics:
-    line_steps = [lower_line.y0 - upper_line.y0 for upper_line, lower_line in pairwise(lines) if 0 < lower_line.y0 - upper_line.y0 < 3 * body_height]
+    line_steps = [
+        lower_line.y0 - upper_line.y0
+        for upper_line, lower_line in pairwise(lines)
+        if 0 < lower_line.y0 - upper_line.y0 < 3 * body_height
+    ]
     pitch = statistics.median(line_steps) if line_steps else 1.3 * body_height
-    return RegionMetrics(body_height, min(line.x0 for line in lines), max(line.x1 for line in lines), pitch, has_fonts)
+    return RegionMetrics(
+        body_height,
+        min(line.x0 for line in lines),
+        max(line.x1 for line in lines),
+        pitch,
+        has_fonts,
+    )
 
 
 def build_text_blocks(lines: Sequence[TextLine], metrics: RegionMetrics) -> Iterator[TextBlock]:
@@ -93,16 +123,24 @@ def _is_block_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMe
     # Blank lines belong to code.
     if last.mono and line.mono and metrics.has_fonts:
         return line.y0 - last.y0 > 4 * metrics.pitch
-    size_differs = abs(line.size - last.size) > (0.08 if metrics.has_fonts else 0.3) * max(line.size, last.size)
+    size_differs = abs(line.size - last.size) > (0.08 if metrics.has_fonts else 0.3) * max(
+        line.size, last.size
+    )
     # A change of style ends the block, except within a list item.
     if size_differs or line.bold != last.bold or line.mono != last.mono:
         return not (_ITEM.match(group[0].text) and not size_differs and not line.bold)
     if _BARE_NUMBER.fullmatch(line.text) or _BARE_NUMBER.fullmatch(last.text):
         return True
     # A sentence that continues does so even across a larger gap.
-    if line.text[:1].islower() and not last.text.endswith((".", "!", "?", ":")) and line.y0 - last.y0 < _MAX_CONTINUATION_PITCH * metrics.body_height:
+    if (
+        line.text[:1].islower()
+        and not last.text.endswith((".", "!", "?", ":"))
+        and line.y0 - last.y0 < _MAX_CONTINUATION_PITCH * metrics.body_height
+    ):
         return False
-    if line.y0 - last.y0 > max(1.45 * metrics.pitch, last.y1 - last.y0 + 0.75 * metrics.body_height):
+    if line.y0 - last.y0 > max(
+        1.45 * metrics.pitch, last.y1 - last.y0 + 0.75 * metrics.body_height
+    ):
         return True
     if (
         _ITEM.match(line.text)
@@ -116,11 +154,18 @@ def _is_block_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMe
 def _is_paragraph_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMetrics) -> bool:
     last = group[-1]
     width = metrics.right - metrics.left
-    is_indented = line.x0 - last.x0 > 0.8 * metrics.body_height and line.x0 - metrics.left > 0.8 * metrics.body_height
+    is_indented = (
+        line.x0 - last.x0 > 0.8 * metrics.body_height
+        and line.x0 - metrics.left > 0.8 * metrics.body_height
+    )
     if is_indented and not _ITEM.match(group[0].text) and len(group) > 1:
         return True
     is_short = metrics.right - last.x1 > 0.18 * width
-    if metrics.right - last.x1 > 0.35 * width and line.text[:1].isupper() and not last.text.endswith((",", "-")):
+    if (
+        metrics.right - last.x1 > 0.35 * width
+        and line.text[:1].isupper()
+        and not last.text.endswith((",", "-"))
+    ):
         return True
     return (
         is_short
@@ -133,12 +178,19 @@ def _is_paragraph_break(group: Sequence[TextLine], line: TextLine, metrics: Regi
 def _is_centered(line: TextLine, metrics: RegionMetrics) -> bool:
     """Return whether the line is far from both edges by about the same distance."""
     left, right = line.x0 - metrics.left, metrics.right - line.x1
-    return min(left, right) > 3 * metrics.body_height and abs(left - right) < 0.15 * (left + right) + metrics.body_height
+    return (
+        min(left, right) > 3 * metrics.body_height
+        and abs(left - right) < 0.15 * (left + right) + metrics.body_height
+    )
 
 
 def _build_text_block(group: list[TextLine], metrics: RegionMetrics) -> TextBlock:
     text = join_lines([line.text for line in group])
-    if metrics.has_fonts and all(line.mono for line in group) and (len(group) > 1 or _looks_like_code(group[0].text)):
+    if (
+        metrics.has_fonts
+        and all(line.mono for line in group)
+        and (len(group) > 1 or _looks_like_code(group[0].text))
+    ):
         return TextBlock("code", group, _format_code(group))
     if _CAPTION.match(text) and len(text) < 600:
         return TextBlock("caption", group, text)
@@ -150,17 +202,33 @@ def _build_text_block(group: list[TextLine], metrics: RegionMetrics) -> TextBloc
 
 
 def _is_heading(group: Sequence[TextLine], text: str, metrics: RegionMetrics) -> bool:
-    if len(group) > 3 or len(text) > _MAX_HEADING_CHARACTERS or not any(letter.isalpha() for letter in text) or BULLET.match(text):
+    if (
+        len(group) > 3
+        or len(text) > _MAX_HEADING_CHARACTERS
+        or not any(letter.isalpha() for letter in text)
+        or BULLET.match(text)
+    ):
         return False
     size = statistics.median(line.size for line in group)
     is_numbered = _NUMBERED.match(text) is not None
-    if text.endswith((",", ";", ":")) or (text.endswith(".") and not is_numbered and size < 1.3 * metrics.body_height):
+    if text.endswith((",", ";", ":")) or (
+        text.endswith(".") and not is_numbered and size < 1.3 * metrics.body_height
+    ):
         return False
     if not metrics.has_fonts:
-        return size > (1.3 if not is_numbered else 1.1) * metrics.body_height and len(group) <= 2 and len(text) < 100
+        return (
+            size > (1.3 if not is_numbered else 1.1) * metrics.body_height
+            and len(group) <= 2
+            and len(text) < 100
+        )
     if size > 1.12 * metrics.body_height or (is_numbered and size > 1.03 * metrics.body_height):
         return True
-    return all(line.bold for line in group) and len(group) <= 2 and size >= 0.95 * metrics.body_height and len(text) <= 110
+    return (
+        all(line.bold for line in group)
+        and len(group) <= 2
+        and size >= 0.95 * metrics.body_height
+        and len(text) <= 110
+    )
 
 
 def _looks_like_code(text: str) -> bool:
@@ -172,7 +240,9 @@ def _format_code(group: Sequence[TextLine]) -> str:
     letters = [run.width / max(1, len(run.text)) for line in group for run in line.runs]
     letter = statistics.median(letters) or 1.0
     left = min(line.x0 for line in group)
-    return "\n".join(" " * round((line.x0 - left) / letter) + _format_spaced_line(line, letter) for line in group)
+    return "\n".join(
+        " " * round((line.x0 - left) / letter) + _format_spaced_line(line, letter) for line in group
+    )
 
 
 def _format_spaced_line(line: TextLine, letter: float) -> str:
@@ -193,7 +263,9 @@ def join_lines(lines: Sequence[str]) -> str:
     text = ""
     for line in lines:
         # U+00AD is a soft hyphen; pdfium emits U+FFFE or U+0002 for a hyphen at a line's end.
-        if text.endswith(("\u00ad", "\ufffe", "\x02")) or (len(text) > 1 and text[-1] in "-\u2010" and text[-2].isalpha() and line[:1].islower()):
+        if text.endswith(("\u00ad", "\ufffe", "\x02")) or (
+            len(text) > 1 and text[-1] in "-\u2010" and text[-2].isalpha() and line[:1].islower()
+        ):
             text = text[:-1] + line
         else:
             text = f"{text} {line}" if text else line

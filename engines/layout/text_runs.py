@@ -21,7 +21,9 @@ JOIN_GAP = 0.85
 BULLET = re.compile(r"[•◦▪▫■□●○‣⁃∙·➢➔✓✔❖♦►▶*–—-]|o(?=$)|[\uf0a7\uf0b7\uf0d8\uf076]")
 
 _WORD_START = re.compile(r"[\"'“‘«(\[]?[^\W\d_]")
-_NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})+\.?|(?:\d{1,3}|[A-Z]|[IVXLC]{1,6})[.)]|\(?[a-z0-9ivx]{1,4}\)|§+|Art\.")
+_NUMBER = re.compile(
+    r"\d{1,2}(?:\.\d{1,2})+\.?|(?:\d{1,3}|[A-Z]|[IVXLC]{1,6})[.)]|\(?[a-z0-9ivx]{1,4}\)|§+|Art\."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,9 @@ class TextRun:
     def merge(self, other: TextRun) -> TextRun:
         wider_run = self if self.width >= other.width else other
         x0, y0, x1, y1 = compute_bounds((self, other))
-        return TextRun(self.words + other.words, x0, y0, x1, y1, wider_run.size, wider_run.bold, wider_run.mono)
+        return TextRun(
+            self.words + other.words, x0, y0, x1, y1, wider_run.size, wider_run.bold, wider_run.mono
+        )
 
 
 @dataclass(slots=True)
@@ -97,7 +101,12 @@ class LayoutPage:
 
 def compute_bounds(runs: Iterable[TextRun]) -> Box:
     boxes = [(run.x0, run.y0, run.x1, run.y1) for run in runs]
-    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
+    return (
+        min(b[0] for b in boxes),
+        min(b[1] for b in boxes),
+        max(b[2] for b in boxes),
+        max(b[3] for b in boxes),
+    )
 
 
 def compute_body_height(runs: Iterable[TextRun]) -> float:
@@ -151,7 +160,11 @@ def _merge_neighbors(members: list[TextRun], gap: float) -> list[TextRun]:
 
 
 def _is_bullet_of(bullet: TextRun, text: TextRun) -> bool:
-    return len(bullet.words) == 1 and BULLET.fullmatch(bullet.words[0].text) is not None and text.x0 - bullet.x1 < 5 * text.size
+    return (
+        len(bullet.words) == 1
+        and BULLET.fullmatch(bullet.words[0].text) is not None
+        and text.x0 - bullet.x1 < 5 * text.size
+    )
 
 
 def _is_number_of(number: TextRun, text: TextRun) -> bool:

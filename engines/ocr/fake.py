@@ -15,6 +15,8 @@ class FakeOcr:
 
     async def read(self, image: bytes, *, subject: str) -> list[ParsedBlock]:
         self.pages_read += 1
-        return [ParsedBlock("paragraph", self._words, box=(0.1, 0.1, 0.9, 0.2))] if self._words else []
+        return (
+            [ParsedBlock("paragraph", self._words, box=(0.1, 0.1, 0.9, 0.2))] if self._words else []
+        )
 
     async def aclose(self) -> None: ...

@@ -16,7 +16,10 @@ from engines.parsed_blocks import ParsedBlock
 from schemas.values import Box
 
 END_OF_SENTENCE = "<｜end▁of▁sentence｜>"
-_BLOCK = re.compile(r"<\|ref\|>((?:(?!<\|/?ref\|>).)*+)<\|/ref\|><\|det\|>((?:(?!<\|/?(?:ref|det)\|>).)*+)<\|/det\|>", re.S)
+_BLOCK = re.compile(
+    r"<\|ref\|>((?:(?!<\|/?ref\|>).)*+)<\|/ref\|><\|det\|>((?:(?!<\|/?(?:ref|det)\|>).)*+)<\|/det\|>",
+    re.S,
+)
 _TAG = re.compile(r"<\|/?(?:ref|det|grounding)\|>")
 _REPLACEMENTS = {END_OF_SENTENCE: "", "\\coloneqq": ":=", "\\eqqcolon": "=:"}
 _CAPTION_LABELS = frozenset({"image_caption", "table_caption", "figure_caption"})
@@ -44,14 +47,20 @@ def _parse_section(text: str, label: str, box: Box | None) -> Iterator[ParsedBlo
     for block in markdown.read(_TAG.sub("", text).strip().encode()).blocks:
         kind = "caption" if label in _CAPTION_LABELS and block.kind == "paragraph" else block.kind
         is_heading = label in ("title", "sub_title") and block.kind in ("paragraph", "heading")
-        level = (1 if label == "title" else 2) if is_heading and block.kind == "paragraph" else block.level
+        level = (
+            (1 if label == "title" else 2)
+            if is_heading and block.kind == "paragraph"
+            else block.level
+        )
         yield replace(block, kind="heading" if is_heading else kind, level=level, box=box)
 
 
 def _parse_box(encoded: str) -> Box | None:
     """Return the rectangle around all stated ones, or None if they cannot be parsed."""
     try:
-        corners = [[float(value) / _COORDINATE_SCALE for value in corner] for corner in json.loads(encoded)]
+        corners = [
+            [float(value) / _COORDINATE_SCALE for value in corner] for corner in json.loads(encoded)
+        ]
         x0, y0 = min(corner[0] for corner in corners), min(corner[1] for corner in corners)
         x1, y1 = max(corner[2] for corner in corners), max(corner[3] for corner in corners)
     except (ValueError, TypeError, IndexError):

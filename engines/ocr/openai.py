@@ -36,21 +36,36 @@ class OpenAIOcr:
     engine.
     """
 
-    def __init__(self, settings: ServerSettings, fallback: OcrEngine | None = None, retry_policy: ServerRetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        fallback: OcrEngine | None = None,
+        retry_policy: ServerRetryPolicy | None = None,
+    ) -> None:
         self._server = OpenAIServer(settings, retry_policy)
         self._is_grounded = "deepseek" in settings.model.lower()
         self._fallback: OcrEngine = fallback or RapidOcr()
         self._owned_fallback = None if fallback else self._fallback
         self.fingerprint = fingerprint(
-            "openai-ocr", VERSION, settings.model, _LAYOUT_PROMPT if self._is_grounded else _PLAIN_PROMPT, self._fallback.fingerprint
+            "openai-ocr",
+            VERSION,
+            settings.model,
+            _LAYOUT_PROMPT if self._is_grounded else _PLAIN_PROMPT,
+            self._fallback.fingerprint,
         )
 
     async def read(self, image: bytes, *, subject: str) -> list[ParsedBlock]:
         image_url = f"data:image/png;base64,{base64.b64encode(image).decode()}"
-        for prompt in (_LAYOUT_PROMPT, _NO_LAYOUT_PROMPT) if self._is_grounded else (_PLAIN_PROMPT,):
+        for prompt in (
+            (_LAYOUT_PROMPT, _NO_LAYOUT_PROMPT) if self._is_grounded else (_PLAIN_PROMPT,)
+        ):
             answer = await self._request_text(image_url, prompt)
             if answer:
-                return parse_blocks(answer) if self._is_grounded else markdown.read(answer.encode()).blocks
+                return (
+                    parse_blocks(answer)
+                    if self._is_grounded
+                    else markdown.read(answer.encode()).blocks
+                )
         return await self._fallback.read(image, subject=subject)
 
     async def aclose(self) -> None:
@@ -60,11 +75,18 @@ class OpenAIOcr:
 
     async def _request_text(self, image_url: str, prompt: str) -> str:
         """Return the model's text, or '' for a reply that is empty or did not finish."""
-        content = [{"type": "image_url", "image_url": {"url": image_url}}, {"type": "text", "text": prompt}]
+        content = [
+            {"type": "image_url", "image_url": {"url": image_url}},
+            {"type": "text", "text": prompt},
+        ]
         body: dict[str, Any] = {"messages": [{"role": "user", "content": content}]}
         if self._is_grounded:
             body |= {"temperature": 0.0, "max_tokens": _MAX_TOKENS, "skip_special_tokens": False}
-            body["vllm_xargs"] = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": _TABLE_CELL_TOKEN_IDS}
+            body["vllm_xargs"] = {
+                "ngram_size": 30,
+                "window_size": 90,
+                "whitelist_token_ids": _TABLE_CELL_TOKEN_IDS,
+            }
         return _extract_text(await self._server.post("/chat/completions", body))
 
 

@@ -64,10 +64,15 @@ def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[
     lines = _recognize_lines(pixels, settings)
     if not lines:
         return 0, []
-    sideways = sum(len(line.text) for line in lines if _is_tall(line)) > 0.5 * sum(len(line.text) for line in lines)
+    sideways = sum(len(line.text) for line in lines if _is_tall(line)) > 0.5 * sum(
+        len(line.text) for line in lines
+    )
     longest = sorted(lines, key=lambda line: -max(_compute_extent(line.corners)))[:_MAX_TRIED_LINES]
     crops = [_crop(pixels, line.corners) for line in longest]
-    scores = {turn: statistics.mean(_score_recognition(_rotate(crop, turn), settings) for crop in crops) for turn in ((1, 3) if sideways else (2,))}
+    scores = {
+        turn: statistics.mean(_score_recognition(_rotate(crop, turn), settings) for crop in crops)
+        for turn in ((1, 3) if sideways else (2,))
+    }
     if not sideways:
         scores[0] = statistics.mean(line.score for line in longest) + _UPRIGHT_BONUS
     turn = max(scores, key=lambda turn: scores[turn])
@@ -92,7 +97,9 @@ def _crop(pixels: Image, corners: NDArray[np.float32]) -> Image:
 def _score_recognition(crop: Image, settings: RapidOcrSettings) -> float:
     if crop.size == 0:
         return 0.0
-    result = _get_engine(settings)(np.ascontiguousarray(crop), use_det=False, use_cls=False, use_rec=True)
+    result = _get_engine(settings)(
+        np.ascontiguousarray(crop), use_det=False, use_cls=False, use_rec=True
+    )
     return float(result.scores[0]) if result.scores and result.txts[0].strip() else 0.0
 
 
@@ -104,7 +111,10 @@ def _recognize_lines(pixels: Image, settings: RapidOcrSettings) -> list[Recogniz
     result = _get_engine(settings)(pixels, use_det=True, use_cls=False, use_rec=True)
     if result.boxes is None or result.txts is None:
         return []
-    return [RecognizedLine(np.asarray(box, np.float32), text, float(score)) for box, text, score in zip(result.boxes, result.txts, result.scores, strict=True)]
+    return [
+        RecognizedLine(np.asarray(box, np.float32), text, float(score))
+        for box, text, score in zip(result.boxes, result.txts, result.scores, strict=True)
+    ]
 
 
 @cache
@@ -124,7 +134,9 @@ def _get_engine(settings: RapidOcrSettings) -> Any:
     )
 
 
-def _build_blocks(lines: Sequence[RecognizedLine], width: int, height: int, turns: int) -> list[ParsedBlock]:
+def _build_blocks(
+    lines: Sequence[RecognizedLine], width: int, height: int, turns: int
+) -> list[ParsedBlock]:
     upright_width, upright_height = (width, height) if turns % 2 == 0 else (height, width)
     skew = _estimate_skew(lines)
     cosine, sine = math.cos(-skew), math.sin(-skew)
@@ -132,9 +144,19 @@ def _build_blocks(lines: Sequence[RecognizedLine], width: int, height: int, turn
 
     def to_page_box(box: Box) -> Box:
         """Convert a box from deskewed pixels to shares of the given image."""
-        corners = np.array([[box[0], box[1]], [box[2], box[1]], [box[2], box[3]], [box[0], box[3]]], np.float32) @ rotation
-        points = [_to_original_point(x / upright_width, y / upright_height, turns) for x, y in corners]
-        xs, ys = [min(max(float(x), 0.0), 1.0) for x, _ in points], [min(max(float(y), 0.0), 1.0) for _, y in points]
+        corners = (
+            np.array(
+                [[box[0], box[1]], [box[2], box[1]], [box[2], box[3]], [box[0], box[3]]], np.float32
+            )
+            @ rotation
+        )
+        points = [
+            _to_original_point(x / upright_width, y / upright_height, turns) for x, y in corners
+        ]
+        xs, ys = (
+            [min(max(float(x), 0.0), 1.0) for x, _ in points],
+            [min(max(float(y), 0.0), 1.0) for _, y in points],
+        )
         return round(min(xs), 4), round(min(ys), 4), round(max(xs), 4), round(max(ys), 4)
 
     runs = [_build_run(line, rotation) for line in lines]

@@ -20,13 +20,24 @@ DETECTION_SIDE_PX = 1280
 class RapidOcr:
     """OcrEngine in sandbox children with `threads` threads each; `aclose` ends them."""
 
-    def __init__(self, *, workers: int = 1, threads: int = 1, deadline_s: float = 600.0, memory_bytes: int = 4 * 1024**3) -> None:
-        self.fingerprint = fingerprint("rapidocr", VERSION, version("rapidocr"), version("onnxruntime"), DETECTION_SIDE_PX)
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        threads: int = 1,
+        deadline_s: float = 600.0,
+        memory_bytes: int = 4 * 1024**3,
+    ) -> None:
+        self.fingerprint = fingerprint(
+            "rapidocr", VERSION, version("rapidocr"), version("onnxruntime"), DETECTION_SIDE_PX
+        )
         self._threads = threads
         self._sandbox = Sandbox(workers, SandboxLimits(deadline_s, memory_bytes))
 
     async def read(self, image: bytes, *, subject: str) -> list[ParsedBlock]:
-        data = await self._sandbox.run(_read_page, image, DETECTION_SIDE_PX, self._threads, subject=subject)
+        data = await self._sandbox.run(
+            _read_page, image, DETECTION_SIDE_PX, self._threads, subject=subject
+        )
         return [ParsedBlock.from_record(record) for record in json.loads(data)]
 
     async def aclose(self) -> None:

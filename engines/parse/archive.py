@@ -50,7 +50,8 @@ def check_unpacked_size(path: Path) -> None:
 
 
 def _iter_unpacked_sizes(bundle: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[int]:
-    # `zipfile` stops at the declared size. Raise it, so that an entry that unpacks to more is noticed.
+    # `zipfile` stops at the declared size. Raise it, so that an entry that unpacks to more is
+    # noticed.
     declared_size, entry.file_size = entry.file_size, MAX_UNPACKED_BYTES * 2
     try:
         with bundle.open(entry) as stream:
@@ -63,7 +64,9 @@ def _iter_unpacked_sizes(bundle: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Ite
 def _check_directory(bundle: zipfile.ZipFile, packed_bytes: int) -> None:
     entries = bundle.infolist()
     if len(entries) > MAX_ENTRIES:
-        raise _make_bomb_error(f"The archive has {len(entries):,} entries; {MAX_ENTRIES:,} are allowed.")
+        raise _make_bomb_error(
+            f"The archive has {len(entries):,} entries; {MAX_ENTRIES:,} are allowed."
+        )
     if any(entry.flag_bits & 1 for entry in entries):
         raise make_encrypted_error("archive")
     _check_size(sum(entry.file_size for entry in entries), packed_bytes)
@@ -71,10 +74,21 @@ def _check_directory(bundle: zipfile.ZipFile, packed_bytes: int) -> None:
 
 def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:
     if unpacked_bytes > MAX_UNPACKED_BYTES:
-        raise _make_bomb_error(f"The archive unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MiB.")
-    if unpacked_bytes > UNCHECKED_UNPACKED_BYTES and unpacked_bytes > MAX_COMPRESSION_RATIO * packed_bytes:
-        raise _make_bomb_error(f"The archive unpacks to more than {MAX_COMPRESSION_RATIO} times its size.")
+        raise _make_bomb_error(
+            f"The archive unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MiB."
+        )
+    if (
+        unpacked_bytes > UNCHECKED_UNPACKED_BYTES
+        and unpacked_bytes > MAX_COMPRESSION_RATIO * packed_bytes
+    ):
+        raise _make_bomb_error(
+            f"The archive unpacks to more than {MAX_COMPRESSION_RATIO} times its size."
+        )
 
 
 def _make_bomb_error(detail: str) -> LimitExceeded:
-    return LimitExceeded(detail, code="ARCHIVE_BOMB", remedy="Save the document without embedded media, or split it, and send that.")
+    return LimitExceeded(
+        detail,
+        code="ARCHIVE_BOMB",
+        remedy="Save the document without embedded media, or split it, and send that.",
+    )

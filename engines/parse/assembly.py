@@ -18,7 +18,16 @@ def assemble_transcript(parts: Sequence[ParsedPart], *, pages: int | None) -> Tr
 
     Its warnings are those of the parts, without the plan's.
     """
-    parsed_blocks = assign_levels(remove_running_headers([parsed_block for part in parts for parsed_block in part.blocks if parsed_block.text.strip()]))
+    parsed_blocks = assign_levels(
+        remove_running_headers(
+            [
+                parsed_block
+                for part in parts
+                for parsed_block in part.blocks
+                if parsed_block.text.strip()
+            ]
+        )
+    )
     markdown, blocks = _join_blocks(parsed_blocks)
     return Transcript(
         markdown=markdown,
@@ -39,7 +48,11 @@ def _first_text(values: Iterable[str | None]) -> str | None:
 def _join_blocks(parsed_blocks: Sequence[ParsedBlock]) -> tuple[str, list[Block]]:
     texts, blocks, offset = [], [], 0
     for parsed_block in parsed_blocks:
-        text = f"{'#' * (parsed_block.level or 1)} {parsed_block.text}" if parsed_block.kind == "heading" else parsed_block.text
+        text = (
+            f"{'#' * (parsed_block.level or 1)} {parsed_block.text}"
+            if parsed_block.kind == "heading"
+            else parsed_block.text
+        )
         texts.append(text)
         blocks.append(_to_block(parsed_block, offset, len(text)))
         offset += len(text) + len(_BLOCK_SEPARATOR)

@@ -36,7 +36,9 @@ def read(data: bytes) -> ParsedPart:
     main = _find_main(root)
     walker.walk_children(main, main.attributes.get("id"))
     walker.flush_line()
-    canonical_notices = [Notice(code="CANONICAL_URL", detail=url) for url in _find_canonical_urls(root)]
+    canonical_notices = [
+        Notice(code="CANONICAL_URL", detail=url) for url in _find_canonical_urls(root)
+    ]
     return ParsedPart(
         walker.blocks,
         title=_find_title(first_by_tag),
@@ -56,14 +58,25 @@ def _find_main(root: HtmlElement) -> HtmlElement:
     body = next((element for element in elements if element.tag == "body"), root)
     body_length = len(body.get_text())
     for tag in ("main", "article"):
-        candidates = [element for element in elements if element.tag == tag or (tag == "main" and element.attributes.get("role") == "main")]
+        candidates = [
+            element
+            for element in elements
+            if element.tag == tag or (tag == "main" and element.attributes.get("role") == "main")
+        ]
         if len(candidates) == 1 and len(candidates[0].get_text()) > body_length / 5:
             return candidates[0]
     return body
 
 
 def _find_title(first_by_tag: dict[str, HtmlElement]) -> str | None:
-    return next((words for tag in ("h1", "title") if tag in first_by_tag and (words := collapse_whitespace(first_by_tag[tag].get_text()))), None)
+    return next(
+        (
+            words
+            for tag in ("h1", "title")
+            if tag in first_by_tag and (words := collapse_whitespace(first_by_tag[tag].get_text()))
+        ),
+        None,
+    )
 
 
 def _find_language(first_by_tag: dict[str, HtmlElement]) -> str | None:
@@ -72,16 +85,30 @@ def _find_language(first_by_tag: dict[str, HtmlElement]) -> str | None:
 
 
 def _find_date(root: HtmlElement) -> str | None:
-    names = {"article:published_time", "date", "dc.date", "dcterms.date", "citation_publication_date"}
+    names = {
+        "article:published_time",
+        "date",
+        "dc.date",
+        "dcterms.date",
+        "citation_publication_date",
+    }
     for element in root.iter_descendants():
-        if element.tag == "meta" and (element.attributes.get("property") or element.attributes.get("name") or "").lower() in names:
+        if (
+            element.tag == "meta"
+            and (element.attributes.get("property") or element.attributes.get("name") or "").lower()
+            in names
+        ):
             return element.attributes.get("content")
     return None
 
 
 def _find_canonical_urls(root: HtmlElement) -> list[str]:
     links = (element.attributes for element in root.iter_descendants() if element.tag == "link")
-    return [link["href"] for link in links if "canonical" in link.get("rel", "").lower() and link.get("href")][:1]
+    return [
+        link["href"]
+        for link in links
+        if "canonical" in link.get("rel", "").lower() and link.get("href")
+    ][:1]
 
 
 @dataclass
@@ -99,12 +126,18 @@ class _HtmlWalker:
             if isinstance(child, str):
                 self._append_inline(child, anchor_id)
             elif not is_skipped(child, element):
-                self._walk_element(child, child.attributes.get("id") or find_anchor(child) or anchor_id)
+                self._walk_element(
+                    child, child.attributes.get("id") or find_anchor(child) or anchor_id
+                )
 
     def flush_line(self) -> None:
         paragraphs = PARAGRAPH_BREAK.split("".join(self.line))
         self.line, self.is_blank = [], True
-        self.blocks += [ParsedBlock("paragraph", words, element=self.anchor_id) for part in paragraphs if (words := collapse_whitespace(part))]
+        self.blocks += [
+            ParsedBlock("paragraph", words, element=self.anchor_id)
+            for part in paragraphs
+            if (words := collapse_whitespace(part))
+        ]
 
     def _append_inline(self, words: str, anchor_id: str | None) -> None:
         if self.is_blank:
@@ -115,7 +148,9 @@ class _HtmlWalker:
         if element.tag == "br":
             self._append_inline(LINE_BREAK, anchor_id)
         elif element.tag == "img":
-            self._append_inline(f" {collapse_whitespace(element.attributes.get('alt', ''))} ", anchor_id)
+            self._append_inline(
+                f" {collapse_whitespace(element.attributes.get('alt', ''))} ", anchor_id
+            )
         elif element.tag in BLOCK_TAGS:
             self.flush_line()
             self._walk_block(element, anchor_id)
@@ -132,21 +167,38 @@ class _HtmlWalker:
     def _walk_block(self, element: HtmlElement, anchor_id: str | None) -> None:
         match element.tag:
             case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
-                self._add(ParsedBlock("heading", collapse_whitespace(format_inline(element)), level=int(element.tag[1]), element=anchor_id))
+                self._add(
+                    ParsedBlock(
+                        "heading",
+                        collapse_whitespace(format_inline(element)),
+                        level=int(element.tag[1]),
+                        element=anchor_id,
+                    )
+                )
             case "pre":
                 self._add(format_code_element(element, anchor_id))
             case "ul" | "ol" | "dl":
-                self._add(ParsedBlock("list", "\n".join(iter_list_items(element, 0)), element=anchor_id))
+                self._add(
+                    ParsedBlock("list", "\n".join(iter_list_items(element, 0)), element=anchor_id)
+                )
             case "table":
                 self._add_table(element, anchor_id)
             case "figcaption":
-                self._add(ParsedBlock("caption", collapse_whitespace(format_inline(element)), element=anchor_id))
+                self._add(
+                    ParsedBlock(
+                        "caption", collapse_whitespace(format_inline(element)), element=anchor_id
+                    )
+                )
             case _:
                 self.walk_children(element, anchor_id)
 
     def _add_table(self, element: HtmlElement, anchor_id: str | None) -> None:
         for caption in (child for child in element.iter_elements() if child.tag == "caption"):
-            self._add(ParsedBlock("caption", collapse_whitespace(format_inline(caption)), element=anchor_id))
+            self._add(
+                ParsedBlock(
+                    "caption", collapse_whitespace(format_inline(caption)), element=anchor_id
+                )
+            )
         rows, header_row_count = build_grid(element)
         if is_layout_table(element, rows):
             for row in iter_rows(element):

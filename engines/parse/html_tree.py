@@ -7,7 +7,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-_VOID_TAGS = frozenset("area base br col embed hr img input link meta param source track wbr".split())  # noqa: SIM905
+_VOID_TAGS = frozenset(
+    [
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+    ]
+)
 _CLOSED_TAGS = {
     "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "tr": {"tr", "td", "th"}, "td": {"td", "th"}, "th": {"td", "th"}, "option": {"option"},
     "thead": {"thead", "tbody", "tfoot", "tr", "td", "th"}, "tbody": {"thead", "tbody", "tfoot", "tr", "td", "th"},
@@ -40,7 +57,9 @@ class HtmlElement:
             stack.extend(list(element.iter_elements())[::-1])
 
     def get_text(self) -> str:
-        return "".join(child if isinstance(child, str) else child.get_text() for child in self.children)
+        return "".join(
+            child if isinstance(child, str) else child.get_text() for child in self.children
+        )
 
 
 class _TreeBuilder(HTMLParser):
@@ -67,14 +86,22 @@ class _TreeBuilder(HTMLParser):
                 del self.open_elements[i:]
                 return
             # A stray end tag in a table must not close the elements around the table.
-            if self.open_elements[i].tag == "table" and tag not in ("div", "body", "html", "section", "main", "article"):
+            if self.open_elements[i].tag == "table" and tag not in (
+                "div",
+                "body",
+                "html",
+                "section",
+                "main",
+                "article",
+            ):
                 return
 
     def handle_data(self, data: str) -> None:
         self.open_elements[-1].children.append(data)
 
     def parse_marked_section(self, i: int, report: int = 1) -> int:
-        # Skip `<![…]>` regardless of its name: the standard library raises on names it does not know.
+        # Skip `<![…]>` regardless of its name: the standard library raises on names it does not
+        # know.
         return self.rawdata.find("]>", i) + 2
 
     def _close_implied(self, tag: str) -> None:

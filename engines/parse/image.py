@@ -25,7 +25,9 @@ def count_frames(path: Path) -> int:
     """
     with _open_image(path) as picture:
         frames = getattr(picture, "n_frames", 1)
-        return int(frames) if picture.format in ("TIFF", "MPO") else 1  # frames of GIF and WebP are no pages
+        return (
+            int(frames) if picture.format in ("TIFF", "MPO") else 1
+        )  # frames of GIF and WebP are no pages
 
 
 def render_frame(path: Path, page: int) -> bytes:
@@ -69,5 +71,7 @@ def _open_image(path: Path) -> Iterator[Image.Image]:
 
 def _make_too_large_error(description: str) -> LimitExceeded:
     return LimitExceeded(
-        f"The image is too large: {description}.", code="IMAGE_TOO_LARGE", remedy=f"Scale it down to at most {MAX_PIXELS // 10**6} megapixels."
+        f"The image is too large: {description}.",
+        code="IMAGE_TOO_LARGE",
+        remedy=f"Scale it down to at most {MAX_PIXELS // 10**6} megapixels.",
     )

@@ -12,10 +12,16 @@ from schemas.errors import LimitExceeded, UnreadableDocument
 
 def check_pages(pages: int, max_pages: int) -> None:
     if pages == 0:
-        raise UnreadableDocument("The document has no pages.", code="NO_PAGES", remedy="Export it again; a document needs at least one page.")
+        raise UnreadableDocument(
+            "The document has no pages.",
+            code="NO_PAGES",
+            remedy="Export it again; a document needs at least one page.",
+        )
     if pages > max_pages:
         raise LimitExceeded(
-            f"The document has {pages:,} pages; {max_pages:,} are allowed.", code="TOO_MANY_PAGES", remedy="Split it, or raise ANABRANCH_INGEST__MAX_PAGES."
+            f"The document has {pages:,} pages; {max_pages:,} are allowed.",
+            code="TOO_MANY_PAGES",
+            remedy="Split it, or raise ANABRANCH_INGEST__MAX_PAGES.",
         )
 
 

@@ -48,16 +48,25 @@ class LocalParser:
         memory_bytes: int = 2 * 1024**3,
         workers: int = 1,
     ) -> None:
-        self.fingerprint = fingerprint("parse", VERSION, [version(name) for name in _LIBRARIES], ocr.fingerprint)
+        self.fingerprint = fingerprint(
+            "parse", VERSION, [version(name) for name in _LIBRARIES], ocr.fingerprint
+        )
         self._ocr = ocr
         self._max_pages = max_pages
         self._max_characters, self._characters_per_byte = max_characters, characters_per_byte
-        self._sandbox = Sandbox(workers, SandboxLimits(deadline_s, memory_bytes), _PRELOADED_MODULES)
+        self._sandbox = Sandbox(
+            workers, SandboxLimits(deadline_s, memory_bytes), _PRELOADED_MODULES
+        )
 
     async def __aenter__(self) -> LocalParser:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -69,41 +78,73 @@ class LocalParser:
 
     async def plan(self, file: LocalFile) -> ParsePlan:
         plan_record = json.loads(
-            await self._run_in_sandbox(sandbox_jobs.plan_document, file, file.name, file.media_type, self._max_pages, subject=_get_display_name(file))
+            await self._run_in_sandbox(
+                sandbox_jobs.plan_document,
+                file,
+                file.name,
+                file.media_type,
+                self._max_pages,
+                subject=_get_display_name(file),
+            )
         )
         notices = tuple(Notice(**notice) for notice in plan_record["notices"])
-        return ParsePlan(plan_record["media_type"], tuple(plan_record["parts"]), plan_record["pages"], notices)
+        return ParsePlan(
+            plan_record["media_type"], tuple(plan_record["parts"]), plan_record["pages"], notices
+        )
 
     async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
         data = await self._run_in_sandbox(
-            sandbox_jobs.read_part, file, plan.media_type, part, self._get_max_characters(file), subject=f"{_get_display_name(file)}, {part}"
+            sandbox_jobs.read_part,
+            file,
+            plan.media_type,
+            part,
+            self._get_max_characters(file),
+            subject=f"{_get_display_name(file)}, {part}",
         )
         parsed_part = ParsedPart.decode(data)
         if not parsed_part.unread:
             return data
         return (await self._read_by_ocr(file, plan, parsed_part)).encode()
 
-    async def _run_in_sandbox(self, job: Callable[..., bytes], file: LocalFile, *arguments: object, subject: str) -> bytes:
+    async def _run_in_sandbox(
+        self, job: Callable[..., bytes], file: LocalFile, *arguments: object, subject: str
+    ) -> bytes:
         try:
             return await self._sandbox.run(job, *arguments, file=file.path, subject=subject)
         except AnabranchError as error:
-            # Libraries quote the path on this machine; users may see only the name that they gave the file.
-            error.detail = re.sub(rf"{_DESCRIPTOR_PATTERN}|{re.escape(str(file.path))}", lambda _: _get_display_name(file), error.detail)
+            # Libraries quote the path on this machine; users may see only the name that they gave
+            # the file.
+            error.detail = re.sub(
+                rf"{_DESCRIPTOR_PATTERN}|{re.escape(str(file.path))}",
+                lambda _: _get_display_name(file),
+                error.detail,
+            )
             error.args = (error.detail,)
             raise
 
     def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
         parsed_parts = [ParsedPart.decode(part) for part in parts]
-        check_characters(sum(len(block.text) for parsed_part in parsed_parts for block in parsed_part.blocks), self._get_max_characters(file))
+        check_characters(
+            sum(len(block.text) for parsed_part in parsed_parts for block in parsed_part.blocks),
+            self._get_max_characters(file),
+        )
         return assemble_transcript(parsed_parts, pages=plan.pages)
 
     def _get_max_characters(self, file: LocalFile) -> int:
-        return min(self._max_characters, max(_MIN_CHARACTER_LIMIT, file.size_bytes * self._characters_per_byte))
+        return min(
+            self._max_characters,
+            max(_MIN_CHARACTER_LIMIT, file.size_bytes * self._characters_per_byte),
+        )
 
-    async def _read_by_ocr(self, file: LocalFile, plan: ParsePlan, parsed_part: ParsedPart) -> ParsedPart:
+    async def _read_by_ocr(
+        self, file: LocalFile, plan: ParsePlan, parsed_part: ParsedPart
+    ) -> ParsedPart:
         """Read the unread pages, a few at a time; the first failure cancels the others."""
         semaphore = asyncio.Semaphore(_MAX_PARALLEL_PAGES)
-        tasks = {page: asyncio.ensure_future(self._read_page_by_ocr(semaphore, file, plan, page)) for page in parsed_part.unread}
+        tasks = {
+            page: asyncio.ensure_future(self._read_page_by_ocr(semaphore, file, plan, page))
+            for page in parsed_part.unread
+        }
         try:
             await asyncio.gather(*tasks.values())
         except BaseException:
@@ -116,10 +157,14 @@ class LocalParser:
             parsed_part.insert_page_blocks(page, task.result())
         return parsed_part
 
-    async def _read_page_by_ocr(self, semaphore: asyncio.Semaphore, file: LocalFile, plan: ParsePlan, page: int) -> list[ParsedBlock]:
+    async def _read_page_by_ocr(
+        self, semaphore: asyncio.Semaphore, file: LocalFile, plan: ParsePlan, page: int
+    ) -> list[ParsedBlock]:
         async with semaphore:
             subject = f"{_get_display_name(file)}, page {page}"
-            page_image = await self._run_in_sandbox(sandbox_jobs.render_page, file, plan.media_type, page, subject=subject)
+            page_image = await self._run_in_sandbox(
+                sandbox_jobs.render_page, file, plan.media_type, page, subject=subject
+            )
             return await self._ocr.read(page_image, subject=subject)
 
 

@@ -24,9 +24,15 @@ def read(data: bytes) -> ParsedPart:
     decoded = text.decode_text(data)
     front_matter, body = _split_front_matter(decoded.text)
     blocks = list(_iter_blocks(body))
-    title = _find_value(front_matter, "title") or next((block.text for block in blocks if block.level == 1), None)
+    title = _find_value(front_matter, "title") or next(
+        (block.text for block in blocks if block.level == 1), None
+    )
     return ParsedPart(
-        blocks, title=title, language=_find_value(front_matter, "lang", "language"), date=_find_value(front_matter, "date"), notices=list(decoded.notices)
+        blocks,
+        title=title,
+        language=_find_value(front_matter, "lang", "language"),
+        date=_find_value(front_matter, "date"),
+        notices=list(decoded.notices),
     )
 
 
@@ -56,7 +62,11 @@ def _iter_blocks(source: str) -> Iterator[ParsedBlock]:
     tokens = _get_parser().parse(source)
     for i, token in enumerate(tokens):
         if token.level == 0 and token.map and token.nesting >= 0:
-            yield from _iter_token_blocks(token, tokens[i + 1] if i + 1 < len(tokens) else None, "\n".join(lines[token.map[0] : token.map[1]]).rstrip())
+            yield from _iter_token_blocks(
+                token,
+                tokens[i + 1] if i + 1 < len(tokens) else None,
+                "\n".join(lines[token.map[0] : token.map[1]]).rstrip(),
+            )
 
 
 def _iter_token_blocks(token: Token, inner: Token | None, source: str) -> Iterator[ParsedBlock]:
@@ -66,7 +76,9 @@ def _iter_token_blocks(token: Token, inner: Token | None, source: str) -> Iterat
             if words:
                 yield ParsedBlock("heading", words, level=int(token.tag[1]))
         case "fence" | "code_block":
-            yield ParsedBlock("code", source, language=token.info.split()[0] if token.info.strip() else None)
+            yield ParsedBlock(
+                "code", source, language=token.info.split()[0] if token.info.strip() else None
+            )
         case "table_open":
             yield ParsedBlock("table", source, header_end=len("\n".join(source.split("\n")[:2])))
         case "bullet_list_open" | "ordered_list_open":

@@ -31,7 +31,9 @@ ODS = "application/vnd.oasis.opendocument.spreadsheet"
 EPUB = "application/epub+zip"
 XLS = "application/vnd.ms-excel"
 SPREADSHEET_TYPES = frozenset({XLSX, ODS, XLS})
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/tiff", "image/bmp", "image/webp", "image/gif"})
+IMAGE_TYPES = frozenset(
+    {"image/png", "image/jpeg", "image/tiff", "image/bmp", "image/webp", "image/gif"}
+)
 
 _EXTENSIONS = {
     ".pdf": PDF, ".html": HTML, ".htm": HTML, ".xhtml": HTML, ".md": MARKDOWN, ".markdown": MARKDOWN, ".txt": PLAIN, ".text": PLAIN, ".log": PLAIN,
@@ -47,8 +49,13 @@ _TYPE_ALIASES = {
     "image/jpg": "image/jpeg",
 }
 _TEXT_TYPES = frozenset({HTML, MARKDOWN, PLAIN, CSV, MAIL, JATS})
-_LEGACY_OFFICE = {"WordDocument": ("Word 97-2003", "DOCX"), "PowerPoint Document": ("PowerPoint 97-2003", "PPTX")}
-_CONVERT_REMEDY = "Convert it to PDF, an image, DOCX, PPTX, XLSX, ODT, EPUB, HTML, Markdown, CSV, text or e-mail."
+_LEGACY_OFFICE = {
+    "WordDocument": ("Word 97-2003", "DOCX"),
+    "PowerPoint Document": ("PowerPoint 97-2003", "PPTX"),
+}
+_CONVERT_REMEDY = (
+    "Convert it to PDF, an image, DOCX, PPTX, XLSX, ODT, EPUB, HTML, Markdown, CSV, text or e-mail."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,11 @@ class DetectedType:
 
     @property
     def is_mislabeled(self) -> bool:
-        return self.claimed_type is not None and self.claimed_type != self.media_type and not {self.claimed_type, self.media_type} <= {MARKDOWN, PLAIN}
+        return (
+            self.claimed_type is not None
+            and self.claimed_type != self.media_type
+            and not {self.claimed_type, self.media_type} <= {MARKDOWN, PLAIN}
+        )
 
 
 def detect_media_type(path: Path, name: str | None, media_type: str | None) -> DetectedType:
@@ -71,9 +82,13 @@ def detect_media_type(path: Path, name: str | None, media_type: str | None) -> D
     with path.open("rb") as stream:
         head = stream.read(65536)
     if not head:
-        raise UnreadableDocument("The file is empty.", code="EMPTY_DOCUMENT", remedy="Check the upload; 0 bytes arrived.")
+        raise UnreadableDocument(
+            "The file is empty.", code="EMPTY_DOCUMENT", remedy="Check the upload; 0 bytes arrived."
+        )
     claimed_type = _parse_claimed_type(name, media_type)
-    return DetectedType(_detect_by_bytes(path, head) or _detect_by_text(path, head, claimed_type), claimed_type)
+    return DetectedType(
+        _detect_by_bytes(path, head) or _detect_by_text(path, head, claimed_type), claimed_type
+    )
 
 
 def _parse_claimed_type(name: str | None, media_type: str | None) -> str | None:
@@ -92,7 +107,9 @@ def _detect_by_bytes(path: Path, head: bytes) -> str | None:
     if head[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
         return _detect_in_ole(path)
     if head[:5] == b"{\\rtf":
-        raise _make_unsupported_error("a rich text (RTF) file", "Save it as DOCX or PDF and send that.")
+        raise _make_unsupported_error(
+            "a rich text (RTF) file", "Save it as DOCX or PDF and send that."
+        )
     detected_type: str = _get_magic().first_magic_buffer(head).mime_type
     return detected_type if detected_type in IMAGE_TYPES else None
 
@@ -105,7 +122,11 @@ def _get_magic() -> MagicDb:
 def _detect_in_zip(path: Path) -> str:
     with archive.open_archive(path) as bundle:
         names = set(bundle.namelist())
-        declared_type = bundle.read("mimetype")[:100].decode("ascii", "replace").strip() if "mimetype" in names else ""
+        declared_type = (
+            bundle.read("mimetype")[:100].decode("ascii", "replace").strip()
+            if "mimetype" in names
+            else ""
+        )
     if declared_type in (ODT, ODS, EPUB):
         return declared_type
     for folder, kind in (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX)):
@@ -121,7 +142,10 @@ def _detect_in_ole(path: Path) -> str:
         raise make_encrypted_error("Office file")
     for stream, (program, newer_format) in _LEGACY_OFFICE.items():
         if stream.encode("utf-16-le") in data:
-            raise _make_unsupported_error(f"a {program} file", f"Save it as {newer_format} or PDF in an office program and send that.")
+            raise _make_unsupported_error(
+                f"a {program} file",
+                f"Save it as {newer_format} or PDF in an office program and send that.",
+            )
     if "Workbook".encode("utf-16-le") in data or "Book".encode("utf-16-le") in data:
         return XLS
     raise _make_unsupported_error("an OLE container of unknown content", _CONVERT_REMEDY)
@@ -136,7 +160,9 @@ def _detect_by_text(path: Path, head: bytes, claimed_type: str | None) -> str:
         return JATS if "<article" in sample and _JATS.search(sample[:4096]) else HTML
     if _JATS.search(sample[:4096]):
         return JATS
-    if claimed_type == MAIL or (claimed_type is None and len(_MAIL_HEADER.findall(sample[:4096])) >= 3):
+    if claimed_type == MAIL or (
+        claimed_type is None and len(_MAIL_HEADER.findall(sample[:4096])) >= 3
+    ):
         return MAIL if _MAIL_HEADER.search(sample[:4096]) else PLAIN
     if claimed_type in _TEXT_TYPES and claimed_type != JATS:
         return claimed_type
@@ -145,8 +171,13 @@ def _detect_by_text(path: Path, head: bytes, claimed_type: str | None) -> str:
 
 _HTML = re.compile(r"<!doctype\s+html|<html[\s>]|<head[\s>]|<body[\s>]", re.I)
 _JATS = re.compile(r"<!DOCTYPE\s+article[^<>]*(JATS|NLM)", re.I)
-_MAIL_HEADER = re.compile(r"^(?:From|To|Subject|Date|Message-ID|MIME-Version|Received|Return-Path|Delivered-To|Content-Type):\s", re.M | re.I)
-_MARKDOWN_SIGNS = re.compile(r"^#{1,6} \S|^```|^[-*+] \S|^\d+\. \S|^\|.*\|\s*$|\[[^\[\]]+\]\([^\[)]+\)", re.M)
+_MAIL_HEADER = re.compile(
+    r"^(?:From|To|Subject|Date|Message-ID|MIME-Version|Received|Return-Path|Delivered-To|Content-Type):\s",
+    re.M | re.I,
+)
+_MARKDOWN_SIGNS = re.compile(
+    r"^#{1,6} \S|^```|^[-*+] \S|^\d+\. \S|^\|.*\|\s*$|\[[^\[\]]+\]\([^\[)]+\)", re.M
+)
 
 
 def _guess_text_type(sample: str) -> str:
@@ -154,10 +185,17 @@ def _guess_text_type(sample: str) -> str:
     lines = [line for line in sample.splitlines()[:20] if line.strip()]
     for delimiter in ",;\t|":
         counts = {line.count(delimiter) for line in lines[:-1] or lines}
-        if len(lines) >= 3 and len(counts) == 1 and counts.pop() >= 1 and not lines[0].startswith("|"):
+        if (
+            len(lines) >= 3
+            and len(counts) == 1
+            and counts.pop() >= 1
+            and not lines[0].startswith("|")
+        ):
             return CSV
     return MARKDOWN if len(_MARKDOWN_SIGNS.findall(sample)) >= 3 else PLAIN
 
 
 def _make_unsupported_error(description: str, remedy: str) -> UnreadableDocument:
-    return UnreadableDocument(f"The file type is not supported: {description}.", code="UNSUPPORTED_TYPE", remedy=remedy)
+    return UnreadableDocument(
+        f"The file type is not supported: {description}.", code="UNSUPPORTED_TYPE", remedy=remedy
+    )

@@ -18,7 +18,18 @@ CellFormats = Mapping[tuple[int, int], str]
 """Format code by (row, column), both 0-based, of the cells whose format changes how a number
 looks."""
 
-_BUILT_IN_FORMATS = {1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 37: "#,##0", 38: "#,##0", 39: "#,##0.00", 40: "#,##0.00"}
+_BUILT_IN_FORMATS = {
+    1: "0",
+    2: "0.00",
+    3: "#,##0",
+    4: "#,##0.00",
+    9: "0%",
+    10: "0.00%",
+    37: "#,##0",
+    38: "#,##0",
+    39: "#,##0.00",
+    40: "#,##0.00",
+}
 _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\[\]]*+\]')
 _DIGITS = re.compile(r"(?<![#0?,])[#0?,]*[#0?](?:\.([0#?]*+))?")
 _CURRENCY = re.compile(r"\[\$([^\[\]\-]*+)[^\[\]]*+\]")
@@ -33,7 +44,14 @@ def read_formats(path: Path) -> dict[str, CellFormats]:
     try:
         with zipfile.ZipFile(path) as archive:
             styles = _read_styles(archive)
-            return {name: dict(_read_cells(archive.open(part), styles)) for name, part in _read_sheets(archive)} if styles else {}
+            return (
+                {
+                    name: dict(_read_cells(archive.open(part), styles))
+                    for name, part in _read_sheets(archive)
+                }
+                if styles
+                else {}
+            )
     except (zipfile.BadZipFile, KeyError, ValueError, ElementTree.ParseError, expat.ExpatError):
         return {}  # calamine still reads the values
 
@@ -58,9 +76,17 @@ def format_number(value: float, code: str) -> str | None:
     text = f"{abs(rounded):{',' if ',' in digits[0] else ''}.{max_decimals}f}"
     while max_decimals > min_decimals and text.endswith("0"):
         text, max_decimals = text[:-1], max_decimals - 1
-    currency = _CURRENCY.search(section) or re.search(r'"([^"$€£¥A-Z]*+[$€£¥A-Z][^"]*+)"', section) or re.search(r"([$€£¥])", section)
+    currency = (
+        _CURRENCY.search(section)
+        or re.search(r'"([^"$€£¥A-Z]*+[$€£¥A-Z][^"]*+)"', section)
+        or re.search(r"([$€£¥])", section)
+    )
     symbol = currency[1].strip() if currency else ""
-    is_symbol_first = bool(symbol) and section.find(currency[0]) < section.find(digits[0][-1]) if currency else False
+    is_symbol_first = (
+        bool(symbol) and section.find(currency[0]) < section.find(digits[0][-1])
+        if currency
+        else False
+    )
     text = text.rstrip(".") + ("%" if percent else "")
     if symbol:
         gap = " " if len(symbol) > 1 else ""
@@ -76,7 +102,9 @@ def _read_styles(archive: zipfile.ZipFile) -> dict[int, str]:
     for element in root.iter():
         if _strip_namespace(element.tag) == "numFmt":
             codes[int(element.attrib["numFmtId"])] = element.attrib["formatCode"]
-    cell_styles = next((element for element in root if _strip_namespace(element.tag) == "cellXfs"), None)
+    cell_styles = next(
+        (element for element in root if _strip_namespace(element.tag) == "cellXfs"), None
+    )
     for number, element in enumerate(cell_styles if cell_styles is not None else ()):
         code = codes.get(int(element.attrib.get("numFmtId", 0)))
         if code and code != "General" and format_number(1.5, code) is not None:
@@ -86,23 +114,39 @@ def _read_styles(archive: zipfile.ZipFile) -> dict[int, str]:
 
 def _read_sheets(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
     """Yield each sheet's name with the archive member that holds it."""
-    targets = {element.attrib["Id"]: element.attrib["Target"] for element in ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))}
+    targets = {
+        element.attrib["Id"]: element.attrib["Target"]
+        for element in ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
+    }
     for element in ElementTree.fromstring(archive.read("xl/workbook.xml")).iter():
         if _strip_namespace(element.tag) == "sheet":
-            relation = next((value for name, value in element.attrib.items() if _strip_namespace(name) == "id"), "")
+            relation = next(
+                (value for name, value in element.attrib.items() if _strip_namespace(name) == "id"),
+                "",
+            )
             target = targets.get(relation, "")
             if "worksheets/" in target:
-                yield element.attrib["name"], target.lstrip("/") if target.startswith("/") else str(PurePosixPath("xl", target))
+                yield (
+                    element.attrib["name"],
+                    target.lstrip("/")
+                    if target.startswith("/")
+                    else str(PurePosixPath("xl", target)),
+                )
 
 
-def _read_cells(part: IO[bytes], styles: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
+def _read_cells(
+    part: IO[bytes], styles: Mapping[int, str]
+) -> Iterator[tuple[tuple[int, int], str]]:
     """Yield the cells with a format, streaming the XML because a tree of a large sheet is huge."""
     cell_formats: list[tuple[tuple[int, int], str]] = []
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         if _strip_namespace(tag) != "c" or attributes.get("t", "n") != "n":
             return
-        code, address = styles.get(int(attributes.get("s", 0))), _CELL_ADDRESS.fullmatch(attributes.get("r", ""))
+        code, address = (
+            styles.get(int(attributes.get("s", 0))),
+            _CELL_ADDRESS.fullmatch(attributes.get("r", "")),
+        )
         if code and address:
             cell_formats.append(((int(address[2]) - 1, _parse_column(address[1])), code))
 

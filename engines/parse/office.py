@@ -26,7 +26,10 @@ _FORMATS = {
     media_types.MAIL: (InputFormat.EMAIL, ".eml"),
     media_types.JATS: (InputFormat.XML_JATS, ".nxml"),
 }
-CAPTION = re.compile(r"(?:fig(?:ure|ura|\.)|table|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+(?:[.:)–—-]|\s*$|\s)", re.I)
+CAPTION = re.compile(
+    r"(?:fig(?:ure|ura|\.)|table|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+(?:[.:)–—-]|\s*$|\s)",
+    re.I,
+)
 _LIST_GROUPS = frozenset({"list", "ordered_list"})
 
 
@@ -34,13 +37,18 @@ def read(path: Path, media_type: str) -> ParsedPart:
     input_format, suffix = _FORMATS[media_type]
     try:
         document = (
-            DocumentConverter(allowed_formats=[input_format]).convert(DocumentStream(name=f"document{suffix}", stream=io.BytesIO(path.read_bytes()))).document
+            DocumentConverter(allowed_formats=[input_format])
+            .convert(DocumentStream(name=f"document{suffix}", stream=io.BytesIO(path.read_bytes())))
+            .document
         )
     except (ConversionError, ValueError, RuntimeError) as error:
         raise make_corrupt_error(f"The document cannot be read: {str(error)[:200]}") from error
     walker = _DoclingWalker(document)
     walker.walk_children(document.body, 0)
-    title = next((block.text for block in walker.blocks if block.kind == "heading" and block.level == 1), None)
+    title = next(
+        (block.text for block in walker.blocks if block.kind == "heading" and block.level == 1),
+        None,
+    )
     return ParsedPart(walker.blocks, title=title)
 
 
@@ -79,13 +87,21 @@ class _DoclingWalker:
             case "title":
                 self._add(ParsedBlock("heading", words, level=1), node)
             case "section_header":
-                self._add(ParsedBlock("heading", words, level=min(6, node.level + self.has_title)), node)
+                self._add(
+                    ParsedBlock("heading", words, level=min(6, node.level + self.has_title)), node
+                )
             case "code":
                 self._add(format_code(node.text, _get_code_language(node)), node)
             case "formula":
                 self._add(ParsedBlock("formula", f"$${words}$$" if words else ""), node)
             case _ if words:
-                self._add(ParsedBlock("caption" if label == "caption" or CAPTION.match(words) else "paragraph", words), node)
+                self._add(
+                    ParsedBlock(
+                        "caption" if label == "caption" or CAPTION.match(words) else "paragraph",
+                        words,
+                    ),
+                    node,
+                )
 
     def _add_table(self, node: Any) -> None:
         rows = [[cell.text for cell in row] for row in node.data.grid]
@@ -111,7 +127,9 @@ class _DoclingWalker:
 
     def _iter_item(self, node: Any, depth: int) -> Iterator[str]:
         child_nodes = [reference.resolve(self.document) for reference in node.children]
-        words = " ".join(getattr(node, "text", "").split()) or " ".join(self._format_inline(part) for part in child_nodes if part.label.value == "inline")
+        words = " ".join(getattr(node, "text", "").split()) or " ".join(
+            self._format_inline(part) for part in child_nodes if part.label.value == "inline"
+        )
         if words:
             marker = node.marker if getattr(node, "enumerated", False) and node.marker else "-"
             yield f"{'   ' * depth}{marker} {words}"
@@ -126,7 +144,13 @@ class _DoclingWalker:
             node = reference.resolve(self.document)
             part = getattr(node, "text", "")
             part = f"${part.strip()}$" if node.label.value == "formula" else part
-            is_glued = not words or words[-1].isspace() or words[-1] in "([{“‘/" or part[:1].isspace() or part[:1] in ".,;:!?)]}”’/"
+            is_glued = (
+                not words
+                or words[-1].isspace()
+                or words[-1] in "([{“‘/"
+                or part[:1].isspace()
+                or part[:1] in ".,;:!?)]}”’/"
+            )
             words += part if is_glued else f" {part}"
         return " ".join(words.split())
 
@@ -142,10 +166,18 @@ class _DoclingWalker:
             return self._find_location(child_nodes[0]) if child_nodes else (None, None)
         provenance = node.prov[0]
         size = getattr(self.document.pages.get(provenance.page_no), "size", None)
-        if not size or not size.width or not size.height or provenance.bbox.coord_origin.value != "TOPLEFT":
+        if (
+            not size
+            or not size.width
+            or not size.height
+            or provenance.bbox.coord_origin.value != "TOPLEFT"
+        ):
             return provenance.page_no, None
         return provenance.page_no, _clamp_box(
-            provenance.bbox.l / size.width, provenance.bbox.t / size.height, provenance.bbox.r / size.width, provenance.bbox.b / size.height
+            provenance.bbox.l / size.width,
+            provenance.bbox.t / size.height,
+            provenance.bbox.r / size.width,
+            provenance.bbox.b / size.height,
         )
 
 
@@ -155,4 +187,9 @@ def _get_code_language(node: Any) -> str | None:
 
 
 def _clamp_box(x0: float, y0: float, x1: float, y1: float) -> Box:
-    return min(max(x0, 0.0), 1.0), min(max(y0, 0.0), 1.0), min(max(x1, 0.0), 1.0), min(max(y1, 0.0), 1.0)
+    return (
+        min(max(x0, 0.0), 1.0),
+        min(max(y0, 0.0), 1.0),
+        min(max(x1, 0.0), 1.0),
+        min(max(y1, 0.0), 1.0),
+    )

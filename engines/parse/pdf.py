@@ -27,10 +27,13 @@ _SAMPLED_PAGES = 48
 _MIN_TEXT_CHARACTERS = 20
 _MIN_IMAGE_SHARE = 0.5
 _MIN_OUTLINE_PATHS = 300
-_NO_PAGES_PATTERN = re.compile(rb"/Type\s*/Pages\b[^>]{0,500}/Count\s++0\b|/Count\s++0\b[^>]{0,500}/Type\s*/Pages\b")
+_NO_PAGES_PATTERN = re.compile(
+    rb"/Type\s*/Pages\b[^>]{0,500}/Count\s++0\b|/Count\s++0\b[^>]{0,500}/Type\s*/Pages\b"
+)
 """pdfium does not open a PDF without pages, so they are detected by pattern."""
 _GENERATED_TITLE = re.compile(
-    r"untitled|\(?anonymous\)?$|microsoft (?:word|powerpoint|excel) - |[^ ]*\.(?:docx?|pdf|xlsx?|pptx?|rtf|tex|dvi|indd|qxd|html?|txt)$|document\d*$", re.I
+    r"untitled|\(?anonymous\)?$|microsoft (?:word|powerpoint|excel) - |[^ ]*\.(?:docx?|pdf|xlsx?|pptx?|rtf|tex|dvi|indd|qxd|html?|txt)$|document\d*$",
+    re.I,
 )
 _PASSWORD_ERRORS = (c.FPDF_ERR_PASSWORD, c.FPDF_ERR_SECURITY)
 
@@ -46,7 +49,9 @@ def inspect_pages(path: Path, max_pages: int) -> tuple[int, bool]:
         pages = len(document)
         check_pages(pages, max_pages)
         step = max(1, pages // _SAMPLED_PAGES)
-        return pages, any(_should_ocr(page) for page in _iter_pages(document, range(1, pages + 1, step)))
+        return pages, any(
+            _should_ocr(page) for page in _iter_pages(document, range(1, pages + 1, step))
+        )
 
 
 def read(path: Path, pages: range) -> ParsedPart:
@@ -106,7 +111,8 @@ class LoadedPage:
 
 def _map_file(path: Path) -> ctypes.Array[ctypes.c_ubyte]:
     """Map the file into memory."""
-    # pypdfium2 would resolve a path, and /proc/self/fd/N does not resolve to a path that can be opened.
+    # pypdfium2 would resolve a path, and /proc/self/fd/N does not resolve to a path that can be
+    # opened.
     with path.open("rb") as stream:
         mapping = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
     return (ctypes.c_ubyte * len(mapping)).from_buffer(mapping)
@@ -164,14 +170,21 @@ def _should_ocr(page: LoadedPage) -> bool:
     count = page.text.count_chars()
     sample: str = page.text.get_text_range(0, min(count, 2000)) if count else ""
     if len(sample.strip()) <= _MIN_TEXT_CHARACTERS:
-        return _is_covered_by_images(page.page) or (not sample.strip() and _has_outlined_text(page.page))
-    unmapped = sum(1 for letter in sample if letter in "\ufffd\x00" or "\ue000" <= letter <= "\uf8ff")
+        return _is_covered_by_images(page.page) or (
+            not sample.strip() and _has_outlined_text(page.page)
+        )
+    unmapped = sum(
+        1 for letter in sample if letter in "\ufffd\x00" or "\ue000" <= letter <= "\uf8ff"
+    )
     return unmapped > 0.5 * max(1, len(sample.replace(" ", "")))
 
 
 def _is_covered_by_images(page: pdfium.PdfPage) -> bool:
     width, height = page.get_size()
-    area: float = sum(_compute_visible_area(image, width, height) for image in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+    area: float = sum(
+        _compute_visible_area(image, width, height)
+        for image in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3)
+    )
     return bool(area > _MIN_IMAGE_SHARE * width * height)
 
 
@@ -184,4 +197,6 @@ def _has_outlined_text(page: pdfium.PdfPage) -> bool:
 def _compute_visible_area(image: pdfium.PdfObject, width: float, height: float) -> float:
     left, bottom, right, top = image.get_bounds()
     longest = max(width, height)
-    return float(max(0.0, min(right, longest) - max(left, 0)) * max(0.0, min(top, longest) - max(bottom, 0)))
+    return float(
+        max(0.0, min(right, longest) - max(left, 0)) * max(0.0, min(top, longest) - max(bottom, 0))
+    )

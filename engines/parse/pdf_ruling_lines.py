@@ -27,15 +27,24 @@ def _iter_ruling_lines(page: pdfium.PdfPage, count: int) -> Iterator[RulingLine]
     width, height = page.get_size()
     for i in range(count):
         path_object = c.FPDFPage_GetObject(page.raw, i)
-        if c.FPDFPageObj_GetType(path_object) != c.FPDF_PAGEOBJ_PATH or not c.FPDFPageObj_GetBounds(path_object, left, bottom, right, top):
+        if c.FPDFPageObj_GetType(path_object) != c.FPDF_PAGEOBJ_PATH or not c.FPDFPageObj_GetBounds(
+            path_object, left, bottom, right, top
+        ):
             continue
         yield from _iter_edges(left.value, bottom.value, right.value, top.value, width * height)
 
 
-def _iter_edges(left: float, bottom: float, right: float, top: float, area: float) -> Iterator[RulingLine]:
+def _iter_edges(
+    left: float, bottom: float, right: float, top: float, area: float
+) -> Iterator[RulingLine]:
     width, height = right - left, top - bottom
     if min(width, height) <= _MAX_THICKNESS:
         if max(width, height) >= _MIN_LENGTH:
             yield left, bottom, right, top
     elif width * height < 0.8 * area:
-        yield from ((left, bottom, right, bottom), (left, top, right, top), (left, bottom, left, top), (right, bottom, right, top))
+        yield from (
+            (left, bottom, right, bottom),
+            (left, top, right, top),
+            (left, bottom, left, top),
+            (right, bottom, right, top),
+        )

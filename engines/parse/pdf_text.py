@@ -22,7 +22,9 @@ from engines.layout.text_runs import JOIN_GAP
 from engines.parse.pdf_ruling_lines import find_ruling_lines
 from schemas.values import Box
 
-_MONO = re.compile(r"mono|courier|consol|typewriter|menlo|inconsolata|cmtt|lmtt|fixed|sourcecode", re.I)
+_MONO = re.compile(
+    r"mono|courier|consol|typewriter|menlo|inconsolata|cmtt|lmtt|fixed|sourcecode", re.I
+)
 _BOLD = re.compile(r"bold|black|heavy|semibold|demi(?!light)|cmbx|-bd|[-_]medi(?!um)", re.I)
 _FIXED_PITCH, _FORCE_BOLD = 1, 1 << 18
 
@@ -49,7 +51,9 @@ class _FontStyle:
     """Rotation of the letters in counterclockwise quarter turns."""
 
 
-def read_page_text(page: pdfium.PdfPage, text: pdfium.PdfTextPage, number: int) -> tuple[LayoutPage, list[str]]:
+def read_page_text(
+    page: pdfium.PdfPage, text: pdfium.PdfTextPage, number: int
+) -> tuple[LayoutPage, list[str]]:
     """Return the page with upright runs, and the text at other angles (stamps at the edge)."""
     words = [(word, _read_style(text, word.first)) for word in _read_words(text)]
     turns = Counter[int]()
@@ -60,13 +64,16 @@ def read_page_text(page: pdfium.PdfPage, text: pdfium.PdfTextPage, number: int) 
     upright_runs = [_build_run(view, word, style) for word, style in words if style.turn == turn]
     rules = [view.to_upright_box(*rule) for rule in find_ruling_lines(page)] if upright_runs else []
     stamps = " ".join(word.text for word, style in words if style.turn != turn)
-    return LayoutPage(replace_ruled_tables(_join_words(upright_runs), rules), view.to_share_box, number), [stamps] if stamps else []
+    return LayoutPage(
+        replace_ruled_tables(_join_words(upright_runs), rules), view.to_share_box, number
+    ), [stamps] if stamps else []
 
 
 def _read_words(text: pdfium.PdfTextPage) -> list[_GlyphWord]:
     count = text.count_chars()
     letters = text.get_text_range(0, count) if count else ""
-    # Some characters decode to none or several; read them one by one to keep text and boxes aligned.
+    # Some characters decode to none or several; read them one by one to keep text and boxes
+    # aligned.
     if len(letters) != count:
         letters = [chr(c.FPDFText_GetUnicode(text.raw, i)) for i in range(count)]
     rectangle = c.FS_RECTF()
@@ -80,7 +87,11 @@ def _read_words(text: pdfium.PdfTextPage) -> list[_GlyphWord]:
         box(raw, i, reference)  # fills `rectangle`
         left, bottom, right, top = rectangle.left, rectangle.bottom, rectangle.right, rectangle.top
         # The common case first and inline: this loop runs for every letter of a document.
-        if word is not None and bottom == word.bottom and 0.0 <= left - word.right < 0.2 * (top - bottom):
+        if (
+            word is not None
+            and bottom == word.bottom
+            and 0.0 <= left - word.right < 0.2 * (top - bottom)
+        ):
             word.text += letter
             word.right = right
             word.top = max(word.top, top)
@@ -99,9 +110,17 @@ def _is_continuing(word: _GlyphWord, left: float, bottom: float, right: float, t
     height = min(word.top - word.bottom, top - bottom) or 1.0
     width = min(word.right - word.left, right - left) or 1.0
     distance = max(left - word.right, word.left - right)
-    is_beside = min(word.top, top) - max(word.bottom, bottom) > 0.3 * height and -1.5 * height < distance < 0.3 * height
-    is_stacked = min(word.right, right) - max(word.left, left) > 0.6 * width and max(bottom - word.top, word.bottom - top) < 0.3 * width
-    return is_beside or (is_stacked and not min(word.top, top) - max(word.bottom, bottom) > 0.3 * height)
+    is_beside = (
+        min(word.top, top) - max(word.bottom, bottom) > 0.3 * height
+        and -1.5 * height < distance < 0.3 * height
+    )
+    is_stacked = (
+        min(word.right, right) - max(word.left, left) > 0.6 * width
+        and max(bottom - word.top, word.bottom - top) < 0.3 * width
+    )
+    return is_beside or (
+        is_stacked and not min(word.top, top) - max(word.bottom, bottom) > 0.3 * height
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -150,17 +169,29 @@ class _PageView:
         """Convert a box from page space to points of the upright page."""
         first_corner = _rotate_point(*self.to_page(left, top), self.turn)
         second_corner = _rotate_point(*self.to_page(right, bottom), self.turn)
-        width, height = (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
-        xs, ys = sorted((first_corner[0], second_corner[0])), sorted((first_corner[1], second_corner[1]))
+        width, height = (
+            (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
+        )
+        xs, ys = (
+            sorted((first_corner[0], second_corner[0])),
+            sorted((first_corner[1], second_corner[1])),
+        )
         return xs[0] * width, ys[0] * height, xs[1] * width, ys[1] * height
 
     def to_share_box(self, box: Box) -> Box:
         """Convert a box from points of the upright page to shares of the page as displayed."""
-        width, height = (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
+        width, height = (
+            (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
+        )
         first_corner = _rotate_point(box[0] / width, box[1] / height, -self.turn % 4)
         second_corner = _rotate_point(box[2] / width, box[3] / height, -self.turn % 4)
-        xs, ys = sorted((first_corner[0], second_corner[0])), sorted((first_corner[1], second_corner[1]))
-        x0, y0, x1, y1 = (round(min(max(value, 0.0), 1.0), 4) for value in (xs[0], ys[0], xs[1], ys[1]))
+        xs, ys = (
+            sorted((first_corner[0], second_corner[0])),
+            sorted((first_corner[1], second_corner[1])),
+        )
+        x0, y0, x1, y1 = (
+            round(min(max(value, 0.0), 1.0), 4) for value in (xs[0], ys[0], xs[1], ys[1])
+        )
         return x0, y0, x1, y1
 
 
@@ -186,9 +217,17 @@ def _join_words(words: Sequence[TextRun]) -> list[TextRun]:
     runs: list[TextRun] = []
     for word in words:
         last = runs[-1] if runs else None
-        if last and _is_on_same_line(last, word) and -0.3 * last.size < word.x0 - last.x1 < JOIN_GAP * min(last.size, word.size):
+        if (
+            last
+            and _is_on_same_line(last, word)
+            and -0.3 * last.size < word.x0 - last.x1 < JOIN_GAP * min(last.size, word.size)
+        ):
             last.words.append(word.words[0])
-            last.x1, last.y0, last.y1 = max(last.x1, word.x1), min(last.y0, word.y0), max(last.y1, word.y1)
+            last.x1, last.y0, last.y1 = (
+                max(last.x1, word.x1),
+                min(last.y0, word.y0),
+                max(last.y1, word.y1),
+            )
             last.bold, last.mono = last.bold and word.bold, last.mono and word.mono
             last.size = max(last.size, word.size) if len(last.words) < 3 else last.size
         else:
@@ -197,4 +236,6 @@ def _join_words(words: Sequence[TextRun]) -> list[TextRun]:
 
 
 def _is_on_same_line(run: TextRun, word: TextRun) -> bool:
-    return min(run.y1, word.y1) - max(run.y0, word.y0) > 0.5 * min(run.y1 - run.y0, word.y1 - word.y0)
+    return min(run.y1, word.y1) - max(run.y0, word.y0) > 0.5 * min(
+        run.y1 - run.y0, word.y1 - word.y0
+    )

@@ -11,7 +11,9 @@ from engines.parsed_blocks import ParsedBlock
 _EDGE_SHARE = 0.12
 _MIN_PAGES = 3
 _DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
-_PAGE_NUMBER = re.compile(r"(?:page|p[aá]gina|p\.|pg\.?|-|–|—)?\s*\d{1,4}\s*(?:(?:of|de|/|-|–|—)\s*\d{0,4})?\.?", re.I)
+_PAGE_NUMBER = re.compile(
+    r"(?:page|p[aá]gina|p\.|pg\.?|-|–|—)?\s*\d{1,4}\s*(?:(?:of|de|/|-|–|—)\s*\d{0,4})?\.?", re.I
+)
 
 
 def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
@@ -29,17 +31,30 @@ def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
     for block in blocks:
         if edge := _find_edge(block):
             pages_by_pattern[edge, _normalize_text(block.text)].add(block.page)
-    running_patterns = {key for key, page_numbers in pages_by_pattern.items() if len(page_numbers) >= max(_MIN_PAGES, len(pages) / 5)}
-    return [block for block in blocks if not _is_running_header(block, running_patterns, id(block) in outermost_ids)]
+    running_patterns = {
+        key
+        for key, page_numbers in pages_by_pattern.items()
+        if len(page_numbers) >= max(_MIN_PAGES, len(pages) / 5)
+    }
+    return [
+        block
+        for block in blocks
+        if not _is_running_header(block, running_patterns, id(block) in outermost_ids)
+    ]
 
 
-def _find_outermost_blocks(blocks: Sequence[ParsedBlock]) -> dict[int | None, tuple[ParsedBlock, ParsedBlock]]:
+def _find_outermost_blocks(
+    blocks: Sequence[ParsedBlock],
+) -> dict[int | None, tuple[ParsedBlock, ParsedBlock]]:
     """Return the highest and the lowest block of each page."""
     outermost_by_page: dict[int | None, tuple[ParsedBlock, ParsedBlock]] = {}
     for block in blocks:
         if block.box:
             high, low = outermost_by_page.get(block.page, (block, block))
-            outermost_by_page[block.page] = (min(high, block, key=_get_top), max(low, block, key=_get_top))
+            outermost_by_page[block.page] = (
+                min(high, block, key=_get_top),
+                max(low, block, key=_get_top),
+            )
     return outermost_by_page
 
 
@@ -47,7 +62,9 @@ def _get_top(block: ParsedBlock) -> float:
     return block.box[1] if block.box else 0.0
 
 
-def _is_running_header(block: ParsedBlock, running_patterns: set[tuple[str, str]], is_outermost: bool) -> bool:
+def _is_running_header(
+    block: ParsedBlock, running_patterns: set[tuple[str, str]], is_outermost: bool
+) -> bool:
     edge = _find_edge(block)
     if (edge or is_outermost) and _PAGE_NUMBER.fullmatch(block.text.strip()):
         return True

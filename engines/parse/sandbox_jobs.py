@@ -16,7 +16,16 @@ from schemas.values import Notice
 WHOLE_DOCUMENT = "all"
 TEXT_PART_PAGES, OCR_PART_PAGES = 16, 2
 """Pages per part. OCR takes seconds per page, and other documents wait until a part is done."""
-_ZIP_TYPES = frozenset({media_types.DOCX, media_types.PPTX, media_types.XLSX, media_types.ODT, media_types.ODS, media_types.EPUB})
+_ZIP_TYPES = frozenset(
+    {
+        media_types.DOCX,
+        media_types.PPTX,
+        media_types.XLSX,
+        media_types.ODT,
+        media_types.ODS,
+        media_types.EPUB,
+    }
+)
 
 
 def plan_document(path: str, name: str | None, claimed_type: str | None, max_pages: int) -> bytes:
@@ -26,11 +35,25 @@ def plan_document(path: str, name: str | None, claimed_type: str | None, max_pag
     """
     file = Path(path)
     detected = media_types.detect_media_type(file, name, claimed_type)
-    notices = [Notice(code="TYPE_MISMATCH", detail=f"claimed as {detected.claimed_type}, read as {detected.media_type}")] if detected.is_mislabeled else []
+    notices = (
+        [
+            Notice(
+                code="TYPE_MISMATCH",
+                detail=f"claimed as {detected.claimed_type}, read as {detected.media_type}",
+            )
+        ]
+        if detected.is_mislabeled
+        else []
+    )
     if detected.media_type in _ZIP_TYPES:
         archive.check_unpacked_size(file)
     parts, pages = _plan_parts(file, detected.media_type, max_pages)
-    record = {"media_type": detected.media_type, "parts": parts, "pages": pages, "notices": [notice.model_dump() for notice in notices]}
+    record = {
+        "media_type": detected.media_type,
+        "parts": parts,
+        "pages": pages,
+        "notices": [notice.model_dump() for notice in notices],
+    }
     return json.dumps(record).encode()
 
 

@@ -42,7 +42,9 @@ def read_workbook(path: Path) -> ParsedPart:
         with load_workbook(str(path)) as workbook:
             for sheet in workbook.sheets_metadata:
                 if sheet.typ == SheetTypeEnum.WorkSheet:
-                    parsed_part.blocks += _read_sheet(workbook.get_sheet_by_name(sheet.name), formats.get(sheet.name, {}))
+                    parsed_part.blocks += _read_sheet(
+                        workbook.get_sheet_by_name(sheet.name), formats.get(sheet.name, {})
+                    )
     except PasswordError as error:
         raise make_encrypted_error("workbook") from error
     except CalamineError as error:
@@ -53,7 +55,13 @@ def read_workbook(path: Path) -> ParsedPart:
 def read_csv(data: bytes) -> ParsedPart:
     decoded = text.decode_text(data)
     csv.field_size_limit(2**31 - 1)  # the default of 128 KiB fails on long cells
-    rows = list(csv.reader(io.StringIO(decoded.text), delimiter=_detect_delimiter(decoded.text[:65536]), strict=False))
+    rows = list(
+        csv.reader(
+            io.StringIO(decoded.text),
+            delimiter=_detect_delimiter(decoded.text[:65536]),
+            strict=False,
+        )
+    )
     _check_cell_count(len(rows) * max(map(len, rows), default=0))
     return ParsedPart(list(_build_blocks(rows, None, 0, 0)), notices=list(decoded.notices))
 
@@ -64,14 +72,20 @@ def _detect_delimiter(sample: str) -> str:
 
 
 def _score_delimiter(sample: str, delimiter: str) -> float:
-    widths = Counter(len(row) for row in list(csv.reader(io.StringIO(sample), delimiter=delimiter))[:200] if row)
+    widths = Counter(
+        len(row) for row in list(csv.reader(io.StringIO(sample), delimiter=delimiter))[:200] if row
+    )
     width, rows = widths.most_common(1)[0] if widths else (1, 0)
     return rows / max(1, sum(widths.values())) * min(width, 20) if width > 1 else 0.0
 
 
 def _check_cell_count(cells: int) -> None:
     if cells > MAX_CELLS:
-        raise LimitExceeded(f"The sheet has {cells:,} cells; {MAX_CELLS:,} are allowed.", code="TOO_MANY_CELLS", remedy="Split the sheet into smaller files.")
+        raise LimitExceeded(
+            f"The sheet has {cells:,} cells; {MAX_CELLS:,} are allowed.",
+            code="TOO_MANY_CELLS",
+            remedy="Split the sheet into smaller files.",
+        )
 
 
 def _read_sheet(sheet: Any, formats: CellFormats) -> Iterator[ParsedBlock]:
@@ -82,13 +96,20 @@ def _read_sheet(sheet: Any, formats: CellFormats) -> Iterator[ParsedBlock]:
         rows: Rows = []
         # calamine yields rows from the top of the sheet, but columns from the first used one.
         for i, row in enumerate(islice(sheet.iter_rows(), top, None), top):
-            rows.append([_format_value(value, formats.get((i, j))) for j, value in enumerate(row, left)])
+            rows.append(
+                [_format_value(value, formats.get((i, j))) for j, value in enumerate(row, left)]
+            )
             spend(sum(map(len, rows[-1])))
         yield from _build_blocks(rows, sheet.name, top, left)
 
 
 def _format_value(value: Any, code: str | None) -> str:
-    if code and isinstance(value, (int, float)) and not isinstance(value, bool) and (formatted := format_number(float(value), code)) is not None:
+    if (
+        code
+        and isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and (formatted := format_number(float(value), code)) is not None
+    ):
         return formatted
     match value:
         case bool():
@@ -98,7 +119,11 @@ def _format_value(value: Any, code: str | None) -> str:
         case float():
             return f"{value:.12g}"
         case datetime.datetime():
-            return value.date().isoformat() if value.time() == datetime.time() else value.isoformat(sep=" ", timespec="seconds")
+            return (
+                value.date().isoformat()
+                if value.time() == datetime.time()
+                else value.isoformat(sep=" ", timespec="seconds")
+            )
         case datetime.date() | datetime.time():
             return value.isoformat()
     return str(value)
@@ -107,27 +132,46 @@ def _format_value(value: Any, code: str | None) -> str:
 def _build_blocks(rows: Rows, sheet: str | None, top: int, left: int) -> Iterator[ParsedBlock]:
     width = max((len(row) for row in rows), default=0)
     rows = [row + [""] * (width - len(row)) for row in rows]
-    blocks = [block for area in _split_areas(rows, top, left, 2) for block in _build_area_blocks(*area, sheet)]
+    blocks = [
+        block
+        for area in _split_areas(rows, top, left, 2)
+        for block in _build_area_blocks(*area, sheet)
+    ]
     if blocks:
         yield _build_summary(rows, blocks, sheet, top, left)
     yield from blocks
 
 
-def _build_summary(rows: Rows, blocks: list[ParsedBlock], sheet: str | None, top: int, left: int) -> ParsedBlock:
+def _build_summary(
+    rows: Rows, blocks: list[ParsedBlock], sheet: str | None, top: int, left: int
+) -> ParsedBlock:
     """Describe the sheet for search by its size and the column names of its largest table.
 
     The summary is an HTML comment, so that no answer quotes words that are not the document's.
     """
     tables = [block for block in blocks if block.kind == "table"]
     largest = max(tables, key=lambda block: len(block.text), default=None)
-    names = [cell.strip() for cell in largest.text.split("\n", 1)[0].strip("| ").split(" | ") if cell.strip()] if largest else []
+    names = (
+        [
+            cell.strip()
+            for cell in largest.text.split("\n", 1)[0].strip("| ").split(" | ")
+            if cell.strip()
+        ]
+        if largest
+        else []
+    )
     filled = sum(any(cell.strip() for cell in row) for row in rows) - bool(names)
     words = f"Sheet {sheet}: " if sheet else ""
     words += f"{_format_count(filled, 'row')}, {_format_count(len(rows[0]), 'column')}."
     if names:
         words += f" Columns: {', '.join(names)[:1500]}."
     comment = f"<!-- {words.replace('--', '- -')} -->"
-    return ParsedBlock("summary", comment, sheet=sheet, cells=_format_cell_range(top, left, top + len(rows) - 1, left + len(rows[0]) - 1))
+    return ParsedBlock(
+        "summary",
+        comment,
+        sheet=sheet,
+        cells=_format_cell_range(top, left, top + len(rows) - 1, left + len(rows[0]) - 1),
+    )
 
 
 def _format_count(number: int, noun: str) -> str:
@@ -138,7 +182,9 @@ def _split_areas(rows: Rows, top: int, left: int, depth: int) -> Iterator[tuple[
     """Yield the areas that blank rows and columns separate, each with its top row and left column."""
     for start, end in _find_filled_ranges([any(cell.strip() for cell in row) for row in rows]):
         band = rows[start:end]
-        column_ranges = list(_find_filled_ranges([any(row[j].strip() for row in band) for j in range(len(band[0]))]))
+        column_ranges = list(
+            _find_filled_ranges([any(row[j].strip() for row in band) for j in range(len(band[0]))])
+        )
         # A single column is no table of its own.
         if not all(last - first > 1 for first, last in column_ranges):
             column_ranges = [(column_ranges[0][0], column_ranges[-1][1])]
@@ -162,17 +208,32 @@ def _find_filled_ranges(is_used: list[bool]) -> Iterator[tuple[int, int]]:
 
 def _build_area_blocks(rows: Rows, top: int, left: int, sheet: str | None) -> Iterator[ParsedBlock]:
     """Yield the rows of a single cell above a table as captions, then the table."""
-    first = next((i for i, row in enumerate(rows) if sum(bool(cell.strip()) for cell in row) > 1), None)
+    first = next(
+        (i for i, row in enumerate(rows) if sum(bool(cell.strip()) for cell in row) > 1), None
+    )
     caption_count = len(rows) if first is None else first
     if caption_count == len(rows) > _MAX_CAPTION_ROWS:
         caption_count = 0
     for i, row in enumerate(rows[:caption_count]):
         words = " ".join(" ".join(row).split())
-        yield ParsedBlock("paragraph", words, sheet=sheet, cells=_format_cell_range(top + i, left, top + i, left + len(row) - 1))
-    if rows[caption_count:]:
-        body, end = format_table(rows[caption_count:], int(has_header(rows[caption_count:], by_convention=True)))
         yield ParsedBlock(
-            "table", body, header_end=end, sheet=sheet, cells=_format_cell_range(top + caption_count, left, top + len(rows) - 1, left + len(rows[0]) - 1)
+            "paragraph",
+            words,
+            sheet=sheet,
+            cells=_format_cell_range(top + i, left, top + i, left + len(row) - 1),
+        )
+    if rows[caption_count:]:
+        body, end = format_table(
+            rows[caption_count:], int(has_header(rows[caption_count:], by_convention=True))
+        )
+        yield ParsedBlock(
+            "table",
+            body,
+            header_end=end,
+            sheet=sheet,
+            cells=_format_cell_range(
+                top + caption_count, left, top + len(rows) - 1, left + len(rows[0]) - 1
+            ),
         )
 
 

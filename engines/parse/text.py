@@ -57,7 +57,11 @@ def decode_text(data: bytes, declared: str | None = None, *, partial: bool = Fal
 
     `partial` allows a truncated character at the end.
     """
-    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), None) or _detect_utf16(data[:4096]) or "utf-8"
+    encoding = (
+        next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
+        or _detect_utf16(data[:4096])
+        or "utf-8"
+    )
     try:
         raw_text = codecs.getincrementaldecoder(encoding)().decode(data, final=not partial)
     except UnicodeDecodeError:
@@ -70,26 +74,48 @@ def _is_text_encoding(name: str) -> bool:
     """Return whether `name` is a text encoding other than UTF-8 and ASCII."""
     # Decoding excludes codecs that are no encodings (rot13, base64) or only raise (undefined).
     try:
-        return codecs.lookup(name).name not in ("utf-8", "ascii") and isinstance(b"a".decode(name, errors="replace"), str)
+        return codecs.lookup(name).name not in ("utf-8", "ascii") and isinstance(
+            b"a".decode(name, errors="replace"), str
+        )
     except (LookupError, ValueError):
         return False
 
 
 def _clean(raw_text: str, encoding: str) -> DecodedText:
-    raw_text = raw_text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\x85", "\n")
+    raw_text = (
+        raw_text.removeprefix("\ufeff")
+        .replace("\r\n", "\n")
+        .replace("\r", "\n")
+        .replace("\x85", "\n")
+    )
     cleaned = _CONTROL_CHARACTERS.sub("", raw_text)
     notices = (
-        [Notice(code="CONTROL_CHARACTERS_REMOVED", detail=f"{len(raw_text) - len(cleaned)} NUL or control characters were removed")]
+        [
+            Notice(
+                code="CONTROL_CHARACTERS_REMOVED",
+                detail=f"{len(raw_text) - len(cleaned)} NUL or control characters were removed",
+            )
+        ]
         if len(cleaned) < len(raw_text)
         else []
     )
     if "\ufffd" in cleaned:
-        notices.append(Notice(code="UNDECODABLE_BYTES", detail=f"some bytes are not valid {encoding} and appear as \ufffd"))
+        notices.append(
+            Notice(
+                code="UNDECODABLE_BYTES",
+                detail=f"some bytes are not valid {encoding} and appear as \ufffd",
+            )
+        )
     return DecodedText(cleaned, encoding, tuple(notices))
 
 
 def read(data: bytes) -> ParsedPart:
     """Read plain text as verbatim paragraphs."""
     decoded = decode_text(data)
-    paragraphs = (part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t\f\v]*\n)+|\f", decoded.text))
-    return ParsedPart([ParsedBlock("paragraph", part) for part in paragraphs if part.strip()], notices=list(decoded.notices))
+    paragraphs = (
+        part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t\f\v]*\n)+|\f", decoded.text)
+    )
+    return ParsedPart(
+        [ParsedBlock("paragraph", part) for part in paragraphs if part.strip()],
+        notices=list(decoded.notices),
+    )

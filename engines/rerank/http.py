@@ -25,15 +25,23 @@ class HttpReranker:
     role: Literal["added", "replaces"] = "replaces"
     threshold = THRESHOLD
 
-    def __init__(self, settings: ServerSettings, *, retry_policy: ServerRetryPolicy | None = None) -> None:
+    def __init__(
+        self, settings: ServerSettings, *, retry_policy: ServerRetryPolicy | None = None
+    ) -> None:
         self.name = settings.model
         self.fingerprint = fingerprint("rerank", VERSION, settings.model)
         self._server = OpenAIServer(settings, retry_policy)
 
-    async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
+    async def rerank(
+        self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
+    ) -> list[float]:
         if not passages:
             return []
-        body: dict[str, Any] = {"query": question, "documents": [passage.text for passage in passages], "top_n": len(passages)}
+        body: dict[str, Any] = {
+            "query": question,
+            "documents": [passage.text for passage in passages],
+            "top_n": len(passages),
+        }
         if self._server.kind == "vllm":
             # Truncate to the model's maximum; vLLM rejects long passages by default.
             body["truncate_prompt_tokens"] = -1
@@ -45,10 +53,16 @@ class HttpReranker:
 
 def _parse_scores(reply: Mapping[str, Any], count: int) -> list[float]:
     try:
-        scores_by_index = {int(item["index"]): float(item["relevance_score"]) for item in reply["results"]}
+        scores_by_index = {
+            int(item["index"]): float(item["relevance_score"]) for item in reply["results"]
+        }
         scores = [scores_by_index[index] for index in range(count)]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ServerCallError(f"The rerank server returned fewer than {count} scores.", code="ENGINE_BROKEN_ANSWER") from error
+        raise ServerCallError(
+            f"The rerank server returned fewer than {count} scores.", code="ENGINE_BROKEN_ANSWER"
+        ) from error
     if not all(map(math.isfinite, scores)):
-        raise ServerCallError("The rerank server returned NaN or infinite scores.", code="ENGINE_BROKEN_ANSWER")
+        raise ServerCallError(
+            "The rerank server returned NaN or infinite scores.", code="ENGINE_BROKEN_ANSWER"
+        )
     return scores

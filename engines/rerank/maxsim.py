@@ -39,14 +39,23 @@ class MaxSimReranker:
     threshold = THRESHOLD
     fingerprint = fingerprint("maxsim", VERSION)
 
-    async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
-        if query is None or query.states is None or query.token_ids is None or not len(query.states):
+    async def rerank(
+        self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
+    ) -> list[float]:
+        if (
+            query is None
+            or query.states is None
+            or query.token_ids is None
+            or not len(query.states)
+        ):
             return [0.0] * len(passages)
         raw = await asyncio.to_thread(score_passages, query.states, query.token_ids, passages)
         return _stretch_scores(raw, query.background_maxsim_mean)
 
 
-def score_passages(states: Floats, token_ids: NDArray[np.int32], passages: Sequence[RerankPassage]) -> list[float]:
+def score_passages(
+    states: Floats, token_ids: NDArray[np.int32], passages: Sequence[RerankPassage]
+) -> list[float]:
     """Return one score per passage, about -1 to 1, or 0 without states.
 
     Blocks: about 10 ms for 50 parents of 4 children.
@@ -83,15 +92,26 @@ class _ChildStates:
 
 
 def _collect_children(passages: Sequence[RerankPassage]) -> _ChildStates | None:
-    entries = [(n, rows, ids) for n, passage in enumerate(passages) for rows, ids in zip(passage.states, passage.token_ids, strict=True) if len(rows)]
+    entries = [
+        (n, rows, ids)
+        for n, passage in enumerate(passages)
+        for rows, ids in zip(passage.states, passage.token_ids, strict=True)
+        if len(rows)
+    ]
     if not entries:
         return None
     owners, states, ids = zip(*entries, strict=True)
     starts = np.cumsum([0, *map(len, states[:-1])])
-    return _ChildStates(np.concatenate(states).astype(np.float32), np.concatenate(ids), starts, np.asarray(owners))
+    return _ChildStates(
+        np.concatenate(states).astype(np.float32), np.concatenate(ids), starts, np.asarray(owners)
+    )
 
 
 def _compute_idf(token_ids: NDArray[np.int32], children: _ChildStates) -> Floats:
-    contains_token = np.logical_or.reduceat(token_ids[:, None] == children.token_ids[None, :], children.starts, axis=1)
-    weights: Floats = np.log1p(len(children.starts) / (1 + contains_token.sum(axis=1))).astype(np.float32)
+    contains_token = np.logical_or.reduceat(
+        token_ids[:, None] == children.token_ids[None, :], children.starts, axis=1
+    )
+    weights: Floats = np.log1p(len(children.starts) / (1 + contains_token.sum(axis=1))).astype(
+        np.float32
+    )
     return weights

@@ -21,8 +21,8 @@ class DraftSentence:
 class AnswerDraft:
     """An answer before it is judged. No sentences means that the contexts were not sufficient.
 
-    `closeness` and `reply` are recorded for reruns. `has_engine_failure`: an engine failed to reply, so the
-    answer must not be cached.
+    `closeness` and `reply` are recorded for reruns. `has_engine_failure`: an engine failed to
+    reply, so the answer must not be cached.
     """
 
     sentences: tuple[DraftSentence, ...]
@@ -39,7 +39,10 @@ class AnswerDraft:
     @property
     def text(self) -> str:
         """The sentences, each followed by its citation marks."""
-        return " ".join(f"{sentence.text} {''.join(f'[{n}]' for n in sentence.citations)}" for sentence in self.sentences)
+        return " ".join(
+            f"{sentence.text} {''.join(f'[{n}]' for n in sentence.citations)}"
+            for sentence in self.sentences
+        )
 
 
 def strip_citation_marks(text: str) -> str:

@@ -1,7 +1,8 @@
-"""The extractive answer: a lead quote with the requested value in bold, and at most two more quotes.
+"""The extractive answer: a lead quote with the requested value in bold, and at most two more
+quotes.
 
-Sentences are ranked by closeness (MaxSim or cosine) + 0.5 × the share of the query's words they hold, both
-scaled to 0..1 over the sentences.
+Sentences are ranked by closeness (MaxSim or cosine) + 0.5 × the share of the query's words they
+hold, both scaled to 0..1 over the sentences.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ MODEL = "extractive"
 MAX_EMBEDDED_SENTENCES = 24
 LEXICAL_WEIGHT = 0.5
 VALUE_BONUS = 0.15
-# Subtracted for each context ranked before the sentence's own, up to three: better passages are likelier to
+# Subtracted for each context ranked before the sentence's own, up to three: better passages are
+# likelier to
 # hold the answer.
 RANK_PENALTY = 0.1
 MAX_QUOTES = 3
@@ -44,7 +46,12 @@ _QUOTED_NOTE = "Quoted from the documents; not written by a language model."
 
 
 async def extract_answer(
-    candidates: Sequence[QuoteCandidate], plan: QueryPlan, query: QueryEmbedding | None, embedder: Embedder, reranker: Reranker | None, timeout_s: float
+    candidates: Sequence[QuoteCandidate],
+    plan: QueryPlan,
+    query: QueryEmbedding | None,
+    embedder: Embedder,
+    reranker: Reranker | None,
+    timeout_s: float,
 ) -> AnswerDraft:
     """Compose an answer of quotes.
 
@@ -61,14 +68,32 @@ async def extract_answer(
             has_engine_failure = True
             return None
 
-    return replace(await compose_quoted_answer(candidates, plan, score_closeness), has_engine_failure=has_engine_failure)
+    return replace(
+        await compose_quoted_answer(candidates, plan, score_closeness),
+        has_engine_failure=has_engine_failure,
+    )
 
 
-async def compose_quoted_answer(candidates: Sequence[QuoteCandidate], plan: QueryPlan, score_closeness: ScoreCloseness) -> AnswerDraft:
+async def compose_quoted_answer(
+    candidates: Sequence[QuoteCandidate], plan: QueryPlan, score_closeness: ScoreCloseness
+) -> AnswerDraft:
     quotes, closeness_scores = await _choose_quotes(candidates, plan, score_closeness)
-    cited_quotes = [(quote, citation) for n, quote in enumerate(quotes, 1) if (citation := build_citation(n, quote)) is not None]
-    sentences = tuple(DraftSentence(_format_sentence(quote, plan.question), (citation.n,)) for quote, citation in cited_quotes)
-    return AnswerDraft(sentences, tuple(citation for _, citation in cited_quotes), MODEL, limitations=(_QUOTED_NOTE,), closeness=closeness_scores)
+    cited_quotes = [
+        (quote, citation)
+        for n, quote in enumerate(quotes, 1)
+        if (citation := build_citation(n, quote)) is not None
+    ]
+    sentences = tuple(
+        DraftSentence(_format_sentence(quote, plan.question), (citation.n,))
+        for quote, citation in cited_quotes
+    )
+    return AnswerDraft(
+        sentences,
+        tuple(citation for _, citation in cited_quotes),
+        MODEL,
+        limitations=(_QUOTED_NOTE,),
+        closeness=closeness_scores,
+    )
 
 
 def _format_sentence(candidate: QuoteCandidate, question: str) -> str:
@@ -96,8 +121,14 @@ async def _choose_quotes(
     )
     order = sorted(range(len(offered_indices)), key=lambda row: (-score[row], row))
     lead_row, *other_rows = order
-    supporting_rows = sorted(row for row in other_rows[: MAX_QUOTES - 1] if score[row] >= MIN_SUPPORT_SHARE * score[lead_row])
-    return [candidates[offered_indices[row]] for row in (lead_row, *supporting_rows)], None if closeness_scores is None else tuple(closeness_scores.tolist())
+    supporting_rows = sorted(
+        row
+        for row in other_rows[: MAX_QUOTES - 1]
+        if score[row] >= MIN_SUPPORT_SHARE * score[lead_row]
+    )
+    return [
+        candidates[offered_indices[row]] for row in (lead_row, *supporting_rows)
+    ], None if closeness_scores is None else tuple(closeness_scores.tolist())
 
 
 def compute_overlaps(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> FloatArray:
@@ -107,14 +138,20 @@ def compute_overlaps(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> F
 
     The headings above a sentence count as its words, and the column names of a table row.
     """
-    question_keys = list(dict.fromkeys(map(stem_word, extract_content_words(plan.question, plan.language))))
-    matches = np.array([_match_words(candidate, question_keys) for candidate in candidates], np.float64).reshape(len(candidates), len(question_keys))
+    question_keys = list(
+        dict.fromkeys(map(stem_word, extract_content_words(plan.question, plan.language)))
+    )
+    matches = np.array(
+        [_match_words(candidate, question_keys) for candidate in candidates], np.float64
+    ).reshape(len(candidates), len(question_keys))
     idf = np.array([math.log(1 + len(candidates) / (1 + count)) for count in matches.sum(axis=0)])
     return np.asarray(matches @ idf / idf.sum()) if question_keys else np.zeros(len(candidates))
 
 
 def _match_words(candidate: QuoteCandidate, question_keys: Sequence[str]) -> list[bool]:
-    candidate_keys = extract_word_keys(f"{candidate.readable_text} {candidate.context.view.section}")
+    candidate_keys = extract_word_keys(
+        f"{candidate.readable_text} {candidate.context.view.section}"
+    )
     return [key in candidate_keys for key in question_keys]
 
 
@@ -123,15 +160,27 @@ def _preselect(candidates: Sequence[QuoteCandidate], overlaps: FloatArray) -> li
 
     The second half matters because the query may share no word with its answer.
     """
-    by_words = sorted(range(len(candidates)), key=lambda index: (-overlaps[index], index))[: MAX_EMBEDDED_SENTENCES // 2]
-    from_best = [index for index, candidate in enumerate(candidates) if candidate.chunk.chunk_id == candidate.context.parent.best.chunk.chunk_id]
+    by_words = sorted(range(len(candidates)), key=lambda index: (-overlaps[index], index))[
+        : MAX_EMBEDDED_SENTENCES // 2
+    ]
+    from_best = [
+        index
+        for index, candidate in enumerate(candidates)
+        if candidate.chunk.chunk_id == candidate.context.parent.best.chunk.chunk_id
+    ]
     other_indices = [index for index in range(len(candidates)) if index not in set(from_best)]
-    chosen_indices = list(dict.fromkeys([*by_words, *from_best, *other_indices]))[:MAX_EMBEDDED_SENTENCES]
+    chosen_indices = list(dict.fromkeys([*by_words, *from_best, *other_indices]))[
+        :MAX_EMBEDDED_SENTENCES
+    ]
     return sorted(chosen_indices)
 
 
 async def compute_closeness(
-    candidates: Sequence[QuoteCandidate], question: str, query: QueryEmbedding | None, embedder: Embedder, reranker: Reranker | None
+    candidates: Sequence[QuoteCandidate],
+    question: str,
+    query: QueryEmbedding | None,
+    embedder: Embedder,
+    reranker: Reranker | None,
 ) -> FloatArray | None:
     """Score each sentence by the reranker, else by cosine; None without an embedding.
 
@@ -139,7 +188,11 @@ async def compute_closeness(
     """
     texts = [item.readable_text for item in candidates]
     if reranker is not None and reranker.role == "replaces":
-        return np.array(await reranker.rerank(question, query, [RerankPassage(content_id("quote", text), text) for text in texts]))
+        return np.array(
+            await reranker.rerank(
+                question, query, [RerankPassage(content_id("quote", text), text) for text in texts]
+            )
+        )
     if query is None:
         return None
     embedded = await embedder.embed(texts)
@@ -155,9 +208,18 @@ async def compute_closeness(
 
 def _compute_bonus(candidates: Sequence[QuoteCandidate], question: str) -> FloatArray:
     kind = detect_answer_type(question)
-    values = [VALUE_BONUS if find_value(kind, candidate.readable_text, question) else 0.0 for candidate in candidates]
+    values = [
+        VALUE_BONUS if find_value(kind, candidate.readable_text, question) else 0.0
+        for candidate in candidates
+    ]
     context_ranks = [min(candidate.context.n - 1, 3) for candidate in candidates]
-    return np.array([value - RANK_PENALTY * context_rank for value, context_rank in zip(values, context_ranks, strict=True)], np.float64)
+    return np.array(
+        [
+            value - RANK_PENALTY * context_rank
+            for value, context_rank in zip(values, context_ranks, strict=True)
+        ],
+        np.float64,
+    )
 
 
 def _scale_min_max(values: FloatArray) -> FloatArray:

@@ -23,14 +23,17 @@ from schemas.errors import InvalidModelOutput
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
 from schemas.questions import Citation
 
-# Share of a sentence's words that its cited quotes must hold together. For passages in another language, only
+# Share of a sentence's words that its cited quotes must hold together. For passages in another
+# language, only
 # numbers can be compared.
 MIN_SUPPORT = 0.4
 MAX_QUOTES_PER_SENTENCE = 2
 
 MAX_TITLE, MAX_SECTION = 200, 400
 MAX_REMARKS, MAX_REMARK = 5, 300
-CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+CONTROL_CHARACTERS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
 
 
 class ModelAnswer(BaseModel):
@@ -50,11 +53,19 @@ class ModelAnswer(BaseModel):
 
 
 async def generate_answer(
-    contexts: Sequence[ContextPassage], candidates: Sequence[QuoteCandidate], plan: QueryPlan, chat: ChatModel, on_delta: OnDelta | None = None
+    contexts: Sequence[ContextPassage],
+    candidates: Sequence[QuoteCandidate],
+    plan: QueryPlan,
+    chat: ChatModel,
+    on_delta: OnDelta | None = None,
 ) -> AnswerDraft:
     """Raises what the chat port raises, and InvalidModelOutput for a reply of another shape."""
     reply = await chat.complete(
-        build_system_prompt(plan.language), build_user_prompt(contexts, plan.question), build_answer_schema(), name="answer", on_delta=on_delta
+        build_system_prompt(plan.language),
+        build_user_prompt(contexts, plan.question),
+        build_answer_schema(),
+        name="answer",
+        on_delta=on_delta,
     )
     return _verify_answer(_parse_reply(reply), reply, candidates, plan)
 
@@ -67,7 +78,8 @@ def build_system_prompt(language: str | None) -> str:
 def build_user_prompt(contexts: Sequence[ContextPassage], question: str) -> str:
     """Write one JSON object with one passage per line.
 
-    JSON escaping keeps any title, section or text from passing for another passage or for the query.
+    JSON escaping keeps any title, section or text from passing for another passage or for the
+    query.
     """
     passages = [
         {
@@ -92,12 +104,25 @@ def build_answer_schema() -> Mapping[str, Any]:
     text_list = {"type": "array", "items": {"type": "string"}}
     sentence = {
         "type": "object",
-        "properties": {"text": {"type": "string"}, "citations": {"type": "array", "items": {"type": "integer"}}},
+        "properties": {
+            "text": {"type": "string"},
+            "citations": {"type": "array", "items": {"type": "integer"}},
+        },
         "required": ["text", "citations"],
         "additionalProperties": False,
     }
-    properties = {"sufficient": {"type": "boolean"}, "sentences": {"type": "array", "items": sentence}, "assumptions": text_list, "limitations": text_list}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    properties = {
+        "sufficient": {"type": "boolean"},
+        "sentences": {"type": "array", "items": sentence},
+        "assumptions": text_list,
+        "limitations": text_list,
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def _parse_reply(reply: ChatReply) -> ModelAnswer:
@@ -112,7 +137,12 @@ def _parse_reply(reply: ChatReply) -> ModelAnswer:
         ) from error
 
 
-def _verify_answer(model_answer: ModelAnswer, reply: ChatReply, candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> AnswerDraft:
+def _verify_answer(
+    model_answer: ModelAnswer,
+    reply: ChatReply,
+    candidates: Sequence[QuoteCandidate],
+    plan: QueryPlan,
+) -> AnswerDraft:
     """Keep sentences with at least one verified citation; the limitations count the others."""
     citations: dict[tuple[object, int], Citation] = {}
     cited_sentences = []
@@ -121,7 +151,14 @@ def _verify_answer(model_answer: ModelAnswer, reply: ChatReply, candidates: Sequ
         if numbers := _cite_sentence(text, set(sentence.citations), candidates, plan, citations):
             cited_sentences.append(DraftSentence(text, numbers))
     n_dropped = len(model_answer.sentences) - len(cited_sentences) if model_answer.sufficient else 0
-    limitations = [*_format_remarks(model_answer.limitations), *([f"Sentences removed for lack of a verified citation: {n_dropped}."] if n_dropped else [])]
+    limitations = [
+        *_format_remarks(model_answer.limitations),
+        *(
+            [f"Sentences removed for lack of a verified citation: {n_dropped}."]
+            if n_dropped
+            else []
+        ),
+    ]
     return AnswerDraft(
         tuple(cited_sentences),
         tuple(citations.values()),
@@ -141,33 +178,57 @@ def _format_remarks(remarks: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cite_sentence(
-    text: str, context_numbers: set[int], candidates: Sequence[QuoteCandidate], plan: QueryPlan, citations: dict[tuple[object, int], Citation]
+    text: str,
+    context_numbers: set[int],
+    candidates: Sequence[QuoteCandidate],
+    plan: QueryPlan,
+    citations: dict[tuple[object, int], Citation],
 ) -> tuple[int, ...]:
-    """Return the numbers of the citations that support the sentence, adding new ones; empty if unsupported.
+    """Return the numbers of the citations that support the sentence, adding new ones; empty if
+    unsupported.
 
     `context_numbers` are the contexts that the model cites for it.
     """
     named_candidates = [item for item in candidates if item.context.n in context_numbers]
     if not named_candidates or find_unsupported_numbers(
-        text, [plan.question, *{item.context.n: item.context.readable_text for item in named_candidates}.values()]
+        text,
+        [
+            plan.question,
+            *{item.context.n: item.context.readable_text for item in named_candidates}.values(),
+        ],
     ):
         return ()
     quotes, support = choose_quotes(text, named_candidates, MAX_QUOTES_PER_SENTENCE)
     if support < MIN_SUPPORT:
-        quotes = [_pick_first_of_best(named_candidates)] if _is_foreign(named_candidates, plan.language) else []
+        quotes = (
+            [_pick_first_of_best(named_candidates)]
+            if _is_foreign(named_candidates, plan.language)
+            else []
+        )
     return tuple(n for item in quotes if (n := _number_citation(item, citations)) is not None)
 
 
 def _is_foreign(passages: Sequence[QuoteCandidate], language: str | None) -> bool:
-    return language is not None and all(item.chunk.language not in (None, language) for item in passages)
+    return language is not None and all(
+        item.chunk.language not in (None, language) for item in passages
+    )
 
 
 def _pick_first_of_best(passages: Sequence[QuoteCandidate]) -> QuoteCandidate:
     """Return the first sentence of the passage's best child, where words cannot choose."""
-    return next((item for item in passages if item.chunk.chunk_id == item.context.parent.best.chunk.chunk_id), passages[0])
+    return next(
+        (
+            item
+            for item in passages
+            if item.chunk.chunk_id == item.context.parent.best.chunk.chunk_id
+        ),
+        passages[0],
+    )
 
 
-def _number_citation(candidate: QuoteCandidate, citations: dict[tuple[object, int], Citation]) -> int | None:
+def _number_citation(
+    candidate: QuoteCandidate, citations: dict[tuple[object, int], Citation]
+) -> int | None:
     key = (candidate.chunk.chunk_id, candidate.start)
     if key not in citations:
         citation = build_citation(len(citations) + 1, candidate)

@@ -1,6 +1,7 @@
 """Recognize headings, which are no answers however many words they share with the query.
 
-The chunker marks its own headings. Others are plain lines, from scans and plain texts, recognized by form.
+The chunker marks its own headings. Others are plain lines, from scans and plain texts, recognized
+by form.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ _VALUE_TYPES: Sequence[AnswerType] = ("money", "percentage", "date", "contact")
 
 def find_marked_headings(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of the words of Markdown headings."""
-    yield from (match.span("words") for line in re.finditer(r"[^\n]+", text) if (match := MARKDOWN_HEADING.match(text, line.start(), line.end())))
+    yield from (
+        match.span("words")
+        for line in re.finditer(r"[^\n]+", text)
+        if (match := MARKDOWN_HEADING.match(text, line.start(), line.end()))
+    )
 
 
 def resolve_section(text: str, section: str, offset: int) -> str:
@@ -38,7 +43,9 @@ def resolve_section(text: str, section: str, offset: int) -> str:
             fence = "" if fence else fence_match[1]
         elif not fence and (heading := MARKDOWN_HEADING.match(line.group())):
             level = len(line.group().split(None, 1)[0])
-            path = [(other_level, name) for other_level, name in path if other_level < level] + [(level, " ".join(heading["words"].strip("# ").split()))]
+            path = [(other_level, name) for other_level, name in path if other_level < level] + [
+                (level, " ".join(heading["words"].strip("# ").split()))
+            ]
     names = [name for _, name in path]
     outer_sections = section.split(" > ") if section else []
     if names and names[0] in outer_sections:
@@ -55,7 +62,12 @@ def is_heading_name(text: str, names: Iterable[str]) -> bool:
 def is_heading_like(text: str) -> bool:
     """True for one short line without closing punctuation and without a value."""
     line = text.strip()
-    if "\n" in line or not 0 < len(line.split()) <= MAX_HEADING_WORDS or _CLOSING_PUNCTUATION.search(line) or _STATEMENT.search(line):
+    if (
+        "\n" in line
+        or not 0 < len(line.split()) <= MAX_HEADING_WORDS
+        or _CLOSING_PUNCTUATION.search(line)
+        or _STATEMENT.search(line)
+    ):
         return False
     return not any(find_value(kind, line, "") for kind in _VALUE_TYPES)
 

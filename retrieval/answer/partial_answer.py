@@ -1,4 +1,6 @@
-"""Extract the words of an answer while its JSON is still being streamed, before any of it is verified."""
+"""Extract the words of an answer while its JSON is still being streamed, before any of it is
+verified.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from schemas.questions import AnswerDelta, OnProgress
 # A sentence so far. Quotes inside a JSON string are escaped, so only the key itself matches.
 _TEXT = re.compile(r'"text"\s*:\s*"((?:[^"\\]|\\.)*)')
 # Ends before an incomplete escape or half a surrogate pair.
-_COMPLETE_ESCAPES = re.compile(r"(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*")
+_COMPLETE_ESCAPES = re.compile(
+    r"(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*"
+)
 _OPEN_MARK = re.compile(r"\s*\[[^\]]*$|\s+$")
 
 
@@ -48,4 +52,6 @@ def parse_partial_text(answer: str) -> str:
 
 def _decode_partial(raw: str) -> str:
     complete = _COMPLETE_ESCAPES.match(raw)
-    return str(json.loads(f'"{complete.group() if complete else ""}"', strict=False)).replace("\0", "")
+    return str(json.loads(f'"{complete.group() if complete else ""}"', strict=False)).replace(
+        "\0", ""
+    )

@@ -27,15 +27,23 @@ def compute_support(sentence: str, sources: Sequence[str]) -> float:
 
 def find_unsupported_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
     """Return the numbers that no source contains; thousands separators are ignored."""
-    source_numbers = {_strip_separators(number) for source in sources for number in _NUMBER.findall(source)}
-    return [number for number in _NUMBER.findall(sentence) if _strip_separators(number) not in source_numbers]
+    source_numbers = {
+        _strip_separators(number) for source in sources for number in _NUMBER.findall(source)
+    }
+    return [
+        number
+        for number in _NUMBER.findall(sentence)
+        if _strip_separators(number) not in source_numbers
+    ]
 
 
 def _strip_separators(number: str) -> str:
     return re.sub(r"[.,]", "", number)
 
 
-def choose_quotes(sentence: str, candidates: Sequence[QuoteCandidate], max_quotes: int) -> tuple[list[QuoteCandidate], float]:
+def choose_quotes(
+    sentence: str, candidates: Sequence[QuoteCandidate], max_quotes: int
+) -> tuple[list[QuoteCandidate], float]:
     """Return the quotes that hold most of the sentence, and the share held.
 
     Takes as few as possible, `max_quotes` at most.
@@ -44,8 +52,14 @@ def choose_quotes(sentence: str, candidates: Sequence[QuoteCandidate], max_quote
     support = 0.0
     while len(quotes) < max_quotes:
         texts = [candidate.readable_text for candidate in quotes]
-        best = max(candidates, key=lambda candidate: compute_support(sentence, [*texts, candidate.readable_text]), default=None)
-        next_support = compute_support(sentence, [*texts, best.readable_text]) if best is not None else 0.0
+        best = max(
+            candidates,
+            key=lambda candidate: compute_support(sentence, [*texts, candidate.readable_text]),
+            default=None,
+        )
+        next_support = (
+            compute_support(sentence, [*texts, best.readable_text]) if best is not None else 0.0
+        )
         if best is None or next_support < support + 0.1:
             break
         quotes.append(best)

@@ -78,7 +78,9 @@ async def read_event(log: EventLog, codec: Codec, position: Position) -> EventEv
     except DataErased as error:
         return EventEvidence(location, gone_reason=f"erased: {error.detail}")
     except AnabranchError as error:
-        return EventEvidence(location, problem=f"the record cannot be read: {error.detail} [{error.code}]")
+        return EventEvidence(
+            location, problem=f"the record cannot be read: {error.detail} [{error.code}]"
+        )
 
 
 async def read_blob(blobs: BlobStore, ref: BlobRef) -> BlobEvidence:
@@ -90,18 +92,30 @@ async def read_blob(blobs: BlobStore, ref: BlobRef) -> BlobEvidence:
         return BlobEvidence(location, problem="the blob is missing")
     content_sha256 = sha256_hex(data)
     if content_sha256 != ref.sha256:
-        return BlobEvidence(location, data, problem=f"its bytes hash to {content_sha256}, not {ref.sha256}")
+        return BlobEvidence(
+            location, data, problem=f"its bytes hash to {content_sha256}, not {ref.sha256}"
+        )
     return BlobEvidence(location, data)
 
 
-async def read_transcript(blobs: BlobStore, data: DocumentTranscribed) -> tuple[Transcript | None, BlobEvidence | None]:
-    """Return the transcript of an event and, when it is stored in a blob, the evidence of that blob."""
+async def read_transcript(
+    blobs: BlobStore, data: DocumentTranscribed
+) -> tuple[Transcript | None, BlobEvidence | None]:
+    """Return the transcript of an event and, when it is stored in a blob, the evidence of that
+    blob.
+    """
     if data.transcript is not None or data.blob is None:
         return data.transcript, None
     blob_evidence = await read_blob(blobs, data.blob)
     if blob_evidence.data is None or blob_evidence.problem:
         return None, blob_evidence
     try:
-        return Transcript.model_validate(json.loads(gzip.decompress(blob_evidence.data))), blob_evidence
+        return Transcript.model_validate(
+            json.loads(gzip.decompress(blob_evidence.data))
+        ), blob_evidence
     except (OSError, EOFError, ValueError, ValidationError) as error:
-        return None, BlobEvidence(blob_evidence.location, blob_evidence.data, problem=f"it is not a valid transcript: {error}")
+        return None, BlobEvidence(
+            blob_evidence.location,
+            blob_evidence.data,
+            problem=f"it is not a valid transcript: {error}",
+        )

@@ -10,7 +10,14 @@ from uuid import UUID
 
 from retrieval.lineage.evidence_reader import BlobEvidence, EventEvidence
 from retrieval.passage_codec import hash_text
-from schemas.events import ChunksEmbedded, DocumentAccepted, DocumentChunked, DocumentReceived, DocumentTranscribed, Event
+from schemas.events import (
+    ChunksEmbedded,
+    DocumentAccepted,
+    DocumentChunked,
+    DocumentReceived,
+    DocumentTranscribed,
+    Event,
+)
 from schemas.ids import make_received_id, sha256_hex
 from schemas.lineage import Hop, HopName
 from schemas.ports.lineage import RevisionLineage, StoredChunk
@@ -34,10 +41,19 @@ class QuotePosition:
 
         Spans may omit its first and last characters.
         """
-        return self.text in markdown[max(0, self.char_end - len(self.text)) : self.char_start + len(self.text)]
+        return (
+            self.text
+            in markdown[max(0, self.char_end - len(self.text)) : self.char_start + len(self.text)]
+        )
 
 
-def build_hop(name: HopName, evidence: EventEvidence, faults: Iterable[Fault], summary: str, sha256: str | None = None) -> Hop:
+def build_hop(
+    name: HopName,
+    evidence: EventEvidence,
+    faults: Iterable[Fault],
+    summary: str,
+    sha256: str | None = None,
+) -> Hop:
     """Build the verdict: false with the first fault; null when the record was legitimately removed."""
     if evidence.problem or evidence.event is None:
         return Hop(
@@ -48,21 +64,41 @@ def build_hop(name: HopName, evidence: EventEvidence, faults: Iterable[Fault], s
             event=evidence.log_event,
         )
     fault = next((fault for fault in faults if fault), None)
-    return Hop(name=name, place=evidence.location, verified=fault is None, detail=fault or summary, event=evidence.log_event, sha256=sha256)
+    return Hop(
+        name=name,
+        place=evidence.location,
+        verified=fault is None,
+        detail=fault or summary,
+        event=evidence.log_event,
+        sha256=sha256,
+    )
 
 
-def check_chunk(location: str, text: str | None, recorded: RecordedChunk, citation: Citation) -> Hop:
+def check_chunk(
+    location: str, text: str | None, recorded: RecordedChunk, citation: Citation
+) -> Hop:
     """Verify the stored chunk.
 
     It must be the text that was read and hold the quote, at the recorded position.
     """
     if text is None:
-        return Hop(name="chunk", place=location, verified=False, detail="no table holds a text of this chunk with the recorded hash: it was altered or lost")
+        return Hop(
+            name="chunk",
+            place=location,
+            verified=False,
+            detail="no table holds a text of this chunk with the recorded hash: it was altered or lost",
+        )
     text_sha256 = hash_text(text)
     faults = (
-        _fault_unless(text_sha256 == recorded.text_sha256, f"its text hashes to {text_sha256}, but the answer was read from {recorded.text_sha256}"),
+        _fault_unless(
+            text_sha256 == recorded.text_sha256,
+            f"its text hashes to {text_sha256}, but the answer was read from {recorded.text_sha256}",
+        ),
         _fault_unless(citation.quote in text, "its text does not contain the quote"),
-        _fault_unless(_are_spans_within(citation.spans, recorded), "the citation names a page or box outside the chunk"),
+        _fault_unless(
+            _are_spans_within(citation.spans, recorded),
+            "the citation names a page or box outside the chunk",
+        ),
     )
     fault = next((fault for fault in faults if fault), None)
     return Hop(
@@ -77,7 +113,10 @@ def check_chunk(location: str, text: str | None, recorded: RecordedChunk, citati
 def _are_spans_within(spans: Sequence[Span], recorded: RecordedChunk) -> bool:
     """True when each span is at a recorded location of the chunk, or has bare characters only."""
     locations = [_get_location(Span.model_validate(span)) for span in recorded.spans]
-    return all(_get_location(span) in (*locations, _get_location(Span(char_start=0, char_end=0))) for span in spans)
+    return all(
+        _get_location(span) in (*locations, _get_location(Span(char_start=0, char_end=0)))
+        for span in spans
+    )
 
 
 def _get_location(span: Span) -> tuple[Any, ...]:
@@ -85,7 +124,11 @@ def _get_location(span: Span) -> tuple[Any, ...]:
 
 
 def check_chunked(
-    evidence: EventEvidence, event_id: UUID | None, cause: Event[Any] | None, chunk: tuple[RecordedChunk, str] | None, transcript: Transcript | None
+    evidence: EventEvidence,
+    event_id: UUID | None,
+    cause: Event[Any] | None,
+    chunk: tuple[RecordedChunk, str] | None,
+    transcript: Transcript | None,
 ) -> Hop:
     """Verify one part of the chunks: identity, cause, and that every text equals its span of the Markdown.
 
@@ -94,37 +137,68 @@ def check_chunked(
     data = evidence.event.data if evidence.event else None
     if not isinstance(data, DocumentChunked):
         return build_hop("chunked", evidence, [_find_type_fault(evidence)], "")
-    child = next((child for child in iterate_children(data) if chunk and child.id == chunk[0].id), None)
+    child = next(
+        (child for child in iterate_children(data) if chunk and child.id == chunk[0].id), None
+    )
     faults = [
         find_identity_fault(evidence, event_id),
         find_cause_fault(evidence, cause),
         "this part does not contain the chunk" if chunk and child is None else None,
-        "the chunk's text differs from the one in the table" if chunk and child and normalize_stored_text(child.text) != chunk[1] else None,
+        "the chunk's text differs from the one in the table"
+        if chunk and child and normalize_stored_text(child.text) != chunk[1]
+        else None,
         _find_position_fault(child, chunk[0]) if chunk and child else None,
         *(_find_text_fault(piece, transcript) for piece in iterate_pieces(data)),
     ]
-    summary = f"part {data.part} of {data.parts}, {len(list(iterate_children(data)))} chunks" + (", each at its position in the Markdown" if transcript else "")
+    summary = f"part {data.part} of {data.parts}, {len(list(iterate_children(data)))} chunks" + (
+        ", each at its position in the Markdown" if transcript else ""
+    )
     return build_hop("chunked", evidence, faults, summary, hash_text(child.text) if child else None)
 
 
-def check_embedded(evidence: EventEvidence, event_id: UUID | None, causes: Sequence[Event[Any]], chunk: tuple[UUID, StoredChunk] | None) -> Hop:
+def check_embedded(
+    evidence: EventEvidence,
+    event_id: UUID | None,
+    causes: Sequence[Event[Any]],
+    chunk: tuple[UUID, StoredChunk] | None,
+) -> Hop:
     data = evidence.event.data if evidence.event else None
     if not isinstance(data, ChunksEmbedded):
         return build_hop("embedded", evidence, [_find_type_fault(evidence)], "")
-    vector = next((chunk_vector for chunk_vector in data.vectors if chunk and chunk_vector.chunk_id == chunk[0]), None)
+    vector = next(
+        (
+            chunk_vector
+            for chunk_vector in data.vectors
+            if chunk and chunk_vector.chunk_id == chunk[0]
+        ),
+        None,
+    )
     row = chunk[1].vector if chunk else None
     faults = [
         find_identity_fault(evidence, event_id),
         None
-        if not causes or any(evidence.event and evidence.event.causation_id == cause.id for cause in causes)
+        if not causes
+        or any(evidence.event and evidence.event.causation_id == cause.id for cause in causes)
         else "its cause is none of the revision's parts",
-        "the vector differs from the one in the table" if vector and row is not None and base64.b64decode(vector.vector) != row else None,
+        "the vector differs from the one in the table"
+        if vector and row is not None and base64.b64decode(vector.vector) != row
+        else None,
     ]
-    return build_hop("embedded", evidence, faults, f"part {data.part} of {data.parts}, {len(data.vectors)} vectors of {data.dimension} by {data.model}")
+    return build_hop(
+        "embedded",
+        evidence,
+        faults,
+        f"part {data.part} of {data.parts}, {len(data.vectors)} vectors of {data.dimension} by {data.model}",
+    )
 
 
 def check_transcribed(
-    evidence: EventEvidence, row: RevisionLineage, event_id: UUID | None, cause: Event[Any] | None, transcript: Transcript | None, quote: QuotePosition | None
+    evidence: EventEvidence,
+    row: RevisionLineage,
+    event_id: UUID | None,
+    cause: Event[Any] | None,
+    transcript: Transcript | None,
+    quote: QuotePosition | None,
 ) -> Hop:
     data = evidence.event.data if evidence.event else None
     if not isinstance(data, DocumentTranscribed):
@@ -132,21 +206,42 @@ def check_transcribed(
     markdown_sha256 = hash_text(transcript.markdown) if transcript else None
     faults = [
         find_identity_fault(evidence, event_id),
-        # A revision reactivated by the withdrawal of another has that as its cause; its origin still names
+        # A revision reactivated by the withdrawal of another has that as its cause; its origin
+        # still names
         # the accepted event.
         find_cause_fault(evidence, cause) if data.origin.accepted_id != row.accepted_id else None,
-        _fault_unless(markdown_sha256 in (None, data.text_sha256), f"its Markdown hashes to {markdown_sha256}, not {data.text_sha256}"),
-        _fault_unless(data.content_sha256 == row.content_sha256, f"it was made from bytes with the hash {data.content_sha256}"),
-        _fault_unless(row.text_sha256 in (None, data.text_sha256), f"table revision_texts has the text hash {row.text_sha256}"),
         _fault_unless(
-            transcript is None or row.markdown is None or normalize_stored_text(transcript.markdown) == row.markdown, "table revision_texts holds another text"
+            markdown_sha256 in (None, data.text_sha256),
+            f"its Markdown hashes to {markdown_sha256}, not {data.text_sha256}",
         ),
         _fault_unless(
-            transcript is None or quote is None or quote.is_in(normalize_stored_text(transcript.markdown)),
+            data.content_sha256 == row.content_sha256,
+            f"it was made from bytes with the hash {data.content_sha256}",
+        ),
+        _fault_unless(
+            row.text_sha256 in (None, data.text_sha256),
+            f"table revision_texts has the text hash {row.text_sha256}",
+        ),
+        _fault_unless(
+            transcript is None
+            or row.markdown is None
+            or normalize_stored_text(transcript.markdown) == row.markdown,
+            "table revision_texts holds another text",
+        ),
+        _fault_unless(
+            transcript is None
+            or quote is None
+            or quote.is_in(normalize_stored_text(transcript.markdown)),
             "its Markdown does not contain the quote at its position",
         ),
     ]
-    return build_hop("transcribed", evidence, faults, f"{data.characters} characters of Markdown", data.text_sha256)
+    return build_hop(
+        "transcribed",
+        evidence,
+        faults,
+        f"{data.characters} characters of Markdown",
+        data.text_sha256,
+    )
 
 
 def check_text(evidence: BlobEvidence) -> Hop:
@@ -159,30 +254,64 @@ def check_accepted(evidence: EventEvidence, row: RevisionLineage, cause: Event[A
     if not isinstance(data, DocumentAccepted):
         return build_hop("accepted", evidence, [_find_type_fault(evidence)], "")
     faults = [
-        _fault_unless(data.origin.accepted_id == row.accepted_id, f"another event is stored there: of {data.origin.accepted_id}, not {row.accepted_id}"),
+        _fault_unless(
+            data.origin.accepted_id == row.accepted_id,
+            f"another event is stored there: of {data.origin.accepted_id}, not {row.accepted_id}",
+        ),
         find_cause_fault(evidence, cause),
         _fault_unless(tuple(data.order) == row.order, f"its order is {data.order}"),
-        _fault_unless(data.blob.sha256 == row.content_sha256, f"it names bytes with the hash {data.blob.sha256}, the table {row.content_sha256}"),
+        _fault_unless(
+            data.blob.sha256 == row.content_sha256,
+            f"it names bytes with the hash {data.blob.sha256}, the table {row.content_sha256}",
+        ),
     ]
-    return build_hop("accepted", evidence, faults, f"revision {row.revision}: the bytes are pinned under {data.blob.key}", data.blob.sha256)
+    return build_hop(
+        "accepted",
+        evidence,
+        faults,
+        f"revision {row.revision}: the bytes are pinned under {data.blob.key}",
+        data.blob.sha256,
+    )
 
 
-def check_received(evidence: EventEvidence, row: RevisionLineage, accepted: Event[Any] | None) -> Hop:
+def check_received(
+    evidence: EventEvidence, row: RevisionLineage, accepted: Event[Any] | None
+) -> Hop:
     event = evidence.event
     if event is not None and not isinstance(event.data, DocumentReceived):
         return build_hop("received", evidence, [_find_type_fault(evidence)], "")
     payload = accepted.data.payload_sha256 if accepted else None
     faults = [
         find_identity_fault(evidence, make_received_id(row.tenant, row.source, row.event_id)),
-        _fault_unless(payload is None or event is None or event.payload_sha256 == payload, "its payload differs from the one that ingress accepted"),
+        _fault_unless(
+            payload is None or event is None or event.payload_sha256 == payload,
+            "its payload differs from the one that ingress accepted",
+        ),
     ]
-    return build_hop("received", evidence, faults, f"as {row.source} sent it, under its id {row.event_id}", event.payload_sha256 if event else None)
+    return build_hop(
+        "received",
+        evidence,
+        faults,
+        f"as {row.source} sent it, under its id {row.event_id}",
+        event.payload_sha256 if event else None,
+    )
 
 
 def build_blob_hop(name: HopName, evidence: BlobEvidence, summary: str) -> Hop:
     if evidence.problem or evidence.data is None:
-        return Hop(name=name, place=evidence.location, verified=False if evidence.problem else None, detail=evidence.problem or evidence.gone_reason or "")
-    return Hop(name=name, place=evidence.location, verified=True, detail=f"{len(evidence.data)} bytes: {summary}", sha256=sha256_hex(evidence.data))
+        return Hop(
+            name=name,
+            place=evidence.location,
+            verified=False if evidence.problem else None,
+            detail=evidence.problem or evidence.gone_reason or "",
+        )
+    return Hop(
+        name=name,
+        place=evidence.location,
+        verified=True,
+        detail=f"{len(evidence.data)} bytes: {summary}",
+        sha256=sha256_hex(evidence.data),
+    )
 
 
 def find_identity_fault(evidence: EventEvidence, expected: UUID | None) -> Fault:
@@ -222,7 +351,10 @@ def _find_position_fault(child: ChildChunk, recorded: RecordedChunk) -> Fault:
         recorded.char_end,
         [Span.model_validate(span) for span in recorded.spans],
     )
-    return _fault_unless(is_same, f"the chunk is at [{child.char_start}, {child.char_end}){_format_pages(child.spans)}, but was recorded elsewhere")
+    return _fault_unless(
+        is_same,
+        f"the chunk is at [{child.char_start}, {child.char_end}){_format_pages(child.spans)}, but was recorded elsewhere",
+    )
 
 
 def _format_pages(spans: Sequence[Span]) -> str:
@@ -231,7 +363,11 @@ def _format_pages(spans: Sequence[Span]) -> str:
 
 
 def _find_type_fault(evidence: EventEvidence) -> Fault:
-    return f"an event of another type is stored there: {evidence.event.data.event_type()}" if evidence.event else None
+    return (
+        f"an event of another type is stored there: {evidence.event.data.event_type()}"
+        if evidence.event
+        else None
+    )
 
 
 def _fault_unless(is_met: bool, fault: str) -> Fault:

@@ -17,7 +17,14 @@ from schemas.questions import Citation, QueryResponse
 _CITATION_MARKS = re.compile(r"(?:\[\d++\])++(?:\s|$)")
 
 
-async def trace_run(tracer: LineageTracer, caller: Principal, run: Mapping[str, Any], *, sentence: int | None, citation: int | None) -> RunLineage:
+async def trace_run(
+    tracer: LineageTracer,
+    caller: Principal,
+    run: Mapping[str, Any],
+    *,
+    sentence: int | None,
+    citation: int | None,
+) -> RunLineage:
     """Trace a row of table `runs`. Sentences count from 1.
 
     Raises NotFound when the sentence, the citation or the record does not exist.
@@ -25,11 +32,16 @@ async def trace_run(tracer: LineageTracer, caller: Principal, run: Mapping[str, 
     record = parse_run(run)
     response = record.response
     if not isinstance(response, QueryResponse):
-        raise InvalidRequest(f"Run {response.run_id} is a search and has no answer.", remedy="Use the run of a query, or a document.")
+        raise InvalidRequest(
+            f"Run {response.run_id} is a search and has no answer.",
+            remedy="Use the run of a query, or a document.",
+        )
     chunks_by_id = {chunk.id: chunk for chunk in record.basis.chunks}
     sentences = parse_sentence_citations(response, is_quoted=record.is_quoted)
     citation_lineages = [
-        await tracer.trace_citation(caller, response.generation, chosen, chunks_by_id[chosen.chunk_id])
+        await tracer.trace_citation(
+            caller, response.generation, chosen, chunks_by_id[chosen.chunk_id]
+        )
         for chosen in choose_citations(response, sentences, sentence, citation)
     ]
     faults = [fault for citation_lineage in citation_lineages for fault in citation_lineage.broken]
@@ -45,7 +57,12 @@ async def trace_run(tracer: LineageTracer, caller: Principal, run: Mapping[str, 
     )
 
 
-def choose_citations(response: QueryResponse, sentences: Mapping[int, set[int]], sentence: int | None, citation: int | None) -> Sequence[Citation]:
+def choose_citations(
+    response: QueryResponse,
+    sentences: Mapping[int, set[int]],
+    sentence: int | None,
+    citation: int | None,
+) -> Sequence[Citation]:
     citation_numbers = {candidate.n for candidate in response.citations}
     if sentence is not None:
         citation_numbers = sentences.get(sentence, set())
@@ -54,7 +71,9 @@ def choose_citations(response: QueryResponse, sentences: Mapping[int, set[int]],
     citations = [candidate for candidate in response.citations if candidate.n in citation_numbers]
     if not citations and (sentence is not None or citation is not None):
         subject = f"sentence {sentence}" if sentence is not None else f"citation {citation}"
-        raise NotFound(f"Run {response.run_id} has no {subject}.", remedy=f"It has {len(sentences)} sentences.")
+        raise NotFound(
+            f"Run {response.run_id} has no {subject}.", remedy=f"It has {len(sentences)} sentences."
+        )
     return citations
 
 
@@ -64,12 +83,17 @@ def parse_sentence_citations(response: QueryResponse, *, is_quoted: bool) -> dic
     A quoted sentence has exactly one, and its text may contain marks that look like ours.
     """
     if is_quoted:
-        return {sentence_number: {response_citation.n} for sentence_number, response_citation in enumerate(response.citations, 1)}
+        return {
+            sentence_number: {response_citation.n}
+            for sentence_number, response_citation in enumerate(response.citations, 1)
+        }
     citations_by_sentence: dict[int, set[int]] = {}
     start = 0
     for marks in _CITATION_MARKS.finditer(response.answer or ""):
         if marks.start() > start:
-            citations_by_sentence[len(citations_by_sentence) + 1] = set(map(int, re.findall(r"\d+", marks[0])))
+            citations_by_sentence[len(citations_by_sentence) + 1] = set(
+                map(int, re.findall(r"\d+", marks[0]))
+            )
             start = marks.end()
     return citations_by_sentence
 

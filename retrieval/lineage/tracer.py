@@ -9,10 +9,22 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.lineage import hops
-from retrieval.lineage.evidence_reader import BlobEvidence, EventEvidence, read_blob, read_event, read_transcript
+from retrieval.lineage.evidence_reader import (
+    BlobEvidence,
+    EventEvidence,
+    read_blob,
+    read_event,
+    read_transcript,
+)
 from retrieval.passage_codec import hash_text
 from schemas.errors import unknown_resource_error
-from schemas.events import ChunksEmbedded, DocumentAccepted, DocumentChunked, DocumentTranscribed, Event
+from schemas.events import (
+    ChunksEmbedded,
+    DocumentAccepted,
+    DocumentChunked,
+    DocumentTranscribed,
+    Event,
+)
 from schemas.lineage import CitationLineage, DocumentLineage, Hop, list_broken_hops
 from schemas.ports.engines import BlobStore
 from schemas.ports.lineage import LineageStore, PartPosition, RevisionLineage, StoredChunk
@@ -41,9 +53,19 @@ class RevisionEvidence:
 
     @property
     def verified_transcript(self) -> Transcript | None:
-        """The transcript, if it matches the hash in its event: otherwise it proves nothing about others."""
-        data = self.transcribed[1].event.data if self.transcribed and self.transcribed[1].event else None
-        fits = self.transcript is not None and isinstance(data, DocumentTranscribed) and hash_text(self.transcript.markdown) == data.text_sha256
+        """The transcript, if it matches the hash in its event: otherwise it proves nothing about
+        others.
+        """
+        data = (
+            self.transcribed[1].event.data
+            if self.transcribed and self.transcribed[1].event
+            else None
+        )
+        fits = (
+            self.transcript is not None
+            and isinstance(data, DocumentTranscribed)
+            and hash_text(self.transcript.markdown) == data.text_sha256
+        )
         return self.transcript if fits else None
 
 
@@ -65,7 +87,11 @@ class LineageTracer:
         """Trace the visible revision, or the latest one when none is visible."""
         row = await self._fetch_revision(caller, document_id, None, None)
         evidence = await self._collect_evidence(row, row.generation)
-        document_hops = [*_check_to_text(evidence, None), *_check_chunked_parts(evidence), *_check_embedded_parts(evidence)]
+        document_hops = [
+            *_check_to_text(evidence, None),
+            *_check_chunked_parts(evidence),
+            *_check_embedded_parts(evidence),
+        ]
         return DocumentLineage(
             document_id=document_id,
             external_id=row.external_id,
@@ -81,12 +107,18 @@ class LineageTracer:
             broken=list_broken_hops(document_hops),
         )
 
-    async def trace_citation(self, caller: Principal, generation: str, citation: Citation, recorded: RecordedChunk) -> CitationLineage:
+    async def trace_citation(
+        self, caller: Principal, generation: str, citation: Citation, recorded: RecordedChunk
+    ) -> CitationLineage:
         """Trace one citation. `recorded` is its chunk as the run record describes it."""
         row = await self._fetch_revision(caller, recorded.document_id, recorded.order, generation)
         evidence = await self._collect_evidence(row, generation)
-        stored_chunk = await self.tables.fetch_chunk(generation, recorded.document_id, recorded.order, recorded.id)
-        citation_hops = await self._trace_chunk(caller, generation, citation, recorded, stored_chunk, evidence)
+        stored_chunk = await self.tables.fetch_chunk(
+            generation, recorded.document_id, recorded.order, recorded.id
+        )
+        citation_hops = await self._trace_chunk(
+            caller, generation, citation, recorded, stored_chunk, evidence
+        )
         start, end = _get_span(citation, recorded)
         return CitationLineage(
             n=citation.n,
@@ -108,58 +140,136 @@ class LineageTracer:
         )
 
     async def _trace_chunk(
-        self, caller: Principal, generation: str, citation: Citation, recorded: RecordedChunk, stored_chunk: StoredChunk | None, evidence: RevisionEvidence
+        self,
+        caller: Principal,
+        generation: str,
+        citation: Citation,
+        recorded: RecordedChunk,
+        stored_chunk: StoredChunk | None,
+        evidence: RevisionEvidence,
     ) -> list[Hop]:
-        location, text = f"table child_chunks ({generation}) {recorded.id}", stored_chunk.text if stored_chunk else None
+        location, text = (
+            f"table child_chunks ({generation}) {recorded.id}",
+            stored_chunk.text if stored_chunk else None,
+        )
         if stored_chunk is None:
-            location, text = f"table chunk_history {recorded.id}", (await self.texts.fetch_texts(caller, [recorded])).get(recorded.id)
+            location, text = (
+                f"table chunk_history {recorded.id}",
+                (await self.texts.fetch_texts(caller, [recorded])).get(recorded.id),
+            )
         chunk_hop = hops.check_chunk(location, text, recorded, citation)
         vectors = [
-            _check_embedded(evidence, part, (recorded.id, stored_chunk)) for part in evidence.embedded if stored_chunk and _has_vector(part[1], recorded.id)
+            _check_embedded(evidence, part, (recorded.id, stored_chunk))
+            for part in evidence.embedded
+            if stored_chunk and _has_vector(part[1], recorded.id)
         ]
         parts = [part for part in evidence.chunked if _has_chunk(part[1], recorded.id)]
         chunk_and_text = (recorded, text if text is not None else "")
-        chunked = [_check_chunked(evidence, part, chunk_and_text) for part in parts] or [_check_missing_part(evidence, generation)]
-        return [chunk_hop, *vectors, *chunked, *reversed(_check_to_text(evidence, hops.QuotePosition(citation.quote, *_get_span(citation, recorded))))]
+        chunked = [_check_chunked(evidence, part, chunk_and_text) for part in parts] or [
+            _check_missing_part(evidence, generation)
+        ]
+        return [
+            chunk_hop,
+            *vectors,
+            *chunked,
+            *reversed(
+                _check_to_text(
+                    evidence, hops.QuotePosition(citation.quote, *_get_span(citation, recorded))
+                )
+            ),
+        ]
 
-    async def _fetch_revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionLineage:
+    async def _fetch_revision(
+        self,
+        caller: Principal,
+        document_id: UUID,
+        order: Sequence[int] | None,
+        generation: str | None,
+    ) -> RevisionLineage:
         row = await self.tables.fetch_revision(caller, document_id, order, generation)
         if row is None:
-            raise unknown_resource_error("document", document_id, "It may have been erased; list documents with `anabranch documents list`.")
+            raise unknown_resource_error(
+                "document",
+                document_id,
+                "It may have been erased; list documents with `anabranch documents list`.",
+            )
         return row
 
-    async def _collect_evidence(self, row: RevisionLineage, generation: str | None) -> RevisionEvidence:
-        part_positions = await self.tables.fetch_part_positions(row.document_id, row.order, generation)
+    async def _collect_evidence(
+        self, row: RevisionLineage, generation: str | None
+    ) -> RevisionEvidence:
+        part_positions = await self.tables.fetch_part_positions(
+            row.document_id, row.order, generation
+        )
         accepted, received, content, *part_events = await asyncio.gather(
             self._read_event(row.accepted_position),
             self._read_received(row),
             read_blob(self.blobs, row.blob),
             *(self._read_event(located_part.position) for located_part in part_positions),
         )
-        assert isinstance(accepted, EventEvidence) and isinstance(received, EventEvidence) and isinstance(content, BlobEvidence)
-        pairs = [(part_position, event) for part_position, event in zip(part_positions, part_events, strict=True) if isinstance(event, EventEvidence)]
-        steps = {step: [pair for pair in pairs if pair[0].step == step] for step in ("transcribed", "chunked", "embedded")}
+        assert (
+            isinstance(accepted, EventEvidence)
+            and isinstance(received, EventEvidence)
+            and isinstance(content, BlobEvidence)
+        )
+        pairs = [
+            (part_position, event)
+            for part_position, event in zip(part_positions, part_events, strict=True)
+            if isinstance(event, EventEvidence)
+        ]
+        steps = {
+            step: [pair for pair in pairs if pair[0].step == step]
+            for step in ("transcribed", "chunked", "embedded")
+        }
         transcribed = steps["transcribed"][0] if steps["transcribed"] else None
-        transcript, text_blob = await self._read_text(transcribed[1]) if transcribed else (None, None)
-        return RevisionEvidence(row, received, accepted, transcribed, steps["chunked"], steps["embedded"], transcript, text_blob, content)
+        transcript, text_blob = (
+            await self._read_text(transcribed[1]) if transcribed else (None, None)
+        )
+        return RevisionEvidence(
+            row,
+            received,
+            accepted,
+            transcribed,
+            steps["chunked"],
+            steps["embedded"],
+            transcript,
+            text_blob,
+            content,
+        )
 
     async def _read_event(self, position: Any) -> EventEvidence:
         return await read_event(self.log, self.codec, position)
 
     async def _read_received(self, row: RevisionLineage) -> EventEvidence:
         if row.received_position is None:
-            return EventEvidence("raw", gone_reason="its position in topic raw is no longer recorded")
+            return EventEvidence(
+                "raw", gone_reason="its position in topic raw is no longer recorded"
+            )
         evidence = await self._read_event(row.received_position)
-        return EventEvidence(evidence.location, gone_reason="expired: topic raw has limited retention") if evidence.gone_reason else evidence
+        return (
+            EventEvidence(evidence.location, gone_reason="expired: topic raw has limited retention")
+            if evidence.gone_reason
+            else evidence
+        )
 
-    async def _read_text(self, evidence: EventEvidence) -> tuple[Transcript | None, BlobEvidence | None]:
+    async def _read_text(
+        self, evidence: EventEvidence
+    ) -> tuple[Transcript | None, BlobEvidence | None]:
         data = evidence.event.data if evidence.event else None
-        return await read_transcript(self.blobs, data) if isinstance(data, DocumentTranscribed) else (None, None)
+        return (
+            await read_transcript(self.blobs, data)
+            if isinstance(data, DocumentTranscribed)
+            else (None, None)
+        )
 
 
 def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None) -> list[Hop]:
     """Verify the hops from the bytes to the Markdown."""
-    accepted = evidence.accepted.event if evidence.accepted.event and isinstance(evidence.accepted.event.data, DocumentAccepted) else None
+    accepted = (
+        evidence.accepted.event
+        if evidence.accepted.event and isinstance(evidence.accepted.event.data, DocumentAccepted)
+        else None
+    )
     document_hops = [
         hops.build_blob_hop("blob", evidence.content, "the uploaded bytes, by their hash"),
         hops.check_received(evidence.received, evidence.row, accepted),
@@ -168,9 +278,20 @@ def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None)
     document_hops += [hops.check_text(evidence.text_blob)] if evidence.text_blob else []
     if evidence.transcribed:
         part_position, event = evidence.transcribed
-        document_hops.append(hops.check_transcribed(event, evidence.row, part_position.event_id, accepted, evidence.transcript, quote))
+        document_hops.append(
+            hops.check_transcribed(
+                event, evidence.row, part_position.event_id, accepted, evidence.transcript, quote
+            )
+        )
     else:
-        document_hops.append(Hop(name="transcribed", place="ocr_done", verified=None, detail="the position of its text in the log is not recorded"))
+        document_hops.append(
+            Hop(
+                name="transcribed",
+                place="ocr_done",
+                verified=None,
+                detail="the position of its text in the log is not recorded",
+            )
+        )
     return document_hops
 
 
@@ -182,12 +303,31 @@ def _check_embedded_parts(evidence: RevisionEvidence) -> list[Hop]:
     return [_check_embedded(evidence, part, None) for part in evidence.embedded]
 
 
-def _check_chunked(evidence: RevisionEvidence, part: tuple[PartPosition, EventEvidence], chunk: tuple[RecordedChunk, str] | None) -> Hop:
-    return hops.check_chunked(part[1], part[0].event_id, _get_event(evidence.transcribed), chunk, evidence.verified_transcript)
+def _check_chunked(
+    evidence: RevisionEvidence,
+    part: tuple[PartPosition, EventEvidence],
+    chunk: tuple[RecordedChunk, str] | None,
+) -> Hop:
+    return hops.check_chunked(
+        part[1],
+        part[0].event_id,
+        _get_event(evidence.transcribed),
+        chunk,
+        evidence.verified_transcript,
+    )
 
 
-def _check_embedded(evidence: RevisionEvidence, part: tuple[PartPosition, EventEvidence], chunk: tuple[UUID, StoredChunk] | None) -> Hop:
-    return hops.check_embedded(part[1], part[0].event_id, [event for pair in evidence.chunked if (event := _get_event(pair))], chunk)
+def _check_embedded(
+    evidence: RevisionEvidence,
+    part: tuple[PartPosition, EventEvidence],
+    chunk: tuple[UUID, StoredChunk] | None,
+) -> Hop:
+    return hops.check_embedded(
+        part[1],
+        part[0].event_id,
+        [event for pair in evidence.chunked if (event := _get_event(pair))],
+        chunk,
+    )
 
 
 def _check_missing_part(evidence: RevisionEvidence, generation: str) -> Hop:
@@ -200,8 +340,18 @@ def _check_missing_part(evidence: RevisionEvidence, generation: str) -> Hop:
         if hop.verified is not True:
             return hop
     if not evidence.chunked or evidence.chunked[0][0].generation != generation:
-        return Hop(name="chunked", place="chunked", verified=None, detail=f"the positions of the parts of generation {generation} are no longer recorded")
-    return Hop(name="chunked", place=_format_locations(evidence.chunked), verified=False, detail="no part of the revision contains the chunk")
+        return Hop(
+            name="chunked",
+            place="chunked",
+            verified=None,
+            detail=f"the positions of the parts of generation {generation} are no longer recorded",
+        )
+    return Hop(
+        name="chunked",
+        place=_format_locations(evidence.chunked),
+        verified=False,
+        detail="no part of the revision contains the chunk",
+    )
 
 
 def _format_locations(parts: Sequence[tuple[PartPosition, EventEvidence]]) -> str:
@@ -214,14 +364,21 @@ def _get_event(part: tuple[PartPosition, EventEvidence] | None) -> Event[Any] | 
 
 def _has_chunk(evidence: EventEvidence, chunk_id: UUID) -> bool:
     data = evidence.event.data if evidence.event else None
-    return isinstance(data, DocumentChunked) and any(child.id == chunk_id for child in hops.iterate_children(data))
+    return isinstance(data, DocumentChunked) and any(
+        child.id == chunk_id for child in hops.iterate_children(data)
+    )
 
 
 def _has_vector(evidence: EventEvidence, chunk_id: UUID) -> bool:
     data = evidence.event.data if evidence.event else None
-    return isinstance(data, ChunksEmbedded) and any(vector.chunk_id == chunk_id for vector in data.vectors)
+    return isinstance(data, ChunksEmbedded) and any(
+        vector.chunk_id == chunk_id for vector in data.vectors
+    )
 
 
 def _get_span(citation: Citation, recorded: RecordedChunk) -> tuple[int, int]:
-    starts, ends = [span.char_start for span in citation.spans], [span.char_end for span in citation.spans]
+    starts, ends = (
+        [span.char_start for span in citation.spans],
+        [span.char_end for span in citation.spans],
+    )
     return min(starts, default=recorded.char_start), max(ends, default=recorded.char_end)

@@ -25,7 +25,9 @@ def _parse_block(lines: list[str]) -> SampleBlock:
         marks, _, text = first.partition(" ")
         return SampleBlock("heading", text, len(marks))
     if first.startswith("|"):
-        return SampleBlock("table", rows=[_split_cells(line) for line in lines if not line.startswith("| ---")])
+        return SampleBlock(
+            "table", rows=[_split_cells(line) for line in lines if not line.startswith("| ---")]
+        )
     if first.startswith("- "):
         return SampleBlock("list", rows=[[line[2:]] for line in lines])
     return SampleBlock("paragraph", " ".join(lines))

@@ -18,7 +18,12 @@ FIXED_TIME = datetime(2026, 1, 1)
 def render_docx(blocks: Sequence[SampleBlock], title: str) -> bytes:
     document = docx.Document()
     properties = document.core_properties
-    properties.title, properties.author, properties.created, properties.modified = title, "Anabranch samples", FIXED_TIME, FIXED_TIME
+    properties.title, properties.author, properties.created, properties.modified = (
+        title,
+        "Anabranch samples",
+        FIXED_TIME,
+        FIXED_TIME,
+    )
     for block in blocks:
         _add_block(document, block)
     out = io.BytesIO()
@@ -48,7 +53,10 @@ def _add_table(document: Any, rows: list[list[str]]) -> None:
 
 def _strip_timestamps(data: bytes) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
+    with (
+        zipfile.ZipFile(io.BytesIO(data)) as source,
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
         for name in source.namelist():
             part = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
             part.compress_type = zipfile.ZIP_DEFLATED

@@ -22,7 +22,9 @@ PAGE_TEMPLATE = """<!doctype html>
 
 
 def render_html(blocks: Sequence[SampleBlock], title: str) -> bytes:
-    return PAGE_TEMPLATE.format(title=escape(title), body="\n".join(_render_element(block) for block in blocks)).encode()
+    return PAGE_TEMPLATE.format(
+        title=escape(title), body="\n".join(_render_element(block) for block in blocks)
+    ).encode()
 
 
 def _render_element(block: SampleBlock) -> str:
@@ -32,7 +34,14 @@ def _render_element(block: SampleBlock) -> str:
         case "list":
             return "<ul>" + "".join(f"<li>{escape(item)}</li>" for (item,) in block.rows) + "</ul>"
         case "table":
-            return "<table>\n" + "\n".join(_render_row(row, "td" if number else "th") for number, row in enumerate(block.rows)) + "\n</table>"
+            return (
+                "<table>\n"
+                + "\n".join(
+                    _render_row(row, "td" if number else "th")
+                    for number, row in enumerate(block.rows)
+                )
+                + "\n</table>"
+            )
         case _:
             return f"<p>{escape(block.text)}</p>"
 

@@ -43,9 +43,13 @@ def encode_png(page: Image.Image) -> bytes:
 
 def simulate_scan(page: Image.Image, *, degrees: float, seed: int) -> bytes:
     """Rotate, blur, shade and add grain to the page. Returns a JPEG."""
-    rotated = page.rotate(degrees, resample=Image.Resampling.BICUBIC, fillcolor=255).filter(ImageFilter.GaussianBlur(0.7))
+    rotated = page.rotate(degrees, resample=Image.Resampling.BICUBIC, fillcolor=255).filter(
+        ImageFilter.GaussianBlur(0.7)
+    )
     light = Image.linear_gradient("L").resize(page.size).point(lambda value: 236 + value // 14)
-    grain = Image.frombytes("L", (WIDTH // 2, HEIGHT // 2), random.Random(seed).randbytes(WIDTH // 2 * (HEIGHT // 2))).resize(page.size)
+    grain = Image.frombytes(
+        "L", (WIDTH // 2, HEIGHT // 2), random.Random(seed).randbytes(WIDTH // 2 * (HEIGHT // 2))
+    ).resize(page.size)
     shaded = Image.composite(rotated, Image.new("L", page.size, 0), light)
     out = io.BytesIO()
     Image.blend(shaded, grain, 0.06).save(out, "JPEG", quality=55, dpi=(DPI, DPI))
@@ -53,7 +57,9 @@ def simulate_scan(page: Image.Image, *, degrees: float, seed: int) -> bytes:
 
 
 def _load_font(block: SampleBlock) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(FONTS_FOLDER / ("VeraBd.ttf" if block.level else "Vera.ttf"), FONT_SIZES[block.level])
+    return ImageFont.truetype(
+        FONTS_FOLDER / ("VeraBd.ttf" if block.level else "Vera.ttf"), FONT_SIZES[block.level]
+    )
 
 
 def _wrap_lines(block: SampleBlock, font: ImageFont.FreeTypeFont) -> Iterator[str]:

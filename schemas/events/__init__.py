@@ -5,12 +5,22 @@ JSON Schemas and the AsyncAPI document are generated from these.
 
 from schemas.events.audit import AuditRecorded
 from schemas.events.catalog import list_event_classes, map_event_classes
-from schemas.events.control import GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
+from schemas.events.control import (
+    GenerationBuilt,
+    GenerationCreated,
+    GenerationDropped,
+    GenerationPromoted,
+)
 from schemas.events.dead_letters import DeadLetterClosed, EventDeadLettered
 from schemas.events.envelope import Event, EventData
 from schemas.events.erasure import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.events.feedback import FeedbackGiven
-from schemas.events.outcomes import DocumentFailed, DocumentIndexed, DocumentSuperseded, RemovalCompleted
+from schemas.events.outcomes import (
+    DocumentFailed,
+    DocumentIndexed,
+    DocumentSuperseded,
+    RemovalCompleted,
+)
 from schemas.events.pipeline import (
     AmendmentAccepted,
     ChunksEmbedded,

@@ -18,7 +18,11 @@ class AuditRecorded(EventData, name="audit.recorded", topic="control"):
     """
 
     audit_id: UUID
-    who: str = Field(description=("Caller: `local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command with direct database access."))
+    who: str = Field(
+        description=(
+            "Caller: `local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command with direct database access."
+        )
+    )
     role: Role = Field(description="Role of the caller.")
     what: str = Field(description="The action, such as `source.added`.")
     subject: str | None = Field(None, description="What the action applied to.")

@@ -17,7 +17,10 @@ class GenerationCreated(EventData, name="generation.created", topic="control"):
 
     generation: Generation
     base: str | None = Field(None, description="The generation that was live at the time.")
-    purpose: Purpose = Field("first", description="`rebuild`: from the same derived events, without calling engines. `reindex`: with another configuration.")
+    purpose: Purpose = Field(
+        "first",
+        description="`rebuild`: from the same derived events, without calling engines. `reindex`: with another configuration.",
+    )
 
 
 class GenerationBuilt(EventData, name="generation.built", topic="control"):
@@ -27,7 +30,10 @@ class GenerationBuilt(EventData, name="generation.built", topic="control"):
     """
 
     generation: str
-    barrier: dict[str, dict[int, int]] = Field({}, description="Topic → partition → next offset, for the topics that the generation reads but does not write.")
+    barrier: dict[str, dict[int, int]] = Field(
+        {},
+        description="Topic → partition → next offset, for the topics that the generation reads but does not write.",
+    )
 
 
 class GenerationPromoted(EventData, name="generation.promoted", topic="control"):
@@ -43,4 +49,9 @@ class GenerationDropped(EventData, name="generation.dropped", topic="control"):
     generation: str
 
 
-EVENTS: tuple[type[EventData], ...] = (GenerationCreated, GenerationBuilt, GenerationPromoted, GenerationDropped)
+EVENTS: tuple[type[EventData], ...] = (
+    GenerationCreated,
+    GenerationBuilt,
+    GenerationPromoted,
+    GenerationDropped,
+)

@@ -28,7 +28,9 @@ class EventDeadLettered(EventData, name="event.buried", topic="dead_letters"):
 
     stage: str = Field(description="Stage that could not process the event.")
     generation: str | None = Field(None, description="Generation of the stage, if it has one.")
-    event_id: UUID = Field(description="Internal id. Derived from the position if the event is unreadable.")
+    event_id: UUID = Field(
+        description="Internal id. Derived from the position if the event is unreadable."
+    )
     buried_type: str | None = Field(None, description="CloudEvents type, if it could be read.")
     tenant: str | None = None
     document_id: UUID | None = None
@@ -38,10 +40,18 @@ class EventDeadLettered(EventData, name="event.buried", topic="dead_letters"):
     remedy: str = Field("", description="What to do.")
     traceback: str | None = Field(None, description="Traceback of an unexpected exception.")
     attempts: int = Field(1, description="Attempts to process the event.")
-    record: BlobRef | None = Field(None, description="The original record, for topics with finite retention.")
-    headers: BlobRef | None = Field(None, description="Headers of the original record: a JSON object with base64 values.")
-    appended_at: datetime | None = Field(None, description="When the original record was appended, by the log's clock.")
-    redriven: UUID | None = Field(None, description="The replay that redrove the event, if it failed again.")
+    record: BlobRef | None = Field(
+        None, description="The original record, for topics with finite retention."
+    )
+    headers: BlobRef | None = Field(
+        None, description="Headers of the original record: a JSON object with base64 values."
+    )
+    appended_at: datetime | None = Field(
+        None, description="When the original record was appended, by the log's clock."
+    )
+    redriven: UUID | None = Field(
+        None, description="The replay that redrove the event, if it failed again."
+    )
     producer_event_id: str | None = None
     producer_source: str | None = None
     said: DocumentSummary | None = Field(
@@ -65,7 +75,9 @@ class DeadLetterClosed(EventData, name="burial.closed", topic="dead_letters"):
     generation: str | None = None
     event_id: UUID
     tenant: str | None = None
-    how: Literal["redriven", "superseded", "discarded"] = Field(description="Resolution. `superseded`: a later revision or a withdrawal came first.")
+    how: Literal["redriven", "superseded", "discarded"] = Field(
+        description="Resolution. `superseded`: a later revision or a withdrawal came first."
+    )
     reason: str = Field("", description="Free text.")
     closed_at: datetime
 

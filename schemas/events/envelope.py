@@ -33,12 +33,22 @@ class EventData(BaseModel):
     topic: ClassVar[str]
     upcasts: ClassVar[Mapping[int, Upcast]]
 
-    def __init_subclass__(cls, *, name: str = "", topic: str = "", version: int = 1, upcasts: Mapping[int, Upcast] | None = None, **kwargs: object) -> None:
+    def __init_subclass__(
+        cls,
+        *,
+        name: str = "",
+        topic: str = "",
+        version: int = 1,
+        upcasts: Mapping[int, Upcast] | None = None,
+        **kwargs: object,
+    ) -> None:
         super().__init_subclass__(**kwargs)  # type: ignore[arg-type]
         if name:
             cls.name, cls.topic, cls.version, cls.upcasts = name, topic, version, upcasts or {}
             if missing := set(range(1, version)) - set(cls.upcasts):
-                raise TypeError(f"{cls.event_type()} has no upcast from version {', '.join(map(str, sorted(missing)))}")
+                raise TypeError(
+                    f"{cls.event_type()} has no upcast from version {', '.join(map(str, sorted(missing)))}"
+                )
 
     @classmethod
     def event_type(cls) -> str:
@@ -60,8 +70,14 @@ def check_blob_prefix(data: EventData, prefix: str) -> None:
     """Raise PydanticCustomError of type FOREIGN_BLOB if a blob of the event does not have this key prefix."""
     for name in data.model_fields_set:
         blob = getattr(data, name)
-        if isinstance(blob, BlobRef) and (not blob.key.startswith(prefix) or ".." in blob.key.split("/")):
-            raise PydanticCustomError(FOREIGN_BLOB, "{name} {key} does not start with {prefix}", {"name": name, "key": blob.key, "prefix": prefix})
+        if isinstance(blob, BlobRef) and (
+            not blob.key.startswith(prefix) or ".." in blob.key.split("/")
+        ):
+            raise PydanticCustomError(
+                FOREIGN_BLOB,
+                "{name} {key} does not start with {prefix}",
+                {"name": name, "key": blob.key, "prefix": prefix},
+            )
 
 
 DataT = TypeVar("DataT", bound=EventData, covariant=True)

@@ -42,9 +42,13 @@ class ErasureCompleted(EventData, name="erasure.completed", topic="control"):
     documents: int = Field(description="Number of erased documents.")
     removed: dict[str, int] = Field(description="Location → number of removed rows, blobs or keys.")
     events: int = Field(description="Number of events in the log that became unreadable.")
-    method: str = Field(description="What happened to the log: `keys destroyed`, or `nothing` if the tenant's events are not encrypted.")
+    method: str = Field(
+        description="What happened to the log: `keys destroyed`, or `nothing` if the tenant's events are not encrypted."
+    )
     remains: list[str] = Field(description="Locations that still hold data, and until when.")
-    raw_until: datetime | None = Field(description="When the last original event expires from topic `raw`.")
+    raw_until: datetime | None = Field(
+        description="When the last original event expires from topic `raw`."
+    )
     completed_at: datetime
 
 

@@ -21,7 +21,9 @@ class FeedbackGiven(EventData, name="feedback.given", topic="feedback"):
     query: str | None = Field(None, description="The question. Taken from the run if one is given.")
     useful: bool | None = Field(None, description="Whether the answer was useful.")
     judgements: list[GradedPassage] = Field([], description="Judged passages with their grades.")
-    corrected_answer: str | None = Field(None, description="The answer that should have been given.")
+    corrected_answer: str | None = Field(
+        None, description="The answer that should have been given."
+    )
     note: str | None = Field(None, description="Free text.")
 
 

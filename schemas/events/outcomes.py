@@ -12,11 +12,15 @@ from schemas.events.envelope import EventData
 class DocumentOutcome(EventData):
     """Every field is always present; fields that do not apply are null."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", json_schema_serialization_defaults_required=True)
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", json_schema_serialization_defaults_required=True
+    )
 
     external_id: str | None = Field(None, description="The producer's id of the document.")
     tenant: str | None = None
-    document_id: UUID | None = Field(None, description="Id of the document. Null if the event could not be read.")
+    document_id: UUID | None = Field(
+        None, description="Id of the document. Null if the event could not be read."
+    )
     event_id: str | None = Field(None, description="The producer's ce_id.")
     source: str | None = Field(None, description="The producer's ce_source.")
     chunks_count: int = Field(0, description="Number of searchable chunks.")
@@ -45,4 +49,9 @@ class RemovalCompleted(DocumentOutcome, name="document.removed", topic="outcomes
     """The document was withdrawn and is no longer searchable."""
 
 
-EVENTS: tuple[type[EventData], ...] = (DocumentIndexed, DocumentFailed, DocumentSuperseded, RemovalCompleted)
+EVENTS: tuple[type[EventData], ...] = (
+    DocumentIndexed,
+    DocumentFailed,
+    DocumentSuperseded,
+    RemovalCompleted,
+)

@@ -11,7 +11,20 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from schemas.events.envelope import EventData, check_blob_prefix
-from schemas.values import Amendment, BlobRef, ChunkVector, Claim, DocumentFields, Mention, Notice, Order, Origin, ParentChunk, Relation, Transcript
+from schemas.values import (
+    Amendment,
+    BlobRef,
+    ChunkVector,
+    Claim,
+    DocumentFields,
+    Mention,
+    Notice,
+    Order,
+    Origin,
+    ParentChunk,
+    Relation,
+    Transcript,
+)
 
 
 class PipelineEventData(EventData):
@@ -32,14 +45,21 @@ class PipelineEventData(EventData):
         return self
 
 
-class DocumentAccepted(DocumentFields, PipelineEventData, name="document.accepted", topic="accepted"):
+class DocumentAccepted(
+    DocumentFields, PipelineEventData, name="document.accepted", topic="accepted"
+):
     """Ingress accepted a document: its bytes are pinned, and its position among the revisions is fixed."""
 
     external_id: str | None = None
     blob: BlobRef = Field(description="The bytes of the document.")
-    payload_sha256: str = Field(description="Hash of the producer's payload. The same ce_id with another hash is a duplicate id.")
+    payload_sha256: str = Field(
+        description="Hash of the producer's payload. The same ce_id with another hash is a duplicate id."
+    )
     received_at: datetime = Field(description="When the log received the producer's event.")
-    numbered: bool = Field(False, description="Whether the source numbers its changes. Only that source can change the document then.")
+    numbered: bool = Field(
+        False,
+        description="Whether the source numbers its changes. Only that source can change the document then.",
+    )
     force: bool = Field(False, description="Process the document even if it has not changed.")
 
 
@@ -49,7 +69,9 @@ class DocumentRemoved(PipelineEventData, name="document.removed", topic="accepte
     external_id: str | None = None
     payload_sha256: str = Field(description="Hash of the producer's payload.")
     received_at: datetime = Field(description="When the log received the producer's event.")
-    numbered: bool = Field(False, description="Whether the withdrawal is ordered by the numbers of its source.")
+    numbered: bool = Field(
+        False, description="Whether the withdrawal is ordered by the numbers of its source."
+    )
     reason: str | None = Field(None, description="Why the document was withdrawn.")
 
 
@@ -59,7 +81,9 @@ class AmendmentAccepted(Amendment, PipelineEventData, name="document.amended", t
     external_id: str | None = None
     payload_sha256: str = Field(description="Hash of the producer's payload.")
     received_at: datetime = Field(description="When the log received the producer's event.")
-    numbered: bool = Field(False, description="Whether the amendment is ordered by the numbers of its source.")
+    numbered: bool = Field(
+        False, description="Whether the amendment is ordered by the numbers of its source."
+    )
 
 
 class DocumentTranscribed(PipelineEventData, name="document.transcribed", topic="ocr_done"):
@@ -68,14 +92,18 @@ class DocumentTranscribed(PipelineEventData, name="document.transcribed", topic=
     A large transcript is in a blob, as gzipped JSON.
     """
 
-    title: str | None = Field(None, description="Title from the producer, else from the document, else the file name.")
+    title: str | None = Field(
+        None, description="Title from the producer, else from the document, else the file name."
+    )
     language: str | None = Field(None, description="Language as a BCP 47 tag.")
     media_type: str
     content_sha256: str = Field(description="Hash of the document's bytes.")
     text_sha256: str = Field(description="Hash of the Markdown as UTF-8.")
     characters: int = Field(description="Length of the Markdown in characters.")
     pages: int | None = Field(None, description="Number of pages.")
-    transcript: Transcript | None = Field(None, description="The transcript, unless it is in `blob`.")
+    transcript: Transcript | None = Field(
+        None, description="The transcript, unless it is in `blob`."
+    )
     blob: BlobRef | None = Field(None, description="Reference to a large transcript.")
     warnings: list[Notice] = Field([], description="Remarks about the transcription.")
 

@@ -15,12 +15,16 @@ from schemas.values import Amendment, DocumentFields, Value
 
 def _one_of_schema(*names: str) -> dict[str, Any]:
     """Return JSON Schema in which exactly one of these properties is a string."""
-    return {"oneOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in names]}
+    return {
+        "oneOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in names]
+    }
 
 
 MAX_TENANT_LENGTH = 64
 _UUID_PATTERN = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_TENANT_PATTERN = rf"^(?!uploads$)(?!{_UUID_PATTERN}$)[a-z0-9][a-z0-9._-]{{0,{MAX_TENANT_LENGTH - 1}}}$"
+_TENANT_PATTERN = (
+    rf"^(?!uploads$)(?!{_UUID_PATTERN}$)[a-z0-9][a-z0-9._-]{{0,{MAX_TENANT_LENGTH - 1}}}$"
+)
 """Tenants are folders of the blob store. `uploads` and UUIDs are reserved for other folders; lower case
 keeps names distinct on file systems that ignore case.
 """
@@ -39,25 +43,45 @@ def _validate_tenant(name: str) -> str:
     return name
 
 
-Tenant = Annotated[str, AfterValidator(_validate_tenant), Field(min_length=1, max_length=MAX_TENANT_LENGTH, json_schema_extra={"pattern": _TENANT_PATTERN})]
+Tenant = Annotated[
+    str,
+    AfterValidator(_validate_tenant),
+    Field(
+        min_length=1, max_length=MAX_TENANT_LENGTH, json_schema_extra={"pattern": _TENANT_PATTERN}
+    ),
+]
 """The owner of a document. The name is a folder of the blob store."""
 
 
 class Content(Value):
     """The content of a document, in exactly one of four forms."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_one_of_schema("base64", "text", "url", "storage_key"))
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra=_one_of_schema("base64", "text", "url", "storage_key"),
+    )
 
     base64: str | None = Field(None, description="The bytes of a small file.")
     text: str | None = Field(None, description="Plain text or Markdown.")
     url: str | None = Field(None, max_length=8192, description="URL to download once, at ingress.")
-    storage_key: str | None = Field(None, max_length=1024, description="Key of an uploaded file in the blob store, under `uploads/<tenant>/`.")
+    storage_key: str | None = Field(
+        None,
+        max_length=1024,
+        description="Key of an uploaded file in the blob store, under `uploads/<tenant>/`.",
+    )
 
     @model_validator(mode="after")
     def check_exactly_one(self) -> Self:
-        set_fields = [name for name in ("base64", "text", "url", "storage_key") if getattr(self, name) is not None]
+        set_fields = [
+            name
+            for name in ("base64", "text", "url", "storage_key")
+            if getattr(self, name) is not None
+        ]
         if len(set_fields) != 1:
-            raise ValueError(f"set exactly one of base64, text, url and storage_key; got {', '.join(set_fields) or 'none'}")
+            raise ValueError(
+                f"set exactly one of base64, text, url and storage_key; got {', '.join(set_fields) or 'none'}"
+            )
         return self
 
 
@@ -68,7 +92,10 @@ class DocumentReceived(DocumentFields, EventData, name="document.received", topi
 
     tenant: Tenant = Field("default", description="Tenant that the document belongs to.")
     external_id: str | None = Field(
-        None, min_length=1, max_length=1024, description="The producer's id of the document. Events with the same id are revisions of one document."
+        None,
+        min_length=1,
+        max_length=1024,
+        description="The producer's id of the document. Events with the same id are revisions of one document.",
     )
     content: Content = Field(description="Content of the document.")
     force: bool = Field(False, description="Process the document even if it has not changed.")
@@ -85,11 +112,17 @@ class DocumentReceived(DocumentFields, EventData, name="document.received", topi
 class DocumentReference(EventData):
     """A reference to a document by external id or by document id."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_one_of_schema("external_id", "document_id"))
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", json_schema_extra=_one_of_schema("external_id", "document_id")
+    )
 
     tenant: Tenant = Field("default", description="Tenant that the document belongs to.")
-    external_id: str | None = Field(None, min_length=1, max_length=1024, description="The producer's id of the document.")
-    document_id: str | None = Field(None, description="Id of the document, instead of `external_id`.")
+    external_id: str | None = Field(
+        None, min_length=1, max_length=1024, description="The producer's id of the document."
+    )
+    document_id: str | None = Field(
+        None, description="Id of the document, instead of `external_id`."
+    )
 
     @model_validator(mode="after")
     def check_exactly_one(self) -> Self:

@@ -12,7 +12,10 @@ class SourceAdded(EventData, name="source.added", topic="control"):
     """A source was added."""
 
     source: SourceSpec = Field(description="The source and its settings.")
-    epoch: int = Field(1, description="Greater than the epoch of an earlier source of the same name, so that withdrawn documents can return.")
+    epoch: int = Field(
+        1,
+        description="Greater than the epoch of an earlier source of the same name, so that withdrawn documents can return.",
+    )
 
 
 class SourceRemoved(EventData, name="source.removed", topic="control"):
@@ -26,7 +29,9 @@ class SourceRemoved(EventData, name="source.removed", topic="control"):
 class SourceReset(EventData, name="source.reset", topic="control"):
     """The sequence numbers of a source restart, because its database was restored."""
 
-    source: str = Field(description="Name of the source, or the ce_source of an external producer that numbers its changes.")
+    source: str = Field(
+        description="Name of the source, or the ce_source of an external producer that numbers its changes."
+    )
     reset: SequenceReset
     tenant: str | None = Field(None, description="Tenant of the source.")
 

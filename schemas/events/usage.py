@@ -31,9 +31,18 @@ class QueryAnswered(EventData, name="query.answered", topic="queries"):
     generation: str = Field(description="Generation that was searched.")
     answered_at: datetime
     response: dict[str, Any] = Field(description="The response as sent.")
-    candidates: list[dict[str, Any]] = Field(default=[], description="Candidates of every channel: chunk id, rank, score, and the scores of later steps.")
-    numbers: dict[str, Any] = Field(default={}, description="Numbers that entered the scores: means, deviations, idf values, threshold.")
-    basis: RunRecord | None = Field(None, description="Further inputs that a rerun needs: profile, language, and passages by the hash of their text.")
+    candidates: list[dict[str, Any]] = Field(
+        default=[],
+        description="Candidates of every channel: chunk id, rank, score, and the scores of later steps.",
+    )
+    numbers: dict[str, Any] = Field(
+        default={},
+        description="Numbers that entered the scores: means, deviations, idf values, threshold.",
+    )
+    basis: RunRecord | None = Field(
+        None,
+        description="Further inputs that a rerun needs: profile, language, and passages by the hash of their text.",
+    )
 
 
 EVENTS: tuple[type[EventData], ...] = (QueryReceived, QueryAnswered)

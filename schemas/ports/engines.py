@@ -80,7 +80,9 @@ class Chunker(Protocol):
 
     fingerprint: str
 
-    def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]: ...
+    def chunk(
+        self, document_id: UUID, title: str | None, transcript: Transcript
+    ) -> list[ParentChunk]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,9 @@ class Reranker(Protocol):
     Uncalibrated default.
     """
 
-    async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
+    async def rerank(
+        self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
+    ) -> list[float]:
         """Return one score per passage, in order. Raises EngineUnavailable."""
 
 
@@ -191,7 +195,15 @@ class OnDelta(Protocol):
 class ChatModel(Protocol):
     model: str
 
-    async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(
+        self,
+        system: str,
+        user: str,
+        schema: Mapping[str, Any],
+        *,
+        name: str,
+        on_delta: OnDelta | None = None,
+    ) -> ChatReply:
         """Request a structured reply.
 
         Raises EngineUnavailable, PermanentError for a request that the server will never accept, or
@@ -207,7 +219,14 @@ class BlobStore(Protocol):
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef: ...
 
-    async def put_stream(self, key_prefix: str, chunks: AsyncIterator[bytes], *, limit: int, media_type: str | None = None) -> BlobRef:
+    async def put_stream(
+        self,
+        key_prefix: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        limit: int,
+        media_type: str | None = None,
+    ) -> BlobRef:
         """Store while hashing, under `key_prefix` + SHA-256.
 
         Raises LimitExceeded as soon as more than `limit` bytes have arrived, and stores nothing then.

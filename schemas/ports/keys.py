@@ -76,7 +76,9 @@ class PayloadCipher(Protocol):
     `context` is authenticated: a payload only opens with the same one.
     """
 
-    async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> tuple[UUID, bytes] | None:
+    async def seal(
+        self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
+    ) -> tuple[UUID, bytes] | None:
         """Encrypt the payload with `key` (that of the causing event), else with the subject's current key.
 
         Returns None if the tenant's events are not encrypted. Raises DataErased if `key` was destroyed.

@@ -92,7 +92,9 @@ class Ledger(Protocol):
     @property
     def generation(self) -> Generation: ...
 
-    async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
+    async def claim(
+        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
+    ) -> list[ClaimResult]:
         """Run the first transaction, with results in the order of the events.
 
         Locks documents in id order, claims each event, records an attempt at it (up to
@@ -106,7 +108,9 @@ class Ledger(Protocol):
     async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
         """Withdraw the last attempt at each event, because it finished normally, successfully or not."""
 
-    async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
+    async def complete(
+        self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]
+    ) -> None:
         """Run the second transaction: mark the reactions as done, or as dead letters, which keep their
         rows.
         """

@@ -66,17 +66,27 @@ class StoredChunk:
 
 
 class LineageStore(Protocol):
-    async def fetch_revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionLineage | None:
+    async def fetch_revision(
+        self,
+        caller: Principal,
+        document_id: UUID,
+        order: Sequence[int] | None,
+        generation: str | None,
+    ) -> RevisionLineage | None:
         """Return the revision of that order.
 
         Without an order, return the visible revision of the live generation, else the latest.
         """
 
-    async def fetch_part_positions(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPosition]:
+    async def fetch_part_positions(
+        self, document_id: UUID, order: Sequence[int], generation: str | None
+    ) -> list[PartPosition]:
         """Return the positions in the order of steps and parts.
 
         They are those of this generation; for a step that it did not run, those of one generation that did.
         """
 
-    async def fetch_chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
+    async def fetch_chunk(
+        self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID
+    ) -> StoredChunk | None:
         """Return the chunk, or None unless the revision is visible in that generation."""

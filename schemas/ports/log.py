@@ -69,7 +69,9 @@ class EventLog(Protocol):
         May store a record twice if it raises LogUnavailable and is called again; consumers drop repeats.
         """
 
-    async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
+    async def create_topics(
+        self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
+    ) -> None:
         """Create missing topics. Retention is unlimited unless `retention_ms` names the topic.
 
         Raises ConfigurationError if an existing topic has another partition count, or does not use the
@@ -86,7 +88,12 @@ class EventLog(Protocol):
         """Return the first readable offset and the one after the last, by partition."""
 
     def read(
-        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, resume_after: Mapping[int, int] | None = None
+        self,
+        topic: str,
+        start: Mapping[int, int] | None = None,
+        end: Mapping[int, int] | None = None,
+        *,
+        resume_after: Mapping[int, int] | None = None,
     ) -> AsyncIterator[StoredRecord]:
         """Read records in bulk outside any group, in order within a partition, then stop.
 

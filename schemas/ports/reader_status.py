@@ -30,6 +30,8 @@ class ReaderStatus(Protocol):
     Entries expire unless renewed. Every call may raise DatabaseUnavailable.
     """
 
-    async def set_paused(self, reader: str, topic: str, partition: int, reason: AnabranchError) -> None: ...
+    async def set_paused(
+        self, reader: str, topic: str, partition: int, reason: AnabranchError
+    ) -> None: ...
 
     async def clear_paused(self, reader: str, topic: str, partition: int) -> None: ...

@@ -26,7 +26,9 @@ class RecordedText(Protocol):
 class RecordedTexts(Protocol):
     """Texts as past answers read them, including those of superseded revisions and dropped generations."""
 
-    async def fetch_texts(self, caller: Principal, texts: Sequence[RecordedText]) -> Mapping[UUID, str]:
+    async def fetch_texts(
+        self, caller: Principal, texts: Sequence[RecordedText]
+    ) -> Mapping[UUID, str]:
         """Return texts by the id of chunk or parent, each with the recorded hash.
 
         Texts that no longer exist, such as those of an erased document, are omitted.
@@ -34,5 +36,7 @@ class RecordedTexts(Protocol):
 
 
 class CurrentDocuments(Protocol):
-    async def fetch_current(self, caller: Principal, document_ids: Sequence[UUID]) -> Mapping[UUID, CurrentDocument]:
+    async def fetch_current(
+        self, caller: Principal, document_ids: Sequence[UUID]
+    ) -> Mapping[UUID, CurrentDocument]:
         """Return the current state of documents. Unknown ids are omitted."""

@@ -103,21 +103,33 @@ class IndexSnapshot(Protocol):
     state: str
     """The state of a `SnapshotVersion`."""
 
-    async def search_lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
+    async def search_lexical(
+        self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int
+    ) -> LexicalHits:
         """Score title, headings and text by BM25, in each document's own language.
 
         Terms beyond the budget are only searched in conjunctions. The budget widens once if an unseen chunk
         could still be among the best.
         """
 
-    async def search_semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
+    async def search_semantic(
+        self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int
+    ) -> Sequence[Hit]:
         """Search by cosine similarity; exact below 20,000 vectors."""
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         """Return the visible entities whose normalized names are among `keys`."""
 
     async def search_graph(
-        self, tenant: str, seeds: Sequence[EntitySeed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int
+        self,
+        tenant: str,
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+        decay: float,
+        filters: Filters,
+        k: int,
     ) -> Sequence[Hit]: ...
 
     async def fetch_chunks(self, chunk_ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]: ...
@@ -134,7 +146,9 @@ class IndexSnapshot(Protocol):
 
 
 class SearchIndex(Protocol):
-    def open_snapshot(self, generation: str | None = None, readers: ReaderScope = None) -> AbstractAsyncContextManager[IndexSnapshot]:
+    def open_snapshot(
+        self, generation: str | None = None, readers: ReaderScope = None
+    ) -> AbstractAsyncContextManager[IndexSnapshot]:
         """Open the live or the named generation, limited to documents that `readers` may read (None: all).
 
         Raises NotFound.
@@ -167,22 +181,44 @@ class DocumentCatalog(Protocol):
     """
 
     async def find_documents(
-        self, caller: Principal, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
+        self,
+        caller: Principal,
+        *,
+        external_id: str | None,
+        collection: str | None,
+        tag: str | None,
+        state: str | None,
+        after: str | None,
+        limit: int,
     ) -> tuple[list[dict[str, Any]], str | None]: ...
 
-    async def fetch_document(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None: ...
+    async def fetch_document(
+        self, caller: Principal, document_id: UUID
+    ) -> dict[str, Any] | None: ...
 
-    async def fetch_revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def fetch_revisions(
+        self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
         """Return the newest revisions first; `after` is a revision number."""
 
-    async def fetch_chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
+    async def fetch_chunks(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]: ...
 
     async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None: ...
 
     async def fetch_status(
-        self, caller: Principal, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
+        self,
+        caller: Principal,
+        *,
+        document_id: UUID | None = None,
+        job_id: UUID | None = None,
+        event_id: str | None = None,
+        source: str | None = None,
     ) -> dict[str, Any] | None: ...
 
     async def fetch_counts(self, tenant: str | None) -> dict[str, int]: ...
 
-    async def filter_readable(self, caller: Principal, document_ids: Collection[UUID]) -> set[UUID]: ...
+    async def filter_readable(
+        self, caller: Principal, document_ids: Collection[UUID]
+    ) -> set[UUID]: ...

@@ -9,7 +9,14 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from schemas.ports.engines import FetchedFile
-from schemas.sources import DeclaredSource, EmittedState, RowChange, RowState, SequenceMark, TableFloors
+from schemas.sources import (
+    DeclaredSource,
+    EmittedState,
+    RowChange,
+    RowState,
+    SequenceMark,
+    TableFloors,
+)
 
 
 class SourceTransaction(Protocol):
@@ -21,16 +28,26 @@ class SourceTransaction(Protocol):
     async def fetch_rows(self, keys: Collection[str]) -> dict[str, RowState]:
         """Return the rows with these keys, and the rows that they took their key from or gave it to."""
 
-    async def save_changes(self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]) -> None:
+    async def save_changes(
+        self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]
+    ) -> None:
         """Save changes. Changes that are stored already stay as they are."""
 
-    async def raise_floors(self, table: str, *, truncated_at: SequenceMark | None = None, snapshot_started_at: SequenceMark | None = None) -> None:
+    async def raise_floors(
+        self,
+        table: str,
+        *,
+        truncated_at: SequenceMark | None = None,
+        snapshot_started_at: SequenceMark | None = None,
+    ) -> None:
         """Raise the floors of a table. A floor never decreases."""
 
     async def record_progress(self, topic: str, partition: int, next_offset: int) -> None:
         """Record that everything below `next_offset` is stored."""
 
-    async def record_snapshot_end(self, table: str, mark: SequenceMark, topic: str, end_offsets: Mapping[int, int]) -> None:
+    async def record_snapshot_end(
+        self, table: str, mark: SequenceMark, topic: str, end_offsets: Mapping[int, int]
+    ) -> None:
         """Record the end of a full snapshot.
 
         Rows that it did not find are withdrawn once `end_offsets` have been read.
@@ -69,12 +86,16 @@ class SourceStore(Protocol):
     async def mark_emitted(self, source: str, emitted: Mapping[str, EmittedState]) -> None:
         """Mark events as acknowledged by the log. A row that changed meanwhile stays pending."""
 
-    async def fetch_live_below(self, source: str, table: str, mark: SequenceMark, after: str, limit: int) -> list[str]:
+    async def fetch_live_below(
+        self, source: str, table: str, mark: SequenceMark, after: str, limit: int
+    ) -> list[str]:
         """Return keys after `after`, in order, of live documents whose last event is below the mark."""
 
     async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]: ...
 
-    async def fetch_untracked(self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int) -> list[UntrackedDocument]: ...
+    async def fetch_untracked(
+        self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int
+    ) -> list[UntrackedDocument]: ...
 
     async def fetch_ended_snapshots(self, source: str) -> list[EndedSnapshot]: ...
 
@@ -164,7 +185,9 @@ class RevisitResult:
 
 
 class UrlRevisitor(Protocol):
-    async def revisit(self, url: str, key_prefix: str, *, etag: str | None, last_modified: str | None) -> RevisitResult: ...
+    async def revisit(
+        self, url: str, key_prefix: str, *, etag: str | None, last_modified: str | None
+    ) -> RevisitResult: ...
 
 
 class ChangeReader(Protocol):

@@ -9,7 +9,15 @@ from typing import Protocol
 from uuid import UUID
 
 from schemas.generations import Generation
-from schemas.ports.engines import BlobStore, Chunker, Embedder, Extractor, Fetcher, LanguageDetector, Parser
+from schemas.ports.engines import (
+    BlobStore,
+    Chunker,
+    Embedder,
+    Extractor,
+    Fetcher,
+    LanguageDetector,
+    Parser,
+)
 from schemas.ports.erasure import Eraser
 from schemas.ports.ledger import Memo
 from schemas.records import Position
@@ -24,7 +32,9 @@ class IngressLimits:
     max_bytes: int = 512 * 1024 * 1024
     inline_bytes: int = 700_000
     max_pages: int = 3_000
-    tenants_by_source: Mapping[str, frozenset[str]] = field(default_factory=lambda: {ANY_SOURCE: frozenset({"default"})})
+    tenants_by_source: Mapping[str, frozenset[str]] = field(
+        default_factory=lambda: {ANY_SOURCE: frozenset({"default"})}
+    )
     """ce_source of an external producer → tenants it may write for. ANY_SOURCE applies to sources without
     an entry.
     """
@@ -48,7 +58,9 @@ class DocumentOwners(Protocol):
 
     async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None: ...
 
-    async def claim_ownership(self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]) -> str:
+    async def claim_ownership(
+        self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]
+    ) -> str:
         """Make `source` the owner if there is none or if `allowed` contains the owner (ANY_SOURCE: any).
 
         Return the owner.
@@ -73,7 +85,9 @@ class NewlyVisibleRevision:
 
 
 class GenerationSwitches(Protocol):
-    async def fetch_newly_visible(self, generation: str, previous: str) -> list[NewlyVisibleRevision]:
+    async def fetch_newly_visible(
+        self, generation: str, previous: str
+    ) -> list[NewlyVisibleRevision]:
         """Return revisions that `generation` shows and `previous` never did. Raises DatabaseUnavailable."""
 
 

@@ -28,13 +28,13 @@ TOPIC_ORDER = (*DOCUMENT_TOPICS, QUERIES, FEEDBACK, DEAD_LETTERS)
 class DrainBarrier:
     """Wait for events that were in flight when the call began.
 
-    Each call takes topics in order: it fetches the end of a topic and waits until its consumers have passed
-    it, so that their output is in the next topic before that topic's end is fetched. Then it waits until
-    every replay has finished its current batch. It returns the time, by the database's clock, at which it
-    began: nothing that was decrypted before is still being written.
+    Each call takes topics in order: it fetches the end of a topic and waits until its consumers
+    have passed it, so that their output is in the next topic before that topic's end is fetched.
+    Then it waits until every replay has finished its current batch. It returns the time, by the
+    database's clock, at which it began: nothing that was decrypted before is still being written.
 
-    Stage `control` is left out, because erasures run in it. Builds that are paused or failed are left out
-    too.
+    Stage `control` is left out, because erasures run in it. Builds that are paused or failed are
+    left out too.
     """
 
     storage: Storage
@@ -44,13 +44,25 @@ class DrainBarrier:
 
     async def wait_for_serving(self) -> datetime:
         """Wait for serving generations only."""
-        return await self._wait_for_assignments([reader for reader in await self._list_assignments() if not reader.suppresses_outcomes])
+        return await self._wait_for_assignments(
+            [reader for reader in await self._list_assignments() if not reader.suppresses_outcomes]
+        )
 
     async def wait_for_arrivals(self) -> None:
         """Wait until the tables know the documents of every event that producers have sent."""
-        assignments = [assignment for assignment in await self._list_assignments() if not assignment.suppresses_outcomes]
+        assignments = [
+            assignment
+            for assignment in await self._list_assignments()
+            if not assignment.suppresses_outcomes
+        ]
         for topic in (RAW, ACCEPTED):
-            await self._wait_for_topic([assignment for assignment in assignments if get_base_topic(assignment.topic) == topic])
+            await self._wait_for_topic(
+                [
+                    assignment
+                    for assignment in assignments
+                    if get_base_topic(assignment.topic) == topic
+                ]
+            )
 
     async def has_builds(self) -> bool:
         """Return whether a build is among the consumers to wait for."""
@@ -59,27 +71,48 @@ class DrainBarrier:
     async def _list_assignments(self) -> list[StageAssignment]:
         builds = await PgGenerationBuilds(self.storage.pool).list_by_name()
         halted_builds = {name for name, build in builds.items() if build.paused or build.error}
-        assignments = assign_stages(await PgGenerations(self.storage.pool).fetch_undropped(), STAGES, self.storage.producer_topics)
+        assignments = assign_stages(
+            await PgGenerations(self.storage.pool).fetch_undropped(),
+            STAGES,
+            self.storage.producer_topics,
+        )
         return [
             assignment
             for assignment in assignments
-            if assignment.topic != CONTROL and not (assignment.suppresses_outcomes and assignment.generation.name in halted_builds)
+            if assignment.topic != CONTROL
+            and not (assignment.suppresses_outcomes and assignment.generation.name in halted_builds)
         ]
 
     async def _wait_for_assignments(self, assignments: Sequence[StageAssignment]) -> datetime:
-        started_at, replays = await PgErasure(self.storage.pool).fetch_time(), await PgErasure(self.storage.pool).fetch_running_replays()
+        started_at, replays = (
+            await PgErasure(self.storage.pool).fetch_time(),
+            await PgErasure(self.storage.pool).fetch_running_replays(),
+        )
         for topic in TOPIC_ORDER:
-            await self._wait_for_topic([assignment for assignment in assignments if get_base_topic(assignment.topic) == topic])
-        while replays.items() & (await PgErasure(self.storage.pool).fetch_running_replays()).items():
+            await self._wait_for_topic(
+                [
+                    assignment
+                    for assignment in assignments
+                    if get_base_topic(assignment.topic) == topic
+                ]
+            )
+        while (
+            replays.items() & (await PgErasure(self.storage.pool).fetch_running_replays()).items()
+        ):
             await asyncio.sleep(POLL_S)
         return started_at
 
     async def _wait_for_topic(self, assignments: Sequence[StageAssignment]) -> None:
-        barriers = {topic: await self.storage.fetch_ends(topic) for topic in {assignment.topic for assignment in assignments}}
+        barriers = {
+            topic: await self.storage.fetch_ends(topic)
+            for topic in {assignment.topic for assignment in assignments}
+        }
         for assignment in assignments:
             log.debug("drain_waiting", stage=assignment.stage.name, topic=assignment.topic)
             while (
-                await self.storage.count_pending(assignment.group, assignment.topic, barriers[assignment.topic])
+                await self.storage.count_pending(
+                    assignment.group, assignment.topic, barriers[assignment.topic]
+                )
                 and assignment in await self._list_assignments()
             ):
                 await asyncio.sleep(POLL_S)

@@ -1,5 +1,5 @@
-"""Erase documents: withdraw them, destroy their keys, and remove every trace once nothing of them is in
-flight.
+"""Erase documents: withdraw them, destroy their keys, and remove every trace once nothing of them
+is in flight.
 """
 
 from __future__ import annotations
@@ -60,23 +60,34 @@ class DocumentEraser:
         if not await tables.is_done(request.receipt_id):
             if not await tables.has_begun(request.receipt_id):
                 await self._wait_for_sent_events(tables, request)
-            documents = await tables.begin(request.receipt_id, request.tenant, request.scope, request.subject)
+            documents = await tables.begin(
+                request.receipt_id, request.tenant, request.scope, request.subject
+            )
             await self._erase_documents(tables, request, documents)
             await tables.mark_done(request.receipt_id)
         return await build_receipt(
-            request, self.storage, tables, self.clock(), readable_now=self.is_readable(request.tenant), versioned_blobs=self.versioned_blobs
+            request,
+            self.storage,
+            tables,
+            self.clock(),
+            readable_now=self.is_readable(request.tenant),
+            versioned_blobs=self.versioned_blobs,
         )
 
     async def _wait_for_sent_events(self, tables: PgErasure, request: ErasureRequested) -> None:
         """Wait for documents that are in flight: a collection or tenant is found by its rows.
 
-        A single visible document is withdrawn at once, however long an engine takes: events in flight are
-        older than the withdrawal, or the next round finds them.
+        A single visible document is withdrawn at once, however long an engine takes: events in
+        flight are older than the withdrawal, or the next round finds them.
         """
-        if request.scope != "document" or not await tables.fetch_unwithdrawn_orders(request.tenant, [UUID(request.subject)]):
+        if request.scope != "document" or not await tables.fetch_unwithdrawn_orders(
+            request.tenant, [UUID(request.subject)]
+        ):
             await DrainBarrier(self.storage).wait_for_arrivals()
 
-    async def _erase_documents(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
+    async def _erase_documents(
+        self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]
+    ) -> None:
         """Erase in rounds: a document that is sent again meanwhile may use a destroyed key or deleted bytes.
 
         After MAX_ROUNDS, it is withdrawn, and the receipt says so.
@@ -87,75 +98,153 @@ class DocumentEraser:
             remaining = list(await tables.fetch_unwithdrawn_orders(request.tenant, remaining))
             if not remaining:
                 break
-            log.info("erasure_round_repeated", receipt=str(request.receipt_id), documents=len(remaining))
+            log.info(
+                "erasure_round_repeated", receipt=str(request.receipt_id), documents=len(remaining)
+            )
         await self._withdraw(tables, request, remaining)
         await tables.add_counts(request.receipt_id, {RESENT_COUNT: len(remaining)})
         await self._compact_statistics()
-        await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)  # including those that a killed worker destroyed in the table only
+        await overwrite_destroyed_shares(
+            self.storage.pool, self.storage.key_file
+        )  # including those that a killed worker destroyed in the table only
         await self._scrub(tables, request)
 
-    async def _run_round(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
+    async def _run_round(
+        self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]
+    ) -> None:
         await self._withdraw(tables, request, documents)
-        await self._destroy_keys(tables, request, [*documents, *await tables.fetch_event_ids(documents, before=await tables.fetch_time())])
-        await asyncio.sleep(CACHE_TTL_S + KEY_CACHE_MARGIN_S)  # by then no process has the keys cached
+        await self._destroy_keys(
+            tables,
+            request,
+            [
+                *documents,
+                *await tables.fetch_event_ids(documents, before=await tables.fetch_time()),
+            ],
+        )
+        await asyncio.sleep(
+            CACHE_TTL_S + KEY_CACHE_MARGIN_S
+        )  # by then no process has the keys cached
         drain_barrier = DrainBarrier(self.storage)
         if await drain_barrier.has_builds():
-            await self._delete_data(tables, request, documents, await drain_barrier.wait_for_serving())
+            await self._delete_data(
+                tables, request, documents, await drain_barrier.wait_for_serving()
+            )
         before = await drain_barrier.wait_for_all()
-        await self._destroy_keys(tables, request, documents)  # events that were in `receive` got new keys
+        await self._destroy_keys(
+            tables, request, documents
+        )  # events that were in `receive` got new keys
         await self._delete_data(tables, request, documents, before)
         await tables.erase_late_jobs(documents, before=await drain_barrier.wait_for_all())
 
-    async def _withdraw(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
-        """Withdraw through stage `receive`, so that the withdrawals are ordered and reach every generation.
+    async def _withdraw(
+        self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]
+    ) -> None:
+        """Withdraw through stage `receive`, so that the withdrawals are ordered and reach every
+        generation.
 
-        If the tenant's events are readable, every document gets one, so that the log alone names the erased
-        ones.
+        If the tenant's events are readable, every document gets one, so that the log alone names
+        the erased ones.
         """
-        is_readable = await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
-        orders = await (tables.fetch_latest_orders(request.tenant, documents) if is_readable else tables.fetch_unwithdrawn_orders(request.tenant, documents))
+        is_readable = (
+            await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
+        )
+        orders = await (
+            tables.fetch_latest_orders(request.tenant, documents)
+            if is_readable
+            else tables.fetch_unwithdrawn_orders(request.tenant, documents)
+        )
         for batch in _split_batches(list(orders.items()), DOCUMENTS_PER_BATCH):
-            await self.storage.log.append([await self._build_withdrawal(request, document, order) for document, order in batch])
+            await self.storage.log.append(
+                [
+                    await self._build_withdrawal(request, document, order)
+                    for document, order in batch
+                ]
+            )
         while await tables.has_pending_withdrawal(orders):
             await asyncio.sleep(POLL_S)
 
-    async def _build_withdrawal(self, request: ErasureRequested, document: UUID, order: Sequence[int]) -> Record:
-        data = DocumentWithdrawn(tenant=request.tenant, document_id=str(document), reason=f"{REASON_PREFIX}{request.receipt_id}")
+    async def _build_withdrawal(
+        self, request: ErasureRequested, document: UUID, order: Sequence[int]
+    ) -> Record:
+        data = DocumentWithdrawn(
+            tenant=request.tenant,
+            document_id=str(document),
+            reason=f"{REASON_PREFIX}{request.receipt_id}",
+        )
         event_id = f"erase/{request.receipt_id}/{document}/{'.'.join(map(str, order))}"
-        return await build_raw_record(data, event_id, time=self.clock(), codec=self.storage.codec, document_id=document)
+        return await build_raw_record(
+            data, event_id, time=self.clock(), codec=self.storage.codec, document_id=document
+        )
 
-    async def _destroy_keys(self, tables: PgErasure, request: ErasureRequested, subjects: Iterable[UUID]) -> None:
+    async def _destroy_keys(
+        self, tables: PgErasure, request: ErasureRequested, subjects: Iterable[UUID]
+    ) -> None:
         """Publish `key.destroyed` before destroying: start-up applies it again."""
         keystore = PgKeystore(self.storage.pool)
-        for keys in _split_batches(await keystore.fetch_current_ids(request.tenant, list(subjects)), KEYS_PER_EVENT):
+        for keys in _split_batches(
+            await keystore.fetch_current_ids(request.tenant, list(subjects)), KEYS_PER_EVENT
+        ):
             await tables.record_items(request.receipt_id, "keys", keys)
-            destruction = KeysDestroyed(receipt_id=request.receipt_id, tenant=request.tenant, keys=keys)
-            event = build_root_event(destruction, content_id("event", "key.destroyed", *map(str, keys)), CE_SOURCE, self.clock, tenant=request.tenant)
-            await self.storage.log.append([await self.storage.codec.encode(event, CONTROL, str(request.receipt_id))])
+            destruction = KeysDestroyed(
+                receipt_id=request.receipt_id, tenant=request.tenant, keys=keys
+            )
+            event = build_root_event(
+                destruction,
+                content_id("event", "key.destroyed", *map(str, keys)),
+                CE_SOURCE,
+                self.clock,
+                tenant=request.tenant,
+            )
+            await self.storage.log.append(
+                [await self.storage.codec.encode(event, CONTROL, str(request.receipt_id))]
+            )
             await keystore.destroy(request.tenant, keys)
             await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)
 
-    async def _delete_data(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], before: datetime) -> None:
+    async def _delete_data(
+        self,
+        tables: PgErasure,
+        request: ErasureRequested,
+        documents: Sequence[UUID],
+        before: datetime,
+    ) -> None:
         """Delete the records that cite the documents first: they are found by the documents' rows."""
-        traces = await tables.find_citing_records(request.tenant, documents, all_of_tenant=request.scope == "tenant")
+        traces = await tables.find_citing_records(
+            request.tenant, documents, all_of_tenant=request.scope == "tenant"
+        )
         await self._destroy_keys(tables, request, [*traces.runs, *traces.feedback])
         await tables.erase_citing_records(request.receipt_id, traces)
-        is_readable = await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
+        is_readable = (
+            await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
+        )
         uploads = await self.storage.blobs.list_blobs(f"uploads/{request.tenant}/")
         for batch in _split_batches(documents, DOCUMENTS_PER_BATCH):
-            keys = await find_document_blobs(self.storage.blobs, tables, request, batch, uploads, before)
-            await tables.record_items(request.receipt_id, "blobs", [content_id("blob", key) for key in keys])
+            keys = await find_document_blobs(
+                self.storage.blobs, tables, request, batch, uploads, before
+            )
+            await tables.record_items(
+                request.receipt_id, "blobs", [content_id("blob", key) for key in keys]
+            )
             await self.storage.blobs.delete(keys)
-            await tables.erase_rows(request.receipt_id, request.tenant, batch, before=before, readable=is_readable)
+            await tables.erase_rows(
+                request.receipt_id, request.tenant, batch, before=before, readable=is_readable
+            )
 
     async def _scrub(self, tables: PgErasure, request: ErasureRequested) -> None:
-        """Rewrite tables on the embedded server. On an external server only vacuum them; the receipt names what remains."""
+        """Rewrite tables on the embedded server. On an external server only vacuum them; the
+        receipt names what remains.
+        """
         if self.storage.key_file is None:
             await vacuum_tables(self.storage.pool, AFFECTED_TABLES)
             return
         scrub_result = await scrub_tables(self.storage.pool)
-        unscrubbed_tables = {f"{UNSCRUBBED_PREFIX}{table}": 1 for table in scrub_result.remaining_tables}
-        await tables.add_counts(request.receipt_id, {**unscrubbed_tables, WAL_MARKER: int(scrub_result.is_wal_remaining)})
+        unscrubbed_tables = {
+            f"{UNSCRUBBED_PREFIX}{table}": 1 for table in scrub_result.remaining_tables
+        }
+        await tables.add_counts(
+            request.receipt_id,
+            {**unscrubbed_tables, WAL_MARKER: int(scrub_result.is_wal_remaining)},
+        )
 
     async def _compact_statistics(self) -> None:
         """Fold the lexical counts: only then are words that no other document has deleted."""

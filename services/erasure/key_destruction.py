@@ -20,15 +20,21 @@ log = structlog.get_logger(__name__)
 
 
 async def overwrite_destroyed_shares(pool: Pool, key_file: ShareFile | None) -> None:
-    """Overwrite the shares of all destroyed keys, including those whose destruction a crash interrupted."""
+    """Overwrite the shares of all destroyed keys, including those whose destruction a crash
+    interrupted.
+    """
     if key_file is not None:
         await asyncio.to_thread(key_file.overwrite, await PgKeystore(pool).fetch_destroyed_slots())
 
 
-async def reapply_key_destruction(event_log: EventLog, codec: Codec, pool: Pool, key_file: ShareFile | None = None) -> dict[UUID, int]:
-    """Destroy the keys that `key.destroyed` events name; the keystore may be an older backup that still has them.
+async def reapply_key_destruction(
+    event_log: EventLog, codec: Codec, pool: Pool, key_file: ShareFile | None = None
+) -> dict[UUID, int]:
+    """Destroy the keys that `key.destroyed` events name; the keystore may be an older backup that
+    still has them.
 
-    Returns each erasure receipt with the offset of its first event. Raises NewerVersion for an event of a newer program.
+    Returns each erasure receipt with the offset of its first event. Raises NewerVersion for an
+    event of a newer program.
     """
     receipt_offsets: dict[UUID, int] = {}
     keystore, type_prefix = PgKeystore(pool), f"{KeysDestroyed.name}.v".encode()
@@ -37,7 +43,9 @@ async def reapply_key_destruction(event_log: EventLog, codec: Codec, pool: Pool,
             try:
                 event = await codec.decode(stored)
             except PermanentError as error:
-                log.warning("event_skipped", topic=CONTROL, offset=stored.position.offset, code=error.code)
+                log.warning(
+                    "event_skipped", topic=CONTROL, offset=stored.position.offset, code=error.code
+                )
                 continue
             await keystore.destroy(event.data.tenant, event.data.keys)
             receipt_offsets.setdefault(event.data.receipt_id, stored.position.offset)

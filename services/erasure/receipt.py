@@ -9,7 +9,16 @@ from datetime import datetime
 from schemas.events import ErasureCompleted, ErasureRequested
 from schemas.ports.log import EventLog
 from services.storage import Storage
-from sql.erasure import DONE_MARKER, EVENT_COUNT, RESENT_COUNT, SOURCE_COUNT, SUBJECT_COUNT, UNSCRUBBED_PREFIX, WAL_MARKER, PgErasure
+from sql.erasure import (
+    DONE_MARKER,
+    EVENT_COUNT,
+    RESENT_COUNT,
+    SOURCE_COUNT,
+    SUBJECT_COUNT,
+    UNSCRUBBED_PREFIX,
+    WAL_MARKER,
+    PgErasure,
+)
 from sql.keystore import PgKeystore
 from sql.log import PgLog
 from streams.topics import OUTCOMES, RAW
@@ -33,16 +42,37 @@ _TOPIC_CONTENTS = {RAW: "as the producers sent it", OUTCOMES: "external ids, cou
 
 
 async def build_receipt(
-    request: ErasureRequested, storage: Storage, tables: PgErasure, now: datetime, *, readable_now: bool, versioned_blobs: bool
+    request: ErasureRequested,
+    storage: Storage,
+    tables: PgErasure,
+    now: datetime,
+    *,
+    readable_now: bool,
+    versioned_blobs: bool,
 ) -> ErasureCompleted:
     counts = await tables.fetch_counts(request.receipt_id)
-    special_counts = {counter: counts.pop(counter, 0) for counter in (EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER)}
+    special_counts = {
+        counter: counts.pop(counter, 0)
+        for counter in (EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER)
+    }
     write_ahead = bool(counts.pop(WAL_MARKER, 0))
-    unscrubbed = sorted(counter.removeprefix(UNSCRUBBED_PREFIX) for counter in counts if counter.startswith(UNSCRUBBED_PREFIX))
-    counts = {counter: count for counter, count in counts.items() if not counter.startswith(UNSCRUBBED_PREFIX)}
+    unscrubbed = sorted(
+        counter.removeprefix(UNSCRUBBED_PREFIX)
+        for counter in counts
+        if counter.startswith(UNSCRUBBED_PREFIX)
+    )
+    counts = {
+        counter: count
+        for counter, count in counts.items()
+        if not counter.startswith(UNSCRUBBED_PREFIX)
+    }
     since = await PgKeystore(storage.pool).fetch_readable_since(request.tenant)
     raw = await _fetch_topic_retention(storage.log, RAW, now)
-    outcomes = None if isinstance(storage.log, PgLog) else await _fetch_topic_retention(storage.log, OUTCOMES, now)
+    outcomes = (
+        None
+        if isinstance(storage.log, PgLog)
+        else await _fetch_topic_retention(storage.log, OUTCOMES, now)
+    )
     destroyed = "keys" in counts or not readable_now
     return ErasureCompleted(
         receipt_id=request.receipt_id,
@@ -53,7 +83,9 @@ async def build_receipt(
         method="keys destroyed" if destroyed else "nothing",
         remains=[
             *_describe_log_remains(raw, outcomes, since, readable_now),
-            *_describe_database_remains(unscrubbed, write_ahead, is_scrubbed=storage.key_file is not None),
+            *_describe_database_remains(
+                unscrubbed, write_ahead, is_scrubbed=storage.key_file is not None
+            ),
             *_describe_copies(request, versioned_blobs),
             *_describe_document_remains(special_counts[SOURCE_COUNT], special_counts[RESENT_COUNT]),
         ],
@@ -68,7 +100,9 @@ async def _fetch_topic_retention(log: EventLog, topic: str, now: datetime) -> To
     return TopicRetention(topic, now + retention if retention is not None else None)
 
 
-def _describe_log_remains(raw: TopicRetention, outcomes: TopicRetention | None, since: datetime | None, readable_now: bool) -> Iterator[str]:
+def _describe_log_remains(
+    raw: TopicRetention, outcomes: TopicRetention | None, since: datetime | None, readable_now: bool
+) -> Iterator[str]:
     yield str(raw)
     if outcomes is not None:
         yield str(outcomes)
@@ -78,7 +112,9 @@ def _describe_log_remains(raw: TopicRetention, outcomes: TopicRetention | None, 
         yield f"{ENCRYPTED_TOPICS}: events written while this tenant kept them readable, since {since.isoformat()} or earlier"
 
 
-def _describe_database_remains(unscrubbed: list[str], write_ahead: bool, *, is_scrubbed: bool) -> Iterator[str]:
+def _describe_database_remains(
+    unscrubbed: list[str], write_ahead: bool, *, is_scrubbed: bool
+) -> Iterator[str]:
     if not is_scrubbed:
         yield (
             "Postgres: deleted rows and wrapped keys in its files and write-ahead log until the space is reused; "

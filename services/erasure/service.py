@@ -32,11 +32,20 @@ class ErasureService:
         name = _normalize_document_id(name) if scope == "document" else name
         await self._check_scope(tenant, scope, name)
         receipt = self.fresh_id()
-        erasure = ErasureRequested(receipt_id=receipt, tenant=tenant, scope=scope, subject=name, requested_at=self.clock())
-        event = build_root_event(erasure, content_id("event", "erasure", receipt), CE_SOURCE, self.clock, tenant=tenant)
-        await self.storage.log.append([await self.storage.codec.encode(event, CONTROL, str(receipt))])
-        # Stage `erase` writes the same row when it consumes the event; until then the caller reads this one.
-        await PgErasureReceipts(self.storage.pool).open(ErasureRequestRow(receipt, tenant, scope, name, erasure.requested_at))
+        erasure = ErasureRequested(
+            receipt_id=receipt, tenant=tenant, scope=scope, subject=name, requested_at=self.clock()
+        )
+        event = build_root_event(
+            erasure, content_id("event", "erasure", receipt), CE_SOURCE, self.clock, tenant=tenant
+        )
+        await self.storage.log.append(
+            [await self.storage.codec.encode(event, CONTROL, str(receipt))]
+        )
+        # Stage `erase` writes the same row when it consumes the event; until then the caller reads
+        # this one.
+        await PgErasureReceipts(self.storage.pool).open(
+            ErasureRequestRow(receipt, tenant, scope, name, erasure.requested_at)
+        )
         return receipt
 
     async def get_receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None:
@@ -44,15 +53,23 @@ class ErasureService:
         return _format_receipt(row) if row else None
 
     async def list_receipts(self, tenant: str, limit: int) -> list[dict[str, Any]]:
-        return [_format_receipt(row) for row in await PgErasureReceipts(self.storage.pool).list_newest(tenant, limit)]
+        return [
+            _format_receipt(row)
+            for row in await PgErasureReceipts(self.storage.pool).list_newest(tenant, limit)
+        ]
 
     async def _check_scope(self, tenant: str, scope: Scope, name: str) -> None:
         if scope == "tenant" and name != tenant:
             raise InvalidRequest(
-                f"Tenant {tenant!r} may not erase tenant {name!r}.", code="FORBIDDEN_TENANT", remedy="Request the erasure as the tenant itself."
+                f"Tenant {tenant!r} may not erase tenant {name!r}.",
+                code="FORBIDDEN_TENANT",
+                remedy="Request the erasure as the tenant itself.",
             )
         if not await PgErasure(self.storage.pool).find_documents(tenant, scope, name):
-            raise NotFound(f"No {scope} {name!r}.", remedy="List documents with GET /v1/documents, collections with GET /v1/collections.")
+            raise NotFound(
+                f"No {scope} {name!r}.",
+                remedy="List documents with GET /v1/documents, collections with GET /v1/collections.",
+            )
 
 
 def _normalize_document_id(document_id: str) -> str:

@@ -30,7 +30,11 @@ class BuildThrottle:
 
     def limit_batch(self, event_count: int) -> int:
         """Limit a batch to what `BURST_S` allows, so that a slow rate is an even one."""
-        return event_count if self.events_per_second is None else max(1, min(event_count, int(self.events_per_second * BURST_S)))
+        return (
+            event_count
+            if self.events_per_second is None
+            else max(1, min(event_count, int(self.events_per_second * BURST_S)))
+        )
 
     async def wait_for_capacity(self, event_count: int) -> None:
         """Wait while the build is paused, and until the rate admits so many events."""
@@ -41,6 +45,8 @@ class BuildThrottle:
         clock = asyncio.get_running_loop().time
         now = clock()
         self.next_admission_at = max(self.next_admission_at, now - BURST_S) + event_count / rate
-        while (remaining_s := self.next_admission_at - clock()) > 0 and self.events_per_second == rate:
+        while (
+            remaining_s := self.next_admission_at - clock()
+        ) > 0 and self.events_per_second == rate:
             await asyncio.sleep(min(remaining_s, BURST_S))
         await self.resumed.wait()

@@ -1,6 +1,6 @@
-"""Build a generation beside the live one: load, index, catch up; a rebuild then also checks, switches and
-drops. The builder keeps no state: progress is the consumers' offsets, so another worker continues after a
-crash.
+"""Build a generation beside the live one: load, index, catch up; a rebuild then also checks,
+switches and drops. The builder keeps no state: progress is the consumers' offsets, so another
+worker continues after a crash.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from schemas.generations import Generation
 from services.generations.decisions import GenerationDecisions
 from services.generations.removal import finish_drop
 from services.generations.retention import check_retained
-from services.generations.stage_assignments import StageAssignment, assign_stages, resolve_topic_generation
+from services.generations.stage_assignments import (
+    StageAssignment,
+    assign_stages,
+    resolve_topic_generation,
+)
 from services.storage import Storage
 from sql.checksum import find_differing_tables
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
@@ -67,7 +71,10 @@ class GenerationBuilder:
     async def _reconcile(self) -> None:
         builds = await PgGenerationBuilds(self.storage.pool).list_by_name()
         await _cancel_tasks([task for name, task in self.build_tasks.items() if name not in builds])
-        self.build_tasks, self.removal_tasks = _select_running(self.build_tasks), _select_running(self.removal_tasks)
+        self.build_tasks, self.removal_tasks = (
+            _select_running(self.build_tasks),
+            _select_running(self.removal_tasks),
+        )
         for name in await self._list_removable():
             self.removal_tasks[name] = asyncio.create_task(self._remove(name))
         for name, build in builds.items():
@@ -77,16 +84,33 @@ class GenerationBuilder:
     async def _list_removable(self) -> list[str]:
         """List dropped generations that no worker consumes for any more."""
         now = asyncio.get_running_loop().time()
-        self.dropped_since = {name: self.dropped_since.get(name, now) for name in await list_unremoved_generations(self.storage.pool)}
-        return [name for name, since in self.dropped_since.items() if now - since >= DROP_GRACE_S and name not in self.removal_tasks]
+        self.dropped_since = {
+            name: self.dropped_since.get(name, now)
+            for name in await list_unremoved_generations(self.storage.pool)
+        }
+        return [
+            name
+            for name, since in self.dropped_since.items()
+            if now - since >= DROP_GRACE_S and name not in self.removal_tasks
+        ]
 
     async def _remove(self, name: str) -> None:
         try:
             async with PgGenerationBuilds(self.build_pool).try_lock(name) as is_owner:
-                if is_owner and not (removal := await finish_drop(self.build_pool, self.storage.log, name)).removed:
+                if (
+                    is_owner
+                    and not (
+                        removal := await finish_drop(self.build_pool, self.storage.log, name)
+                    ).removed
+                ):
                     log.info("generation_removal_blocked", generation=name, holder=removal.held_by)
         except TransientError as error:
-            log.warning("generation_removal_postponed", generation=name, code=error.code, detail=error.detail)
+            log.warning(
+                "generation_removal_postponed",
+                generation=name,
+                code=error.code,
+                detail=error.detail,
+            )
 
     async def _run_build(self, build: GenerationBuild) -> None:
         build_store = PgGenerationBuilds(self.build_pool)
@@ -95,9 +119,19 @@ class GenerationBuilder:
                 if is_owner:
                     await self._build(build, build_store)
         except TransientError as error:
-            log.warning("build_postponed", generation=build.generation.name, code=error.code, detail=error.detail)
+            log.warning(
+                "build_postponed",
+                generation=build.generation.name,
+                code=error.code,
+                detail=error.detail,
+            )
         except AnabranchError as error:
-            log.error("build_failed", generation=build.generation.name, code=error.code, detail=error.detail)
+            log.error(
+                "build_failed",
+                generation=build.generation.name,
+                code=error.code,
+                detail=error.detail,
+            )
             await build_store.record_failure(build.generation.name, error)
 
     async def _build(self, build: GenerationBuild, build_store: PgGenerationBuilds) -> None:
@@ -110,9 +144,18 @@ class GenerationBuilder:
             await build_store.set_phase(generation.name, "catching up")
             barrier = await self._wait_until_settled(generation)
             await self.sync_builds()
-            await build_store.mark_built(generation.name, events=await self._count_events(generation), rows=await build_store.count_rows(generation.name))
+            await build_store.mark_built(
+                generation.name,
+                events=await self._count_events(generation),
+                rows=await build_store.count_rows(generation.name),
+            )
             await self.decisions.publish_built(
-                generation.name, {topic: ends for topic, ends in barrier.items() if resolve_topic_generation(topic) != generation.name}
+                generation.name,
+                {
+                    topic: ends
+                    for topic, ends in barrier.items()
+                    if resolve_topic_generation(topic) != generation.name
+                },
             )
             await self._wait_until_built(generation.name)
         if build.purpose == "rebuild":
@@ -128,14 +171,22 @@ class GenerationBuilder:
         for assignment in assignments:
             if resolve_topic_generation(assignment.topic) == generation.name:
                 barrier[assignment.topic] = await self.storage.fetch_ends(assignment.topic)
-            while await self.storage.count_pending(assignment.group, assignment.topic, barrier[assignment.topic]):
+            while await self.storage.count_pending(
+                assignment.group, assignment.topic, barrier[assignment.topic]
+            ):
                 await asyncio.sleep(POLL_S)
         return barrier
 
     async def _list_assignments(self, generation: Generation) -> list[StageAssignment]:
         """List the generation's own assignments, upstream stages first."""
-        assignments = assign_stages(await PgGenerations(self.storage.pool).fetch_undropped(), self.stages)
-        return [assignment for assignment in assignments if assignment.generation.name == generation.name and assignment.suppresses_outcomes]
+        assignments = assign_stages(
+            await PgGenerations(self.storage.pool).fetch_undropped(), self.stages
+        )
+        return [
+            assignment
+            for assignment in assignments
+            if assignment.generation.name == generation.name and assignment.suppresses_outcomes
+        ]
 
     async def _build_indexes(self, generation: Generation) -> None:
         async for name in build_indexes(self.build_pool, generation.name):
@@ -144,12 +195,19 @@ class GenerationBuilder:
             log.info("vector_index_built", generation=generation.name)
 
     async def _count_events(self, generation: Generation) -> int:
-        return sum([await self.storage.count_records(assignment.topic) for assignment in await self._list_assignments(generation)])
+        return sum(
+            [
+                await self.storage.count_records(assignment.topic)
+                for assignment in await self._list_assignments(generation)
+            ]
+        )
 
     async def _wait_until_built(self, name: str) -> None:
         """Wait until stage `control` has projected `generation.built`."""
         generations = PgGenerations(self.storage.pool)
-        while (generation := await generations.fetch(name)) is not None and generation.state == "building":
+        while (
+            generation := await generations.fetch(name)
+        ) is not None and generation.state == "building":
             await asyncio.sleep(POLL_S)
 
     async def _replace_live(self, name: str, build_store: PgGenerationBuilds) -> None:
@@ -166,7 +224,9 @@ class GenerationBuilder:
             await begin_generation_drop(self.build_pool, live.name, self.decisions.publish_dropped)
 
     async def _check_same_content(self, live: str, name: str) -> None:
-        """Raise PermanentError if the tables keep differing; events in flight make them differ for a moment."""
+        """Raise PermanentError if the tables keep differing; events in flight make them differ for
+        a moment.
+        """
         for _ in range(MAX_CHECKS):
             differing_tables = await find_differing_tables(self.build_pool, live, name)
             if not differing_tables:
@@ -190,4 +250,7 @@ async def _cancel_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 def _is_unfinished(build: GenerationBuild) -> bool:
-    return build.error is None and (build.generation.state == "building" or (build.purpose == "rebuild" and build.generation.state == "shadow"))
+    return build.error is None and (
+        build.generation.state == "building"
+        or (build.purpose == "rebuild" and build.generation.state == "shadow")
+    )

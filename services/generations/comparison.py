@@ -10,9 +10,22 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from evaluation.comparison import RESULT_DEPTH, SIDES, ComparedQuestion, FailedQuestion, JudgementCounts, SideResult, build_comparison_report
+from evaluation.comparison import (
+    RESULT_DEPTH,
+    SIDES,
+    ComparedQuestion,
+    FailedQuestion,
+    JudgementCounts,
+    SideResult,
+    build_comparison_report,
+)
 from evaluation.comparison_request import ComparisonRequest, GoldenJudgement
-from evaluation.judgement_mapping import CandidateDocument, CandidateParent, JudgementTarget, map_judgements
+from evaluation.judgement_mapping import (
+    CandidateDocument,
+    CandidateParent,
+    JudgementTarget,
+    map_judgements,
+)
 from evaluation.ranking_overlap import RankedPassage
 from retrieval.dry_run import DryRun
 from schemas.errors import AnabranchError, InvalidRequest, TransientError
@@ -58,28 +71,43 @@ class GenerationComparer:
     summaries: PgGenerationSummaries
     blobs: BlobStore
 
-    async def compare(self, tenant: str, a: str, b: str, request: ComparisonRequest) -> dict[str, Any]:
+    async def compare(
+        self, tenant: str, a: str, b: str, request: ComparisonRequest
+    ) -> dict[str, Any]:
         """Build the comparison report.
 
-        Queries run one at a time and the two generations alternate, so that a latency is that of one query.
-        Raises NotFound, InvalidRequest for a generation that is not built, and the error that makes every
-        query fail.
+        Queries run one at a time and the two generations alternate, so that a latency is that of
+        one query. Raises NotFound, InvalidRequest for a generation that is not built, and the error
+        that makes every query fail.
         """
         pair = [await self._fetch_generation(name) for name in (a, b)]
-        queries, failed = await self._load_queries(tenant, request, [generation.name for generation in pair])
+        queries, failed = await self._load_queries(
+            tenant, request, [generation.name for generation in pair]
+        )
         sides = [await self._load_side(tenant, generation, pair[0], queries) for generation in pair]
         await self._warm_up(tenant, queries, sides)
         replayed: list[ComparedQuestion] = []
         for index, query in enumerate(queries):
             try:
-                replayed.append(await self._run_query(tenant, query, sides, is_reversed=bool(index % 2)))
+                replayed.append(
+                    await self._run_query(tenant, query, sides, is_reversed=bool(index % 2))
+                )
             except AnabranchError as error:
                 failed[query.id] = FailedQuestion(query.request.query, error.code, error.detail)
-        index_bytes = {side: await self.summaries.fetch_bytes(side_generation.name) for side, side_generation in zip(SIDES, pair, strict=True)}
-        names = {side: side_generation.name for side, side_generation in zip(SIDES, pair, strict=True)}
-        return build_comparison_report(names, replayed, _count_mapped(queries, sides), index_bytes, failed)
+        index_bytes = {
+            side: await self.summaries.fetch_bytes(side_generation.name)
+            for side, side_generation in zip(SIDES, pair, strict=True)
+        }
+        names = {
+            side: side_generation.name for side, side_generation in zip(SIDES, pair, strict=True)
+        }
+        return build_comparison_report(
+            names, replayed, _count_mapped(queries, sides), index_bytes, failed
+        )
 
-    async def _warm_up(self, tenant: str, queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]) -> None:
+    async def _warm_up(
+        self, tenant: str, queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]
+    ) -> None:
         """Run the first query that succeeds, so that no measured latency includes a cold start.
 
         Raises if none does.
@@ -104,11 +132,21 @@ class GenerationComparer:
             raise unknown_generation_error(name)
         return generation
 
-    async def _load_queries(self, tenant: str, request: ComparisonRequest, names: Sequence[str]) -> tuple[list[ComparisonQuery], dict[str, FailedQuestion]]:
+    async def _load_queries(
+        self, tenant: str, request: ComparisonRequest, names: Sequence[str]
+    ) -> tuple[list[ComparisonQuery], dict[str, FailedQuestion]]:
         failed: dict[str, FailedQuestion] = {}
-        past_queries = await self.feedback.fetch_requests(tenant, request.since, request.until, request.queries) if request.queries else []
+        past_queries = (
+            await self.feedback.fetch_requests(
+                tenant, request.since, request.until, request.queries
+            )
+            if request.queries
+            else []
+        )
         judgements_by_text: dict[str, list[JudgementTarget]] = defaultdict(list)
-        for query, judged in await self.feedback.fetch_judgements(tenant, request.since, request.until):
+        for query, judged in await self.feedback.fetch_judgements(
+            tenant, request.since, request.until
+        ):
             judgements_by_text[query].append(_judgement_from_feedback(judged))
         document_ids = await self._resolve_document_names(tenant, request, names)
         queries = [
@@ -123,19 +161,37 @@ class GenerationComparer:
         ]
         for run_id, past_request in past_queries:
             try:
-                queries.append(ComparisonQuery(f"real:{run_id}", "real", _build_request(past_request, request), run_id))
+                queries.append(
+                    ComparisonQuery(
+                        f"real:{run_id}", "real", _build_request(past_request, request), run_id
+                    )
+                )
             except ValidationError as error:
                 failed[f"real:{run_id}"] = FailedQuestion(
-                    str(past_request.get("query")), InvalidRequest.code, f"{error.error_count()} fields are no longer accepted"
+                    str(past_request.get("query")),
+                    InvalidRequest.code,
+                    f"{error.error_count()} fields are no longer accepted",
                 )
-        for query in judgements_by_text.keys() - {comparison_query.request.query for comparison_query in queries}:
-            queries.append(ComparisonQuery(f"feedback:{query}", "feedback", _build_request({"query": query}, request)))
+        for query in judgements_by_text.keys() - {
+            comparison_query.request.query for comparison_query in queries
+        }:
+            queries.append(
+                ComparisonQuery(
+                    f"feedback:{query}", "feedback", _build_request({"query": query}, request)
+                )
+            )
         for comparison_query in queries:
-            comparison_query.judgements += judgements_by_text.get(comparison_query.request.query, [])
+            comparison_query.judgements += judgements_by_text.get(
+                comparison_query.request.query, []
+            )
         return queries, failed
 
-    async def _resolve_document_names(self, tenant: str, request: ComparisonRequest, generation_names: Sequence[str]) -> dict[str, UUID]:
-        """Map external ids and file names to documents visible in either generation; the newest wins."""
+    async def _resolve_document_names(
+        self, tenant: str, request: ComparisonRequest, generation_names: Sequence[str]
+    ) -> dict[str, UUID]:
+        """Map external ids and file names to documents visible in either generation; the newest
+        wins.
+        """
         external_ids = sorted(
             {
                 judgement.external_id
@@ -145,15 +201,29 @@ class GenerationComparer:
             }
         )
         documents = (
-            [document for generation_name in generation_names for document in await self.passages.fetch_documents(generation_name, tenant, [], external_ids)]
+            [
+                document
+                for generation_name in generation_names
+                for document in await self.passages.fetch_documents(
+                    generation_name, tenant, [], external_ids
+                )
+            ]
             if external_ids
             else []
         )
         return {name: document.id for document in documents for name in document.names}
 
-    async def _load_side(self, tenant: str, generation: Generation, reference: Generation, queries: Sequence[ComparisonQuery]) -> ComparedGeneration:
+    async def _load_side(
+        self,
+        tenant: str,
+        generation: Generation,
+        reference: Generation,
+        queries: Sequence[ComparisonQuery],
+    ) -> ComparedGeneration:
         ids = sorted({judged.document_id for query in queries for judged in query.judgements})
-        visible_documents = await self.passages.fetch_documents(generation.name, tenant, ids, []) if ids else []
+        visible_documents = (
+            await self.passages.fetch_documents(generation.name, tenant, ids, []) if ids else []
+        )
         has_judged_text = generation.how.get("transcribe") == reference.how.get("transcribe")
         documents = {}
         for document in visible_documents:
@@ -161,33 +231,71 @@ class GenerationComparer:
                 CandidateParent(parent.id, parent.char_start, parent.char_end)
                 for parent in await self.passages.fetch_parent_spans(generation.name, document.id)
             ]
-            text = document.markdown if document.markdown is not None else (await self.blobs.get(document.blob_key or "")).decode()
-            documents[document.id] = CandidateDocument(document.id, document.revision, text, parents, has_judged_text)
+            text = (
+                document.markdown
+                if document.markdown is not None
+                else (await self.blobs.get(document.blob_key or "")).decode()
+            )
+            documents[document.id] = CandidateDocument(
+                document.id, document.revision, text, parents, has_judged_text
+            )
         return ComparedGeneration(generation, documents)
 
-    async def _run_query(self, tenant: str, query: ComparisonQuery, sides: Sequence[ComparedGeneration], *, is_reversed: bool = False) -> ComparedQuestion:
+    async def _run_query(
+        self,
+        tenant: str,
+        query: ComparisonQuery,
+        sides: Sequence[ComparedGeneration],
+        *,
+        is_reversed: bool = False,
+    ) -> ComparedQuestion:
         """Run the query on both generations; the order alternates."""
         answers: dict[str, SideResult] = {}
-        match_words = sides[0].generation.how.get("transcribe") != sides[1].generation.how.get("transcribe")
-        for name, side in sorted(zip(SIDES, sides, strict=True), reverse=is_reversed, key=lambda item: item[0]):
+        match_words = sides[0].generation.how.get("transcribe") != sides[1].generation.how.get(
+            "transcribe"
+        )
+        for name, side in sorted(
+            zip(SIDES, sides, strict=True), reverse=is_reversed, key=lambda item: item[0]
+        ):
             dry_run = await self._dry_run(tenant, query.request, side.generation.name)
             answers[name] = await self._grade_answer(dry_run, query, side, match_words)
-        return ComparedQuestion(query.id, query.request.query, query.source, answers["A"], answers["B"], query.run_id)
+        return ComparedQuestion(
+            query.id, query.request.query, query.source, answers["A"], answers["B"], query.run_id
+        )
 
     async def _dry_run(self, tenant: str, request: SearchRequest, generation: str) -> DryRun:
         async with self.retrievers.acquire(generation) as (name, retriever):
-            return await retriever.dry_run(Principal("comparison", tenant), request.model_copy(update={"generation": name}))
+            return await retriever.dry_run(
+                Principal("comparison", tenant), request.model_copy(update={"generation": name})
+            )
 
-    async def _grade_answer(self, dry_run: DryRun, query: ComparisonQuery, side: ComparedGeneration, match_words: bool) -> SideResult:
-        parents = await self.passages.fetch_parents(side.generation.name, [item.parent_id for item in dry_run.passages])
+    async def _grade_answer(
+        self, dry_run: DryRun, query: ComparisonQuery, side: ComparedGeneration, match_words: bool
+    ) -> SideResult:
+        parents = await self.passages.fetch_parents(
+            side.generation.name, [item.parent_id for item in dry_run.passages]
+        )
         passages = [
-            RankedPassage(parent.id, parent.document_id, parent.char_start, parent.char_end, _split_words(parent.text) if match_words else frozenset())
+            RankedPassage(
+                parent.id,
+                parent.document_id,
+                parent.char_start,
+                parent.char_end,
+                _split_words(parent.text) if match_words else frozenset(),
+            )
             for item in dry_run.passages
             if (parent := parents.get(item.parent_id)) is not None
         ]
         grades, _ = map_judgements(query.judgements, side.documents)
         trace = dry_run.trace
-        return SideResult(passages, dry_run.refused, trace.timings_ms.get("total", 0.0), trace.model_calls, trace.tokens, grades)
+        return SideResult(
+            passages,
+            dry_run.refused,
+            trace.timings_ms.get("total", 0.0),
+            trace.model_calls,
+            trace.tokens,
+            grades,
+        )
 
 
 def _build_request(values: Mapping[str, Any], comparison: ComparisonRequest) -> SearchRequest:
@@ -199,11 +307,22 @@ def _build_request(values: Mapping[str, Any], comparison: ComparisonRequest) -> 
 
 
 def _judgement_from_feedback(judged: GradedPassage) -> JudgementTarget:
-    return JudgementTarget(judged.document_id, judged.revision, judged.char_start, judged.char_end, judged.quote, judged.grade)
+    return JudgementTarget(
+        judged.document_id,
+        judged.revision,
+        judged.char_start,
+        judged.char_end,
+        judged.quote,
+        judged.grade,
+    )
 
 
-def _judgements_from_golden(judgements: Iterable[GoldenJudgement], document_ids: Mapping[str, UUID]) -> list[JudgementTarget]:
-    """Convert golden judgements. One of a document that is visible in neither generation stays, unmapped."""
+def _judgements_from_golden(
+    judgements: Iterable[GoldenJudgement], document_ids: Mapping[str, UUID]
+) -> list[JudgementTarget]:
+    """Convert golden judgements. One of a document that is visible in neither generation stays,
+    unmapped.
+    """
     return [
         JudgementTarget(
             judgement.document_id or document_ids.get(judgement.external_id or "", UUID(int=0)),
@@ -217,8 +336,13 @@ def _judgements_from_golden(judgements: Iterable[GoldenJudgement], document_ids:
     ]
 
 
-def _count_mapped(queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]) -> JudgementCounts:
-    counts = {name: sum(map_judgements(query.judgements, side.documents)[1] for query in queries) for name, side in zip(SIDES, sides, strict=True)}
+def _count_mapped(
+    queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]
+) -> JudgementCounts:
+    counts = {
+        name: sum(map_judgements(query.judgements, side.documents)[1] for query in queries)
+        for name, side in zip(SIDES, sides, strict=True)
+    }
     return JudgementCounts(sum(len(query.judgements) for query in queries), counts)
 
 

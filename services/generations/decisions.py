@@ -9,7 +9,13 @@ from typing import Literal
 from uuid import UUID, uuid4
 
 from schemas.clock import utc_now
-from schemas.events import EventData, GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
+from schemas.events import (
+    EventData,
+    GenerationBuilt,
+    GenerationCreated,
+    GenerationDropped,
+    GenerationPromoted,
+)
 from schemas.generations import Generation
 from schemas.ports.log import EventLog
 from streams.codec import Codec
@@ -28,14 +34,22 @@ class GenerationDecisions:
     clock: Callable[[], datetime] = utc_now
     fresh_id: Callable[[], UUID] = uuid4
 
-    async def publish_created(self, generation: Generation, base: str, purpose: Literal["rebuild", "reindex"]) -> int:
-        return await self._publish(GenerationCreated(generation=generation, base=base, purpose=purpose), generation.name)
+    async def publish_created(
+        self, generation: Generation, base: str, purpose: Literal["rebuild", "reindex"]
+    ) -> int:
+        return await self._publish(
+            GenerationCreated(generation=generation, base=base, purpose=purpose), generation.name
+        )
 
     async def publish_built(self, generation: str, barrier: dict[str, dict[int, int]]) -> int:
-        return await self._publish(GenerationBuilt(generation=generation, barrier=barrier), generation)
+        return await self._publish(
+            GenerationBuilt(generation=generation, barrier=barrier), generation
+        )
 
     async def publish_promoted(self, generation: str, previous: str) -> int:
-        return await self._publish(GenerationPromoted(generation=generation, previous=previous), generation)
+        return await self._publish(
+            GenerationPromoted(generation=generation, previous=previous), generation
+        )
 
     async def publish_dropped(self, generation: str) -> int:
         return await self._publish(GenerationDropped(generation=generation), generation)

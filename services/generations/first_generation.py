@@ -1,4 +1,6 @@
-"""The first generation `g1`. Every worker may publish it: its event id is fixed, and the first event in the log counts."""
+"""The first generation `g1`. Every worker may publish it: its event id is fixed, and the first
+event in the log counts.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,33 @@ from streams.publisher import build_root_event
 
 FIRST_GENERATION = "g1"
 CE_SOURCE = "anabranch/genesis"
-BASE_TOPICS = (topics.RAW, topics.ACCEPTED, topics.OCR_DONE, topics.CHUNKED, topics.ENTITIES, topics.EMBEDDED)
+BASE_TOPICS = (
+    topics.RAW,
+    topics.ACCEPTED,
+    topics.OCR_DONE,
+    topics.CHUNKED,
+    topics.ENTITIES,
+    topics.EMBEDDED,
+)
 
 
 def build_first_generation(config: IndexConfig) -> Generation:
     fingerprints = compute_chain_fingerprints(config, get_stage_versions())
-    return Generation(name=FIRST_GENERATION, config=config, how=fingerprints, topics={topic: topic for topic in BASE_TOPICS}, state="live")
+    return Generation(
+        name=FIRST_GENERATION,
+        config=config,
+        how=fingerprints,
+        topics={topic: topic for topic in BASE_TOPICS},
+        state="live",
+    )
 
 
-async def find_current_generation(generations: GenerationStore, log: EventLog, codec: Codec) -> Generation | None:
-    """Find the live generation in the tables, else the first one in the log: it may not be projected yet."""
+async def find_current_generation(
+    generations: GenerationStore, log: EventLog, codec: Codec
+) -> Generation | None:
+    """Find the live generation in the tables, else the first one in the log: it may not be
+    projected yet.
+    """
     live = await generations.fetch_live()
     if live is not None:
         return live
@@ -45,13 +64,24 @@ async def find_current_generation(generations: GenerationStore, log: EventLog, c
     return None
 
 
-async def publish_first_generation(config: IndexConfig, log: EventLog, codec: Codec, clock: Callable[[], datetime]) -> None:
-    """Publish `g1`. If another process did so at the same time, the first event counts: read it back."""
-    event = build_root_event(GenerationCreated(generation=build_first_generation(config)), content_id("genesis", FIRST_GENERATION), CE_SOURCE, clock)
+async def publish_first_generation(
+    config: IndexConfig, log: EventLog, codec: Codec, clock: Callable[[], datetime]
+) -> None:
+    """Publish `g1`. If another process did so at the same time, the first event counts: read it
+    back.
+    """
+    event = build_root_event(
+        GenerationCreated(generation=build_first_generation(config)),
+        content_id("genesis", FIRST_GENERATION),
+        CE_SOURCE,
+        clock,
+    )
     await log.append([await codec.encode(event, topics.CONTROL, FIRST_GENERATION)])
 
 
-async def ensure_generation(target: IndexConfig, storage: Storage, clock: Callable[[], datetime] = utc_now) -> Generation:
+async def ensure_generation(
+    target: IndexConfig, storage: Storage, clock: Callable[[], datetime] = utc_now
+) -> Generation:
     """Return the live generation, or publish the first one with configuration `target`.
 
     Raises GenerationMismatch if the live one has another configuration.

@@ -1,4 +1,6 @@
-"""Start a new generation beside the live one: a rebuild with the same configuration, or a reindex with another."""
+"""Start a new generation beside the live one: a rebuild with the same configuration, or a reindex
+with another.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from schemas.errors import InvalidRequest, PermanentError
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from services.engine_set import Engines
 from services.generations.decisions import GenerationDecisions
-from services.generations.reindex_plan import OUTPUT_TOPICS, ReindexPlan, ReindexPlanner, find_changed_stages
+from services.generations.reindex_plan import (
+    OUTPUT_TOPICS,
+    ReindexPlan,
+    ReindexPlanner,
+    find_changed_stages,
+)
 from services.generations.retention import check_retained
 from services.index_comparison import diff_settings
 from services.projection_wait import wait_until_projected
@@ -30,25 +37,32 @@ async def start_rebuild(
     events_per_second: float | None = None,
     store_settings: Callable[[str, str], None] | None = None,
 ) -> str:
-    """Publish the decision to rebuild the live generation from the log; returns the new generation's name.
+    """Publish the decision to rebuild the live generation from the log; returns the new
+    generation's name.
 
-    Workers build it and switch. An unfinished rebuild is continued. `store_settings(name, live)` stores the live
-    generation's settings for the new one. Raises TransientError with code NO_GENERATION, PermanentError with code
-    NOT_RETAINED and the missing range.
+    Workers build it and switch. An unfinished rebuild is continued. `store_settings(name, live)`
+    stores the live generation's settings for the new one. Raises TransientError with code
+    NO_GENERATION, PermanentError with code NOT_RETAINED and the missing range.
     """
     live = await fetch_live_generation(storage)
     build_store = PgGenerationBuilds(storage.pool)
     async with build_store.lock_decision():
         unfinished = [
-            build for build in (await build_store.list_by_name()).values() if build.purpose == "rebuild" and build.generation.state in ("building", "shadow")
+            build
+            for build in (await build_store.list_by_name()).values()
+            if build.purpose == "rebuild" and build.generation.state in ("building", "shadow")
         ]
         if unfinished:
             return unfinished[0].generation.name
         await check_retained(storage, live.name)
-        name = await build_store.allocate_name(keep=keep_previous, events_per_second=events_per_second)
+        name = await build_store.allocate_name(
+            keep=keep_previous, events_per_second=events_per_second
+        )
         if store_settings is not None:
             store_settings(name, live.name)
-        await decisions.publish_created(live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild")
+        await decisions.publish_created(
+            live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild"
+        )
         await _wait_for_generation(storage, name)
     return name
 
@@ -61,9 +75,13 @@ async def _wait_for_generation(storage: Storage, name: str) -> None:
 
 
 class ReindexTargets(Protocol):
-    """Configurations that the settings of this process can build. Assignments have the form `section.key=value`."""
+    """Configurations that the settings of this process can build. Assignments have the form
+    `section.key=value`.
+    """
 
-    def open_target(self, live: Generation, assignments: Sequence[str]) -> AbstractAsyncContextManager[tuple[IndexConfig, Engines]]:
+    def open_target(
+        self, live: Generation, assignments: Sequence[str]
+    ) -> AbstractAsyncContextManager[tuple[IndexConfig, Engines]]:
         """Open the engines of the live generation's settings plus the assignments.
 
         Raises InvalidRequest for an assignment that is not approved, unknown or invalid.
@@ -75,7 +93,9 @@ class ReindexTargets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReindexService:
-    """Plan, start and pace generation builds. Assignments apply on top of the live generation's settings."""
+    """Plan, start and pace generation builds. Assignments apply on top of the live generation's
+    settings.
+    """
 
     storage: Storage
     decisions: GenerationDecisions
@@ -86,17 +106,19 @@ class ReindexService:
     async def plan_build(self, settings: Sequence[str]) -> ReindexPlan:
         """Estimate the build without calling an engine or changing anything.
 
-        Raises InvalidRequest (code NOTHING_CHANGES, SETTING_NOT_APPROVED, or that of the invalid setting),
-        TransientError with code NO_GENERATION.
+        Raises InvalidRequest (code NOTHING_CHANGES, SETTING_NOT_APPROVED, or that of the invalid
+        setting), TransientError with code NO_GENERATION.
         """
         async with self._open_target(settings) as (live, config, engines):
             return await self._build_plan(live, config, engines)
 
-    async def start_reindex(self, settings: Sequence[str], *, events_per_second: float | None = None) -> tuple[str, ReindexPlan]:
+    async def start_reindex(
+        self, settings: Sequence[str], *, events_per_second: float | None = None
+    ) -> tuple[str, ReindexPlan]:
         """Publish the decision and return the new generation's name; workers build it.
 
-        Raises the errors of `plan_build`, and PermanentError with code NOT_RETAINED if the log no longer holds the
-        events that the live generation was built from.
+        Raises the errors of `plan_build`, and PermanentError with code NOT_RETAINED if the log no
+        longer holds the events that the live generation was built from.
         """
         async with self._open_target(settings) as (live, config, engines):
             plan = await self._build_plan(live, config, engines)
@@ -116,7 +138,9 @@ class ReindexService:
             await _wait_for_generation(self.storage, name)
         return name, plan
 
-    async def start_rebuild(self, *, keep_previous: bool, events_per_second: float | None = None) -> str:
+    async def start_rebuild(
+        self, *, keep_previous: bool, events_per_second: float | None = None
+    ) -> str:
         return await start_rebuild(
             self.storage,
             self.decisions,
@@ -133,7 +157,9 @@ class ReindexService:
         return _format_build(build)
 
     async def get_build_or_pending(self, name: str) -> dict[str, Any]:
-        """Return the build, or a placeholder while stage `control` has not projected the decision yet."""
+        """Return the build, or a placeholder while stage `control` has not projected the decision
+        yet.
+        """
         build = await PgGenerationBuilds(self.storage.pool).get(name)
         return _format_build(build) if build else {"generation": name, "state": "building"}
 
@@ -144,27 +170,45 @@ class ReindexService:
         """
         if (build := await self.get_build(name))["state"] not in ("building", "shadow"):
             remedy = "Pace applies to builds only. To remove a standby generation, run `anabranch generations drop`."
-            raise InvalidRequest(f"Generation {name} is not being built; its state is {build['state']}.", code="GENERATION_IS_BUILT", remedy=remedy)
+            raise InvalidRequest(
+                f"Generation {name} is not being built; its state is {build['state']}.",
+                code="GENERATION_IS_BUILT",
+                remedy=remedy,
+            )
         await PgGenerationBuilds(self.storage.pool).set_pace(name, pace)
         return await self.get_build(name)
 
     @asynccontextmanager
-    async def _open_target(self, assignments: Sequence[str]) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
+    async def _open_target(
+        self, assignments: Sequence[str]
+    ) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
         live = await fetch_live_generation(self.storage)
         async with self.targets.open_target(live, assignments) as (config, engines):
             yield live, config, engines
 
-    async def _build_plan(self, live: Generation, config: IndexConfig, engines: Engines) -> ReindexPlan:
+    async def _build_plan(
+        self, live: Generation, config: IndexConfig, engines: Engines
+    ) -> ReindexPlan:
         stages = find_changed_stages(live, compute_chain_fingerprints(config, get_stage_versions()))
         if not stages:
             remedy = "List the settings with `anabranch config schema`, or rebuild the same index with `anabranch rebuild`."
-            raise InvalidRequest(f"These settings build the same index as {live.name}.", code="NOTHING_CHANGES", remedy=remedy)
-        plan = await ReindexPlanner(self.storage, live, engines).plan(stages, config.embed.dimension)
+            raise InvalidRequest(
+                f"These settings build the same index as {live.name}.",
+                code="NOTHING_CHANGES",
+                remedy=remedy,
+            )
+        plan = await ReindexPlanner(self.storage, live, engines).plan(
+            stages, config.embed.dimension
+        )
         return replace(plan, settings=diff_settings(live.config, config))
 
     async def _create_topics(self, generation: Generation) -> None:
         base_partitions = get_partition_counts(self.partitions)
-        own_topics = {topic: base_partitions[name] for name, topic in generation.topics.items() if topic.endswith(f".{generation.name}")}
+        own_topics = {
+            topic: base_partitions[name]
+            for name, topic in generation.topics.items()
+            if topic.endswith(f".{generation.name}")
+        }
         await self.storage.log.create_topics(own_topics, retention_ms={})
 
 
@@ -175,10 +219,16 @@ async def fetch_live_generation(storage: Storage) -> Generation:
     return live
 
 
-def _build_generation(live: Generation, name: str, config: IndexConfig, stages: Sequence[str]) -> Generation:
+def _build_generation(
+    live: Generation, name: str, config: IndexConfig, stages: Sequence[str]
+) -> Generation:
     own_topics = {OUTPUT_TOPICS[stage]: f"{OUTPUT_TOPICS[stage]}.{name}" for stage in stages}
     return Generation(
-        name=name, config=config, how=compute_chain_fingerprints(config, get_stage_versions()), topics={**live.topics, **own_topics}, state="building"
+        name=name,
+        config=config,
+        how=compute_chain_fingerprints(config, get_stage_versions()),
+        topics={**live.topics, **own_topics},
+        state="building",
     )
 
 

@@ -1,4 +1,6 @@
-"""Estimate the cost of another index configuration from log, memo and tables, without calling an engine."""
+"""Estimate the cost of another index configuration from log, memo and tables, without calling an
+engine.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,16 @@ from sql.index_size import IndexSize, fetch_visible_orders, measure_index
 
 STAGE_ORDER = ("transcribe", "chunk", "extract", "embed")
 """Stages with output events, upstream first."""
-OUTPUT_TOPICS = {stage.name: stage.output_topic for stage in STAGES if stage.output_topic is not None}
+OUTPUT_TOPICS = {
+    stage.name: stage.output_topic for stage in STAGES if stage.output_topic is not None
+}
 INPUT_TOPICS = {stage.name: stage.topic for stage in STAGES}
 LOOKUP_BATCH_SIZE = 1_000
-SECONDS_PER_INPUT: Mapping[str, tuple[float, float]] = {"parse": (0.01, 1.0), "extract": (0.002, 3.0), "embed": (0.004, 0.08)}
+SECONDS_PER_INPUT: Mapping[str, tuple[float, float]] = {
+    "parse": (0.01, 1.0),
+    "extract": (0.002, 3.0),
+    "embed": (0.004, 0.08),
+}
 """Seconds per input with a fast and a slow engine, at the stages' concurrency."""
 EVENTS_PER_SECOND = (60.0, 600.0)
 """Projection rates, slow and fast, including the indexes built afterwards."""
@@ -80,10 +88,13 @@ class ReindexPlan:
             "settings": self.settings,
             "topic": self.topic,
             "events": self.estimate.event_count,
-            "engine_calls": {engine: calls for engine, calls in self.estimate.engine_calls.items() if calls},
+            "engine_calls": {
+                engine: calls for engine, calls in self.estimate.engine_calls.items() if calls
+            },
             "memo_hits": self.estimate.memo_hit_count,
             "tokens": self.estimate.token_count,
-            "bytes": self.size.other_bytes + self.size.vector_bytes * self.dimension // self.live.config.embed.dimension,
+            "bytes": self.size.other_bytes
+            + self.size.vector_bytes * self.dimension // self.live.config.embed.dimension,
             "minutes": {"low": low, "high": high},
             "covered_by_retention": self.is_covered,
         }
@@ -95,7 +106,17 @@ class ReindexPlan:
         """
         projected_count = self.size.documents + 3 * self.size.parts
         return tuple(  # type: ignore[return-value]
-            round((projected_count / rate + sum(SECONDS_PER_INPUT[engine][bound] * calls for engine, calls in self.estimate.engine_calls.items())) / 60, 2)
+            round(
+                (
+                    projected_count / rate
+                    + sum(
+                        SECONDS_PER_INPUT[engine][bound] * calls
+                        for engine, calls in self.estimate.engine_calls.items()
+                    )
+                )
+                / 60,
+                2,
+            )
             for bound, rate in ((0, EVENTS_PER_SECOND[1]), (1, EVENTS_PER_SECOND[0]))
         )
 
@@ -111,7 +132,9 @@ class MemoLookup:
     hit_count: int = 0
 
     async def add(self, engine: str, keys: Iterable[MemoKey]) -> None:
-        new_keys = [key for key in keys if (key.document_id, key.engine, key.input_sha256) not in self.seen]
+        new_keys = [
+            key for key in keys if (key.document_id, key.engine, key.input_sha256) not in self.seen
+        ]
         self.seen.update((key.document_id, key.engine, key.input_sha256) for key in new_keys)
         pending = self.pending.setdefault(engine, set())
         pending.update(new_keys)
@@ -149,9 +172,13 @@ class ReindexPlanner:
             return ReindexEstimate(events, size.documents, calls, lookup.hit_count, size.tokens)
         if stages[0] == "chunk":
             events, tokens = await self._estimate_chunking(lookup)
-            return ReindexEstimate(events, size.documents, lookup.engine_calls, lookup.hit_count, tokens)
+            return ReindexEstimate(
+                events, size.documents, lookup.engine_calls, lookup.hit_count, tokens
+            )
         events = await self._estimate_chunk_engines(lookup, stages)
-        return ReindexEstimate(events, size.parts, lookup.engine_calls, lookup.hit_count, size.tokens)
+        return ReindexEstimate(
+            events, size.parts, lookup.engine_calls, lookup.hit_count, size.tokens
+        )
 
     async def _estimate_parsing(self, lookup: MemoLookup) -> int:
         event_count = 0
@@ -161,9 +188,17 @@ class ReindexPlanner:
                 continue
             event_count += 1
             async with self.storage.blobs.open_local(data.blob.key) as path:
-                file = LocalFile(path, data.filename, data.media_type, data.blob.size, data.title, data.language)
+                file = LocalFile(
+                    path, data.filename, data.media_type, data.blob.size, data.title, data.language
+                )
                 plan = await self.engines.parser.plan(file)
-            await lookup.add("parse", [make_part_key(data, file, plan, part, self.engines.parser.fingerprint) for part in plan.parts])
+            await lookup.add(
+                "parse",
+                [
+                    make_part_key(data, file, plan, part, self.engines.parser.fingerprint)
+                    for part in plan.parts
+                ],
+            )
         await lookup.flush()
         return event_count
 
@@ -175,7 +210,9 @@ class ReindexPlanner:
             assert isinstance(data, DocumentTranscribed)
             event_count += 1
             transcript = await load_transcript(data, self.storage.blobs)
-            parents = await asyncio.to_thread(self.engines.chunker.chunk, data.document_id, data.title, transcript)
+            parents = await asyncio.to_thread(
+                self.engines.chunker.chunk, data.document_id, data.title, transcript
+            )
             token_count += sum(child.tokens for parent in parents for child in parent.children)
             for group in pack_parts(parents):
                 await self._add_lookups(lookup, data, group, ("extract", "embed"))
@@ -192,13 +229,34 @@ class ReindexPlanner:
         return event_count
 
     async def _add_lookups(
-        self, lookup: MemoLookup, data: DocumentChunked | DocumentTranscribed, parents: Sequence[ParentChunk], stages: Sequence[str]
+        self,
+        lookup: MemoLookup,
+        data: DocumentChunked | DocumentTranscribed,
+        parents: Sequence[ParentChunk],
+        stages: Sequence[str],
     ) -> None:
         if "extract" in stages:
-            await lookup.add("extract", list_memo_keys(data.tenant, data.document_id, data.language, parents, self.engines.extractor.fingerprint))
+            await lookup.add(
+                "extract",
+                list_memo_keys(
+                    data.tenant,
+                    data.document_id,
+                    data.language,
+                    parents,
+                    self.engines.extractor.fingerprint,
+                ),
+            )
         if "embed" in stages:
             children = [child for parent in parents for child in parent.children]
-            await lookup.add("embed", [make_embedding_key(data.tenant, data.document_id, child, self.engines.embedder.fingerprint) for child in children])
+            await lookup.add(
+                "embed",
+                [
+                    make_embedding_key(
+                        data.tenant, data.document_id, child, self.engines.embedder.fingerprint
+                    )
+                    for child in children
+                ],
+            )
 
     async def _read_visible_events(self, stage: str) -> AsyncIterator[Event[Any]]:
         """Read the stage's input events of visible revisions, each once."""
@@ -209,6 +267,8 @@ class ReindexPlanner:
                 event = await self.storage.codec.decode(stored)
             except (PermanentError, NewerVersion):
                 continue
-            if event.id not in seen_ids and visible.get(event.data.document_id) == tuple(event.data.order):
+            if event.id not in seen_ids and visible.get(event.data.document_id) == tuple(
+                event.data.order
+            ):
                 seen_ids.add(event.id)
                 yield event

@@ -22,7 +22,9 @@ RELEASE_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DroppedGeneration:
-    """`removed` is false while transaction `held_by` holds a table; workers finish the removal when it ends."""
+    """`removed` is false while transaction `held_by` holds a table; workers finish the removal when
+    it ends.
+    """
 
     generation: str
     removed: bool
@@ -31,11 +33,17 @@ class DroppedGeneration:
 
 
 async def remove_generation(
-    pool: Pool, log: EventLog, decisions: GenerationDecisions, name: str, *, release_wait_s: float = RELEASE_WAIT_S
+    pool: Pool,
+    log: EventLog,
+    decisions: GenerationDecisions,
+    name: str,
+    *,
+    release_wait_s: float = RELEASE_WAIT_S,
 ) -> DroppedGeneration:
     """Drop the generation irrevocably.
 
-    Raises NotFound, PermanentError with code GENERATION_IS_LIVE, LogUnavailable, DatabaseUnavailable.
+    Raises NotFound, PermanentError with code GENERATION_IS_LIVE, LogUnavailable,
+    DatabaseUnavailable.
     """
     await begin_generation_drop(pool, name, decisions.publish_dropped)
     await asyncio.sleep(release_wait_s)
@@ -49,7 +57,11 @@ async def finish_drop(pool: Pool, log: EventLog, name: str) -> DroppedGeneration
     """
     generations = PgGenerations(pool)
     generation = await generations.fetch(name)
-    topics = find_unused_topics(generation, await generations.fetch_undropped()) if generation is not None else []
+    topics = (
+        find_unused_topics(generation, await generations.fetch_undropped())
+        if generation is not None
+        else []
+    )
     if generation is not None and generation.topics.get(EMBEDDED, EMBEDDED) in topics:
         await record_dropped_states(pool, name)
     await log.delete_topics(topics)
@@ -59,5 +71,9 @@ async def finish_drop(pool: Pool, log: EventLog, name: str) -> DroppedGeneration
 
 def find_unused_topics(generation: Generation, remaining: Iterable[Generation]) -> list[str]:
     """List topics of the generation that no other one uses, except `raw` and `accepted`."""
-    used = {other_generation.topics.get(plain, plain) for other_generation in remaining for plain in generation.topics}
+    used = {
+        other_generation.topics.get(plain, plain)
+        for other_generation in remaining
+        for plain in generation.topics
+    }
     return sorted(set(generation.topics.values()) - used - {RAW, ACCEPTED})

@@ -14,9 +14,13 @@ async def check_retained(storage: Storage, live: str, *, read_by: str | None = N
     """
     missing = []
     for required in await fetch_first_needed_positions(storage.pool, live, read_by):
-        first = (await storage.log.fetch_offset_bounds(required.topic)).get(required.partition, (0, 0))[0]
+        first = (await storage.log.fetch_offset_bounds(required.topic)).get(
+            required.partition, (0, 0)
+        )[0]
         if required.offset < first:
-            missing.append(f"{required.topic}, partition {required.partition}: offsets {required.offset} to {first - 1}")
+            missing.append(
+                f"{required.topic}, partition {required.partition}: offsets {required.offset} to {first - 1}"
+            )
     if missing:
         raise PermanentError(
             f"the log no longer holds what {live} was made from: {'; '.join(missing)}",

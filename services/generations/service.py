@@ -27,32 +27,57 @@ class GenerationService:
     comparer: GenerationComparer
 
     async def list_generations(self, caller: Principal) -> list[dict[str, Any]]:
-        return await PgGenerationSummaries(self.pool).list_summaries(_resolve_visible_tenant(caller))
+        return await PgGenerationSummaries(self.pool).list_summaries(
+            _resolve_visible_tenant(caller)
+        )
 
     async def get_generation(self, caller: Principal, name: str) -> dict[str, Any]:
-        summary = await PgGenerationSummaries(self.pool).get_summary(name, _resolve_visible_tenant(caller))
+        summary = await PgGenerationSummaries(self.pool).get_summary(
+            name, _resolve_visible_tenant(caller)
+        )
         if summary is None:
             raise unknown_generation_error(name)
         return summary
 
-    async def compare(self, tenant: str, a: str, b: str, request: ComparisonRequest) -> dict[str, Any]:
+    async def compare(
+        self, tenant: str, a: str, b: str, request: ComparisonRequest
+    ) -> dict[str, Any]:
         return await self.comparer.compare(tenant, a, b, request)
 
     async def promote(self, tenant: str, name: str, request: PromotionRequest) -> dict[str, Any]:
         """Make the generation live; with a gate, only if the comparison passes it."""
         if request.gate is None:
-            return _format_switch(await switch_generation(self.pool, name, self.decisions.publish_promoted), None)
+            return _format_switch(
+                await switch_generation(self.pool, name, self.decisions.publish_promoted), None
+            )
         live = await self._fetch_live_name()
         report = await self.comparer.compare(tenant, live, name, request.comparison)
-        failures = [f"{name} is already live"] if live == name else list_violations(request.gate, report)
+        failures = (
+            [f"{name} is already live"] if live == name else list_violations(request.gate, report)
+        )
         if failures:
-            return {"generation": name, "previous": None, "promoted": False, "reasons": failures, "comparison": report}
-        return _format_switch(await switch_generation(self.pool, name, self.decisions.publish_promoted, expected_live=live), report)
+            return {
+                "generation": name,
+                "previous": None,
+                "promoted": False,
+                "reasons": failures,
+                "comparison": report,
+            }
+        return _format_switch(
+            await switch_generation(
+                self.pool, name, self.decisions.publish_promoted, expected_live=live
+            ),
+            report,
+        )
 
     async def roll_back(self, expected_live: str | None) -> dict[str, Any]:
         if expected_live is not None and expected_live != (live := await self._fetch_live_name()):
             remedy = "Roll back without a name, or promote a generation."
-            raise InvalidRequest(f"{expected_live} is not live; {live} is.", code="GENERATION_NOT_LIVE", remedy=remedy)
+            raise InvalidRequest(
+                f"{expected_live} is not live; {live} is.",
+                code="GENERATION_NOT_LIVE",
+                remedy=remedy,
+            )
         return _format_switch(await roll_back(self.pool, self.decisions.publish_promoted), None)
 
     async def drop(self, name: str) -> dict[str, Any]:
@@ -71,4 +96,10 @@ def _resolve_visible_tenant(caller: Principal) -> str | None:
 
 
 def _format_switch(switched: SwitchResult, report: dict[str, Any] | None) -> dict[str, Any]:
-    return {"generation": switched.generation, "previous": switched.previous, "promoted": True, "reasons": [], "comparison": report}
+    return {
+        "generation": switched.generation,
+        "previous": switched.previous,
+        "promoted": True,
+        "reasons": [],
+        "comparison": report,
+    }

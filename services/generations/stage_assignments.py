@@ -1,9 +1,10 @@
 """Assign consumers: which stage reads which topic, for which generation, in which consumer group.
 
-The assignment depends on the list of generations only. The first generation owns the plain topics. A later
-one owns topics such as `embedded.g2` for the stages that it changes, and reacts there; topics that it shares
-it only projects. When the owner of a shared topic is dropped, the oldest generation that shares it succeeds:
-it continues in the owner's consumer group, beside its own projection.
+The assignment depends on the list of generations only. The first generation owns the plain topics.
+A later one owns topics such as `embedded.g2` for the stages that it changes, and reacts there;
+topics that it shares it only projects. When the owner of a shared topic is dropped, the oldest
+generation that shares it succeeds: it continues in the owner's consumer group, beside its own
+projection.
 """
 
 from __future__ import annotations
@@ -47,14 +48,21 @@ class StageAssignment:
         return (self.group, self.topic, self.generation.name, self.stage, self.suppresses_outcomes)
 
 
-def assign_stages(generations: Sequence[Generation], stages: Sequence[Stage], producer_topics: Sequence[str] = ()) -> list[StageAssignment]:
+def assign_stages(
+    generations: Sequence[Generation], stages: Sequence[Stage], producer_topics: Sequence[str] = ()
+) -> list[StageAssignment]:
     """Assign the stages of all generations that are not dropped, oldest first.
 
     `producer_topics` are read like `raw`.
     """
     if not generations:
         return []
-    plan = _AssignmentPlan(generations, [generation for generation in generations if generation.state in SERVING_STATES] or list(generations), producer_topics)
+    plan = _AssignmentPlan(
+        generations,
+        [generation for generation in generations if generation.state in SERVING_STATES]
+        or list(generations),
+        producer_topics,
+    )
     return [assignment for stage in stages for assignment in plan.assign(stage)]
 
 
@@ -66,10 +74,22 @@ class _AssignmentPlan:
 
     def assign(self, stage: Stage) -> Iterator[StageAssignment]:
         if stage.serves_all_generations:
-            yield StageAssignment(stage, stage.name, self.serving[0], format_group_name(stage.name, None), stage.topic, suppresses_outcomes=False)
+            yield StageAssignment(
+                stage,
+                stage.name,
+                self.serving[0],
+                format_group_name(stage.name, None),
+                stage.topic,
+                suppresses_outcomes=False,
+            )
             for topic in self.producer_topics if stage.topic == RAW else ():
                 yield StageAssignment(
-                    stage, stage.name, self.serving[0], format_group_name(stage.name, topic.partition(".")[2]), topic, suppresses_outcomes=False
+                    stage,
+                    stage.name,
+                    self.serving[0],
+                    format_group_name(stage.name, topic.partition(".")[2]),
+                    topic,
+                    suppresses_outcomes=False,
                 )
         elif stage.ordering_policy == "latest":
             yield from self._assign_document_stage(stage)
@@ -78,13 +98,28 @@ class _AssignmentPlan:
                 yield from self._assign_generation_stage(stage, generation)
 
     def _assign_document_stage(self, stage: Stage) -> Iterator[StageAssignment]:
-        """Project documents and revisions once for all generations; transcribe once per topic of texts."""
+        """Project documents and revisions once for all generations; transcribe once per topic of
+        texts.
+        """
         primary = self.serving[0]
         primary_topic = _resolve_topic(primary, OCR_DONE)
-        document_stage = stage if primary_topic == OCR_DONE else replace(stage, react=_emit_acceptance_outcomes)
-        yield StageAssignment(document_stage, stage.name, primary, format_group_name(stage.name, FIRST_GENERATION), stage.topic, suppresses_outcomes=False)
-        text_stage = replace(stage, name=RETRANSCRIBE, ordering_policy="visible", project=project_nothing)
-        for topic in dict.fromkeys(_resolve_topic(generation, OCR_DONE) for generation in self.generations):
+        document_stage = (
+            stage if primary_topic == OCR_DONE else replace(stage, react=_emit_acceptance_outcomes)
+        )
+        yield StageAssignment(
+            document_stage,
+            stage.name,
+            primary,
+            format_group_name(stage.name, FIRST_GENERATION),
+            stage.topic,
+            suppresses_outcomes=False,
+        )
+        text_stage = replace(
+            stage, name=RETRANSCRIBE, ordering_policy="visible", project=project_nothing
+        )
+        for topic in dict.fromkeys(
+            _resolve_topic(generation, OCR_DONE) for generation in self.generations
+        ):
             if topic != primary_topic or topic != OCR_DONE:
                 successor = self._find_successor(OCR_DONE, topic)
                 yield StageAssignment(
@@ -96,45 +131,95 @@ class _AssignmentPlan:
                     successor.state not in SERVING_STATES,
                 )
 
-    def _assign_generation_stage(self, stage: Stage, generation: Generation) -> Iterator[StageAssignment]:
-        topic, suppresses_outcomes = _resolve_topic(generation, stage.topic), generation.state not in SERVING_STATES
+    def _assign_generation_stage(
+        self, stage: Stage, generation: Generation
+    ) -> Iterator[StageAssignment]:
+        topic, suppresses_outcomes = (
+            _resolve_topic(generation, stage.topic),
+            generation.state not in SERVING_STATES,
+        )
         output_topic = _resolve_topic(generation, stage.output_topic or stage.topic)
         if resolve_topic_generation(output_topic) == generation.name:
-            yield StageAssignment(stage, stage.name, generation, format_group_name(stage.name, generation.name), topic, suppresses_outcomes)
+            yield StageAssignment(
+                stage,
+                stage.name,
+                generation,
+                format_group_name(stage.name, generation.name),
+                topic,
+                suppresses_outcomes,
+            )
             return
         if stage.project is not project_nothing:
-            reaction = emit_outcomes_only if stage.react is not None and not suppresses_outcomes else None
-            yield StageAssignment(
-                replace(stage, react=reaction), stage.name, generation, format_group_name(stage.name, generation.name), topic, suppresses_outcomes
+            reaction = (
+                emit_outcomes_only if stage.react is not None and not suppresses_outcomes else None
             )
-        if stage.output_topic is not None and self._has_no_owner(output_topic) and self._find_successor(stage.output_topic, output_topic) == generation:
             yield StageAssignment(
-                stage, stage.name, generation, format_group_name(stage.name, resolve_topic_generation(output_topic)), topic, suppresses_outcomes
+                replace(stage, react=reaction),
+                stage.name,
+                generation,
+                format_group_name(stage.name, generation.name),
+                topic,
+                suppresses_outcomes,
+            )
+        if (
+            stage.output_topic is not None
+            and self._has_no_owner(output_topic)
+            and self._find_successor(stage.output_topic, output_topic) == generation
+        ):
+            yield StageAssignment(
+                stage,
+                stage.name,
+                generation,
+                format_group_name(stage.name, resolve_topic_generation(output_topic)),
+                topic,
+                suppresses_outcomes,
             )
 
     def _has_no_owner(self, topic: str) -> bool:
-        return all(generation.name != resolve_topic_generation(topic) for generation in self.generations)
+        return all(
+            generation.name != resolve_topic_generation(topic) for generation in self.generations
+        )
 
     def _find_successor(self, base_topic: str, topic: str) -> Generation:
         """Find the generation that emits to a topic: its owner, else the oldest that shares it, serving ones
         first.
         """
-        sharing = [generation for generation in (*self.serving, *self.generations) if _resolve_topic(generation, base_topic) == topic]
-        return next((generation for generation in sharing if generation.name == resolve_topic_generation(topic)), sharing[0])
+        sharing = [
+            generation
+            for generation in (*self.serving, *self.generations)
+            if _resolve_topic(generation, base_topic) == topic
+        ]
+        return next(
+            (
+                generation
+                for generation in sharing
+                if generation.name == resolve_topic_generation(topic)
+            ),
+            sharing[0],
+        )
 
 
 def emits_index_events(assignment: StageAssignment) -> bool:
     """Return whether the assignment emits events that the index is built from."""
-    return assignment.emitting_stage in UPSTREAM_STAGES and assignment.stage.react not in (None, emit_outcomes_only, _emit_acceptance_outcomes)
+    return assignment.emitting_stage in UPSTREAM_STAGES and assignment.stage.react not in (
+        None,
+        emit_outcomes_only,
+        _emit_acceptance_outcomes,
+    )
 
 
 def restrict_to_document_changes(assignment: StageAssignment) -> StageAssignment | None:
     """Restrict a consumer whose events another program version emits.
 
-    Stage `transcribe` still amends and withdraws documents; those that need a text wait. Other stages return
-    None: their events are delegated, and a worker of that version continues at the same offset.
+    Stage `transcribe` still amends and withdraws documents; those that need a text wait. Other
+    stages return None: their events are delegated, and a worker of that version continues at the
+    same offset.
     """
-    return replace(assignment, stage=replace(assignment.stage, delegate_if=_needs_text)) if assignment.stage.ordering_policy == "latest" else None
+    return (
+        replace(assignment, stage=replace(assignment.stage, delegate_if=_needs_text))
+        if assignment.stage.ordering_policy == "latest"
+        else None
+    )
 
 
 def _needs_text(item: PendingEvent) -> bool:
@@ -148,14 +233,24 @@ def resolve_topic_generation(topic: str) -> str:
     return topic.partition(".")[2] or FIRST_GENERATION
 
 
-async def emit_outcomes_only(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
+async def emit_outcomes_only(
+    pending_events: Sequence[PendingEvent], ports: StagePorts
+) -> list[Emission]:
     """Emit outcomes of events that another generation emits."""
     return [statement for item in pending_events for statement in make_final_outcomes(item)]
 
 
-async def _emit_acceptance_outcomes(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
+async def _emit_acceptance_outcomes(
+    pending_events: Sequence[PendingEvent], ports: StagePorts
+) -> list[Emission]:
     """Emit the outcomes of documents that `transcribe` need not parse."""
-    concluded = [item for item in pending_events if item.is_unchanged or item.visibility_change is not None or item.status is ClaimStatus.SUPERSEDED]
+    concluded = [
+        item
+        for item in pending_events
+        if item.is_unchanged
+        or item.visibility_change is not None
+        or item.status is ClaimStatus.SUPERSEDED
+    ]
     return await transcribe.react(concluded, ports)
 
 

@@ -17,11 +17,13 @@ REFERRING_STAGES = (embed.STAGE.name, index.STAGE.name)
 async def sweep_token_states(storage: Storage) -> int:
     """Delete unused token states; returns how many.
 
-    Nothing is deleted while an event in flight, or a running replay, may refer to one. Interrupted calls are
-    finished by the next.
+    Nothing is deleted while an event in flight, or a running replay, may refer to one. Interrupted
+    calls are finished by the next.
     """
     deleted_count = 0
-    while await fetch_dropped_states(storage.pool, 1) and not await _has_pending_references(storage):
+    while await fetch_dropped_states(storage.pool, 1) and not await _has_pending_references(
+        storage
+    ):
         # Only now: what was on its way a moment ago may refer to one.
         batch = await fetch_dropped_states(storage.pool, BATCH_SIZE)
         unused = [key for key, is_used in batch.items() if not is_used]
@@ -36,4 +38,10 @@ async def _has_pending_references(storage: Storage) -> bool:
     if await PgErasure(storage.pool).fetch_running_replays():
         return True
     assignments = assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES)
-    return any([await storage.count_pending(assignment.group, assignment.topic) for assignment in assignments if assignment.stage.name in REFERRING_STAGES])
+    return any(
+        [
+            await storage.count_pending(assignment.group, assignment.topic)
+            for assignment in assignments
+            if assignment.stage.name in REFERRING_STAGES
+        ]
+    )

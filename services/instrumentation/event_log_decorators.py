@@ -24,7 +24,9 @@ class EventLogDecorator:
     async def append(self, records: Sequence[Record]) -> list[Position]:
         return await self.inner.append(records)
 
-    async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
+    async def create_topics(
+        self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
+    ) -> None:
         await self.inner.create_topics(partitions, retention_ms=retention_ms)
 
     async def delete_topics(self, topics: Collection[str]) -> None:
@@ -34,7 +36,12 @@ class EventLogDecorator:
         return await self.inner.fetch_offset_bounds(topic)
 
     def read(
-        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, resume_after: Mapping[int, int] | None = None
+        self,
+        topic: str,
+        start: Mapping[int, int] | None = None,
+        end: Mapping[int, int] | None = None,
+        *,
+        resume_after: Mapping[int, int] | None = None,
     ) -> AsyncIterator[StoredRecord]:
         return self.inner.read(topic, start, end, resume_after=resume_after)
 
@@ -69,7 +76,9 @@ class OutcomeLoggingLog(EventLogDecorator):
 
 
 class OutcomeSuppressingLog(EventLogDecorator):
-    """Drop the outcomes of a generation that is not live. Returns the positions of the other records."""
+    """Drop the outcomes of a generation that is not live. Returns the positions of the other
+    records.
+    """
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         remaining = [record for record in records if record.topic != OUTCOMES]
@@ -91,4 +100,7 @@ class NotifyingLog(EventLogDecorator):
 def _log_outcome(record: Record) -> None:
     outcome = json.loads(record.value or b"{}")
     event_type = record.headers.get("ce_type", b"").decode().partition(".v")[0]
-    log.info(event_type, **{name: outcome[name] for name in LOGGED_FIELDS if outcome.get(name) is not None})
+    log.info(
+        event_type,
+        **{name: outcome[name] for name in LOGGED_FIELDS if outcome.get(name) is not None},
+    )

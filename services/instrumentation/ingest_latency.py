@@ -27,13 +27,20 @@ class IngestLatency:
 
     def record_published(self, records: Iterable[Record]) -> None:
         for record in records:
-            if record.topic == OUTCOMES and record.headers.get("ce_type") == DocumentIndexed.event_type().encode():
-                self._record_indexed(DocumentIndexed.model_validate(json.loads(record.value or b"{}")))
+            if (
+                record.topic == OUTCOMES
+                and record.headers.get("ce_type") == DocumentIndexed.event_type().encode()
+            ):
+                self._record_indexed(
+                    DocumentIndexed.model_validate(json.loads(record.value or b"{}"))
+                )
 
     def _record_indexed(self, outcome: DocumentIndexed) -> None:
         """Ignore unchanged documents: they were searchable before."""
         if outcome.code is None and outcome.tenant and outcome.source and outcome.event_id:
-            self.pending.append((make_received_id(outcome.tenant, outcome.source, outcome.event_id), self.clock()))
+            self.pending.append(
+                (make_received_id(outcome.tenant, outcome.source, outcome.event_id), self.clock())
+            )
 
     async def measure(self, fetch_received_times: FetchReceivedTimes) -> None:
         """`fetch_received_times` maps event ids to the append times of their events."""
@@ -44,4 +51,6 @@ class IngestLatency:
         for event_id, searchable_at in batch:
             self.pending.popleft()
             if event_id in received_times:
-                self.observe_seconds(max(0.0, (searchable_at - received_times[event_id]).total_seconds()))
+                self.observe_seconds(
+                    max(0.0, (searchable_at - received_times[event_id]).total_seconds())
+                )

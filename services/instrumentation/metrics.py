@@ -30,43 +30,132 @@ class Metrics:
     def __init__(self, version: str, clock: Callable[[], datetime] = utc_now) -> None:
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
-        self.events = Counter("anabranch_events", "Events that this process appended to the log", ["topic", "type"], **own)
+        self.events = Counter(
+            "anabranch_events",
+            "Events that this process appended to the log",
+            ["topic", "type"],
+            **own,
+        )
         self.end_to_end = Histogram(
-            "anabranch_ingest_end_to_end_seconds", "Time from the append of a document's event until the document is searchable", buckets=INGEST_SECONDS, **own
+            "anabranch_ingest_end_to_end_seconds",
+            "Time from the append of a document's event until the document is searchable",
+            buckets=INGEST_SECONDS,
+            **own,
         )
         self.ingest_latency = IngestLatency(clock, self.end_to_end.observe)
-        self.stage_events = Counter("anabranch_stage_events", "Events that a stage finished", ["stage", "outcome"], **own)
-        self.stage_duration = Histogram("anabranch_stage_duration_seconds", "Duration of one reaction", ["stage"], buckets=STAGE_SECONDS, **own)
-        self.stage_inflight = Gauge("anabranch_stage_inflight", "Events being reacted to", ["stage"], **own)
-        self.stage_retries = Counter("anabranch_stage_retries", "Attempts that failed and were retried", ["stage", "reason"], **own)
-        self.engine_calls = Counter("anabranch_engine_calls", "Engine inputs that the memo did not have", ["engine"], **own)
-        self.dead_letters = Counter("anabranch_dead_letters", "Events dead-lettered", ["stage", "error"], **own)
-        self.consumer_lag = Gauge("anabranch_consumer_lag_events", "Events that a stage has not acknowledged", ["stage"], **own)
-        self.consumer_lag_seconds = Gauge("anabranch_consumer_lag_seconds", "Age of the oldest event that a stage has not acknowledged", ["stage"], **own)
-        self.dead_letters_open = Gauge("anabranch_dead_letters", "Open dead letters", ["stage"], registry=None)
+        self.stage_events = Counter(
+            "anabranch_stage_events", "Events that a stage finished", ["stage", "outcome"], **own
+        )
+        self.stage_duration = Histogram(
+            "anabranch_stage_duration_seconds",
+            "Duration of one reaction",
+            ["stage"],
+            buckets=STAGE_SECONDS,
+            **own,
+        )
+        self.stage_inflight = Gauge(
+            "anabranch_stage_inflight", "Events being reacted to", ["stage"], **own
+        )
+        self.stage_retries = Counter(
+            "anabranch_stage_retries",
+            "Attempts that failed and were retried",
+            ["stage", "reason"],
+            **own,
+        )
+        self.engine_calls = Counter(
+            "anabranch_engine_calls", "Engine inputs that the memo did not have", ["engine"], **own
+        )
+        self.dead_letters = Counter(
+            "anabranch_dead_letters", "Events dead-lettered", ["stage", "error"], **own
+        )
+        self.consumer_lag = Gauge(
+            "anabranch_consumer_lag_events",
+            "Events that a stage has not acknowledged",
+            ["stage"],
+            **own,
+        )
+        self.consumer_lag_seconds = Gauge(
+            "anabranch_consumer_lag_seconds",
+            "Age of the oldest event that a stage has not acknowledged",
+            ["stage"],
+            **own,
+        )
+        self.dead_letters_open = Gauge(
+            "anabranch_dead_letters", "Open dead letters", ["stage"], registry=None
+        )
         self.registry.register(_GaugeCollector(self.dead_letters_open))
-        self.generations = Gauge("anabranch_generation_info", "1 for each generation that is not dropped", ["id", "state"], **own)
+        self.generations = Gauge(
+            "anabranch_generation_info",
+            "1 for each generation that is not dropped",
+            ["id", "state"],
+            **own,
+        )
         self.documents = Gauge("anabranch_documents", "Documents by state", ["state"], **own)
-        self.query_duration = Histogram("anabranch_query_duration_seconds", "Duration of a query", ["kind", "profile"], buckets=QUERY_SECONDS, **own)
+        self.query_duration = Histogram(
+            "anabranch_query_duration_seconds",
+            "Duration of a query",
+            ["kind", "profile"],
+            buckets=QUERY_SECONDS,
+            **own,
+        )
         self.query_stage_duration = Histogram(
-            "anabranch_query_stage_duration_seconds", "Duration of one step of a query", ["stage"], buckets=QUERY_SECONDS, **own
+            "anabranch_query_stage_duration_seconds",
+            "Duration of one step of a query",
+            ["stage"],
+            buckets=QUERY_SECONDS,
+            **own,
         )
-        self.channel_failures = Counter("anabranch_channel_failures", "Channels that failed in a query", ["channel", "reason"], **own)
+        self.channel_failures = Counter(
+            "anabranch_channel_failures",
+            "Channels that failed in a query",
+            ["channel", "reason"],
+            **own,
+        )
         self.channel_contribution = Counter(
-            "anabranch_channel_contribution", "Passages in contexts and search results, by channel that retrieved them", ["channel"], **own
+            "anabranch_channel_contribution",
+            "Passages in contexts and search results, by channel that retrieved them",
+            ["channel"],
+            **own,
         )
-        self.judge_failures = Counter("anabranch_judge_failures", "Checks that an answer failed", ["check"], **own)
+        self.judge_failures = Counter(
+            "anabranch_judge_failures", "Checks that an answer failed", ["check"], **own
+        )
         self.feedback = Counter("anabranch_feedback", "Feedback on answers", ["kind"], **own)
-        self.tokens = Counter("anabranch_tokens", "Tokens as counted by the model server", ["model", "kind"], **own)
-        self.breaker = Gauge("anabranch_breaker_state", "Circuit of a model server: 0 closed, 1 half open, 2 open", ["target"], **own)
+        self.tokens = Counter(
+            "anabranch_tokens", "Tokens as counted by the model server", ["model", "kind"], **own
+        )
+        self.breaker = Gauge(
+            "anabranch_breaker_state",
+            "Circuit of a model server: 0 closed, 1 half open, 2 open",
+            ["target"],
+            **own,
+        )
         self.streams = Gauge("anabranch_sse_clients", "Answers being streamed", **own)
-        self.rerank_score = Histogram("anabranch_rerank_score", "Best rerank score of a query", buckets=SCORES, **own)
-        self.cache_requests = Counter("anabranch_cache_requests", "Cache lookups: hit, miss, or stale after a change", ["cache", "outcome"], **own)
+        self.rerank_score = Histogram(
+            "anabranch_rerank_score", "Best rerank score of a query", buckets=SCORES, **own
+        )
+        self.cache_requests = Counter(
+            "anabranch_cache_requests",
+            "Cache lookups: hit, miss, or stale after a change",
+            ["cache", "outcome"],
+            **own,
+        )
         self.answers = Counter("anabranch_answers", "Queries by outcome", ["outcome"], **own)
-        self.usage_lost = Counter("anabranch_usage_events_lost", "Query events that could not be published", **own)
-        self.refused_busy = Counter("anabranch_requests_refused_busy", "Requests refused with 503 because a pool was full", ["pool"], **own)
-        self.authentication_failures = Counter("anabranch_authentication_failures", "Requests without a valid credential", **own)
-        Info("anabranch_build", "Version of this program", registry=self.registry).info({"version": version})
+        self.usage_lost = Counter(
+            "anabranch_usage_events_lost", "Query events that could not be published", **own
+        )
+        self.refused_busy = Counter(
+            "anabranch_requests_refused_busy",
+            "Requests refused with 503 because a pool was full",
+            ["pool"],
+            **own,
+        )
+        self.authentication_failures = Counter(
+            "anabranch_authentication_failures", "Requests without a valid credential", **own
+        )
+        Info("anabranch_build", "Version of this program", registry=self.registry).info(
+            {"version": version}
+        )
 
     def count_finished(self, stage: str, dead_letter_code: str | None) -> None:
         self.stage_events.labels(stage, "buried" if dead_letter_code else "done").inc()
@@ -94,8 +183,18 @@ class Metrics:
         return ServerWatch(self, section)
 
     def record_feedback(self, feedback: FeedbackRequest) -> None:
-        kinds = {"useful": feedback.useful is True, "not_useful": feedback.useful is False, "graded": bool(feedback.list_grades())}
-        for kind, is_given in (kinds | {"corrected": feedback.corrected_answer is not None, "note": feedback.note is not None}).items():
+        kinds = {
+            "useful": feedback.useful is True,
+            "not_useful": feedback.useful is False,
+            "graded": bool(feedback.list_grades()),
+        }
+        for kind, is_given in (
+            kinds
+            | {
+                "corrected": feedback.corrected_answer is not None,
+                "note": feedback.note is not None,
+            }
+        ).items():
             if is_given:
                 self.feedback.labels(kind).inc()
 
@@ -105,16 +204,22 @@ class Metrics:
     def record_failed_query(self) -> None:
         self.answers.labels("error").inc()
 
-    def record_query(self, kind: str, seconds: float, response: SearchResponse | QueryResponse) -> str:
+    def record_query(
+        self, kind: str, seconds: float, response: SearchResponse | QueryResponse
+    ) -> str:
         """Record a finished query; returns `answered` or `refused`."""
         refused = isinstance(response, QueryResponse) and response.refused
         outcome = "refused" if refused else "answered"
         self.answers.labels(outcome).inc()
         self._record_trace(kind, seconds, response.trace)
-        for result in response.contexts if isinstance(response, QueryResponse) else response.results:
+        for result in (
+            response.contexts if isinstance(response, QueryResponse) else response.results
+        ):
             for channel in result.channels:
                 self.channel_contribution.labels(channel).inc()
-        for check in response.judge.checks if isinstance(response, QueryResponse) and response.judge else ():
+        for check in (
+            response.judge.checks if isinstance(response, QueryResponse) and response.judge else ()
+        ):
             if check.result == "fail":
                 self.judge_failures.labels(check.name).inc()
         return outcome

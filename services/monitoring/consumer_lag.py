@@ -9,7 +9,11 @@ from typing import Any
 from processors import STAGES, transcribe
 from schemas.errors import ConfigurationError
 from services.generations.first_generation import FIRST_GENERATION
-from services.generations.stage_assignments import StageAssignment, assign_stages, resolve_topic_generation
+from services.generations.stage_assignments import (
+    StageAssignment,
+    assign_stages,
+    resolve_topic_generation,
+)
 from services.storage import Storage
 from sql.event_times import fetch_oldest_unread_time
 from sql.generations import PgGenerations
@@ -37,13 +41,26 @@ async def list_consumers(storage: Storage) -> list[ConsumerKey]:
     """
     generations = await PgGenerations(storage.pool).fetch_undropped()
     if not generations:
-        return [ConsumerKey(stage.name, None, stage.topic, format_group_name(stage.name, None)) for stage in STAGES]
-    return [_to_consumer_key(assignment) for assignment in assign_stages(generations, STAGES, storage.producer_topics)]
+        return [
+            ConsumerKey(stage.name, None, stage.topic, format_group_name(stage.name, None))
+            for stage in STAGES
+        ]
+    return [
+        _to_consumer_key(assignment)
+        for assignment in assign_stages(generations, STAGES, storage.producer_topics)
+    ]
 
 
 def _to_consumer_key(assignment: StageAssignment) -> ConsumerKey:
-    reads_all_generations = assignment.stage.serves_all_generations or assignment.stage.name == DOCUMENT_STAGE
-    return ConsumerKey(assignment.stage.name, None if reads_all_generations else assignment.generation.name, assignment.topic, assignment.group)
+    reads_all_generations = (
+        assignment.stage.serves_all_generations or assignment.stage.name == DOCUMENT_STAGE
+    )
+    return ConsumerKey(
+        assignment.stage.name,
+        None if reads_all_generations else assignment.generation.name,
+        assignment.topic,
+        assignment.group,
+    )
 
 
 async def fetch_stage_lags(storage: Storage) -> list[dict[str, Any]]:
@@ -55,7 +72,9 @@ async def fetch_stage_lags(storage: Storage) -> list[dict[str, Any]]:
     for consumer in await list_consumers(storage):
         if live is None or consumer.generation in (None, live.name):
             line, previous = await fetch_consumer_lag(storage, consumer), lines.get(consumer.stage)
-            lines[consumer.stage] = line if previous is None or line["lag"] > previous["lag"] else previous
+            lines[consumer.stage] = (
+                line if previous is None or line["lag"] > previous["lag"] else previous
+            )
     return list(lines.values())
 
 
@@ -76,7 +95,10 @@ async def _fetch_offsets(storage: Storage, consumer: ConsumerKey) -> dict[str, i
     # In this order: with lag 0, the committed offsets cover every record counted.
     lag = await storage.count_pending(consumer.group, consumer.topic)
     acknowledged = await storage.log.fetch_committed_offsets(consumer.group, consumer.topic)
-    end = sum(following for _, following in (await storage.log.fetch_offset_bounds(consumer.topic)).values())
+    end = sum(
+        following
+        for _, following in (await storage.log.fetch_offset_bounds(consumer.topic)).values()
+    )
     return {"lag": lag, "acknowledged": sum(acknowledged.values()), "end": end}
 
 
@@ -84,7 +106,18 @@ async def fetch_oldest_pending_time(storage: Storage, group: str, topic: str) ->
     """Return the append time of the oldest record that the group has not committed."""
     if isinstance(storage.log, PgLog):
         return await fetch_oldest_unread_time(storage.pool, group, topic)
-    ends, acknowledged = await storage.log.fetch_offset_bounds(topic), await storage.log.fetch_committed_offsets(group, topic)
-    start = {partition: max(first, acknowledged.get(partition, first)) for partition, (first, _) in ends.items()}
-    end = {partition: min(start[partition] + 1, following) for partition, (_, following) in ends.items()}
-    return min([stored.appended_at async for stored in storage.log.read(topic, start, end)], default=None)
+    ends, acknowledged = (
+        await storage.log.fetch_offset_bounds(topic),
+        await storage.log.fetch_committed_offsets(group, topic),
+    )
+    start = {
+        partition: max(first, acknowledged.get(partition, first))
+        for partition, (first, _) in ends.items()
+    }
+    end = {
+        partition: min(start[partition] + 1, following)
+        for partition, (_, following) in ends.items()
+    }
+    return min(
+        [stored.appended_at async for stored in storage.log.read(topic, start, end)], default=None
+    )

@@ -34,7 +34,9 @@ MAX_STREAMS = 64
 
 
 class DocumentEvents(Protocol):
-    async def list_document_events(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
+    async def list_document_events(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]: ...
 
 
 FetchStatus = Callable[[Principal, UUID], Awaitable[dict[str, Any] | None]]
@@ -67,33 +69,68 @@ class EventFeed:
     def close_streams(self) -> None:
         self.closing.set()
 
-    async def list_document_events(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def list_document_events(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
         return await self.events.list_document_events(caller, document_id, after=after, limit=limit)
 
     async def read_page(
-        self, caller: Principal, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None
+        self,
+        caller: Principal,
+        *,
+        after: str,
+        topics: list[str] | None,
+        document: UUID | None,
+        limit: int,
+        since: datetime | None = None,
     ) -> LogPage:
         expanded_topics = await self._expand_topics(topics)
-        cursor, missed, at_least, scanned_count = await self._resolve_cursor(after, expanded_topics), 0, False, 0
+        cursor, missed, at_least, scanned_count = (
+            await self._resolve_cursor(after, expanded_topics),
+            0,
+            False,
+            0,
+        )
         items: list[LogEntry] = []
         while len(items) < limit and scanned_count < MAX_SCANNED:
-            batch = await self.feed.read_page(cursor, expanded_topics, min(PAGE_SIZE, limit - len(items)))
+            batch = await self.feed.read_page(
+                cursor, expanded_topics, min(PAGE_SIZE, limit - len(items))
+            )
             cursor, scanned_count = batch.cursor, scanned_count + len(batch.records)
             missed, at_least = missed + batch.missed_count, at_least or batch.missed_is_lower_bound
-            eligible = [record for record in batch.records if since is None or record.stored_record.appended_at >= since]
-            items += [entry for _, entry in await self.entries.build_entries(eligible, caller, document) if entry is not None]
+            eligible = [
+                record
+                for record in batch.records
+                if since is None or record.stored_record.appended_at >= since
+            ]
+            items += [
+                entry
+                for _, entry in await self.entries.build_entries(eligible, caller, document)
+                if entry is not None
+            ]
             if not batch.records:
                 return LogPage(items=items, next=cursor, end=True, missed=missed, at_least=at_least)
         return LogPage(items=items, next=cursor, end=False, missed=missed, at_least=at_least)
 
-    async def follow(self, caller: Principal, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[FeedMessage, None]:
+    async def follow(
+        self,
+        caller: Principal,
+        *,
+        after: str | None,
+        topics: list[str] | None,
+        document: UUID | None,
+    ) -> AsyncGenerator[FeedMessage, None]:
         if self.open_streams >= self.max_streams:
             raise TransientError(
-                f"The limit of {self.open_streams} open streams is reached.", code="TOO_MANY_STREAMS", remedy="Close a stream, or poll GET /v1/events."
+                f"The limit of {self.open_streams} open streams is reached.",
+                code="TOO_MANY_STREAMS",
+                remedy="Close a stream, or poll GET /v1/events.",
             )
         self.open_streams += 1
         try:
-            cursor, reset = await self._resolve_start(after or "now", await self._expand_topics(topics))
+            cursor, reset = await self._resolve_start(
+                after or "now", await self._expand_topics(topics)
+            )
             yield FeedMessage(event="open", data={"after": cursor}, cursor=cursor)
             if reset:
                 yield reset
@@ -115,7 +152,9 @@ class EventFeed:
             async with asyncio.timeout(self.poll_s):
                 await self.closing.wait()
 
-    async def _resolve_start(self, after: str, topics: Sequence[str]) -> tuple[str, FeedMessage | None]:
+    async def _resolve_start(
+        self, after: str, topics: Sequence[str]
+    ) -> tuple[str, FeedMessage | None]:
         """Resolve the cursor. A cursor of another log continues from now, with a `reset` message."""
         try:
             return await self._resolve_cursor(after, topics), None
@@ -133,15 +172,32 @@ class EventFeed:
     async def _expand_topics(self, topics: Sequence[str] | None) -> list[str]:
         """Add the topics that generations own."""
         bases = list(topics or get_partition_counts(1))
-        generation_topics = [generation.topics.get(base, base) for generation in await self.generations.fetch_undropped() for base in bases]
+        generation_topics = [
+            generation.topics.get(base, base)
+            for generation in await self.generations.fetch_undropped()
+            for base in bases
+        ]
         return list(dict.fromkeys([*bases, *generation_topics]))
 
 
 class _FeedStream:
     """State of one stream."""
 
-    def __init__(self, feed: EventFeed, caller: Principal, topics: Sequence[str] | None, document: UUID | None, cursor: str) -> None:
-        self._feed, self._caller, self._topics, self._document, self._cursor = feed, caller, topics, document, cursor
+    def __init__(
+        self,
+        feed: EventFeed,
+        caller: Principal,
+        topics: Sequence[str] | None,
+        document: UUID | None,
+        cursor: str,
+    ) -> None:
+        self._feed, self._caller, self._topics, self._document, self._cursor = (
+            feed,
+            caller,
+            topics,
+            document,
+            cursor,
+        )
         self._last_status, self._idle_s = "", 0.0
         self.has_more = False
         """Another page is available now."""
@@ -156,7 +212,10 @@ class _FeedStream:
                     yield message
         except AnabranchError as error:
             self._idle_s, self.has_more = 0.0, False
-            yield FeedMessage(event="error", data={"code": error.code, "detail": error.detail, "remedy": error.remedy})
+            yield FeedMessage(
+                event="error",
+                data={"code": error.code, "detail": error.detail, "remedy": error.remedy},
+            )
         if self._idle_s >= IDLE_S:
             self._idle_s = 0.0
             yield FeedMessage(event="idle", data={}, cursor=self._cursor)
@@ -171,12 +230,20 @@ class _FeedStream:
             yield _build_reset_message(error, previous_cursor, self._cursor)
             return
         if page.missed_count:
-            yield _build_dropped_message(page.missed_count, page.missed_is_lower_bound, self._cursor, page.start_cursor)
+            yield _build_dropped_message(
+                page.missed_count, page.missed_is_lower_bound, self._cursor, page.start_cursor
+            )
             self._cursor = page.start_cursor
-        for record, entry in await self._feed.entries.build_entries(page.records, self._caller, self._document):
+        for record, entry in await self._feed.entries.build_entries(
+            page.records, self._caller, self._document
+        ):
             self._cursor = record.cursor
             if entry is not None:
-                yield FeedMessage(event=_choose_message_name(entry.type), data=entry.model_dump(mode="json"), cursor=record.cursor)
+                yield FeedMessage(
+                    event=_choose_message_name(entry.type),
+                    data=entry.model_dump(mode="json"),
+                    cursor=record.cursor,
+                )
             if self._feed.closing.is_set():
                 return
         self._cursor, self.has_more = page.cursor, page.has_more
@@ -188,15 +255,24 @@ class _FeedStream:
     async def _skip_backlog(self, topics: Sequence[str]) -> FeedMessage | None:
         """Continue from now if the backlog is too large."""
         feed, previous_cursor = self._feed.feed, self._cursor
-        if await feed.count_following(previous_cursor, topics, self._feed.max_backlog + 1) <= self._feed.max_backlog:
+        if (
+            await feed.count_following(previous_cursor, topics, self._feed.max_backlog + 1)
+            <= self._feed.max_backlog
+        ):
             return None
         now = await feed.fetch_end_cursor(topics)
         backlog = await feed.count_following(previous_cursor, topics, MAX_COUNTED)
         missed = backlog - await feed.count_following(now, topics, MAX_COUNTED)
-        # The client may have stalled here for long, and retention may have removed records meanwhile.
+        # The client may have stalled here for long, and retention may have removed records
+        # meanwhile.
         first_page = await feed.read_page(previous_cursor, topics, 0)
         self._cursor = now
-        return _build_dropped_message(missed + first_page.missed_count, first_page.missed_is_lower_bound or backlog >= MAX_COUNTED, previous_cursor, now)
+        return _build_dropped_message(
+            missed + first_page.missed_count,
+            first_page.missed_is_lower_bound or backlog >= MAX_COUNTED,
+            previous_cursor,
+            now,
+        )
 
     async def _fetch_changed_status(self) -> FeedMessage | None:
         if self._document is None:
@@ -212,14 +288,25 @@ class _FeedStream:
 def _choose_message_name(event_type: str | None) -> str:
     """Use the event type as SSE event name.
 
-    A producer's type must look like ours, so that it cannot end the line or imitate a control message.
+    A producer's type must look like ours, so that it cannot end the line or imitate a control
+    message.
     """
-    return event_type if event_type is not None and EVENT_TYPE.fullmatch(event_type) else "unreadable"
+    return (
+        event_type if event_type is not None and EVENT_TYPE.fullmatch(event_type) else "unreadable"
+    )
 
 
 def _build_dropped_message(missed: int, at_least: bool, after: str, cursor: str) -> FeedMessage:
-    return FeedMessage(event="dropped", data={"missed": missed, "at_least": at_least, "after": after}, cursor=cursor)
+    return FeedMessage(
+        event="dropped",
+        data={"missed": missed, "at_least": at_least, "after": after},
+        cursor=cursor,
+    )
 
 
 def _build_reset_message(error: CursorAhead, after: str, now: str) -> FeedMessage:
-    return FeedMessage(event="reset", data={"code": error.code, "detail": error.detail, "remedy": error.remedy, "after": after}, cursor=now)
+    return FeedMessage(
+        event="reset",
+        data={"code": error.code, "detail": error.detail, "remedy": error.remedy, "after": after},
+        cursor=now,
+    )

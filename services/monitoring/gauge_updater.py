@@ -49,11 +49,31 @@ class GaugeUpdater:
     async def update(self) -> None:
         for line in await fetch_stage_lags(self.storage):
             self.metrics.consumer_lag.labels(line["stage"]).set(line["lag"])
-            self.metrics.consumer_lag_seconds.labels(line["stage"]).set(await self._fetch_oldest_age_s(line) if line["lag"] else 0)
+            self.metrics.consumer_lag_seconds.labels(line["stage"]).set(
+                await self._fetch_oldest_age_s(line) if line["lag"] else 0
+            )
         pool = self.storage.pool
-        _replace_samples(self.metrics.dead_letters_open, {(stage,): number for stage, number in (await PgListings(pool).count_dead_letters(None)).items()})
-        _replace_samples(self.metrics.generations, {(generation.name, generation.state): 1 for generation in await PgGenerations(pool).fetch_undropped()})
-        _replace_samples(self.metrics.documents, {(state,): number for state, number in (await PgDocuments(pool).fetch_counts(None)).items()})
+        _replace_samples(
+            self.metrics.dead_letters_open,
+            {
+                (stage,): number
+                for stage, number in (await PgListings(pool).count_dead_letters(None)).items()
+            },
+        )
+        _replace_samples(
+            self.metrics.generations,
+            {
+                (generation.name, generation.state): 1
+                for generation in await PgGenerations(pool).fetch_undropped()
+            },
+        )
+        _replace_samples(
+            self.metrics.documents,
+            {
+                (state,): number
+                for state, number in (await PgDocuments(pool).fetch_counts(None)).items()
+            },
+        )
         await self.metrics.ingest_latency.measure(partial(fetch_received_times, pool))
 
 

@@ -9,7 +9,12 @@ from typing import Any
 
 from schemas.errors import TransientError
 from schemas.ports.reader_status import ALL_PARTITIONS, Pause
-from services.monitoring.consumer_lag import ConsumerKey, fetch_consumer_lag, fetch_oldest_pending_time, list_consumers
+from services.monitoring.consumer_lag import (
+    ConsumerKey,
+    fetch_consumer_lag,
+    fetch_oldest_pending_time,
+    list_consumers,
+)
 from services.storage import Storage
 from sql.diagnosis import fetch_lock_holder, fetch_oldest_running_work, has_reader
 from sql.errors import LOCK_TIMEOUT_CODE
@@ -27,15 +32,20 @@ LagLine = dict[str, Any]
 
 
 async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]:
-    """Return a `fetch_consumer_lag` line per group with `oldest_seconds`, `why`, `remedy` and `paused`, and
-    the transaction that holds the log's horizon. `why` is None without lag. If a lock blocks the queries, the
-    numbers are None and `why` names its holder.
+    """Return a `fetch_consumer_lag` line per group with `oldest_seconds`, `why`, `remedy` and
+    `paused`, and the transaction that holds the log's horizon. `why` is None without lag. If a lock
+    blocks the queries, the numbers are None and `why` names its holder.
     """
     horizon = await fetch_horizon_holder(storage.dsn) if isinstance(storage.log, PgLog) else None
     consumers = await list_consumers(storage)
     try:
-        lock, pauses = await fetch_lock_holder(storage.pool, MIN_BLOCKING_S), await PgReaderStatus(storage.pool).list_current()
-        return [await _fetch_line(storage, consumer, horizon, lock, pauses) for consumer in consumers], horizon
+        lock, pauses = (
+            await fetch_lock_holder(storage.pool, MIN_BLOCKING_S),
+            await PgReaderStatus(storage.pool).list_current(),
+        )
+        return [
+            await _fetch_line(storage, consumer, horizon, lock, pauses) for consumer in consumers
+        ], horizon
     except TransientError as error:
         if error.code != LOCK_TIMEOUT_CODE:
             raise
@@ -46,28 +56,69 @@ async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]
 async def add_lock_holder(error: TransientError, dsn: str) -> TransientError:
     """Return the error with the transaction that holds the lock, if it can be found."""
     locks = await fetch_blocking_transactions(dsn, 0.0) if error.code == LOCK_TIMEOUT_CODE else []
-    return type(error)(format_lock_holder(locks[0]), code=LOCK_TIMEOUT_CODE, remedy=suggest_release(locks[0])) if locks else error
+    return (
+        type(error)(
+            format_lock_holder(locks[0]), code=LOCK_TIMEOUT_CODE, remedy=suggest_release(locks[0])
+        )
+        if locks
+        else error
+    )
 
 
-async def _fetch_line(storage: Storage, consumer: ConsumerKey, horizon: LagLine | None, lock: LagLine | None, pauses: Sequence[Pause]) -> LagLine:
+async def _fetch_line(
+    storage: Storage,
+    consumer: ConsumerKey,
+    horizon: LagLine | None,
+    lock: LagLine | None,
+    pauses: Sequence[Pause],
+) -> LagLine:
     line = await fetch_consumer_lag(storage, consumer)
     return line | await _explain_line(
-        storage, line, horizon, lock, [pause for pause in pauses if (pause.reader, pause.topic) == (consumer.group, consumer.topic)]
+        storage,
+        line,
+        horizon,
+        lock,
+        [
+            pause
+            for pause in pauses
+            if (pause.reader, pause.topic) == (consumer.group, consumer.topic)
+        ],
     )
 
 
 def _build_unknown_line(consumer: ConsumerKey, error: TransientError) -> LagLine:
     empty_numbers = dict.fromkeys(("lag", "acknowledged", "end", "oldest_seconds"))
-    return {**asdict(consumer), **empty_numbers, "why": error.detail, "remedy": error.remedy, "paused": False}
+    return {
+        **asdict(consumer),
+        **empty_numbers,
+        "why": error.detail,
+        "remedy": error.remedy,
+        "paused": False,
+    }
 
 
-async def _explain_line(storage: Storage, line: LagLine, horizon: LagLine | None, lock: LagLine | None, pauses: Sequence[Pause]) -> LagLine:
+async def _explain_line(
+    storage: Storage,
+    line: LagLine,
+    horizon: LagLine | None,
+    lock: LagLine | None,
+    pauses: Sequence[Pause],
+) -> LagLine:
     if not line["lag"]:
         return {"oldest_seconds": None, "why": None, "remedy": None, "paused": False}
     oldest_at = await fetch_oldest_pending_time(storage, line["group"], line["topic"])
     waiting_s = (datetime.now(UTC) - oldest_at).total_seconds() if oldest_at else None
-    why, remedy = (format_stall(pauses), pauses[0].remedy) if pauses else await _find_reason(storage, line, horizon, lock, waiting_s or 0.0)
-    return {"oldest_seconds": None if waiting_s is None else round(max(0.0, waiting_s), 1), "why": why, "remedy": remedy, "paused": bool(pauses)}
+    why, remedy = (
+        (format_stall(pauses), pauses[0].remedy)
+        if pauses
+        else await _find_reason(storage, line, horizon, lock, waiting_s or 0.0)
+    )
+    return {
+        "oldest_seconds": None if waiting_s is None else round(max(0.0, waiting_s), 1),
+        "why": why,
+        "remedy": remedy,
+        "paused": bool(pauses),
+    }
 
 
 def format_stall(pauses: Sequence[Pause]) -> str:
@@ -76,21 +127,34 @@ def format_stall(pauses: Sequence[Pause]) -> str:
     return f"stalled{where}: {pauses[0].detail}"
 
 
-async def _find_reason(storage: Storage, line: LagLine, horizon: LagLine | None, lock: LagLine | None, waiting_s: float) -> tuple[str, str]:
-    """Return the first cause that applies: no consumer, locked tables, held horizon, slow event, no progress,
-    or normal processing.
+async def _find_reason(
+    storage: Storage, line: LagLine, horizon: LagLine | None, lock: LagLine | None, waiting_s: float
+) -> tuple[str, str]:
+    """Return the first cause that applies: no consumer, locked tables, held horizon, slow event, no
+    progress, or normal processing.
     """
-    if isinstance(storage.log, PgLog) and not await has_reader(storage.pool, line["group"], line["topic"]):
-        return "no worker consumes it", "Start `anabranch up`, or `anabranch worker` with this stage."
+    if isinstance(storage.log, PgLog) and not await has_reader(
+        storage.pool, line["group"], line["topic"]
+    ):
+        return (
+            "no worker consumes it",
+            "Start `anabranch up`, or `anabranch worker` with this stage.",
+        )
     if lock is not None:
         return f"the tables are locked by {_format_transaction(lock)}", suggest_release(lock)
     if horizon is not None and horizon["seconds"] >= MIN_BLOCKING_S:
         return format_horizon_holder(horizon), suggest_release(horizon)
     work = await fetch_oldest_running_work(storage.pool, line["stage"], line["generation"])
     if work is not None and (work["seconds"] >= SLOW_S or work["attempts"] > 1):
-        return _format_slow_work(work), f"`anabranch documents show {work['document_id']}` shows its stages; `anabranch doctor` checks the model servers."
+        return (
+            _format_slow_work(work),
+            f"`anabranch documents show {work['document_id']}` shows its stages; `anabranch doctor` checks the model servers.",
+        )
     if work is None and waiting_s >= SLOW_S:
-        return "no pending event is being processed", "Check that a worker with this stage runs, and read its log."
+        return (
+            "no pending event is being processed",
+            "Check that a worker with this stage runs, and read its log.",
+        )
     return "it is being processed", ""
 
 
@@ -100,7 +164,9 @@ def format_horizon_holder(horizon: Mapping[str, Any]) -> str:
 
 def format_lock_holder(lock: Mapping[str, Any]) -> str:
     tables = ", ".join(lock["tables"][:MAX_NAMED_TABLES]) + (
-        f" and {len(lock['tables']) - MAX_NAMED_TABLES} more" if len(lock["tables"]) > MAX_NAMED_TABLES else ""
+        f" and {len(lock['tables']) - MAX_NAMED_TABLES} more"
+        if len(lock["tables"]) > MAX_NAMED_TABLES
+        else ""
     )
     return f"{tables} {'is' if len(lock['tables']) == 1 else 'are'} locked by {_format_transaction(lock)}"
 

@@ -32,7 +32,12 @@ class ReadinessService:
     version: str
 
     async def check_all(self) -> Sequence[DependencyStatus]:
-        checks = {"database": self._check_database, "log": self._check_log, "blobs": self._check_blobs, "generation": self._check_generation}
+        checks = {
+            "database": self._check_database,
+            "log": self._check_log,
+            "blobs": self._check_blobs,
+            "generation": self._check_generation,
+        }
         results = await asyncio.gather(*(_run_check(name, check) for name, check in checks.items()))
         return [*results, self._check_disk()]
 
@@ -44,18 +49,30 @@ class ReadinessService:
         return DependencyStatus("disk", True, f"{free // MIB} MiB free")
 
     async def summarize_health(self, caller: Principal) -> dict[str, Any]:
-        """Summarize the dependencies, with counts of the tenant for callers that are not limited to readers."""
+        """Summarize the dependencies, with counts of the tenant for callers that are not limited to
+        readers.
+        """
         lines = await self.check_all()
         live = await PgGenerations(self.storage.pool).fetch_live()
         is_unlimited = caller.readers is None
-        dead_letters = await PgListings(self.storage.pool).count_dead_letters(caller.tenant) if is_unlimited else {}
+        dead_letters = (
+            await PgListings(self.storage.pool).count_dead_letters(caller.tenant)
+            if is_unlimited
+            else {}
+        )
         return {
             "status": "ok" if all(line.ok for line in lines) else "degraded",
             "version": self.version,
             "log": self.log_kind,
             "generation": live.name if live else None,
-            "documents": await PgDocuments(self.storage.pool).fetch_counts(caller.tenant) if is_unlimited else {},
-            "dead_letters": {"total": sum(dead_letters.values()), "stages": dead_letters, "list": DEAD_LETTERS_PATH},
+            "documents": await PgDocuments(self.storage.pool).fetch_counts(caller.tenant)
+            if is_unlimited
+            else {},
+            "dead_letters": {
+                "total": sum(dead_letters.values()),
+                "stages": dead_letters,
+                "list": DEAD_LETTERS_PATH,
+            },
             "dependencies": {line.name: line.ok for line in lines},
         }
 
@@ -86,4 +103,6 @@ async def _run_check(name: str, check: Callable[[], Awaitable[str]]) -> Dependen
     except AnabranchError as error:
         return DependencyStatus(name, False, error.detail, error.remedy)
     except TimeoutError:
-        return DependencyStatus(name, False, f"No response within {CHECK_TIMEOUT_S:.0f} s.", "Run `anabranch doctor`.")
+        return DependencyStatus(
+            name, False, f"No response within {CHECK_TIMEOUT_S:.0f} s.", "Run `anabranch doctor`."
+        )

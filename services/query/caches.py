@@ -36,13 +36,21 @@ async def open_caches(
     answer_entries: int,
     answer_ttl_s: float,
 ) -> AsyncIterator[Caches]:
-    """Open the caches for one embedder; 0 entries disables a cache. Stale answers are evicted within a second."""
-    embedding_cache = QueryEmbeddingCache(embedder, max_entries=embedding_entries, on_use=on_cache_use) if embedding_entries else None
+    """Open the caches for one embedder; 0 entries disables a cache. Stale answers are evicted
+    within a second.
+    """
+    embedding_cache = (
+        QueryEmbeddingCache(embedder, max_entries=embedding_entries, on_use=on_cache_use)
+        if embedding_entries
+        else None
+    )
     if not answer_entries:
         yield Caches(embedding_cache=embedding_cache)
         return
     ttl = timedelta(seconds=answer_ttl_s)
-    answers = AnswerCache(PgIndexChanges(pool), clock, max_entries=answer_entries, ttl=ttl, on_use=on_cache_use)
+    answers = AnswerCache(
+        PgIndexChanges(pool), clock, max_entries=answer_entries, ttl=ttl, on_use=on_cache_use
+    )
     invalidation = asyncio.create_task(invalidate_periodically(answers))
     try:
         yield Caches(answer_cache=answers, embedding_cache=embedding_cache)

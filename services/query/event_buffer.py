@@ -26,10 +26,11 @@ CE_SOURCE = "anabranch/api"
 
 @dataclass(slots=True)
 class QueryEventBuffer:
-    """`offer` never waits. Events that are offered while a batch is being written go into the next batch.
+    """`offer` never waits. Events that are offered while a batch is being written go into the next
+    batch.
 
-    While the log is unavailable, the newest `max_pending` events are kept. Events that are too large are
-    lost.
+    While the log is unavailable, the newest `max_pending` events are kept. Events that are too
+    large are lost.
     """
 
     event_log: EventLog
@@ -79,11 +80,14 @@ class QueryEventBuffer:
     async def _send_batch(self) -> None:
         """Publish the head of the queue.
 
-        It stays there until the log has it: events have stable ids, so a repeated write is harmless.
+        It stays there until the log has it: events have stable ids, so a repeated write is
+        harmless.
         """
         batch = [self.pending[index] for index in range(min(self.batch_size, len(self.pending)))]
         results = await asyncio.gather(*map(self._encode, batch), return_exceptions=True)
-        self._drop_unwritable([event for event, record in zip(batch, results, strict=True) if record is None])
+        self._drop_unwritable(
+            [event for event, record in zip(batch, results, strict=True) if record is None]
+        )
         records: list[Record] = []
         for record in results:
             if isinstance(record, BaseException):
@@ -98,7 +102,14 @@ class QueryEventBuffer:
     async def _encode(self, event: EventData) -> Record | None:
         assert isinstance(event, QueryReceived | QueryAnswered)
         identity = content_id("usage", event.run_id, event.name)
-        envelope = build_root_event(event, identity, CE_SOURCE, self.clock, tenant=event.tenant, correlation_id=str(event.run_id))
+        envelope = build_root_event(
+            event,
+            identity,
+            CE_SOURCE,
+            self.clock,
+            tenant=event.tenant,
+            correlation_id=str(event.run_id),
+        )
         try:
             record = await self.codec.encode(envelope, QUERIES, str(event.run_id))
         except (PermanentError, ValueError) as error:
@@ -112,7 +123,9 @@ class QueryEventBuffer:
     def _drop_unwritable(self, unwritable: Sequence[EventData]) -> None:
         """Drop each unwritable event once, however often its batch is retried."""
         for event in unwritable:
-            indexes = [index for index, pending_event in enumerate(self.pending) if pending_event is event]
+            indexes = [
+                index for index, pending_event in enumerate(self.pending) if pending_event is event
+            ]
             if indexes:
                 del self.pending[indexes[0]]
                 self.on_lost(1)

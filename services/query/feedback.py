@@ -25,7 +25,9 @@ RUN_WAIT_S = 2.0
 
 
 class QueryLookup(Protocol):
-    async def fetch_passages(self, caller: Principal, chunk_ids: Sequence[UUID]) -> Mapping[UUID, QuotedPassage]: ...
+    async def fetch_passages(
+        self, caller: Principal, chunk_ids: Sequence[UUID]
+    ) -> Mapping[UUID, QuotedPassage]: ...
 
     async def fetch_question(self, caller: Principal, run_id: UUID) -> str | None: ...
 
@@ -68,21 +70,42 @@ class FeedbackService:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + RUN_WAIT_S
-        while (query := await self.lookup.fetch_question(caller, run_id)) is None and not self.has_answered(caller.tenant, run_id):
+        while (
+            query := await self.lookup.fetch_question(caller, run_id)
+        ) is None and not self.has_answered(caller.tenant, run_id):
             if loop.time() > deadline:
-                raise NotFound(f"No run {run_id}.", remedy="Use the `run_id` of an answer, or list runs with GET /v1/runs.")
+                raise NotFound(
+                    f"No run {run_id}.",
+                    remedy="Use the `run_id` of an answer, or list runs with GET /v1/runs.",
+                )
             await asyncio.sleep(RUN_WAIT_S / 20)
         return query
 
-    async def _resolve_judgements(self, caller: Principal, grades: Mapping[UUID, int]) -> list[GradedPassage]:
+    async def _resolve_judgements(
+        self, caller: Principal, grades: Mapping[UUID, int]
+    ) -> list[GradedPassage]:
         passages = await self.lookup.fetch_passages(caller, list(grades)) if grades else {}
         if unknown := [str(chunk) for chunk in grades if chunk not in passages]:
-            raise NotFound(f"No chunk {', '.join(unknown)}.", remedy="Use the `chunk_id` of a recent result: a changed document has other chunks.")
-        return [GradedPassage(**passages[chunk].model_dump(), grade=grade) for chunk, grade in grades.items()]
+            raise NotFound(
+                f"No chunk {', '.join(unknown)}.",
+                remedy="Use the `chunk_id` of a recent result: a changed document has other chunks.",
+            )
+        return [
+            GradedPassage(**passages[chunk].model_dump(), grade=grade)
+            for chunk, grade in grades.items()
+        ]
 
     async def _publish(self, feedback: FeedbackGiven) -> None:
-        event = build_root_event(feedback, content_id("feedback", feedback.feedback_id), CE_SOURCE, self.clock, tenant=feedback.tenant)
-        await self.log.append([await self.codec.encode(event, FEEDBACK, str(feedback.run_id or feedback.feedback_id))])
+        event = build_root_event(
+            feedback,
+            content_id("feedback", feedback.feedback_id),
+            CE_SOURCE,
+            self.clock,
+            tenant=feedback.tenant,
+        )
+        await self.log.append(
+            [await self.codec.encode(event, FEEDBACK, str(feedback.run_id or feedback.feedback_id))]
+        )
 
 
 @dataclass(frozen=True, slots=True)

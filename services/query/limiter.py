@@ -18,8 +18,8 @@ QUEUED_PER_SLOT = 64
 
 
 class ConcurrencyLimiter:
-    """Raises TransientError with code BUSY (HTTP 503 with Retry-After) if the queue is full or the wait too
-    long.
+    """Raises TransientError with code BUSY (HTTP 503 with Retry-After) if the queue is full or the
+    wait too long.
     """
 
     def __init__(self, name: str, slots: int, metrics: Metrics) -> None:
@@ -50,7 +50,11 @@ class ConcurrencyLimiter:
 
     def _build_busy_error(self) -> TransientError:
         self.metrics.refused_busy.labels(self.name).inc()
-        return TransientError(f"Too many concurrent {self.name}.", code="BUSY", remedy="Retry in a few seconds, or raise ANABRANCH_DATABASE__API_POOL.")
+        return TransientError(
+            f"Too many concurrent {self.name}.",
+            code="BUSY",
+            remedy="Retry in a few seconds, or raise ANABRANCH_DATABASE__API_POOL.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,11 @@ class LimitedSearch:
     limiter: ConcurrencyLimiter
 
     @asynccontextmanager
-    async def open_snapshot(self, generation: str | None = None, readers: ReaderScope = None) -> AsyncIterator[IndexSnapshot]:
-        async with self.limiter.acquire_slot(), self.search.open_snapshot(generation, readers) as snapshot:
+    async def open_snapshot(
+        self, generation: str | None = None, readers: ReaderScope = None
+    ) -> AsyncIterator[IndexSnapshot]:
+        async with (
+            self.limiter.acquire_slot(),
+            self.search.open_snapshot(generation, readers) as snapshot,
+        ):
             yield snapshot

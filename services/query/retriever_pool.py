@@ -83,7 +83,11 @@ class RetrieverPool:
         if named is None or named.state == "dropped":
             raise unknown_generation_error(name)
         if named.state == "building":
-            raise InvalidRequest(f"generation {name} is still being built", code="GENERATION_NOT_BUILT", remedy="Ask the live one until then.")
+            raise InvalidRequest(
+                f"generation {name} is still being built",
+                code="GENERATION_NOT_BUILT",
+                remedy="Ask the live one until then.",
+            )
         return named
 
     async def _get_or_prepare(self, generation: Generation) -> PooledRetriever:
@@ -92,10 +96,14 @@ class RetrieverPool:
         Transient errors are retried on the next call.
         """
         embed_config = generation.config.embed
-        if (pooled := self.retrievers.get(embed_config)) and not isinstance(pooled.error, TransientError):
+        if (pooled := self.retrievers.get(embed_config)) and not isinstance(
+            pooled.error, TransientError
+        ):
             return pooled
         async with self.prepare_lock:
-            if (pooled := self.retrievers.get(embed_config)) and not isinstance(pooled.error, TransientError):
+            if (pooled := self.retrievers.get(embed_config)) and not isinstance(
+                pooled.error, TransientError
+            ):
                 return pooled
             self.retrievers[embed_config] = await self._prepare(generation)
             return self.retrievers[embed_config]
@@ -103,28 +111,46 @@ class RetrieverPool:
     async def _prepare(self, generation: Generation) -> PooledRetriever:
         pooled = PooledRetriever(AsyncExitStack())
         try:
-            pooled.retriever = await pooled.stack.enter_async_context(self.prepare_retriever(generation))
+            pooled.retriever = await pooled.stack.enter_async_context(
+                self.prepare_retriever(generation)
+            )
         except AnabranchError as error:
-            log.error("retriever_unavailable", generation=generation.name, code=error.code, detail=error.detail, remedy=error.remedy)
+            log.error(
+                "retriever_unavailable",
+                generation=generation.name,
+                code=error.code,
+                detail=error.detail,
+                remedy=error.remedy,
+            )
             pooled.error = error
         return pooled
 
     async def _list_queryable(self) -> list[Generation]:
         try:
-            return [generation for generation in await self.generations.fetch_undropped() if generation.state != "building"]
+            return [
+                generation
+                for generation in await self.generations.fetch_undropped()
+                if generation.state != "building"
+            ]
         except TransientError:
             return []
 
     async def _close_unused(self, used_configs: set[EmbedConfig]) -> None:
         for embed_config in [
-            embed_config for embed_config, pooled in self.retrievers.items() if used_configs and embed_config not in used_configs and not pooled.user_count
+            embed_config
+            for embed_config, pooled in self.retrievers.items()
+            if used_configs and embed_config not in used_configs and not pooled.user_count
         ]:
             await self.retrievers.pop(embed_config).stack.aclose()
 
 
 @asynccontextmanager
-async def open_retriever_pool(generations: GenerationStore, prepare_retriever: PrepareRetriever) -> AsyncIterator[RetrieverPool]:
-    """Open the pool. If a generation is live, its retriever is prepared first, and its error raised."""
+async def open_retriever_pool(
+    generations: GenerationStore, prepare_retriever: PrepareRetriever
+) -> AsyncIterator[RetrieverPool]:
+    """Open the pool. If a generation is live, its retriever is prepared first, and its error
+    raised.
+    """
     pool = RetrieverPool(generations, prepare_retriever)
     refresh_task: asyncio.Task[None] | None = None
     try:

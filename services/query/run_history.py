@@ -74,7 +74,9 @@ class RunHistory:
     fresh_id: Callable[[], UUID]
 
     async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
-        """Rerun on the recorded texts; returns `{run_id, kind, same, differences[], missing[], response}`."""
+        """Rerun on the recorded texts; returns `{run_id, kind, same, differences[], missing[],
+        response}`.
+        """
         row = await self._fetch_run(caller, run_id)
         result = await rerun_run(row, caller, self.tables, self.sentences)
         return {
@@ -89,16 +91,33 @@ class RunHistory:
     async def diff_run(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> RunDiff:
         """Compare with another run, or with the same query now, which becomes a run of its own."""
         earlier = parse_run(await self._fetch_run(caller, run_id))
-        later = parse_run(await self._fetch_run(caller, other_run_id)) if other_run_id else await self._run_again(caller, earlier)
+        later = (
+            parse_run(await self._fetch_run(caller, other_run_id))
+            if other_run_id
+            else await self._run_again(caller, earlier)
+        )
         names = {earlier.response.generation, later.response.generation}
-        documents = sorted({passage.document_id for run in (earlier, later) for passage in get_passages(run)})
-        generations = {name: passage for name in names if (passage := await self.generations.fetch(name)) is not None}
-        return compare_runs(earlier, later, DiffContext(generations, await self.tables.fetch_current(caller, documents)))
+        documents = sorted(
+            {passage.document_id for run in (earlier, later) for passage in get_passages(run)}
+        )
+        generations = {
+            name: passage
+            for name in names
+            if (passage := await self.generations.fetch(name)) is not None
+        }
+        return compare_runs(
+            earlier,
+            later,
+            DiffContext(generations, await self.tables.fetch_current(caller, documents)),
+        )
 
     async def _fetch_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         row = await self.runs.get_run(caller, run_id)
         if row is None:
-            raise NotFound(f"No run {run_id}.", remedy="It may not have reached the log yet. List runs with `anabranch runs list`.")
+            raise NotFound(
+                f"No run {run_id}.",
+                remedy="It may not have reached the log yet. List runs with `anabranch runs list`.",
+            )
         return row
 
     async def _run_again(self, caller: Principal, earlier: RecordedRun) -> RecordedRun:
@@ -108,10 +127,18 @@ class RunHistory:
             async with self.acquire_retriever(None) as (name, retriever):
                 request = earlier.request.model_copy(update={"generation": name})
                 if isinstance(request, QueryRequest):
-                    await retriever.query(caller, request.model_copy(update={"stream": False}), run_id)
+                    await retriever.query(
+                        caller, request.model_copy(update={"stream": False}), run_id
+                    )
                 else:
                     await retriever.search(caller, request, run_id)
             answered = self.event_tap.awaited[run_id]
         assert answered is not None  # every query publishes its answer before it returns
         kind = "query" if isinstance(request, QueryRequest) else "search"
-        return parse_run({**answered.model_dump(mode="json"), "kind": kind, "request": request.model_dump(mode="json")})
+        return parse_run(
+            {
+                **answered.model_dump(mode="json"),
+                "kind": kind,
+                "request": request.model_dump(mode="json"),
+            }
+        )

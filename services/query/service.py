@@ -14,7 +14,14 @@ import structlog
 from retrieval.retriever import Retriever
 from schemas.errors import AnabranchError, NotFound
 from schemas.principals import Principal
-from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse, ignore_progress
+from schemas.questions import (
+    OnProgress,
+    QueryRequest,
+    QueryResponse,
+    SearchRequest,
+    SearchResponse,
+    ignore_progress,
+)
 from services.instrumentation.metrics import Metrics
 from services.query.retriever_pool import RetrieverPool
 
@@ -31,17 +38,33 @@ class QueryService:
     async def search(self, caller: Principal, request: SearchRequest) -> SearchResponse:
         run = self.fresh_id()
         return await self._measure(
-            "search", run, lambda: self._with_retriever(request, lambda retriever, name: retriever.search(caller, request, run, generation=name))
+            "search",
+            run,
+            lambda: self._with_retriever(
+                request,
+                lambda retriever, name: retriever.search(caller, request, run, generation=name),
+            ),
         )
 
-    async def query(self, caller: Principal, request: QueryRequest, on_progress: OnProgress = ignore_progress) -> QueryResponse:
+    async def query(
+        self, caller: Principal, request: QueryRequest, on_progress: OnProgress = ignore_progress
+    ) -> QueryResponse:
         run = self.fresh_id()
         with self.metrics.streams.track_inprogress() if request.stream else nullcontext():
             return await self._measure(
-                "query", run, lambda: self._with_retriever(request, lambda retriever, name: retriever.query(caller, request, run, on_progress, generation=name))
+                "query",
+                run,
+                lambda: self._with_retriever(
+                    request,
+                    lambda retriever, name: retriever.query(
+                        caller, request, run, on_progress, generation=name
+                    ),
+                ),
             )
 
-    async def _with_retriever(self, request: SearchRequest, run_query: Callable[[Retriever, str], Awaitable[R]]) -> R:
+    async def _with_retriever(
+        self, request: SearchRequest, run_query: Callable[[Retriever, str], Awaitable[R]]
+    ) -> R:
         """Run on one generation throughout.
 
         If the live generation was dropped meanwhile, run once more on the new one.
@@ -61,14 +84,18 @@ class QueryService:
             response = await run_query()
         except AnabranchError as error:
             self.metrics.record_failed_query()
-            log.warning("query_failed", kind=kind, run=str(run), code=error.code, detail=error.detail)
+            log.warning(
+                "query_failed", kind=kind, run=str(run), code=error.code, detail=error.detail
+            )
             raise
         seconds = time.perf_counter() - started_at
         outcome = self.metrics.record_query(kind, seconds, response)
         self._log_response(kind, response, seconds, outcome)
         return response
 
-    def _log_response(self, kind: str, response: SearchResponse | QueryResponse, seconds: float, outcome: str) -> None:
+    def _log_response(
+        self, kind: str, response: SearchResponse | QueryResponse, seconds: float, outcome: str
+    ) -> None:
         trace = response.trace
         log.info(
             "query_completed",

@@ -27,10 +27,13 @@ class AcceptedEvents:
     """Accepted records whose keys are destroyed."""
 
 
-async def load_accepted_events(storage: Storage, start_offsets: Mapping[str, Mapping[int, int]] | None = None) -> AcceptedEvents:
+async def load_accepted_events(
+    storage: Storage, start_offsets: Mapping[str, Mapping[int, int]] | None = None
+) -> AcceptedEvents:
     """Read the accepted events, from the given offsets by topic and partition.
 
-    Events whose keys are lost are left out: stage `receive` admits them again if `raw` still holds them.
+    Events whose keys are lost are left out: stage `receive` admits them again if `raw` still holds
+    them.
     """
     accepted, starts = AcceptedEvents(), start_offsets or {}
     async for stored in storage.log.read(DEAD_LETTERS, starts.get(DEAD_LETTERS)):
@@ -53,16 +56,24 @@ async def load_accepted_events(storage: Storage, start_offsets: Mapping[str, Map
             continue
         except PermanentError:
             continue
-        if isinstance(event.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved) and event.causation_id is not None:
+        if (
+            isinstance(event.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved)
+            and event.causation_id is not None
+        ):
             accepted.payload_hashes[event.causation_id] = event.data.payload_sha256
             if isinstance(event.data, DocumentAccepted):
-                accepted.owners[event.data.document_id] = (event.data.tenant, event.data.origin.source)
+                accepted.owners[event.data.document_id] = (
+                    event.data.tenant,
+                    event.data.origin.source,
+                )
     return accepted
 
 
 def parse_encryption_key(stored: StoredRecord) -> dict[UUID, str]:
     """Map the key that encrypted the record to its tenant; empty for a readable record."""
-    key, tenant = (stored.record.headers.get(name, b"").decode() for name in ("ce_keyid", "ce_tenant"))
+    key, tenant = (
+        stored.record.headers.get(name, b"").decode() for name in ("ce_keyid", "ce_tenant")
+    )
     return {UUID(key): tenant} if key else {}
 
 

@@ -1,4 +1,6 @@
-"""Find keys that a restored keystore lacks, and whether `raw` still has the documents that they encrypted."""
+"""Find keys that a restored keystore lacks, and whether `raw` still has the documents that they
+encrypted.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class LostKeys:
     tenants: dict[UUID, str] = field(default_factory=dict)
     """Tenant by key."""
     causes: defaultdict[UUID, set[UUID]] = field(default_factory=lambda: defaultdict(set))
-    """Producers' events accepted under each document key; empty if they lie before the records read."""
+    """Producers' events accepted under each document key; empty if they lie before the records
+    read.
+    """
 
     def add_record(self, stored: StoredRecord) -> None:
         headers, key_tenants = stored.record.headers, parse_encryption_key(stored)
@@ -46,18 +50,24 @@ async def find_lost_keys(storage: Storage, records: AsyncIterator[StoredRecord])
     return lost
 
 
-async def find_unrecoverable_keys(storage: Storage, lost: LostKeys, ingress_offsets: Mapping[int, int]) -> set[UUID]:
+async def find_unrecoverable_keys(
+    storage: Storage, lost: LostKeys, ingress_offsets: Mapping[int, int]
+) -> set[UUID]:
     """Find the document keys for which an event will not be admitted again.
 
-    The event lies before `ingress_offsets`, `raw` no longer holds it, or the inbox has it. Keys of queries,
-    and of records without a document, are never recoverable and not reported.
+    The event lies before `ingress_offsets`, `raw` no longer holds it, or the inbox has it. Keys of
+    queries, and of records without a document, are never recoverable and not reported.
     """
     event_ids = set().union(*lost.causes.values())
-    rereadable = await _find_rereadable(storage, event_ids, ingress_offsets) - await find_admitted_events(storage.pool, event_ids)
+    rereadable = await _find_rereadable(
+        storage, event_ids, ingress_offsets
+    ) - await find_admitted_events(storage.pool, event_ids)
     return {key for key, causes in lost.causes.items() if not causes or causes - rereadable}
 
 
-async def _find_rereadable(storage: Storage, event_ids: Collection[UUID], ingress_offsets: Mapping[int, int]) -> set[UUID]:
+async def _find_rereadable(
+    storage: Storage, event_ids: Collection[UUID], ingress_offsets: Mapping[int, int]
+) -> set[UUID]:
     read_ids: set[UUID] = set()
     if event_ids:
         async for stored in storage.log.read(receive.STAGE.topic, ingress_offsets):

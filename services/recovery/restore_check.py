@@ -1,7 +1,8 @@
-"""Check at start-up whether the tables are older than the committed offsets, that is, restored from a backup.
+"""Check at start-up whether the tables are older than the committed offsets, that is, restored from
+a backup.
 
-Consumers are rewound to what the tables contain. If reading again cannot repair the tables, start-up is
-refused.
+Consumers are rewound to what the tables contain. If reading again cannot repair the tables,
+start-up is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ MissedRanges = Mapping[GroupTopic, Mapping[int, tuple[int, int]]]
 """By partition: start and end of the offsets that the group has committed and the tables lack."""
 CONTROL_GROUP: GroupTopic = (format_group_name(control.STAGE.name, None), control.STAGE.topic)
 INGRESS_GROUP: GroupTopic = (format_group_name(receive.STAGE.name, None), receive.STAGE.topic)
-TRANSCRIBE_GROUP: GroupTopic = (format_group_name(transcribe.STAGE.name, FIRST_GENERATION), transcribe.STAGE.topic)
+TRANSCRIBE_GROUP: GroupTopic = (
+    format_group_name(transcribe.STAGE.name, FIRST_GENERATION),
+    transcribe.STAGE.topic,
+)
 UNREPEATABLE_TYPES = ("generation.", "erasure.", "key.")
 """Type prefixes of decisions that were carried out already, but not in these tables."""
 REMEDY = "Make an empty database, restore only schema `keystore` into it, and run `anabranch rebuild` with no server running."
@@ -47,16 +51,22 @@ RETRY_S = 1.0
 
 
 async def check_tables_current(storage: Storage, erasures: Mapping[UUID, int]) -> None:
-    """Rewind consumers to the offsets of the tables. Raises ConfigurationError with code TABLES_RESTORED if
-    that is not enough. `erasures` maps receipts with destroyed keys to the offset of their first
-    `key.destroyed`. Decisions are checked first, because they determine the consumer groups.
+    """Rewind consumers to the offsets of the tables. Raises ConfigurationError with code
+    TABLES_RESTORED if that is not enough. `erasures` maps receipts with destroyed keys to the
+    offset of their first `key.destroyed`. Decisions are checked first, because they determine the
+    consumer groups.
     """
     await _check_erasures(storage, erasures)
     if not isinstance(storage.log, PgLog):
         decisions = await compare_offsets(storage, {CONTROL_GROUP})
         generations = await PgGenerations(storage.pool).fetch_undropped()
         await decisions.check_decisions(empty=not generations)
-        await (await compare_offsets(storage, _to_group_topics(assign_stages(generations, STAGES, storage.producer_topics)))).rewind_missed()
+        await (
+            await compare_offsets(
+                storage,
+                _to_group_topics(assign_stages(generations, STAGES, storage.producer_topics)),
+            )
+        ).rewind_missed()
 
 
 async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> None:
@@ -64,16 +74,24 @@ async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> Non
     if not erasures:
         return
     acknowledged = (await _fetch_acknowledged(storage, CONTROL_GROUP)).get(0, 0)
-    missing_count = await PgErasureReceipts(storage.pool).count_unknown([receipt for receipt, offset in erasures.items() if offset < acknowledged])
+    missing_count = await PgErasureReceipts(storage.pool).count_unknown(
+        [receipt for receipt, offset in erasures.items() if offset < acknowledged]
+    )
     if missing_count:
-        raise _build_restored_error(f"The tables were restored from an old backup: they lack {missing_count} erasures.")
+        raise _build_restored_error(
+            f"The tables were restored from an old backup: they lack {missing_count} erasures."
+        )
 
 
-async def compare_offsets(storage: Storage, group_topics: Collection[GroupTopic]) -> OffsetComparison:
+async def compare_offsets(
+    storage: Storage, group_topics: Collection[GroupTopic]
+) -> OffsetComparison:
     """Fetch committed offsets before stored ones: other workers continue meanwhile, so the tables only get
     ahead.
     """
-    acknowledged = {group_topic: await _fetch_acknowledged(storage, group_topic) for group_topic in group_topics}
+    acknowledged = {
+        group_topic: await _fetch_acknowledged(storage, group_topic) for group_topic in group_topics
+    }
     return OffsetComparison(storage, acknowledged, await storage.offset_store.fetch_all())
 
 
@@ -90,7 +108,9 @@ class OffsetComparison:
         if not empty and self.stored:
             await self._check_missed_decisions(self._find_missed(CONTROL_GROUP))
         elif empty and self.acknowledged[CONTROL_GROUP].get(0):
-            raise _build_restored_error("The tables are empty, but consumer groups have committed offsets.")
+            raise _build_restored_error(
+                "The tables are empty, but consumer groups have committed offsets."
+            )
 
     async def rewind_missed(self) -> None:
         """Rewind groups whose committed offsets are ahead of the tables.
@@ -100,7 +120,11 @@ class OffsetComparison:
         if not self.stored:
             await self.storage.offset_store.import_offsets(self.acknowledged)
             return
-        missed_ranges = {group_topic: missed for group_topic in self.acknowledged if (missed := self._find_missed(group_topic))}
+        missed_ranges = {
+            group_topic: missed
+            for group_topic in self.acknowledged
+            if (missed := self._find_missed(group_topic))
+        }
         if not missed_ranges:
             return
         await self._check_retained(missed_ranges)
@@ -111,12 +135,18 @@ class OffsetComparison:
 
     def _find_missed(self, group_topic: GroupTopic) -> dict[int, tuple[int, int]]:
         stored = self.stored.get(group_topic, {})
-        return {partition: (stored.get(partition, 0), end) for partition, end in self.acknowledged[group_topic].items() if stored.get(partition, 0) < end}
+        return {
+            partition: (stored.get(partition, 0), end)
+            for partition, end in self.acknowledged[group_topic].items()
+            if stored.get(partition, 0) < end
+        }
 
     async def _check_missed_decisions(self, missed: Mapping[int, tuple[int, int]]) -> None:
         if not missed:
             return
-        start, end = ({partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1))
+        start, end = (
+            {partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1)
+        )
         async for stored in self.storage.log.read(control.STAGE.topic, start, end):
             if not self.storage.codec.is_own_record(stored):
                 continue
@@ -146,21 +176,32 @@ class OffsetComparison:
         stage, while later stages have already consumed others.
         """
         for (_, topic), missed in missed_ranges.items():
-            start, end = ({partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1))
-            async for stored in self.storage.log.read(topic, start, {**dict.fromkeys(await self.storage.log.fetch_offset_bounds(topic), 0), **end}):
+            start, end = (
+                {partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1)
+            )
+            async for stored in self.storage.log.read(
+                topic,
+                start,
+                {**dict.fromkeys(await self.storage.log.fetch_offset_bounds(topic), 0), **end},
+            ):
                 yield stored
         async for stored in self.storage.log.read(ACCEPTED, self._resume_offsets(TRANSCRIBE_GROUP)):
             yield stored
 
     def _resume_offsets(self, group_topic: GroupTopic) -> dict[int, int]:
         stored = self.stored.get(group_topic, {})
-        return {partition: min(stored.get(partition, 0), end) for partition, end in self.acknowledged[group_topic].items()}
+        return {
+            partition: min(stored.get(partition, 0), end)
+            for partition, end in self.acknowledged[group_topic].items()
+        }
 
     async def _check_keys_recoverable(self, lost: LostKeys) -> None:
         """Raise if keys are lost for good: the keystore may have been restored with the tables, or from an
         older backup.
         """
-        if unrecoverable := await find_unrecoverable_keys(self.storage, lost, self._resume_offsets(INGRESS_GROUP)):
+        if unrecoverable := await find_unrecoverable_keys(
+            self.storage, lost, self._resume_offsets(INGRESS_GROUP)
+        ):
             raise ConfigurationError(
                 f"The keystore lacks {len(unrecoverable)} keys that are newer than its backup, and their documents cannot be admitted again: "
                 "topic raw no longer holds them, or the tables are newer than the keystore.",
@@ -176,18 +217,26 @@ class OffsetComparison:
         for (group, topic), missed in missed_ranges.items():
             log.warning("consumer_rewound", group=group, topic=topic, missed=missed)
         if any(get_base_topic(topic) == RAW for _, topic in missed_ranges):
-            accepted = await load_accepted_events(self.storage, {topic: self._find_lowest_stored(topic) for topic in (ACCEPTED, DEAD_LETTERS)})
+            accepted = await load_accepted_events(
+                self.storage,
+                {topic: self._find_lowest_stored(topic) for topic in (ACCEPTED, DEAD_LETTERS)},
+            )
             await restore_inbox(self.storage.pool, list(accepted.payload_hashes.items()))
             await restore_owners(self.storage.pool, accepted.owners)
         for group_topic, missed in missed_ranges.items():
-            await self.storage.offset_store.store_offsets(*group_topic, {partition: start for partition, (start, _) in missed.items()})
+            await self.storage.offset_store.store_offsets(
+                *group_topic, {partition: start for partition, (start, _) in missed.items()}
+            )
 
     def _find_lowest_stored(self, topic: str) -> Mapping[int, int]:
         """Find the lowest stored offsets of any group."""
         lowest: dict[int, int] = {}
         for (_, stored_topic), offsets in self.stored.items():
             if stored_topic == topic:
-                lowest |= {partition: min(offset, lowest.get(partition, offset)) for partition, offset in offsets.items()}
+                lowest |= {
+                    partition: min(offset, lowest.get(partition, offset))
+                    for partition, offset in offsets.items()
+                }
         return lowest
 
 
@@ -201,7 +250,12 @@ async def _fetch_acknowledged(storage: Storage, group_topic: GroupTopic) -> dict
         try:
             return await storage.log.fetch_committed_offsets(*group_topic)
         except LogUnavailable as error:
-            log.warning("committed_offsets_unavailable", group=group_topic[0], code=error.code, detail=error.detail)
+            log.warning(
+                "committed_offsets_unavailable",
+                group=group_topic[0],
+                code=error.code,
+                detail=error.detail,
+            )
             await asyncio.sleep(RETRY_S)
 
 

@@ -39,13 +39,18 @@ BATCH_SIZE = 256
 
 
 async def recover_tables(storage: Storage) -> dict[str, Any] | None:
-    """Fill empty tables from the log and report `{events, rows, seconds, rows_per_second, engine_calls}`.
+    """Fill empty tables from the log and report `{events, rows, seconds, rows_per_second,
+    engine_calls}`.
 
-    Returns None if there are tables already, or if the log has no generation. Raises LogUnavailable,
-    DatabaseUnavailable, NewerVersion. An interrupted call leaves partial tables: empty the database and call again.
+    Returns None if there are tables already, or if the log has no generation. Raises
+    LogUnavailable, DatabaseUnavailable, NewerVersion. An interrupted call leaves partial tables:
+    empty the database and call again.
     """
     generations = PgGenerations(storage.pool)
-    if await generations.list_names() or await find_current_generation(generations, storage.log, storage.codec) is None:
+    if (
+        await generations.list_names()
+        or await find_current_generation(generations, storage.log, storage.codec) is None
+    ):
         return None
     await reapply_key_destruction(storage.log, storage.codec, storage.pool, storage.key_file)
     await _check_keys(storage)
@@ -54,7 +59,12 @@ async def recover_tables(storage: Storage) -> dict[str, Any] | None:
     await recovery.run()
     seconds = time.perf_counter() - started_at
     build_store = PgGenerationBuilds(storage.pool)
-    rows = sum([await build_store.count_rows(generation.name) for generation in await generations.fetch_undropped()])
+    rows = sum(
+        [
+            await build_store.count_rows(generation.name)
+            for generation in await generations.fetch_undropped()
+        ]
+    )
     return {
         "events": recovery.event_count,
         "rows": rows,
@@ -112,7 +122,11 @@ class TableRecovery:
             await ensure_vector_index(self.storage.pool, generation)
         await PgKeystore(self.storage.pool).mark_lost(self.lost_keys)
         for assignment in assignments:
-            await (self._place_cursor(assignment) if isinstance(self.storage.log, PgLog) else self._store_offsets(assignment))
+            await (
+                self._place_cursor(assignment)
+                if isinstance(self.storage.log, PgLog)
+                else self._store_offsets(assignment)
+            )
 
     async def _apply_decisions(self) -> None:
         """Apply all decisions, including those that stage `control` has not consumed: they determine the
@@ -123,10 +137,17 @@ class TableRecovery:
             await self._claim(control.STAGE, ledger, [stored])
 
     async def _project_topic(self, assignment: StageAssignment) -> None:
-        """Project up to the group's committed offset. Its consumers claim the rest, and react to it."""
-        ledger = PgLedger(self.storage.pool, None if assignment.stage.serves_all_generations else assignment.generation)
+        """Project up to the group's committed offset. Its consumers claim the rest, and react to
+        it.
+        """
+        ledger = PgLedger(
+            self.storage.pool,
+            None if assignment.stage.serves_all_generations else assignment.generation,
+        )
         batch: list[StoredRecord] = []
-        async for stored in self.storage.log.read(assignment.topic, end=await self._fetch_barrier(assignment)):
+        async for stored in self.storage.log.read(
+            assignment.topic, end=await self._fetch_barrier(assignment)
+        ):
             batch.append(stored)
             if len(batch) >= BATCH_SIZE:
                 await self._claim(assignment.stage, ledger, batch)
@@ -136,11 +157,21 @@ class TableRecovery:
 
     async def _fetch_barrier(self, assignment: StageAssignment) -> Mapping[int, int]:
         ends = await self.storage.fetch_ends(assignment.topic)
-        acknowledged = await self.storage.log.fetch_committed_offsets(assignment.group, assignment.topic)
-        return {partition: acknowledged.get(partition, 0) for partition in ends} if acknowledged else ends
+        acknowledged = await self.storage.log.fetch_committed_offsets(
+            assignment.group, assignment.topic
+        )
+        return (
+            {partition: acknowledged.get(partition, 0) for partition in ends}
+            if acknowledged
+            else ends
+        )
 
     async def _claim(self, stage: Stage, ledger: PgLedger, batch: Sequence[StoredRecord]) -> None:
-        events = [event for stored in batch if (event := await self._to_projected(stage, stored)) is not None]
+        events = [
+            event
+            for stored in batch
+            if (event := await self._to_projected(stage, stored)) is not None
+        ]
         self.event_count += len(events)
         if events:
             await ledger.claim(stage.name, stage.ordering_policy, events)
@@ -160,17 +191,28 @@ class TableRecovery:
             return None
 
     def _record_erasure(self, data: EventData) -> None:
-        if isinstance(data, DocumentRemoved) and data.reason and data.reason.startswith(REASON_PREFIX):
-            self.erased_documents.setdefault((data.tenant, data.reason.removeprefix(REASON_PREFIX)), set()).add(data.document_id)
+        if (
+            isinstance(data, DocumentRemoved)
+            and data.reason
+            and data.reason.startswith(REASON_PREFIX)
+        ):
+            self.erased_documents.setdefault(
+                (data.tenant, data.reason.removeprefix(REASON_PREFIX)), set()
+            ).add(data.document_id)
 
     def _record_destruction(self, data: EventData) -> None:
         if isinstance(data, KeysDestroyed):
             self.destroyed_keys.update((str(key), data.receipt_id) for key in data.keys)
 
     def _record_unreadable(self, stored: StoredRecord) -> None:
-        """Remember the document of an erased event: an unfinished erasure still has to find its blobs."""
+        """Remember the document of an erased event: an unfinished erasure still has to find its
+        blobs.
+        """
         headers = stored.record.headers
-        receipt, document = self.destroyed_keys.get(headers.get("ce_keyid", b"").decode()), headers.get("ce_document")
+        receipt, document = (
+            self.destroyed_keys.get(headers.get("ce_keyid", b"").decode()),
+            headers.get("ce_document"),
+        )
         if receipt is not None and document:
             self.unreadable_documents.setdefault(receipt, set()).add(UUID(document.decode()))
 
@@ -180,11 +222,20 @@ class TableRecovery:
         Receipts that are not completed, or forged, are ignored.
         """
         receipts, tables = PgErasureReceipts(self.storage.pool), PgErasure(self.storage.pool)
-        completed = {(tenant, str(receipt)) for tenant in {tenant for tenant, _ in self.erased_documents} for receipt in await receipts.list_completed(tenant)}
+        completed = {
+            (tenant, str(receipt))
+            for tenant in {tenant for tenant, _ in self.erased_documents}
+            for receipt in await receipts.list_completed(tenant)
+        }
         for tenant, receipt in sorted(completed & self.erased_documents.keys()):
             documents = sorted(self.erased_documents[tenant, receipt])
-            await tables.erase_citing_records(UUID(receipt), await tables.find_citing_records(tenant, documents, all_of_tenant=False))
-            await tables.erase_rows(UUID(receipt), tenant, documents, before=await tables.fetch_time(), readable=True)
+            await tables.erase_citing_records(
+                UUID(receipt),
+                await tables.find_citing_records(tenant, documents, all_of_tenant=False),
+            )
+            await tables.erase_rows(
+                UUID(receipt), tenant, documents, before=await tables.fetch_time(), readable=True
+            )
 
     async def _restore_ingress(self) -> None:
         accepted = await load_accepted_events(self.storage)
@@ -194,10 +245,18 @@ class TableRecovery:
         await restore_owners(self.storage.pool, accepted.owners)
 
     async def _store_offsets(self, assignment: StageAssignment) -> None:
-        """Store the committed offsets. `receive` starts at 0: its inbox makes redelivered events a no-op."""
-        acknowledged = await self.storage.log.fetch_committed_offsets(assignment.group, assignment.topic)
+        """Store the committed offsets. `receive` starts at 0: its inbox makes redelivered events a
+        no-op.
+        """
+        acknowledged = await self.storage.log.fetch_committed_offsets(
+            assignment.group, assignment.topic
+        )
         await self.storage.offset_store.store_offsets(
-            assignment.group, assignment.topic, dict.fromkeys(acknowledged, 0) if assignment.stage.ordering_policy == "once_per_id" else acknowledged
+            assignment.group,
+            assignment.topic,
+            dict.fromkeys(acknowledged, 0)
+            if assignment.stage.ordering_policy == "once_per_id"
+            else acknowledged,
         )
 
     async def _place_cursor(self, assignment: StageAssignment) -> None:
@@ -227,19 +286,30 @@ def _list_output_topics(assignment: StageAssignment) -> list[str]:
         return []
     if stage.name == announce.STAGE.name:
         return [OUTCOMES, DEAD_LETTERS]
-    output = CONTROL if stage.name == erase.STAGE.name else stage.output_topic and topics.get(stage.output_topic, stage.output_topic)
+    output = (
+        CONTROL
+        if stage.name == erase.STAGE.name
+        else stage.output_topic and topics.get(stage.output_topic, stage.output_topic)
+    )
     return [output, OUTCOMES, DEAD_LETTERS] if output else []
 
 
 def _resolve_outcome_retention(stage: Stage) -> timedelta | None:
     """Return how far back outcomes can be found; older ones have expired."""
-    return timedelta(milliseconds=RETENTION_MS[OUTCOMES]) if stage.name == announce.STAGE.name else None
+    return (
+        timedelta(milliseconds=RETENTION_MS[OUTCOMES])
+        if stage.name == announce.STAGE.name
+        else None
+    )
 
 
 def _select_projecting(assignments: Sequence[StageAssignment]) -> list[StageAssignment]:
     """Select one assignment per generation and stage that writes rows."""
     by_stage: dict[tuple[str, str], StageAssignment] = {}
     for assignment in assignments:
-        if assignment.stage.project is not project_nothing and assignment.stage.name != control.STAGE.name:
+        if (
+            assignment.stage.project is not project_nothing
+            and assignment.stage.name != control.STAGE.name
+        ):
             by_stage.setdefault((assignment.generation.name, assignment.stage.name), assignment)
     return list(by_stage.values())

@@ -22,7 +22,9 @@ class RecordFilter:
     until: datetime | None
 
     @classmethod
-    def from_criteria(cls, criteria: Mapping[str, Any], tenant: str, collection_documents: frozenset[UUID] | None) -> RecordFilter:
+    def from_criteria(
+        cls, criteria: Mapping[str, Any], tenant: str, collection_documents: frozenset[UUID] | None
+    ) -> RecordFilter:
         document_ids = criteria.get("document_ids")
         requested_documents = frozenset(map(UUID, document_ids)) if document_ids else None
         selected_documents = (
@@ -32,12 +34,19 @@ class RecordFilter:
             if collection_documents is None
             else collection_documents
         )
-        return cls(tenant, selected_documents, _parse_time(criteria.get("since")), _parse_time(criteria.get("until")))
+        return cls(
+            tenant,
+            selected_documents,
+            _parse_time(criteria.get("since")),
+            _parse_time(criteria.get("until")),
+        )
 
     def matches(self, stored: StoredRecord) -> bool:
         if resolve_tenant(stored) not in (None, self.tenant):
             return False
-        if (self.since is not None and stored.appended_at < self.since) or (self.until is not None and stored.appended_at >= self.until):
+        if (self.since is not None and stored.appended_at < self.since) or (
+            self.until is not None and stored.appended_at >= self.until
+        ):
             return False
         return self.documents is None or _parse_document_id(stored.record.headers) in self.documents
 

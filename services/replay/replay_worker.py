@@ -1,6 +1,7 @@
 """Run replays and redrives.
 
-Any number of workers may look for one; a lease lets one of them run it, and another continues after a crash.
+Any number of workers may look for one; a lease lets one of them run it, and another continues after
+a crash.
 """
 
 from __future__ import annotations
@@ -66,7 +67,11 @@ class ReplayWorker:
             return False
         lease_renewal = asyncio.create_task(self._renew_lease(replays, replay.id))
         try:
-            is_finished = await (self._redrive(replays, replay, runner) if replay.kind == "redrive" else self._replay(replays, replay, runner))
+            is_finished = await (
+                self._redrive(replays, replay, runner)
+                if replay.kind == "redrive"
+                else self._replay(replays, replay, runner)
+            )
         except TransientError:
             raise
         except AnabranchError as error:
@@ -91,16 +96,31 @@ class ReplayWorker:
             try:
                 await replays.renew_lease(self.owner, replay_id)
             except TransientError as error:
-                log.warning("replay_lease_not_renewed", replay=str(replay_id), code=error.code, detail=error.detail)
+                log.warning(
+                    "replay_lease_not_renewed",
+                    replay=str(replay_id),
+                    code=error.code,
+                    detail=error.detail,
+                )
 
     async def _redrive(self, replays: PgReplays, replay: Replay, runner: StageRunner) -> bool:
         tally, batch_size = replay.counts, _limit_batch(replay)
         pending_ids = list(replay.dead_letter_ids or ())[tally.read :]
         for start in range(0, len(pending_ids), batch_size):
             batch_ids = pending_ids[start : start + batch_size]
-            candidates = await replays.list_open_dead_letters(replay.tenant, {"event_ids": batch_ids, "stage": replay.stage})
-            dead_letters = [dead_letter for dead_letter in candidates if dead_letter.generation == replay.selection.get("buried_in")]
-            records = [stored for dead_letter in dead_letters if (stored := await self._fetch_dead_letter_record(dead_letter)) is not None]
+            candidates = await replays.list_open_dead_letters(
+                replay.tenant, {"event_ids": batch_ids, "stage": replay.stage}
+            )
+            dead_letters = [
+                dead_letter
+                for dead_letter in candidates
+                if dead_letter.generation == replay.selection.get("buried_in")
+            ]
+            records = [
+                stored
+                for dead_letter in dead_letters
+                if (stored := await self._fetch_dead_letter_record(dead_letter)) is not None
+            ]
             results = await self._reprocess(replays, replay, runner, records, {})
             await self._close_processed(dead_letters, results)
             _add_to_tally(tally, results, len(batch_ids))
@@ -114,7 +134,9 @@ class ReplayWorker:
         offsets, tally = {**replay.positions}, replay.counts
         await self._check_retained(replay)
         record_filter = await load_record_filter(replays, replay.tenant, replay.selection)
-        acknowledged = await self.storage.log.fetch_committed_offsets(format_group_name(replay.stage, replay.generation), replay.topic or "")
+        acknowledged = await self.storage.log.fetch_committed_offsets(
+            format_group_name(replay.stage, replay.generation), replay.topic or ""
+        )
         async for batch in _read_batches(self.storage, replay, _limit_batch(replay)):
             matching = [stored for stored in batch if record_filter.matches(stored)]
             results = await self._reprocess(replays, replay, runner, matching, acknowledged)
@@ -138,7 +160,12 @@ class ReplayWorker:
                 )
 
     async def _reprocess(
-        self, replays: PgReplays, replay: Replay, runner: StageRunner, records: Sequence[StoredRecord], acknowledged: Mapping[int, int]
+        self,
+        replays: PgReplays,
+        replay: Replay,
+        runner: StageRunner,
+        records: Sequence[StoredRecord],
+        acknowledged: Mapping[int, int],
     ) -> list[ReprocessResult]:
         """`acknowledged` has the stage's committed offset by partition."""
         if not records:
@@ -146,13 +173,23 @@ class ReplayWorker:
 
         async def reopen(events: Sequence[Event[Any]]) -> None:
             if runner.stage.ordering_policy == "once_per_id":
-                await replays.reopen_ingress_events({event.id: event.payload_sha256 for event in events})
+                await replays.reopen_ingress_events(
+                    {event.id: event.payload_sha256 for event in events}
+                )
             else:
                 generation = "" if runner.stage.serves_all_generations else replay.generation or ""
-                await replays.delete_claims(generation, runner.stage.name, [event.id for event in events])
+                await replays.delete_claims(
+                    generation, runner.stage.name, [event.id for event in events]
+                )
 
         return await reprocess(
-            runner, records, reopen, replay.id, has_ended=lambda stored: stored.position.offset < acknowledged.get(stored.position.partition, 0)
+            runner,
+            records,
+            reopen,
+            replay.id,
+            has_ended=lambda stored: (
+                stored.position.offset < acknowledged.get(stored.position.partition, 0)
+            ),
         )
 
     async def _fetch_dead_letter_record(self, dead_letter: OpenDeadLetter) -> StoredRecord | None:
@@ -163,23 +200,55 @@ class ReplayWorker:
         stored = await self.storage.log.read_at(dead_letter.position)
         if stored is not None:
             return stored
-        if dead_letter.record_key is None or dead_letter.headers_key is None or dead_letter.appended_at is None:
-            log.warning("dead_letter_record_expired", event_id=str(dead_letter.event_id), topic=dead_letter.position.topic, offset=dead_letter.position.offset)
+        if (
+            dead_letter.record_key is None
+            or dead_letter.headers_key is None
+            or dead_letter.appended_at is None
+        ):
+            log.warning(
+                "dead_letter_record_expired",
+                event_id=str(dead_letter.event_id),
+                topic=dead_letter.position.topic,
+                offset=dead_letter.position.offset,
+            )
             return None
         try:
-            headers, value = json.loads(await self.storage.blobs.get(dead_letter.headers_key)), await self.storage.blobs.get(dead_letter.record_key)
+            headers, value = (
+                json.loads(await self.storage.blobs.get(dead_letter.headers_key)),
+                await self.storage.blobs.get(dead_letter.record_key),
+            )
         except NotFound as error:
-            log.warning("dead_letter_copy_missing", event_id=str(dead_letter.event_id), detail=error.detail)
+            log.warning(
+                "dead_letter_copy_missing", event_id=str(dead_letter.event_id), detail=error.detail
+            )
             return None
         header_bytes = {name: base64.b64decode(text) for name, text in headers.items()}
-        return StoredRecord(Record(dead_letter.position.topic, None, value, header_bytes), dead_letter.position, dead_letter.appended_at)
+        return StoredRecord(
+            Record(dead_letter.position.topic, None, value, header_bytes),
+            dead_letter.position,
+            dead_letter.appended_at,
+        )
 
-    async def _close_processed(self, dead_letters: Sequence[OpenDeadLetter], results: Sequence[ReprocessResult]) -> None:
-        """Close dead letters that were processed. Those that failed again stay open with the new reason."""
+    async def _close_processed(
+        self, dead_letters: Sequence[OpenDeadLetter], results: Sequence[ReprocessResult]
+    ) -> None:
+        """Close dead letters that were processed. Those that failed again stay open with the new
+        reason.
+        """
         outcomes = {result.stored_record.position: result.outcome for result in results}
-        processed = [dead_letter for dead_letter in dead_letters if outcomes.get(dead_letter.position) in ("replayed", "superseded")]
+        processed = [
+            dead_letter
+            for dead_letter in dead_letters
+            if outcomes.get(dead_letter.position) in ("replayed", "superseded")
+        ]
         await close_dead_letters(
-            self.storage, processed, lambda dead_letter: "superseded" if outcomes[dead_letter.position] == "superseded" else "redriven", "", self.clock
+            self.storage,
+            processed,
+            lambda dead_letter: (
+                "superseded" if outcomes[dead_letter.position] == "superseded" else "redriven"
+            ),
+            "",
+            self.clock,
         )
 
     async def _throttle(self, replay: Replay, count: int) -> None:
@@ -188,20 +257,38 @@ class ReplayWorker:
 
 
 async def close_dead_letters(
-    storage: Storage, dead_letters: Sequence[OpenDeadLetter], resolve_outcome: Callable[[OpenDeadLetter], str], reason: str, clock: Callable[[], datetime]
+    storage: Storage,
+    dead_letters: Sequence[OpenDeadLetter],
+    resolve_outcome: Callable[[OpenDeadLetter], str],
+    reason: str,
+    clock: Callable[[], datetime],
 ) -> None:
     """Publish `dead_letter.closed` for each."""
     now = clock()
     records = []
     for dead_letter in dead_letters:
         closure = DeadLetterClosed.model_validate(
-            {"stage": dead_letter.stage, "generation": dead_letter.generation, "event_id": dead_letter.event_id, "tenant": dead_letter.tenant}
+            {
+                "stage": dead_letter.stage,
+                "generation": dead_letter.generation,
+                "event_id": dead_letter.event_id,
+                "tenant": dead_letter.tenant,
+            }
             | {"how": resolve_outcome(dead_letter), "reason": reason, "closed_at": now}
         )
-        identity = content_id("event", "burial.closed", dead_letter.event_id, dead_letter.stage, dead_letter.generation or "", now.isoformat())
+        identity = content_id(
+            "event",
+            "burial.closed",
+            dead_letter.event_id,
+            dead_letter.stage,
+            dead_letter.generation or "",
+            now.isoformat(),
+        )
         records.append(
             await storage.codec.encode(
-                build_root_event(closure, identity, CE_SOURCE, clock, tenant=dead_letter.tenant), DEAD_LETTERS, str(dead_letter.event_id)
+                build_root_event(closure, identity, CE_SOURCE, clock, tenant=dead_letter.tenant),
+                DEAD_LETTERS,
+                str(dead_letter.event_id),
             )
         )
     if records:
@@ -213,17 +300,27 @@ def _limit_batch(replay: Replay) -> int:
     return min(BATCH_SIZE, max(1, int(replay.per_second))) if replay.per_second else BATCH_SIZE
 
 
-async def load_record_filter(replays: PgReplays, tenant: str, criteria: Mapping[str, Any]) -> RecordFilter:
+async def load_record_filter(
+    replays: PgReplays, tenant: str, criteria: Mapping[str, Any]
+) -> RecordFilter:
     collection = criteria.get("collection")
-    return RecordFilter.from_criteria(criteria, tenant, None if collection is None else await replays.list_collection_documents(tenant, collection))
+    return RecordFilter.from_criteria(
+        criteria,
+        tenant,
+        None if collection is None else await replays.list_collection_documents(tenant, collection),
+    )
 
 
-async def _read_batches(storage: Storage, replay: Replay, batch_size: int) -> AsyncIterator[list[StoredRecord]]:
+async def _read_batches(
+    storage: Storage, replay: Replay, batch_size: int
+) -> AsyncIterator[list[StoredRecord]]:
     """Read the records after the replay's current position."""
     assert replay.topic is not None
     batch: list[StoredRecord] = []
     last = {partition: following - 1 for partition, following in replay.positions.items()}
-    async for stored in storage.log.read(replay.topic, replay.starts, replay.ends, resume_after=last):
+    async for stored in storage.log.read(
+        replay.topic, replay.starts, replay.ends, resume_after=last
+    ):
         batch.append(stored)
         if len(batch) == batch_size:
             yield batch

@@ -15,7 +15,13 @@ from schemas.errors import InvalidRequest, NotFound
 from schemas.generations import Generation
 from schemas.ports.log import EventLog
 from schemas.records import Position, StoredRecord
-from schemas.replay_requests import DeadLetterSelection, DiscardRequest, OffsetRange, RedriveRequest, ReplayRequest
+from schemas.replay_requests import (
+    DeadLetterSelection,
+    DiscardRequest,
+    OffsetRange,
+    RedriveRequest,
+    ReplayRequest,
+)
 from services.replay.replay_worker import close_dead_letters, load_record_filter
 from services.storage import Storage
 from sql.generations import PgGenerations
@@ -40,24 +46,51 @@ class ReplayService:
 
         Dead letters that no generation can read are left out, unless they are selected by id.
         """
-        criteria = request.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second"})
+        criteria = request.model_dump(
+            mode="json", exclude_none=True, exclude={"dry_run", "per_second"}
+        )
         dead_letters = await self._fetch_dead_letters(tenant, request)
         groups: dict[tuple[str, str | None], list[OpenDeadLetter]] = {}
         for dead_letter in dead_letters:
             groups.setdefault((dead_letter.stage, dead_letter.generation), []).append(dead_letter)
-        targets = {group: await self._resolve_target(group_letters[0]) for group, group_letters in groups.items()}
-        unreadable = {group: groups.pop(group) for group, target in targets.items() if isinstance(target, InvalidRequest)}
+        targets = {
+            group: await self._resolve_target(group_letters[0])
+            for group, group_letters in groups.items()
+        }
+        unreadable = {
+            group: groups.pop(group)
+            for group, target in targets.items()
+            if isinstance(target, InvalidRequest)
+        }
         if unreadable and (request.event_ids or not groups):
             raise next(target for target in targets.values() if isinstance(target, InvalidRequest))
-        stages = Counter(dead_letter.stage for group_letters in groups.values() for dead_letter in group_letters)
-        body: dict[str, Any] = {"events": stages.total(), "stages": dict(stages), "left_out": sum(map(len, unreadable.values())), "replays": []}
+        stages = Counter(
+            dead_letter.stage for group_letters in groups.values() for dead_letter in group_letters
+        )
+        body: dict[str, Any] = {
+            "events": stages.total(),
+            "stages": dict(stages),
+            "left_out": sum(map(len, unreadable.values())),
+            "replays": [],
+        }
         if request.dry_run:
             return body
         for (stage, failed_generation), group_letters in groups.items():
-            replay_criteria, event_ids = criteria | {"buried_in": failed_generation}, tuple(dead_letter.event_id for dead_letter in group_letters)
+            replay_criteria, event_ids = (
+                criteria | {"buried_in": failed_generation},
+                tuple(dead_letter.event_id for dead_letter in group_letters),
+            )
             target = targets[stage, failed_generation]
             assert not isinstance(target, InvalidRequest)
-            replay = self._build_replay(tenant, "redrive", stage, target, replay_criteria, request.per_second, dead_letter_ids=event_ids)
+            replay = self._build_replay(
+                tenant,
+                "redrive",
+                stage,
+                target,
+                replay_criteria,
+                request.per_second,
+                dead_letter_ids=event_ids,
+            )
             await PgReplays(self.storage.pool).insert(replay, len(group_letters))
             body["replays"].append(replay.id)
         return body
@@ -72,40 +105,86 @@ class ReplayService:
         if own_generation is not None and own_generation.state != "dropped":
             return own_generation.name
         live = await self._fetch_generation(None)
-        if dead_letter.position.topic in {live.topics.get(stage.topic, stage.topic) for stage in STAGES if stage.name == dead_letter.stage}:
+        if dead_letter.position.topic in {
+            live.topics.get(stage.topic, stage.topic)
+            for stage in STAGES
+            if stage.name == dead_letter.stage
+        }:
             return live.name
         detail = f"Generation {dead_letter.generation} of dead letter {dead_letter.event_id} was dropped, and no other generation reads {dead_letter.position.topic}."
-        return InvalidRequest(detail, code="GENERATION_GONE", remedy="Discard its dead letters, or select others by id or stage.")
+        return InvalidRequest(
+            detail,
+            code="GENERATION_GONE",
+            remedy="Discard its dead letters, or select others by id or stage.",
+        )
 
     async def discard_dead_letters(self, tenant: str, request: DiscardRequest) -> dict[str, Any]:
         dead_letters = await self._fetch_dead_letters(tenant, request)
         if not request.dry_run:
-            await close_dead_letters(self.storage, dead_letters, lambda dead_letter: "discarded", request.reason, self.clock)
+            await close_dead_letters(
+                self.storage,
+                dead_letters,
+                lambda dead_letter: "discarded",
+                request.reason,
+                self.clock,
+            )
         return {"events": len(dead_letters)}
 
     async def start_replay(self, tenant: str, request: ReplayRequest) -> dict[str, Any]:
         stage = _resolve_stage(request)
-        generation = None if stage.serves_all_generations else await self._fetch_generation(request.generation)
+        generation = (
+            None
+            if stage.serves_all_generations
+            else await self._fetch_generation(request.generation)
+        )
         topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
-        starts, ends = resolve_offset_range(topic, await self.storage.log.fetch_offset_bounds(topic), request.offsets)
-        total = await self.storage.count_records(topic, ends) - await self.storage.count_records(topic, starts)
+        starts, ends = resolve_offset_range(
+            topic, await self.storage.log.fetch_offset_bounds(topic), request.offsets
+        )
+        total = await self.storage.count_records(topic, ends) - await self.storage.count_records(
+            topic, starts
+        )
         missing = await find_missing_ranges(self.storage.log, topic, request, self.clock())
-        estimate = {"missing": missing, "stage": stage.name, "topic": topic, "events_read": total, "starts": starts, "ends": ends}
-        criteria = request.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second", "stage", "generation"})
+        estimate = {
+            "missing": missing,
+            "stage": stage.name,
+            "topic": topic,
+            "events_read": total,
+            "starts": starts,
+            "ends": ends,
+        }
+        criteria = request.model_dump(
+            mode="json", exclude_none=True, exclude={"dry_run", "per_second", "stage", "generation"}
+        )
         if request.dry_run:
-            matches = (await load_record_filter(PgReplays(self.storage.pool), tenant, criteria)).matches
-            count = sum([matches(stored) async for stored in self.storage.log.read(topic, starts, ends)])
+            matches = (
+                await load_record_filter(PgReplays(self.storage.pool), tenant, criteria)
+            ).matches
+            count = sum(
+                [matches(stored) async for stored in self.storage.log.read(topic, starts, ends)]
+            )
             return {**estimate, "replay_id": None, "events_chosen": count}
         if missing:
             raise build_not_retained_error(topic, missing, starts, ends)
         replay = self._build_replay(
-            tenant, "replay", stage.name, generation.name if generation else None, criteria, request.per_second, topic=topic, starts=starts, ends=ends
+            tenant,
+            "replay",
+            stage.name,
+            generation.name if generation else None,
+            criteria,
+            request.per_second,
+            topic=topic,
+            starts=starts,
+            ends=ends,
         )
         await PgReplays(self.storage.pool).insert(replay, total)
         return {**estimate, "replay_id": replay.id}
 
     async def list_replays(self, tenant: str, limit: int) -> list[dict[str, Any]]:
-        return [_format_replay(row) for row in await PgReplays(self.storage.pool).list_replays(tenant, None, limit)]
+        return [
+            _format_replay(row)
+            for row in await PgReplays(self.storage.pool).list_replays(tenant, None, limit)
+        ]
 
     async def get_replay(self, tenant: str, replay_id: UUID) -> dict[str, Any]:
         rows = await PgReplays(self.storage.pool).list_replays(tenant, replay_id, 1)
@@ -115,8 +194,14 @@ class ReplayService:
 
     async def set_replay_state(self, tenant: str, replay_id: UUID, state: str) -> dict[str, Any]:
         """Set `paused`, `running` (resume) or `cancelled`."""
-        allowed_states = {"paused": ["running"], "running": ["paused", "failed"], "cancelled": ["running", "paused", "failed"]}[state]
-        if not await PgReplays(self.storage.pool).set_state(tenant, replay_id, allowed_states, state):
+        allowed_states = {
+            "paused": ["running"],
+            "running": ["paused", "failed"],
+            "cancelled": ["running", "paused", "failed"],
+        }[state]
+        if not await PgReplays(self.storage.pool).set_state(
+            tenant, replay_id, allowed_states, state
+        ):
             replay_body = await self.get_replay(tenant, replay_id)
             raise InvalidRequest(
                 f"Replay {replay_id} is {replay_body['state']}.",
@@ -125,26 +210,53 @@ class ReplayService:
             )
         return await self.get_replay(tenant, replay_id)
 
-    async def _fetch_dead_letters(self, tenant: str, selection: DeadLetterSelection) -> list[OpenDeadLetter]:
-        dead_letters = await PgReplays(self.storage.pool).list_open_dead_letters(tenant, dict(selection))
-        missing = set(selection.event_ids or ()) - {dead_letter.event_id for dead_letter in dead_letters}
+    async def _fetch_dead_letters(
+        self, tenant: str, selection: DeadLetterSelection
+    ) -> list[OpenDeadLetter]:
+        dead_letters = await PgReplays(self.storage.pool).list_open_dead_letters(
+            tenant, dict(selection)
+        )
+        missing = set(selection.event_ids or ()) - {
+            dead_letter.event_id for dead_letter in dead_letters
+        }
         if missing or not dead_letters:
             missing_ids = [", ".join(map(str, sorted(missing)))] if missing else []
-            document_note = [f"of document {selection.document_id}"] if selection.document_id else []
-            raise NotFound(" ".join(["No open dead letter", *missing_ids, *document_note]) + ".", code="NO_SUCH_DEAD_LETTER", remedy=NO_DEAD_LETTERS_REMEDY)
+            document_note = (
+                [f"of document {selection.document_id}"] if selection.document_id else []
+            )
+            raise NotFound(
+                " ".join(["No open dead letter", *missing_ids, *document_note]) + ".",
+                code="NO_SUCH_DEAD_LETTER",
+                remedy=NO_DEAD_LETTERS_REMEDY,
+            )
         return dead_letters
 
     async def _fetch_generation(self, name: str | None) -> Generation:
         generations = PgGenerations(self.storage.pool)
         generation = await (generations.fetch(name) if name else generations.fetch_live())
         if generation is None or generation.state == "dropped":
-            raise NotFound(f"no generation {name or 'answers yet'}", remedy="GET /v1/generations lists them.")
+            raise NotFound(
+                f"no generation {name or 'answers yet'}", remedy="GET /v1/generations lists them."
+            )
         return generation
 
     def _build_replay(
-        self, tenant: str, kind: str, stage: str, generation: str | None, criteria: Mapping[str, Any], rate: float | None, **range_fields: Any
+        self,
+        tenant: str,
+        kind: str,
+        stage: str,
+        generation: str | None,
+        criteria: Mapping[str, Any],
+        rate: float | None,
+        **range_fields: Any,
     ) -> Replay:
-        fields: dict[str, Any] = {"dead_letter_ids": None, "topic": None, "starts": {}, "ends": {}, "positions": {}} | range_fields
+        fields: dict[str, Any] = {
+            "dead_letter_ids": None,
+            "topic": None,
+            "starts": {},
+            "ends": {},
+            "positions": {},
+        } | range_fields
         return Replay(
             id=self.fresh_id(),
             tenant=tenant,
@@ -158,27 +270,37 @@ class ReplayService:
         )
 
 
-def resolve_offset_range(topic: str, log_ends: Mapping[int, tuple[int, int]], requested: Sequence[OffsetRange]) -> tuple[dict[int, int], dict[int, int]]:
+def resolve_offset_range(
+    topic: str, log_ends: Mapping[int, tuple[int, int]], requested: Sequence[OffsetRange]
+) -> tuple[dict[int, int], dict[int, int]]:
     """Clip the requested offsets to those in the log. Partitions that are not requested are empty.
 
     Raises InvalidRequest for a partition that does not exist.
     """
     if unknown := {offsets.partition for offsets in requested} - log_ends.keys():
-        raise InvalidRequest(f"Topic {topic} has no partition {min(unknown)}.", remedy=f"Its partitions are 0 to {len(log_ends) - 1}.")
+        raise InvalidRequest(
+            f"Topic {topic} has no partition {min(unknown)}.",
+            remedy=f"Its partitions are 0 to {len(log_ends) - 1}.",
+        )
     by_partition = {offsets.partition: offsets for offsets in requested}
     starts, ends = {}, {}
     for partition, (first, following) in log_ends.items():
         offsets = by_partition.get(partition, EMPTY_RANGE if by_partition else FULL_RANGE)
         starts[partition] = min(max(first, offsets.start or 0), following)
-        ends[partition] = max(starts[partition], following if offsets.end is None else min(following, offsets.end))
+        ends[partition] = max(
+            starts[partition], following if offsets.end is None else min(following, offsets.end)
+        )
     return starts, ends
 
 
-async def find_missing_ranges(log: EventLog, topic: str, request: ReplayRequest, now: datetime) -> list[dict[str, int]]:
-    """List `{partition, start, end}` (end exclusive) of requested offsets that retention has removed.
+async def find_missing_ranges(
+    log: EventLog, topic: str, request: ReplayRequest, now: datetime
+) -> list[dict[str, int]]:
+    """List `{partition, start, end}` (end exclusive) of requested offsets that retention has
+    removed.
 
-    With `since`, nothing is missing if the topic's retention covers it, or if the first retained record is
-    not newer.
+    With `since`, nothing is missing if the topic's retention covers it, or if the first retained
+    record is not newer.
     """
     by_partition = {offsets.partition: offsets for offsets in request.offsets}
     expired, missing = await log.fetch_expired_offsets(topic), []
@@ -187,7 +309,9 @@ async def find_missing_ranges(log: EventLog, topic: str, request: ReplayRequest,
     for partition, first in sorted(expired.items()):
         offsets = by_partition.get(partition, EMPTY_RANGE if by_partition else FULL_RANGE)
         start, end = offsets.start or 0, first if offsets.end is None else min(first, offsets.end)
-        if start < end and not await _is_at_or_after(log, Position(topic, partition, first), request.since):
+        if start < end and not await _is_at_or_after(
+            log, Position(topic, partition, first), request.since
+        ):
             missing.append({"partition": partition, "start": start, "end": end})
     return missing
 
@@ -206,18 +330,37 @@ async def _is_at_or_after(log: EventLog, first_retained: Position, since: dateti
     if since is None:
         return False
     ends = await log.fetch_offset_bounds(first_retained.topic)
-    end_offsets = dict.fromkeys(ends, 0) | {first_retained.partition: ends[first_retained.partition][1]}
+    end_offsets = dict.fromkeys(ends, 0) | {
+        first_retained.partition: ends[first_retained.partition][1]
+    }
     async with aclosing(
-        cast(AsyncGenerator[StoredRecord, None], log.read(first_retained.topic, {first_retained.partition: first_retained.offset}, end_offsets))
+        cast(
+            AsyncGenerator[StoredRecord, None],
+            log.read(
+                first_retained.topic, {first_retained.partition: first_retained.offset}, end_offsets
+            ),
+        )
     ) as records:
         first = await anext(records, None)
     return first is not None and first.appended_at <= since
 
 
-def build_not_retained_error(topic: str, missing: Sequence[Mapping[str, int]], starts: Mapping[int, int], ends: Mapping[int, int]) -> InvalidRequest:
+def build_not_retained_error(
+    topic: str,
+    missing: Sequence[Mapping[str, int]],
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+) -> InvalidRequest:
     """`starts` and `ends` are the requested offsets that the log still holds."""
-    missing_ranges = "; ".join(f"partition {range_['partition']}: offsets {range_['start']} to {range_['end'] - 1}" for range_ in missing)
-    retained_ranges = " ".join(f"--offsets {partition}:{start}-{ends[partition]}" for partition, start in sorted(starts.items()) if start < ends[partition])
+    missing_ranges = "; ".join(
+        f"partition {range_['partition']}: offsets {range_['start']} to {range_['end'] - 1}"
+        for range_ in missing
+    )
+    retained_ranges = " ".join(
+        f"--offsets {partition}:{start}-{ends[partition]}"
+        for partition, start in sorted(starts.items())
+        if start < ends[partition]
+    )
     return InvalidRequest(
         f"Topic {topic} no longer holds the requested records: {missing_ranges}.",
         code="NOT_RETAINED",
@@ -229,10 +372,16 @@ def build_not_retained_error(topic: str, missing: Sequence[Mapping[str, int]], s
 
 def _resolve_stage(request: ReplayRequest) -> Stage:
     """Find the stage. Raises InvalidRequest if it cannot be replayed with this selection."""
-    stages = {stage.name: stage for stage in STAGES if stage.react is not None and stage.name != "erase"}
+    stages = {
+        stage.name: stage for stage in STAGES if stage.react is not None and stage.name != "erase"
+    }
     stage = stages.get(request.stage)
     if stage is None:
-        raise InvalidRequest(f"Unknown stage {request.stage!r}.", code="UNKNOWN_STAGE", remedy=f"Available stages: {', '.join(stages)}.")
+        raise InvalidRequest(
+            f"Unknown stage {request.stage!r}.",
+            code="UNKNOWN_STAGE",
+            remedy=f"Available stages: {', '.join(stages)}.",
+        )
     if stage.ordering_policy == "once_per_id" and (request.document_ids or request.collection):
         remedy = "Replay stage transcribe, or select by time or offsets."
         raise InvalidRequest("Events of topic raw cannot be selected by document.", remedy=remedy)
@@ -242,5 +391,9 @@ def _resolve_stage(request: ReplayRequest) -> Stage:
 def _format_replay(row: dict[str, Any]) -> dict[str, Any]:
     """Add the remaining count and an estimate of the remaining time, low and high."""
     rate, remaining = row["rate"], row["total"] - row["read"]
-    eta = {"low": 0.7 * remaining / rate, "high": 1.5 * remaining / rate} if rate and row["state"] == "running" else None
+    eta = (
+        {"low": 0.7 * remaining / rate, "high": 1.5 * remaining / rate}
+        if rate and row["state"] == "running"
+        else None
+    )
     return {"replay_id": row.pop("id"), **row, "left": remaining, "eta_s": eta}

@@ -19,7 +19,15 @@ from schemas.ids import make_document_id
 from schemas.ports.log import EventLog, Subscriber
 from schemas.ports.sources import UrlRevisitor
 from schemas.records import Record
-from schemas.sources import DebeziumSource, DeclaredSource, FolderSource, PostgresSource, RowMapping, SourceSpec, UrlsSource
+from schemas.sources import (
+    DebeziumSource,
+    DeclaredSource,
+    FolderSource,
+    PostgresSource,
+    RowMapping,
+    SourceSpec,
+    UrlsSource,
+)
 from services.generations.stage_assignments import assign_stages
 from services.sources.service import check_folder, check_table, format_dsn_setting
 from services.sources.supervisor import SourceReader
@@ -75,37 +83,63 @@ class SourceReaderFactory:
             case PostgresSource() as table:
                 reader = self._open_change_reader(source.spec, table)
                 try:
-                    yield TableReader(source, table, self._build_applier(source.spec, table.mapping), self.store, reader)
+                    yield TableReader(
+                        source,
+                        table,
+                        self._build_applier(source.spec, table.mapping),
+                        self.store,
+                        reader,
+                    )
                 finally:
                     await reader.close()
             case FolderSource() as folder:
                 allowed = self.list_allowed_folders()
                 check_folder(folder, allowed)
-                yield FolderReader(folder, self._build_item_state(source), self.storage.blobs, self.max_file_bytes, self.clock, allowed)
+                yield FolderReader(
+                    folder,
+                    self._build_item_state(source),
+                    self.storage.blobs,
+                    self.max_file_bytes,
+                    self.clock,
+                    allowed,
+                )
             case UrlsSource() as urls:
-                yield UrlsReader(urls, self._build_item_state(source), self.build_fetcher(), self.clock)
+                yield UrlsReader(
+                    urls, self._build_item_state(source), self.build_fetcher(), self.clock
+                )
 
     async def wait_until_caught_up(self, source: DeclaredSource) -> None:
         """Return at once if the source has state.
 
-        Else wait until the stages have processed what their topics hold now: in a database that is being
-        rebuilt, every item would look new.
+        Else wait until the stages have processed what their topics hold now: in a database that is
+        being rebuilt, every item would look new.
         """
         if await self.store.has_state(source.spec.name):
             return
-        assignments = assign_stages(await PgGenerations(self.storage.pool).fetch_undropped(), STAGES)
+        assignments = assign_stages(
+            await PgGenerations(self.storage.pool).fetch_undropped(), STAGES
+        )
         awaited = [
             assignment
             for assignment in assignments
-            if assignment.stage.fails_document and not assignment.stage.serves_all_generations and not assignment.suppresses_outcomes
+            if assignment.stage.fails_document
+            and not assignment.stage.serves_all_generations
+            and not assignment.suppresses_outcomes
         ]
-        barriers = {assignment.topic: await self.storage.fetch_ends(assignment.topic) for assignment in awaited}
+        barriers = {
+            assignment.topic: await self.storage.fetch_ends(assignment.topic)
+            for assignment in awaited
+        }
         for assignment in awaited:
-            while await self.storage.count_pending(assignment.group, assignment.topic, barriers[assignment.topic]):
+            while await self.storage.count_pending(
+                assignment.group, assignment.topic, barriers[assignment.topic]
+            ):
                 await asyncio.sleep(CAUGHT_UP_POLL_S)
 
     async def close_down(self, source: DeclaredSource) -> None:
-        """Drop the replication slot, withdraw the documents if requested, and delete the source's state."""
+        """Drop the replication slot, withdraw the documents if requested, and delete the source's
+        state.
+        """
         if isinstance(source.spec.takes, PostgresSource):
             await self._drop_slot(source.spec, source.spec.takes)
         if source.withdraw:
@@ -114,7 +148,9 @@ class SourceReaderFactory:
 
     async def _drop_slot(self, spec: SourceSpec, table: PostgresSource) -> None:
         """Drop the slot. Without a database URL and without state, there is none."""
-        if self._resolve_dsn(spec) is None and set(await self.store.fetch_notes(spec.name)) <= {STATUS_KEY}:
+        if self._resolve_dsn(spec) is None and set(await self.store.fetch_notes(spec.name)) <= {
+            STATUS_KEY
+        }:
             return
         reader = self._open_change_reader(spec, table)
         try:
@@ -124,37 +160,68 @@ class SourceReaderFactory:
 
     async def _withdraw_all(self, spec: SourceSpec) -> None:
         after = ""
-        while external_ids := await self.declarations.fetch_external_ids(spec.ce_source, after, PAGE_SIZE):
-            await self.storage.log.append([await self._build_withdrawal(spec, name) for name in external_ids])
+        while external_ids := await self.declarations.fetch_external_ids(
+            spec.ce_source, after, PAGE_SIZE
+        ):
+            await self.storage.log.append(
+                [await self._build_withdrawal(spec, name) for name in external_ids]
+            )
             after = external_ids[-1]
 
     async def _build_withdrawal(self, spec: SourceSpec, external_id: str) -> Record:
         """Withdraw by document id, as the API does: it then follows every change of the source."""
         withdrawn_id = make_document_id(spec.tenant, spec.ce_source, external_id)
-        data = DocumentWithdrawn(tenant=spec.tenant, document_id=str(withdrawn_id), reason="its source was removed")
+        data = DocumentWithdrawn(
+            tenant=spec.tenant, document_id=str(withdrawn_id), reason="its source was removed"
+        )
         return await build_raw_record(
-            data, f"removed/{spec.name}/{withdrawn_id}/{uuid4()}", time=self.clock(), codec=self.storage.codec, document_id=withdrawn_id
+            data,
+            f"removed/{spec.name}/{withdrawn_id}/{uuid4()}",
+            time=self.clock(),
+            codec=self.storage.codec,
+            document_id=withdrawn_id,
         )
 
-    async def _open_topic_reader(self, source: DeclaredSource, change_topic: DebeziumSource, topics: EventLog, subscriber: Subscriber) -> TopicReader:
+    async def _open_topic_reader(
+        self,
+        source: DeclaredSource,
+        change_topic: DebeziumSource,
+        topics: EventLog,
+        subscriber: Subscriber,
+    ) -> TopicReader:
         spec = source.spec
         group = f"{self.group_prefix}anabranch.source.{spec.name}.{await self.store.fetch_state_id(spec.name)}"
-        dead_letters = ChangeDeadLetters(spec, self.storage.codec, self.storage.blobs, self.storage.log, self.clock)
+        dead_letters = ChangeDeadLetters(
+            spec, self.storage.codec, self.storage.blobs, self.storage.log, self.clock
+        )
         return TopicReader(
-            source, change_topic, self._build_applier(spec, change_topic.mapping), topics, subscriber, group, dead_letters, self.store, Backoff()
+            source,
+            change_topic,
+            self._build_applier(spec, change_topic.mapping),
+            topics,
+            subscriber,
+            group,
+            dead_letters,
+            self.store,
+            Backoff(),
         )
 
     async def fetch_ends(self, topic: str) -> dict[int, int]:
         """Fetch the end offsets of a change topic. Raises ConfigurationError if it does not exist."""
         async with self.open_change_topics() as (topics, _):
-            return {partition: end for partition, (_, end) in (await topics.fetch_offset_bounds(topic)).items()}
+            return {
+                partition: end
+                for partition, (_, end) in (await topics.fetch_offset_bounds(topic)).items()
+            }
 
     def _open_change_reader(self, spec: SourceSpec, table: PostgresSource) -> PgChangeReader:
         check_table(table)
         dsn = self._resolve_dsn(spec)
         if dsn is None:
             remedy = f"Set {format_dsn_setting(spec.name)} in the worker's environment."
-            raise ConfigurationError(f"Source {spec.name!r} has no database URL.", code="SOURCE_ADDRESS", remedy=remedy)
+            raise ConfigurationError(
+                f"Source {spec.name!r} has no database URL.", code="SOURCE_ADDRESS", remedy=remedy
+            )
         return PgChangeReader(dsn, *table.schema_and_table, format_slot_name(spec.name, table))
 
     def _resolve_dsn(self, spec: SourceSpec) -> str | None:
@@ -171,7 +238,14 @@ class SourceReaderFactory:
         return RawProducer(spec, self.storage.codec, self.storage.blobs, self.clock)
 
     def _build_item_state(self, source: DeclaredSource) -> ItemStates:
-        return ItemStates(source, self.store, self.declarations, self._build_delivery(source.spec), self.storage.log, self.clock)
+        return ItemStates(
+            source,
+            self.store,
+            self.declarations,
+            self._build_delivery(source.spec),
+            self.storage.log,
+            self.clock,
+        )
 
 
 def format_slot_name(name: str, table: PostgresSource) -> str:

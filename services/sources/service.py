@@ -14,14 +14,28 @@ from schemas.errors import AnabranchError, ConfigurationError, InvalidRequest, N
 from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
-from schemas.sources import DebeziumSource, FolderSource, PostgresSource, SequenceReset, SourceRequest, SourceSpec, UrlsSource
+from schemas.sources import (
+    DebeziumSource,
+    FolderSource,
+    PostgresSource,
+    SequenceReset,
+    SourceRequest,
+    SourceSpec,
+    UrlsSource,
+)
 from services.projection_wait import PROJECTION_TIMEOUT_S, wait_until_projected
 from streams.codec import OWN_SOURCE_PREFIX, Codec
 from streams.publisher import build_root_event
 from streams.topics import CONTROL
 
 CE_SOURCE = "anabranch/sources"
-RESERVED_SCHEMAS = ("anabranch", "keystore", "credentials", "supabase_migrations", "information_schema")
+RESERVED_SCHEMAS = (
+    "anabranch",
+    "keystore",
+    "credentials",
+    "supabase_migrations",
+    "information_schema",
+)
 
 
 class SourceOverview(Protocol):
@@ -48,48 +62,78 @@ class SourceService:
     projection_timeout_s: float = PROJECTION_TIMEOUT_S
 
     async def list_sources(self, tenant: str) -> list[dict[str, Any]]:
-        return [_format_source(row) for row in await self.tables.list_overview() if _belongs_to(row, tenant) and not row["removed"]]
+        return [
+            _format_source(row)
+            for row in await self.tables.list_overview()
+            if _belongs_to(row, tenant) and not row["removed"]
+        ]
 
     async def get_source(self, tenant: str, name: str) -> dict[str, Any]:
         return _format_source(await self._fetch_declared(tenant, name))
 
     async def add_source(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
         """Raise InvalidRequest if the name is taken or this server cannot read the source."""
-        existing = next((row for row in await self.tables.list_overview() if row["name"] == request.name), None)
+        existing = next(
+            (row for row in await self.tables.list_overview() if row["name"] == request.name), None
+        )
         if existing is not None and not (existing["removed"] and _belongs_to(existing, tenant)):
-            # Names are unique across tenants: settings, replication slots and leases use them. The error does not reveal the owner.
+            # Names are unique across tenants: settings, replication slots and leases use them. The
+            # error does not reveal the owner.
             remedy = f"Take another name. If `anabranch source list` shows it, `anabranch source remove {request.name}` frees it for this tenant."
-            raise InvalidRequest(f"The name {request.name!r} is taken.", code="SOURCE_EXISTS", remedy=remedy)
+            raise InvalidRequest(
+                f"The name {request.name!r} is taken.", code="SOURCE_EXISTS", remedy=remedy
+            )
         self._check_request(request)
         spec = SourceSpec(**dict(request), tenant=tenant)
         await self._publish_decision(
-            SourceAdded(source=spec, epoch=existing["epoch"] + 1 if existing else 1), spec.name, lambda row: _belongs_to(row, tenant) and not row["removed"]
+            SourceAdded(source=spec, epoch=existing["epoch"] + 1 if existing else 1),
+            spec.name,
+            lambda row: _belongs_to(row, tenant) and not row["removed"],
         )
         return {"status": "accepted", "name": spec.name, "ce_source": spec.ce_source}
 
     async def remove_source(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
         source_row = await self._fetch_declared(tenant, name)
-        await self._publish_decision(SourceRemoved(source=name, withdraw=withdraw, tenant=tenant), name, lambda row: bool(row["removed"]))
-        return {"status": "accepted", "name": name, "documents": source_row["documents"], "withdrawn": source_row["documents"] if withdraw else 0}
+        await self._publish_decision(
+            SourceRemoved(source=name, withdraw=withdraw, tenant=tenant),
+            name,
+            lambda row: bool(row["removed"]),
+        )
+        return {
+            "status": "accepted",
+            "name": name,
+            "documents": source_row["documents"],
+            "withdrawn": source_row["documents"] if withdraw else 0,
+        }
 
     async def reset_source(self, caller: Principal, name: str) -> dict[str, Any]:
-        """Start a new epoch. `name` may also be the ce_source of a producer that numbers its changes."""
+        """Start a new epoch. `name` may also be the ce_source of a producer that numbers its
+        changes.
+        """
         row = next((row for row in await self.tables.list_overview() if row["name"] == name), None)
         if row is not None and row["spec"] is not None:
             await self._fetch_declared(caller.tenant, name)
-        elif not self._can_reset_producer(caller, name) or (row is None and not await self.tables.has_numbered_documents(name)):
+        elif not self._can_reset_producer(caller, name) or (
+            row is None and not await self.tables.has_numbered_documents(name)
+        ):
             raise _build_unknown_error(name)
         epoch = (row["epoch"] if row else 1) + 1
         begins = await self._fetch_begin_offsets(row)
-        reset = SourceReset(source=name, reset=SequenceReset(epoch=epoch, begins=begins), tenant=caller.tenant)
+        reset = SourceReset(
+            source=name, reset=SequenceReset(epoch=epoch, begins=begins), tenant=caller.tenant
+        )
         await self._publish_decision(reset, name, lambda row: bool(row["epoch"] >= epoch))
         return {"status": "accepted", "name": name, "epoch": epoch, "begins": begins}
 
     def _can_reset_producer(self, caller: Principal, ce_source: str) -> bool:
-        """A reset affects every tenant of the producer. Our own sources are reset by their declared name."""
+        """A reset affects every tenant of the producer. Our own sources are reset by their declared
+        name.
+        """
         if ce_source.startswith(OWN_SOURCE_PREFIX):
             return False
-        return caller.has_role("operator") or set(self.producer_tenants.get(ce_source, ())) == {caller.tenant}
+        return caller.has_role("operator") or set(self.producer_tenants.get(ce_source, ())) == {
+            caller.tenant
+        }
 
     async def _fetch_begin_offsets(self, row: Mapping[str, Any] | None) -> dict[int, int]:
         if row is None or row["spec"] is None:
@@ -126,27 +170,41 @@ class SourceService:
                 check_table(table, InvalidRequest)
             case UrlsSource(urls=urls) if any(_has_password(url) for url in urls):
                 raise InvalidRequest(
-                    "A URL contains a password, which would stay in the log for ever.", code="PASSWORD_IN_LOG", remedy="Use URLs without credentials."
+                    "A URL contains a password, which would stay in the log for ever.",
+                    code="PASSWORD_IN_LOG",
+                    remedy="Use URLs without credentials.",
                 )
             case FolderSource(path=path) if not PurePath(path).is_absolute():
-                raise InvalidRequest(f"{path!r} is not an absolute path.", code="RELATIVE_PATH", remedy="Give the absolute path on the worker's machine.")
+                raise InvalidRequest(
+                    f"{path!r} is not an absolute path.",
+                    code="RELATIVE_PATH",
+                    remedy="Give the absolute path on the worker's machine.",
+                )
             case FolderSource() as folder:
                 check_folder(folder, self.list_allowed_folders(), InvalidRequest)
 
-    async def _publish_decision(self, decision: EventData, name: str, is_applied: Callable[[Mapping[str, Any]], bool]) -> None:
+    async def _publish_decision(
+        self, decision: EventData, name: str, is_applied: Callable[[Mapping[str, Any]], bool]
+    ) -> None:
         event = build_root_event(decision, self.fresh_id(), CE_SOURCE, self.clock)
         await self.log.append([await self.codec.encode(event, CONTROL, name)])
 
         async def is_projected() -> bool:
-            return any(row["name"] == name and is_applied(row) for row in await self.tables.list_overview())
+            return any(
+                row["name"] == name and is_applied(row) for row in await self.tables.list_overview()
+            )
 
         await wait_until_projected(is_projected, timeout_s=self.projection_timeout_s)
 
 
-def check_folder(folder: FolderSource, allowed: Sequence[Path], error: type[AnabranchError] = ConfigurationError) -> None:
+def check_folder(
+    folder: FolderSource, allowed: Sequence[Path], error: type[AnabranchError] = ConfigurationError
+) -> None:
     if not any(Path(folder.path).resolve().is_relative_to(root) for root in allowed):
         remedy = "Run `anabranch source add folder` where the server's data folder is (--data), or name it in ANABRANCH_INGEST__FOLDERS of API and worker."
-        raise error(f"Folder {folder.path} may not be watched.", code="FORBIDDEN_FOLDER", remedy=remedy)
+        raise error(
+            f"Folder {folder.path} may not be watched.", code="FORBIDDEN_FOLDER", remedy=remedy
+        )
 
 
 def check_table(table: PostgresSource, error: type[AnabranchError] = ConfigurationError) -> None:
@@ -155,7 +213,11 @@ def check_table(table: PostgresSource, error: type[AnabranchError] = Configurati
     """
     schema, _ = table.schema_and_table
     if schema in RESERVED_SCHEMAS or schema.startswith("pg_"):
-        raise error(f"Tables of schema {schema!r} are not indexed.", code="FORBIDDEN_TABLE", remedy="Name a table of your own.")
+        raise error(
+            f"Tables of schema {schema!r} are not indexed.",
+            code="FORBIDDEN_TABLE",
+            remedy="Name a table of your own.",
+        )
 
 
 def format_dsn_setting(name: str) -> str:

@@ -51,7 +51,9 @@ class SourceSupervisor:
     """Clean up after a removed source. Idempotent."""
     owner: UUID
     source_epochs: SourceEpochs
-    running_sources: dict[str, tuple[DeclaredSource, asyncio.Task[None]]] = field(default_factory=dict)
+    running_sources: dict[str, tuple[DeclaredSource, asyncio.Task[None]]] = field(
+        default_factory=dict
+    )
 
     async def run(self) -> None:
         try:
@@ -67,7 +69,13 @@ class SourceSupervisor:
     async def _reconcile(self) -> None:
         sources = {source.spec.name: source for source in await self.declarations.fetch_sources()}
         self.source_epochs.epochs.update(await self.declarations.fetch_epochs())
-        await self._stop([name for name, (source, _) in self.running_sources.items() if sources.get(name) != source])
+        await self._stop(
+            [
+                name
+                for name, (source, _) in self.running_sources.items()
+                if sources.get(name) != source
+            ]
+        )
         for name, source in sources.items():
             if name not in self.running_sources:
                 self.running_sources[name] = (source, asyncio.create_task(self._supervise(source)))
@@ -89,7 +97,10 @@ class SourceSupervisor:
             except Exception as error:
                 log.exception("source_reader_crashed", source=source.spec.name)
                 await self._report_failure(
-                    source, "BUG", f"{type(error).__name__}: {error}", "This is a defect of the program: report it with the worker's log."
+                    source,
+                    "BUG",
+                    f"{type(error).__name__}: {error}",
+                    "This is a defect of the program: report it with the worker's log.",
                 )
             await asyncio.sleep(RETRY_S)
 
@@ -109,7 +120,10 @@ class SourceSupervisor:
         name = source.spec.name
         while not await self.store.acquire_lease(name, self.owner, LEASE_S):
             await asyncio.sleep(POLL_S)
-        reading, lease_renewal = asyncio.ensure_future(run()), asyncio.create_task(self._renew_lease(name))
+        reading, lease_renewal = (
+            asyncio.ensure_future(run()),
+            asyncio.create_task(self._renew_lease(name)),
+        )
         try:
             await asyncio.wait({reading, lease_renewal}, return_when=asyncio.FIRST_COMPLETED)
             for task in (reading, lease_renewal):
@@ -136,7 +150,9 @@ class SourceSupervisor:
             except TransientError:
                 missed_renewals += 1
         raise TransientError(
-            f"Another worker may have taken over source {name}.", code="LEASE_LOST", remedy="No action is needed: one of the workers continues."
+            f"Another worker may have taken over source {name}.",
+            code="LEASE_LOST",
+            remedy="No action is needed: one of the workers continues.",
         )
 
     async def _release_lease(self, name: str) -> None:
@@ -145,9 +161,18 @@ class SourceSupervisor:
         except TransientError as error:
             log.debug("source_lease_not_released", source=name, detail=error.detail)
 
-    async def _report_failure(self, source: DeclaredSource, code: str, detail: str, remedy: str) -> None:
-        log.warning("source_failed", source=source.spec.name, code=code, detail=detail, remedy=remedy)
-        status: Mapping[str, Any] = {"state": "failed", "code": code, "detail": detail, "remedy": remedy}
+    async def _report_failure(
+        self, source: DeclaredSource, code: str, detail: str, remedy: str
+    ) -> None:
+        log.warning(
+            "source_failed", source=source.spec.name, code=code, detail=detail, remedy=remedy
+        )
+        status: Mapping[str, Any] = {
+            "state": "failed",
+            "code": code,
+            "detail": detail,
+            "remedy": remedy,
+        }
         try:
             await self.store.set_note(source.spec.name, "status", status)
         except TransientError as error:

@@ -30,7 +30,11 @@ from services.generations.stage_assignments import (
     restrict_to_document_changes,
 )
 from services.index_comparison import make_outdated_error
-from services.instrumentation.event_log_decorators import NotifyingLog, OutcomeLoggingLog, OutcomeSuppressingLog
+from services.instrumentation.event_log_decorators import (
+    NotifyingLog,
+    OutcomeLoggingLog,
+    OutcomeSuppressingLog,
+)
 from services.storage import Storage
 from services.worker.engine_registry import EngineRegistry
 from services.worker.role_ledgers import DeduplicatingLedger, OutcomesOnlyLedger
@@ -71,7 +75,9 @@ class ConsumerSupervisor:
     max_abandoned_attempts: int
     subscriber: Subscriber
     bounds: PartitionLimits = field(default_factory=PartitionLimits)
-    assignment_tasks: dict[tuple[object, ...], tuple[StageAssignment, asyncio.Task[None]]] = field(default_factory=dict)
+    assignment_tasks: dict[tuple[object, ...], tuple[StageAssignment, asyncio.Task[None]]] = field(
+        default_factory=dict
+    )
     consumers: dict[tuple[object, ...], StageConsumer] = field(default_factory=dict)
     throttles: dict[str, BuildThrottle] = field(default_factory=dict)
     unavailable: set[str] = field(default_factory=set)
@@ -103,7 +109,9 @@ class ConsumerSupervisor:
             await self._retry_stopped()
             if generations:
                 await self._reconcile(generations, group)
-                await self._renew_pauses({generation.name: generation for generation in generations})
+                await self._renew_pauses(
+                    {generation.name: generation for generation in generations}
+                )
         except TransientError:
             return bool(self.assignment_tasks)
         return bool(generations)
@@ -113,22 +121,42 @@ class ConsumerSupervisor:
 
         Until the first generation is projected, only shared stages run: `control` projects it.
         """
-        assignments = assign_stages(generations or [self.initial_generation], self.stages, self.storage.producer_topics)
-        wanted_assignments = {assignment.key: assignment for assignment in assignments if generations or assignment.stage.serves_all_generations}
-        await self._stop_consumers([key for key in self.assignment_tasks if key not in wanted_assignments])
+        assignments = assign_stages(
+            generations or [self.initial_generation], self.stages, self.storage.producer_topics
+        )
+        wanted_assignments = {
+            assignment.key: assignment
+            for assignment in assignments
+            if generations or assignment.stage.serves_all_generations
+        }
+        await self._stop_consumers(
+            [key for key in self.assignment_tasks if key not in wanted_assignments]
+        )
         await self._end_delegation([key for key in self.delegated if key not in wanted_assignments])
         for key, assignment in wanted_assignments.items():
-            if key not in self.assignment_tasks and key not in self.delegated and (consumer := await self._build_consumer(assignment)) is not None:
-                self.assignment_tasks[key] = (assignment, group.create_task(self._consume(assignment, consumer)))
+            if (
+                key not in self.assignment_tasks
+                and key not in self.delegated
+                and (consumer := await self._build_consumer(assignment)) is not None
+            ):
+                self.assignment_tasks[key] = (
+                    assignment,
+                    group.create_task(self._consume(assignment, consumer)),
+                )
                 self.consumers[key] = consumer
 
     def list_runners(self) -> dict[tuple[str, str | None], StageRunner]:
         """Map (stage, generation or None for shared stages) to the runners that are not delegated."""
         active = [
-            (self.assignment_tasks[key][0], consumer) for key, consumer in self.consumers.items() if key in self.assignment_tasks and key not in self.delegated
+            (self.assignment_tasks[key][0], consumer)
+            for key, consumer in self.consumers.items()
+            if key in self.assignment_tasks and key not in self.delegated
         ]
         return {
-            (assignment.stage.name, None if assignment.stage.serves_all_generations else assignment.generation.name): consumer.runner
+            (
+                assignment.stage.name,
+                None if assignment.stage.serves_all_generations else assignment.generation.name,
+            ): consumer.runner
             for assignment, consumer in active
         }
 
@@ -142,11 +170,21 @@ class ConsumerSupervisor:
 
     async def _retry_stopped(self) -> None:
         """Start consumers again after their build was resumed."""
-        stopped = self.unavailable | {assignment.generation.name for assignment, task in self.assignment_tasks.values() if task.done()}
+        stopped = self.unavailable | {
+            assignment.generation.name
+            for assignment, task in self.assignment_tasks.values()
+            if task.done()
+        }
         builds = await PgGenerationBuilds(self.storage.pool).list_by_name() if stopped else {}
         for name in stopped & {name for name, build in builds.items() if build.error is None}:
             self.unavailable.discard(name)
-            await self._stop_consumers([key for key, (assignment, task) in self.assignment_tasks.items() if assignment.generation.name == name and task.done()])
+            await self._stop_consumers(
+                [
+                    key
+                    for key, (assignment, task) in self.assignment_tasks.items()
+                    if assignment.generation.name == name and task.done()
+                ]
+            )
 
     async def _consume(self, assignment: StageAssignment, consumer: StageConsumer) -> None:
         try:
@@ -154,11 +192,18 @@ class ConsumerSupervisor:
         except Exception as error:
             if not assignment.suppresses_outcomes:
                 raise
-            log.error("build_consumer_failed", generation=assignment.generation.name, stage=assignment.stage.name, error=repr(error))
+            log.error(
+                "build_consumer_failed",
+                generation=assignment.generation.name,
+                stage=assignment.stage.name,
+                error=repr(error),
+            )
             await self._record_failure(assignment.generation.name, error)
 
     async def _build_consumer(self, assignment: StageAssignment) -> StageConsumer | None:
-        """Build the consumer; None if this process lacks what the generation needs, or delegates it."""
+        """Build the consumer; None if this process lacks what the generation needs, or delegates
+        it.
+        """
         generation = assignment.generation
         if generation.name in self.unavailable:
             return None
@@ -168,13 +213,25 @@ class ConsumerSupervisor:
             if generation.state in SERVING_STATES:
                 raise
             self.unavailable.add(generation.name)
-            log.error("generation_engines_unavailable", generation=generation.name, code=error.code, detail=error.detail, remedy=error.remedy)
+            log.error(
+                "generation_engines_unavailable",
+                generation=generation.name,
+                code=error.code,
+                detail=error.detail,
+                remedy=error.remedy,
+            )
             await self._record_failure(generation.name, error)
             return None
         pool, event_log = (
-            (self.build_pool, OutcomeSuppressingLog(self.storage.log)) if assignment.suppresses_outcomes else (self.storage.pool, self.storage.log)
+            (self.build_pool, OutcomeSuppressingLog(self.storage.log))
+            if assignment.suppresses_outcomes
+            else (self.storage.pool, self.storage.log)
         )
-        if emits_index_events(assignment) and assignment.emitting_stage in await self.engine_registry.find_outdated_stages(generation):
+        if emits_index_events(
+            assignment
+        ) and assignment.emitting_stage in await self.engine_registry.find_outdated_stages(
+            generation
+        ):
             self._delegate(assignment)
             if (restricted := restrict_to_document_changes(assignment)) is None:
                 return None
@@ -192,32 +249,56 @@ class ConsumerSupervisor:
             codec,
             self.instrumentation,
         )
-        throttle = await self._load_throttle(generation.name) if assignment.suppresses_outcomes else None
+        throttle = (
+            await self._load_throttle(generation.name) if assignment.suppresses_outcomes else None
+        )
         runner = (
-            ThrottledRunner(throttle, *runner_args, max_abandoned_attempts=self.max_abandoned_attempts)
+            ThrottledRunner(
+                throttle, *runner_args, max_abandoned_attempts=self.max_abandoned_attempts
+            )
             if throttle
             else StageRunner(*runner_args, max_abandoned_attempts=self.max_abandoned_attempts)
         )
-        return StageConsumer(runner, self.subscriber, assignment.topic, self.bounds, group=assignment.group, reader_status=PgReaderStatus(self.storage.pool))
+        return StageConsumer(
+            runner,
+            self.subscriber,
+            assignment.topic,
+            self.bounds,
+            group=assignment.group,
+            reader_status=PgReaderStatus(self.storage.pool),
+        )
 
     def _delegate(self, assignment: StageAssignment) -> None:
-        """Leave the events untouched: a worker of the version that built the generation continues with them."""
+        """Leave the events untouched: a worker of the version that built the generation continues
+        with them.
+        """
         self.delegated[assignment.key], self.pauses_renewed_at = assignment, None
         reason = make_outdated_error(assignment.generation, [assignment.emitting_stage])
-        log.warning("stage_delegated", stage=assignment.emitting_stage, detail=reason.detail, remedy=reason.remedy)
+        log.warning(
+            "stage_delegated",
+            stage=assignment.emitting_stage,
+            detail=reason.detail,
+            remedy=reason.remedy,
+        )
 
     async def _end_delegation(self, keys: Sequence[tuple[object, ...]]) -> None:
         """Clear the pauses of assignments that no longer wait."""
         for assignment in [self.delegated.pop(key) for key in keys]:
-            await PgReaderStatus(self.storage.pool).clear_paused(assignment.group, assignment.topic, ALL_PARTITIONS)
+            await PgReaderStatus(self.storage.pool).clear_paused(
+                assignment.group, assignment.topic, ALL_PARTITIONS
+            )
 
     async def _renew_pauses(self, generations: Mapping[str, Generation]) -> None:
         now = asyncio.get_running_loop().time()
         if self.pauses_renewed_at is not None and now - self.pauses_renewed_at < STATUS_RENEWAL_S:
             return
         for assignment in self.delegated.values():
-            reason = make_outdated_error(generations[assignment.generation.name], [assignment.emitting_stage])
-            await PgReaderStatus(self.storage.pool).set_paused(assignment.group, assignment.topic, ALL_PARTITIONS, reason)
+            reason = make_outdated_error(
+                generations[assignment.generation.name], [assignment.emitting_stage]
+            )
+            await PgReaderStatus(self.storage.pool).set_paused(
+                assignment.group, assignment.topic, ALL_PARTITIONS, reason
+            )
         self.pauses_renewed_at = now
 
     async def _load_throttle(self, generation: str) -> BuildThrottle:
@@ -237,8 +318,12 @@ class ConsumerSupervisor:
         build_store = PgGenerationBuilds(self.storage.pool)
         for name, build in (await build_store.list_by_name()).items():
             if name in self.throttles:
-                self.throttles[name].configure(paused=build.paused, events_per_second=build.events_per_second)
-                await build_store.add_engine_calls(name, self.engine_registry.take_input_counts(name))
+                self.throttles[name].configure(
+                    paused=build.paused, events_per_second=build.events_per_second
+                )
+                await build_store.add_engine_calls(
+                    name, self.engine_registry.take_input_counts(name)
+                )
 
     async def _record_failure(self, generation: str, error: Exception) -> None:
         try:
@@ -251,13 +336,19 @@ def _build_ledger(assignment: StageAssignment, pool: Pool) -> Ledger:
     ledger = PgLedger(pool, assignment.generation)
     if assignment.stage.react is emit_outcomes_only:
         return OutcomesOnlyLedger(ledger)
-    return DeduplicatingLedger(ledger, PgRevisions(pool)) if assignment.stage.name == RETRANSCRIBE else ledger
+    return (
+        DeduplicatingLedger(ledger, PgRevisions(pool))
+        if assignment.stage.name == RETRANSCRIBE
+        else ledger
+    )
 
 
 class ThrottledRunner(StageRunner):
     """A runner that claims events at the rate of its build."""
 
-    def __init__(self, throttle: BuildThrottle, *runner_args: Any, max_abandoned_attempts: int) -> None:
+    def __init__(
+        self, throttle: BuildThrottle, *runner_args: Any, max_abandoned_attempts: int
+    ) -> None:
         super().__init__(*runner_args, max_abandoned_attempts=max_abandoned_attempts)
         self.throttle = throttle
 

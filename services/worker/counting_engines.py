@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from schemas.ports.engines import Embedder, Extractor, LocalFile, ParsePlan, Parser, QueryEmbedding, TextEmbedding
+from schemas.ports.engines import (
+    Embedder,
+    Extractor,
+    LocalFile,
+    ParsePlan,
+    Parser,
+    QueryEmbedding,
+    TextEmbedding,
+)
 from schemas.values import Extraction, ParentChunk, Transcript
 
 if TYPE_CHECKING:

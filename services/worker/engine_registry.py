@@ -1,4 +1,6 @@
-"""Engines of every generation that this worker runs. Generations with equal configuration share an engine."""
+"""Engines of every generation that this worker runs. Generations with equal configuration share an
+engine.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ from processors import get_stage_versions
 from schemas.generations import Generation, IndexConfig
 from schemas.ports.engines import Chunker, Embedder, Extractor, Parser
 from services.engine_set import Engines
-from services.index_comparison import add_engine_fingerprints, check_config_matches, find_outdated_stages
+from services.index_comparison import (
+    add_engine_fingerprints,
+    check_config_matches,
+    find_outdated_stages,
+)
 from services.worker.counting_engines import count_engine_inputs
 from streams.instrumentation import Instrumentation
 
@@ -46,8 +52,8 @@ class EngineRegistry:
     async def get_counting(self, generation: Generation) -> Engines:
         """Return the engines of the generation, wrapped to count their inputs.
 
-        Raises ConfigurationError if a model server has no URL, GenerationMismatch if an engine differs from the
-        generation's configuration.
+        Raises ConfigurationError if a model server has no URL, GenerationMismatch if an engine
+        differs from the generation's configuration.
         """
         counts = self.input_counts.setdefault(generation.name, Counter())
 
@@ -59,7 +65,11 @@ class EngineRegistry:
 
     async def find_outdated_stages(self, generation: Generation) -> list[str]:
         """List the stages that another program version built. Raises the errors of `get_counting`."""
-        return find_outdated_stages(generation, add_engine_fingerprints(generation.config, await self._get_or_prepare(generation)), get_stage_versions())
+        return find_outdated_stages(
+            generation,
+            add_engine_fingerprints(generation.config, await self._get_or_prepare(generation)),
+            get_stage_versions(),
+        )
 
     def take_input_counts(self, generation: str) -> dict[str, int]:
         """Return the input counts since the last call, and reset them."""
@@ -73,7 +83,9 @@ class EngineRegistry:
         for prepared_config, engines in self.prepared:
             if prepared_config == config:
                 return engines
-        engines = await self.stack.enter_async_context(self.open_engines(generation, self._find_shared(config)))
+        engines = await self.stack.enter_async_context(
+            self.open_engines(generation, self._find_shared(config))
+        )
         check_config_matches(add_engine_fingerprints(config, engines), config, generation.name)
         self.add(config, engines)
         return engines

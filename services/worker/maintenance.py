@@ -24,9 +24,9 @@ INTERVAL_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Check for restored tables, compact lexical deltas, build vector indexes, prune index changes, expire
-    records of the Postgres log, sweep token states. Indexes are built over `build_pool`, because that takes
-    minutes.
+    """Check for restored tables, compact lexical deltas, build vector indexes, prune index changes,
+    expire records of the Postgres log, sweep token states. Indexes are built over `build_pool`,
+    because that takes minutes.
     """
 
     storage: Storage

@@ -16,8 +16,8 @@ from sql.revisions import PgRevisions
 class OutcomesOnlyLedger:
     """Ledger of a stage that reports outcomes only: its claims stay pending.
 
-    When the generation that emits the events is dropped, its successor finds them pending, however far its
-    own projection has read.
+    When the generation that emits the events is dropped, its successor finds them pending, however
+    far its own projection has read.
     """
 
     inner: Ledger
@@ -26,7 +26,9 @@ class OutcomesOnlyLedger:
     def generation(self) -> Generation:
         return self.inner.generation
 
-    async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
+    async def claim(
+        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
+    ) -> list[ClaimResult]:
         return await self.inner.claim(stage, ordering, events)
 
     async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
@@ -35,7 +37,9 @@ class OutcomesOnlyLedger:
     async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
         await self.inner.withdraw_attempt(stage, event_ids)
 
-    async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
+    async def complete(
+        self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]
+    ) -> None:
         if completed:
             await self.inner.withdraw_attempt(stage, completed)
         if dead_letters:
@@ -47,7 +51,9 @@ class OutcomesOnlyLedger:
 
 @dataclass(frozen=True, slots=True)
 class DeduplicatingLedger:
-    """Ledger of `retranscribe`: a revision that is identical to the visible one needs no text of its own."""
+    """Ledger of `retranscribe`: a revision that is identical to the visible one needs no text of
+    its own.
+    """
 
     inner: Ledger
     revisions: PgRevisions
@@ -56,9 +62,13 @@ class DeduplicatingLedger:
     def generation(self) -> Generation:
         return self.inner.generation
 
-    async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
+    async def claim(
+        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
+    ) -> list[ClaimResult]:
         claimed = await self.inner.claim(stage, ordering, events)
-        revisions = [(event.event.data.document_id, tuple(event.event.data.order)) for event in events]
+        revisions = [
+            (event.event.data.document_id, tuple(event.event.data.order)) for event in events
+        ]
         repeated = await self.revisions.find_unchanged(revisions)
         return [
             replace(claim_result, status=ClaimStatus.DONE) if revision in repeated else claim_result
@@ -71,7 +81,9 @@ class DeduplicatingLedger:
     async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
         await self.inner.withdraw_attempt(stage, event_ids)
 
-    async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
+    async def complete(
+        self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]
+    ) -> None:
         await self.inner.complete(stage, completed, dead_letters)
 
     async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:

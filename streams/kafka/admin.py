@@ -32,7 +32,11 @@ _DENIED_CODES = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
-_UNKNOWN_CODES = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_UNKNOWN_CODES = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
 
 
 class KafkaAdmin:
@@ -44,11 +48,18 @@ class KafkaAdmin:
         self._client: AdminClient | None = None
         self._denied_error: KafkaError | None = None
 
-    async def create_topics(self, partitions: Mapping[str, int], retention_ms: Mapping[str, int]) -> None:
-        """See `EventLog.create_topics`. Another process may create the same topics at the same time."""
+    async def create_topics(
+        self, partitions: Mapping[str, int], retention_ms: Mapping[str, int]
+    ) -> None:
+        """See `EventLog.create_topics`. Another process may create the same topics at the same
+        time.
+        """
         missing_topics = partitions.keys() - (await self._check_partition_counts(partitions))
         if missing_topics:
-            new_topics = [self._build_new_topic(topic, partitions[topic], retention_ms.get(topic, -1)) for topic in sorted(missing_topics)]
+            new_topics = [
+                self._build_new_topic(topic, partitions[topic], retention_ms.get(topic, -1))
+                for topic in sorted(missing_topics)
+            ]
             await self._create_topics(new_topics)
             await self._wait_until_visible(partitions)
         await self._check_clocks(partitions)
@@ -63,10 +74,19 @@ class KafkaAdmin:
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """See `EventLog.fetch_offset_bounds`. Records of an open transaction do not count."""
         name = self._settings.topic_prefix + topic
-        topic_partitions = [TopicPartition(name, partition) for partition in range(await self.fetch_partition_count(topic))]
+        topic_partitions = [
+            TopicPartition(name, partition)
+            for partition in range(await self.fetch_partition_count(topic))
+        ]
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        first_offsets, end_offsets = await self._list_offsets(topic_partitions, earliest), await self._list_offsets(topic_partitions, latest)
-        return {partition: (first_offsets[partition], end_offsets[partition]) for partition in first_offsets}
+        first_offsets, end_offsets = (
+            await self._list_offsets(topic_partitions, earliest),
+            await self._list_offsets(topic_partitions, latest),
+        )
+        return {
+            partition: (first_offsets[partition], end_offsets[partition])
+            for partition in first_offsets
+        }
 
     async def wait_until_reachable(self, timeout_s: float) -> None:
         """Wait for a broker to answer. Raises LogUnavailable on time-out."""
@@ -84,26 +104,40 @@ class KafkaAdmin:
                         remedy="Start Kafka, or correct ANABRANCH_KAFKA__BOOTSTRAP_SERVERS. To wait longer, raise ANABRANCH_KAFKA__START_TIMEOUT_S.",
                     ) from error
             if not logged:
-                log.warning("kafka_unreachable", bootstrap_servers=self._settings.bootstrap_servers, timeout_s=timeout_s)
+                log.warning(
+                    "kafka_unreachable",
+                    bootstrap_servers=self._settings.bootstrap_servers,
+                    timeout_s=timeout_s,
+                )
                 logged = True
             await asyncio.sleep(_PROBE_TIMEOUT_S / 5)
 
     async def list_topics(self) -> list[str]:
         """Return existing topics, without the topic prefix."""
         prefix = self._settings.topic_prefix
-        return sorted(name.removeprefix(prefix) for name in await self._fetch_partition_counts() if name.startswith(prefix))
+        return sorted(
+            name.removeprefix(prefix)
+            for name in await self._fetch_partition_counts()
+            if name.startswith(prefix)
+        )
 
     async def fetch_partition_count(self, topic: str) -> int:
-        """Raises ConfigurationError if the topic does not exist, LogUnavailable if no broker answers."""
+        """Raises ConfigurationError if the topic does not exist, LogUnavailable if no broker
+        answers.
+        """
         name = self._settings.topic_prefix + topic
         metadata = await self._call(lambda client: client.list_topics(name, timeout=_TIMEOUT_S))
         topic_metadata = metadata.topics[name]
         if topic_metadata.error is not None:
-            raise translate_librdkafka_error(KafkaException(topic_metadata.error), f"Describing topic {name} failed")
+            raise translate_librdkafka_error(
+                KafkaException(topic_metadata.error), f"Describing topic {name} failed"
+            )
         return len(topic_metadata.partitions)
 
     async def _check_partition_counts(self, partitions: Mapping[str, int]) -> set[str]:
-        """Return the topics that exist. Raises ConfigurationError if one has another partition count."""
+        """Return the topics that exist. Raises ConfigurationError if one has another partition
+        count.
+        """
         existing = await self._fetch_partition_counts()
         for topic, count in partitions.items():
             existing_count = existing.get(self._settings.topic_prefix + topic)
@@ -115,13 +149,17 @@ class KafkaAdmin:
                 )
         return {topic for topic in partitions if self._settings.topic_prefix + topic in existing}
 
-    async def query_topic_config(self, query: Callable[[AdminClient, str], Awaitable[T]], topic: str) -> T:
+    async def query_topic_config(
+        self, query: Callable[[AdminClient, str], Awaitable[T]], topic: str
+    ) -> T:
         """Run a query of `streams.kafka.retention` on a topic."""
         client = await self._call(lambda client: client)
         try:
             return await query(client, self._settings.topic_prefix + topic)
         except KafkaException as error:
-            raise translate_librdkafka_error(error, f"Reading the settings of topic {topic} failed") from error
+            raise translate_librdkafka_error(
+                error, f"Reading the settings of topic {topic} failed"
+            ) from error
 
     async def fetch_grants(self) -> list[Grant] | None:
         """Return the cluster's access rules, or None if it has no authorizer.
@@ -132,14 +170,22 @@ class KafkaAdmin:
         try:
             return await fetch_grants(client)
         except KafkaException as error:
-            raise translate_librdkafka_error(error, "Reading the cluster's access rules failed") from error
+            raise translate_librdkafka_error(
+                error, "Reading the cluster's access rules failed"
+            ) from error
 
     async def _check_clocks(self, partitions: Mapping[str, int]) -> None:
         client = await self._call(lambda client: client)
         try:
-            await check_timestamp_types(client, self._settings.bootstrap_servers, [self._settings.topic_prefix + topic for topic in partitions])
+            await check_timestamp_types(
+                client,
+                self._settings.bootstrap_servers,
+                [self._settings.topic_prefix + topic for topic in partitions],
+            )
         except KafkaException as error:
-            raise translate_librdkafka_error(error, "Reading the settings of topics failed") from error
+            raise translate_librdkafka_error(
+                error, "Reading the settings of topics failed"
+            ) from error
 
     async def _fetch_partition_counts(self) -> dict[str, int]:
         metadata = await self._call(lambda client: client.list_topics(timeout=_TIMEOUT_S))
@@ -148,25 +194,42 @@ class KafkaAdmin:
     def _build_new_topic(self, topic: str, partitions: int, retention_ms: int) -> NewTopic:
         # The broker's clock orders documents: see `timestamps`.
         config = {"message.timestamp.type": "LogAppendTime"} | build_retention_config(retention_ms)
-        return NewTopic(self._settings.topic_prefix + topic, num_partitions=partitions, replication_factor=-1, config=config)
+        return NewTopic(
+            self._settings.topic_prefix + topic,
+            num_partitions=partitions,
+            replication_factor=-1,
+            config=config,
+        )
 
     async def _create_topics(self, topics: list[NewTopic]) -> None:
-        futures = await self._call(lambda client: client.create_topics(topics, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S))
+        futures = await self._call(
+            lambda client: client.create_topics(
+                topics, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S
+            )
+        )
         for name, future in futures.items():
             try:
                 await asyncio.wrap_future(future)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise translate_librdkafka_error(error, f"Creating topic {name} failed") from error
+                    raise translate_librdkafka_error(
+                        error, f"Creating topic {name} failed"
+                    ) from error
 
     async def _delete_topics(self, names: list[str]) -> None:
-        futures = await self._call(lambda client: client.delete_topics(names, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S))
+        futures = await self._call(
+            lambda client: client.delete_topics(
+                names, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S
+            )
+        )
         for name, future in futures.items():
             try:
                 await asyncio.wrap_future(future)
             except KafkaException as error:
                 if error.args[0].code() not in _UNKNOWN_CODES:
-                    raise translate_librdkafka_error(error, f"Deleting topic {name} failed") from error
+                    raise translate_librdkafka_error(
+                        error, f"Deleting topic {name} failed"
+                    ) from error
         for _ in range(100):
             if not set(names) & (await self._fetch_partition_counts()).keys():
                 return
@@ -177,10 +240,15 @@ class KafkaAdmin:
             if await self._check_partition_counts(partitions) == set(partitions):
                 return
             await asyncio.sleep(0.1)
-        raise LogUnavailable(f"Topics were created, but Kafka does not list them yet: {', '.join(sorted(partitions))}.")
+        raise LogUnavailable(
+            f"Topics were created, but Kafka does not list them yet: {', '.join(sorted(partitions))}."
+        )
 
-    async def _list_offsets(self, topic_partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
-        # Retry: after a topic is created or a broker is lost, leaders are not yet known to every broker.
+    async def _list_offsets(
+        self, topic_partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[int, int]:
+        # Retry: after a topic is created or a broker is lost, leaders are not yet known to every
+        # broker.
         for _ in range(_LEADERLESS_RETRIES):
             try:
                 return await self._list_offsets_once(topic_partitions, spec)
@@ -189,25 +257,42 @@ class KafkaAdmin:
                 await asyncio.sleep(0.1)
         return await self._list_offsets_once(topic_partitions, spec)
 
-    async def _list_offsets_once(self, topic_partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
+    async def _list_offsets_once(
+        self, topic_partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[int, int]:
         requests = dict.fromkeys(topic_partitions, spec)
-        futures = await self._call(lambda client: client.list_offsets(requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S))
+        futures = await self._call(
+            lambda client: client.list_offsets(
+                requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
+            )
+        )
         results = await _gather_futures(futures, "Listing offsets failed")
-        return {topic_partition.partition: result.offset for topic_partition, result in zip(futures, results, strict=True)}
+        return {
+            topic_partition.partition: result.offset
+            for topic_partition, result in zip(futures, results, strict=True)
+        }
 
     async def _call(self, call_client: Callable[[AdminClient], Any]) -> Any:
         if self._client is None:
-            configuration: dict[str, Any] = {**self._settings.to_librdkafka_config(), "client.id": "anabranch-administration", "error_cb": self._on_error}
+            configuration: dict[str, Any] = {
+                **self._settings.to_librdkafka_config(),
+                "client.id": "anabranch-administration",
+                "error_cb": self._on_error,
+            }
             self._client = AdminClient(configuration, logger=librdkafka_logger)
         self._denied_error = None
         try:
             return await asyncio.to_thread(call_client, self._client)
         except KafkaException as error:
             self._client.poll(0)  # runs `_on_error`
-            raise translate_librdkafka_error(KafkaException(self._denied_error) if self._denied_error else error, "A request to Kafka failed") from error
+            raise translate_librdkafka_error(
+                KafkaException(self._denied_error) if self._denied_error else error,
+                "A request to Kafka failed",
+            ) from error
 
     def _on_error(self, error: KafkaError) -> None:
-        # A refused password makes the call itself fail like an unreachable broker; only this callback gets
+        # A refused password makes the call itself fail like an unreachable broker; only this
+        # callback gets
         # the cause.
         if error.code() in _DENIED_CODES:
             self._denied_error = error

@@ -17,31 +17,51 @@ from schemas.errors import LogUnavailable
 log = structlog.get_logger(__name__)
 
 
-async def seek_to_first_unread(consumer: AIOKafkaConsumer, stored_offsets: Mapping[int, int]) -> tuple[Mapping[TP, int | None], Mapping[TP, int]]:
-    """Seek each partition to its committed offset, or the stored one if lower, or else its first record.
+async def seek_to_first_unread(
+    consumer: AIOKafkaConsumer, stored_offsets: Mapping[int, int]
+) -> tuple[Mapping[TP, int | None], Mapping[TP, int]]:
+    """Seek each partition to its committed offset, or the stored one if lower, or else its first
+    record.
 
-    Return the offsets that count as committed (None or 0 if there are none) and the start offset of each partition.
+    Return the offsets that count as committed (None or 0 if there are none) and the start offset of
+    each partition.
     """
     committed_offsets: dict[TP, int | None] = dict(await consumer.seek_to_committed())
-    await _check_uncommitted(consumer, {tp for tp, offset in committed_offsets.items() if offset is None} & consumer.assignment())
+    await _check_uncommitted(
+        consumer,
+        {tp for tp, offset in committed_offsets.items() if offset is None} & consumer.assignment(),
+    )
     for tp, offset in committed_offsets.items():
         if offset and (stored_offset := stored_offsets.get(tp.partition, offset)) < offset:
-            log.warning("partition_rewound_to_stored_offset", topic=tp.topic, partition=tp.partition, stored=stored_offset, committed=offset)
+            log.warning(
+                "partition_rewound_to_stored_offset",
+                topic=tp.topic,
+                partition=tp.partition,
+                stored=stored_offset,
+                committed=offset,
+            )
             consumer.seek(tp, stored_offset)
             committed_offsets[tp] = stored_offset
     start_offsets = {tp: offset for tp, offset in committed_offsets.items() if offset}
     # aiokafka's `seek_to_committed` does not move a partition without a committed offset.
-    if uncommitted := {tp for tp, offset in committed_offsets.items() if not offset} & consumer.assignment():
+    if (
+        uncommitted := {tp for tp, offset in committed_offsets.items() if not offset}
+        & consumer.assignment()
+    ):
         start_offsets |= await consumer.beginning_offsets(uncommitted)
         await consumer.seek_to_beginning(*uncommitted)
     return committed_offsets, start_offsets
 
 
-async def _check_uncommitted(consumer: AIOKafkaConsumer, partitions_to_check: Collection[TP]) -> None:
-    """Raise if the coordinator refused the request for these offsets or has offsets for some of them.
+async def _check_uncommitted(
+    consumer: AIOKafkaConsumer, partitions_to_check: Collection[TP]
+) -> None:
+    """Raise if the coordinator refused the request for these offsets or has offsets for some of
+    them.
 
-    A coordinator that is starting, or has lost its role, refuses the whole request. aiokafka ignores that error
-    and returns None for each partition, which would be read from its first record.
+    A coordinator that is starting, or has lost its role, refuses the whole request. aiokafka
+    ignores that error and returns None for each partition, which would be read from its first
+    record.
     """
     if not partitions_to_check:
         return
@@ -49,33 +69,53 @@ async def _check_uncommitted(consumer: AIOKafkaConsumer, partitions_to_check: Co
     partitions_by_topic: dict[str, list[int]] = defaultdict(list)
     for tp in partitions_to_check:
         partitions_by_topic[tp.topic].append(tp.partition)
-    response = await coordinator._send_req(OffsetFetchRequest(coordinator.group_id, list(partitions_by_topic.items())))
+    response = await coordinator._send_req(
+        OffsetFetchRequest(coordinator.group_id, list(partitions_by_topic.items()))
+    )
     if error_code := getattr(response, "error_code", 0):
         coordinator.coordinator_dead()
         raise for_code(error_code)(f"fetching the offsets of group {coordinator.group_id}")
-    committed_partitions = [partition for _, partitions in response.topics for partition, offset, *_ in partitions if offset > 0]
+    committed_partitions = [
+        partition
+        for _, partitions in response.topics
+        for partition, offset, *_ in partitions
+        if offset > 0
+    ]
     if committed_partitions:
-        raise LogUnavailable(f"Kafka returned no offsets of group {coordinator.group_id} at first, but has some for partitions {committed_partitions}.")
+        raise LogUnavailable(
+            f"Kafka returned no offsets of group {coordinator.group_id} at first, but has some for partitions {committed_partitions}."
+        )
 
 
 async def keep_alive(consumer: AIOKafkaConsumer) -> Mapping[TP, int]:
-    """Reset the poll timer as a fetch would. Return, by partition, the offset after the last fetched record.
+    """Reset the poll timer as a fetch would. Return, by partition, the offset after the last
+    fetched record.
 
-    Raise the error of a background task of the client: aiokafka raises it only in a fetch, or not at all, and stalls.
+    Raise the error of a background task of the client: aiokafka raises it only in a fetch, or not
+    at all, and stalls.
     """
     coordinator = consumer._coordinator
     if coordinator is not None and not coordinator._closing.done():
-        for task in (coordinator._coordination_task, consumer._fetcher.error_future, consumer._client._sync_task):
+        for task in (
+            coordinator._coordination_task,
+            consumer._fetcher.error_future,
+            consumer._client._sync_task,
+        ):
             if task is not None and task.done():
                 raise _get_task_error(task)
         coordinator.check_errors()
     with consumer._subscription.fetch_context():
-        states = {tp: consumer._subscription.subscription.assignment.state_value(tp) for tp in consumer.assignment()}
+        states = {
+            tp: consumer._subscription.subscription.assignment.state_value(tp)
+            for tp in consumer.assignment()
+        }
     return {tp: state.position for tp, state in states.items() if state.has_valid_position}
 
 
 def _get_task_error(task: asyncio.Task[None]) -> BaseException:
-    return (None if task.cancelled() else task.exception()) or LogUnavailable("A background task of the Kafka client was cancelled.")
+    return (None if task.cancelled() else task.exception()) or LogUnavailable(
+        "A background task of the Kafka client was cancelled."
+    )
 
 
 async def seek_back(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> int:

@@ -37,7 +37,8 @@ class FaustMessage(Protocol):
 class FetchControl(Protocol):
     """Flow control of single partitions."""
 
-    # Faust's own hooks for full buffers. Unlike its `pause_partitions` (2,025 of 20,000 events lost in a
+    # Faust's own hooks for full buffers. Unlike its `pause_partitions` (2,025 of 20,000 events lost
+    # in a
     # test) they still deliver what was already fetched, and only stop further fetches.
     def on_buffer_full(self, tp: Any) -> None: ...
 
@@ -54,14 +55,17 @@ class FetchControl(Protocol):
 
 
 class KafkaPartition:
-    """Deliver the records of one partition to its sink, in order and without gaps, until it is revoked.
+    """Deliver the records of one partition to its sink, in order and without gaps, until it is
+    revoked.
 
-    aiokafka's fetch buffer and Faust's queues lie between the broker and this class, and a rebalance clears them.
-    If the next offset is missing, it is fetched again. If it is missing a second time, there is no such record:
-    transactions, compaction and retention leave gaps.
+    aiokafka's fetch buffer and Faust's queues lie between the broker and this class, and a
+    rebalance clears them. If the next offset is missing, it is fetched again. If it is missing a
+    second time, there is no such record: transactions, compaction and retention leave gaps.
     """
 
-    def __init__(self, topic: str, tp: Any, consumer: FetchControl, on_failure: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, topic: str, tp: Any, consumer: FetchControl, on_failure: Callable[[Exception], None]
+    ) -> None:
         self.topic = topic
         self.number: int = tp.partition
         self._tp = tp
@@ -105,14 +109,16 @@ class KafkaPartition:
         return self._next_offset is not None
 
     def deliver(self, message: FaustMessage) -> None:
-        # Records that arrive before the start offset is known are dropped; the consumer fetches them again.
+        # Records that arrive before the start offset is known are dropped; the consumer fetches
+        # them again.
         if self._sink is None or self._next_offset is None or message.offset < self._next_offset:
             return
         if self._is_missing_before(self._next_offset, message.offset):
             return
         self._next_offset, self._gap_offset = message.offset + 1, None
         record = self._build_stored_record(message)
-        # Until the acknowledgement only the offset is needed; free the bytes, which the sink accounts for.
+        # Until the acknowledgement only the offset is needed; free the bytes, which the sink
+        # accounts for.
         message.key = message.value = message.headers = None
         self._unacknowledged.append(message)
         self._sink.offer(record)
@@ -120,17 +126,26 @@ class KafkaPartition:
             self._consumer.on_buffer_full(self._tp)
 
     def check_progress(self, fetched_end: int) -> None:
-        """Fetch again if records up to `fetched_end` were fetched but have not arrived for several checks.
+        """Fetch again if records up to `fetched_end` were fetched but have not arrived for several
+        checks.
 
-        Records dropped behind the last delivered one cause no gap, so only the lack of progress shows them. If
-        nothing arrives after the refetch either, the offsets are transaction markers and are skipped.
+        Records dropped behind the last delivered one cause no gap, so only the lack of progress
+        shows them. If nothing arrives after the refetch either, the offsets are transaction markers
+        and are skipped.
         """
         stalled_range = (
             (self._next_offset, fetched_end)
-            if self._sink is not None and self._next_offset is not None and self._next_offset < fetched_end and not self._sink.is_full
+            if self._sink is not None
+            and self._next_offset is not None
+            and self._next_offset < fetched_end
+            and not self._sink.is_full
             else None
         )
-        self._stalled_checks = self._stalled_checks + 1 if stalled_range is not None and stalled_range == self._stalled_range else 0
+        self._stalled_checks = (
+            self._stalled_checks + 1
+            if stalled_range is not None and stalled_range == self._stalled_range
+            else 0
+        )
         self._stalled_range = stalled_range
         if stalled_range is None or self._stalled_checks < MAX_STALLED_CHECKS:
             return
@@ -139,35 +154,52 @@ class KafkaPartition:
             self._consumer.skip_gap(self._tp, *stalled_range)
         else:
             start, end = stalled_range
-            log.warning("fetched_records_not_delivered", topic=self.topic, partition=self.number, start=start, end=end)
+            log.warning(
+                "fetched_records_not_delivered",
+                topic=self.topic,
+                partition=self.number,
+                start=start,
+                end=end,
+            )
             self._refetched_end, self._stalled_checks = fetched_end, 0
-            self._consumer.refetch_from(self._tp, stalled_range[0]).add_done_callback(self._on_refetched)
+            self._consumer.refetch_from(self._tp, stalled_range[0]).add_done_callback(
+                self._on_refetched
+            )
 
     def _is_missing_before(self, expected_offset: int, offset: int) -> bool:
         """Whether records before this one must be fetched again or are about to arrive."""
         if offset == expected_offset:
             return False
         # An offset that goes down, or lies behind what was in flight, was fetched after the seek.
-        is_refetched = self._gap_offset is not None and (offset <= self._last_gap_offset or 0 <= self._inflight_end <= offset)
+        is_refetched = self._gap_offset is not None and (
+            offset <= self._last_gap_offset or 0 <= self._inflight_end <= offset
+        )
         self._last_gap_offset = offset
         if is_refetched and offset == self._gap_offset:
             self._consumer.skip_gap(self._tp, expected_offset, offset)
             return False
         if is_refetched or self._gap_offset is None:
             self._gap_offset, self._inflight_end = offset, -1
-            self._consumer.refetch_from(self._tp, expected_offset).add_done_callback(self._on_refetched)
+            self._consumer.refetch_from(self._tp, expected_offset).add_done_callback(
+                self._on_refetched
+            )
         return True
 
     def _on_refetched(self, refetch: asyncio.Future[int]) -> None:
         if refetch.cancelled() or self._sink is None:
             return
         if isinstance(error := refetch.exception(), Exception):
-            self._on_failure(LogUnavailable(f"Fetching {self.topic}, partition {self.number}, again failed: {error!r}."))
+            self._on_failure(
+                LogUnavailable(
+                    f"Fetching {self.topic}, partition {self.number}, again failed: {error!r}."
+                )
+            )
         else:
             self._inflight_end = refetch.result()
 
     def acknowledge(self, next_offset: int) -> None:
-        # In order and each message once: Faust commits past an offset whose acknowledgement is missing.
+        # In order and each message once: Faust commits past an offset whose acknowledgement is
+        # missing.
         while self._unacknowledged and self._unacknowledged[0].offset < next_offset:
             self._unacknowledged.popleft().ack(self._consumer)
 
@@ -178,7 +210,11 @@ class KafkaPartition:
     def _build_stored_record(self, message: FaustMessage) -> StoredRecord:
         headers = {name: value or b"" for name, value in message.headers or ()}
         record = Record(self.topic, message.key, message.value, headers)
-        return StoredRecord(record, Position(self.topic, self.number, message.offset), _to_datetime(message.timestamp))
+        return StoredRecord(
+            record,
+            Position(self.topic, self.number, message.offset),
+            _to_datetime(message.timestamp),
+        )
 
 
 def _to_datetime(seconds: float) -> datetime:
@@ -191,11 +227,17 @@ def _to_datetime(seconds: float) -> datetime:
 class PartitionAssignment:
     """Open and close the sinks of the assigned partitions and route messages to them.
 
-    `failure` gets the first error. No error may escape into a Faust agent: Faust would acknowledge the event
-    and continue with the next.
+    `failure` gets the first error. No error may escape into a Faust agent: Faust would acknowledge
+    the event and continue with the next.
     """
 
-    def __init__(self, topic: str, open_sink: OpenSink, group: str = "", offset_store: OffsetStore | None = None) -> None:
+    def __init__(
+        self,
+        topic: str,
+        open_sink: OpenSink,
+        group: str = "",
+        offset_store: OffsetStore | None = None,
+    ) -> None:
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._topic = topic
         self._open_sink = open_sink
@@ -232,8 +274,14 @@ class PartitionAssignment:
         for tp, offset in offsets.items():
             if tp in self._partitions:
                 self._partitions[tp].set_start(offset)
-        if partitions_without_start := sorted(partition.number for partition in self._partitions.values() if not partition.has_start):
-            self._fail(LogUnavailable(f"No start offset for {self._topic}, partitions {', '.join(map(str, partitions_without_start))}."))
+        if partitions_without_start := sorted(
+            partition.number for partition in self._partitions.values() if not partition.has_start
+        ):
+            self._fail(
+                LogUnavailable(
+                    f"No start offset for {self._topic}, partitions {', '.join(map(str, partitions_without_start))}."
+                )
+            )
 
     def check_progress(self, fetched_offsets: Mapping[Any, int]) -> None:
         for tp, offset in fetched_offsets.items():
@@ -242,10 +290,16 @@ class PartitionAssignment:
 
     def report_stall(self) -> None:
         """Fail so that the subscription restarts: fetching has stopped and nothing will resume it."""
-        self._fail(LogUnavailable(f"The consumer of {self._topic} is stalled: no partitions are assigned, or fetching was not resumed."))
+        self._fail(
+            LogUnavailable(
+                f"The consumer of {self._topic} is stalled: no partitions are assigned, or fetching was not resumed."
+            )
+        )
 
     async def fetch_stored_offsets(self) -> dict[int, int]:
-        """Return the next offset by partition as stored in the tables; behind the group's after a restore."""
+        """Return the next offset by partition as stored in the tables; behind the group's after a
+        restore.
+        """
         return await self._offset_store.fetch_offsets(self._group, self._topic)
 
     async def store_offsets(self, offsets: Mapping[Any, int]) -> bool:
@@ -254,7 +308,9 @@ class PartitionAssignment:
         Return False if that failed and is retried later.
         """
         try:
-            await self._offset_store.store_offsets(self._group, self._topic, {tp.partition: offset for tp, offset in offsets.items()})
+            await self._offset_store.store_offsets(
+                self._group, self._topic, {tp.partition: offset for tp, offset in offsets.items()}
+            )
         except TransientError as error:
             log.warning("commit_postponed", topic=self._topic, code=error.code, detail=error.detail)
             return False
@@ -277,7 +333,9 @@ class PartitionAssignment:
         """Revoke all partitions. Return when all sinks are closed."""
         self.epoch += 1
         partitions, self._partitions = self._partitions, {}
-        for outcome in await asyncio.gather(*(partition.close() for partition in partitions.values()), return_exceptions=True):
+        for outcome in await asyncio.gather(
+            *(partition.close() for partition in partitions.values()), return_exceptions=True
+        ):
             if isinstance(outcome, Exception):
                 log.error("sink_close_failed", topic=self._topic, exc_info=outcome)
                 self._fail(outcome)

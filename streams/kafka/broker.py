@@ -21,7 +21,12 @@ from importlib import resources
 from pathlib import Path
 
 from schemas.errors import ConfigurationError, FatalError
-from streams.kafka.jars import fetch_jars, find_java, find_missing_prerequisite, get_default_jars_dir
+from streams.kafka.jars import (
+    fetch_jars,
+    find_java,
+    find_missing_prerequisite,
+    get_default_jars_dir,
+)
 
 __all__ = ["Broker", "BrokerStatus", "find_missing_prerequisite"]
 
@@ -40,11 +45,19 @@ class BrokerStatus:
 class Broker:
     """The node of one data folder.
 
-    Its ports stay the same across starts unless `port` names another. The process outlives the program that
-    started it. `properties` are Kafka's own and override ours.
+    Its ports stay the same across starts unless `port` names another. The process outlives the
+    program that started it. `properties` are Kafka's own and override ours.
     """
 
-    def __init__(self, data_dir: Path, *, port: int = 0, heap_mb: int = 512, jars_dir: Path | None = None, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int = 0,
+        heap_mb: int = 512,
+        jars_dir: Path | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.data_dir = data_dir.absolute()
         self.log_file = self.data_dir / "kafka.log"
         self._port = port
@@ -60,18 +73,23 @@ class Broker:
         """Return host:port. Raises ConfigurationError before the first start."""
         listener = self._read_saved_port("PLAINTEXT")
         if listener is None:
-            raise ConfigurationError(f"Kafka has never been started in {self.data_dir}.", remedy="Start it with `anabranch kafka start`.")
+            raise ConfigurationError(
+                f"Kafka has never been started in {self.data_dir}.",
+                remedy="Start it with `anabranch kafka start`.",
+            )
         return f"127.0.0.1:{listener}"
 
     def status(self) -> BrokerStatus:
         pid = self._find_pid()
-        return BrokerStatus(pid is not None, pid, self.bootstrap_servers if pid else None, self.log_file)
+        return BrokerStatus(
+            pid is not None, pid, self.bootstrap_servers if pid else None, self.log_file
+        )
 
     async def start(self) -> None:
         """Start the node and wait until it answers; do nothing if it is running.
 
-        The first start fetches the jars (about a minute). Raises ConfigurationError without Java or Maven, and
-        FatalError with the end of the node's log if it does not start.
+        The first start fetches the jars (about a minute). Raises ConfigurationError without Java or
+        Maven, and FatalError with the end of the node's log if it does not start.
         """
         if self._find_pid() is not None:
             return
@@ -109,7 +127,8 @@ class Broker:
             return self._process.pid if self._process.poll() is None else None
         with suppress(OSError, ValueError):
             pid = int(self._pid_file.read_text())
-            # Another process may have got the number; the node's command line names its configuration.
+            # Another process may have got the number; the node's command line names its
+            # configuration.
             if str(self._properties_file) in _read_command_line(pid):
                 return pid
         return None
@@ -124,35 +143,77 @@ class Broker:
             "log_dir": self.data_dir / "log",
         }
         extra_lines = "".join(f"{name}={value}\n" for name, value in self._extra_properties.items())
-        self._properties_file.write_text((_RESOURCES / "server.properties").read_text().format_map(settings) + extra_lines)
-        (self.data_dir / "log4j2.properties").write_text((_RESOURCES / "log4j2.properties").read_text())
+        self._properties_file.write_text(
+            (_RESOURCES / "server.properties").read_text().format_map(settings) + extra_lines
+        )
+        (self.data_dir / "log4j2.properties").write_text(
+            (_RESOURCES / "log4j2.properties").read_text()
+        )
 
     def _read_saved_port(self, listener: str) -> int | None:
         if not self._properties_file.exists():
             return None
-        match = re.search(rf"^listeners=.*\b{listener}://127\.0\.0\.1:(\d+)", self._properties_file.read_text(), re.MULTILINE)
+        match = re.search(
+            rf"^listeners=.*\b{listener}://127\.0\.0\.1:(\d+)",
+            self._properties_file.read_text(),
+            re.MULTILINE,
+        )
         return int(match[1]) if match else None
 
     async def _format_storage(self, jars: Path) -> None:
         if (self.data_dir / "log" / "meta.properties").exists():
             return
-        tool = ["kafka.tools.StorageTool", "format", "--standalone", "--ignore-formatted", "-t", _generate_cluster_id(), "-c", str(self._properties_file)]
+        tool = [
+            "kafka.tools.StorageTool",
+            "format",
+            "--standalone",
+            "--ignore-formatted",
+            "-t",
+            _generate_cluster_id(),
+            "-c",
+            str(self._properties_file),
+        ]
         process = await asyncio.create_subprocess_exec(
-            *self._build_java_command(jars, 128), *tool, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *self._build_java_command(jars, 128),
+            *tool,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
         output, _ = await process.communicate()
         if process.returncode != 0:
-            raise FatalError(f"Kafka could not format {self.data_dir}: {output.decode(errors='replace').strip()[-600:]}", code="KAFKA_START")
+            raise FatalError(
+                f"Kafka could not format {self.data_dir}: {output.decode(errors='replace').strip()[-600:]}",
+                code="KAFKA_START",
+            )
 
     def _build_java_command(self, jars: Path, heap_mb: int) -> list[str]:
         jvm_options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
         logging_option = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
-        return [find_java() or "java", f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m", *jvm_options, logging_option, "-cp", f"{jars}/*"]
+        return [
+            find_java() or "java",
+            f"-Xms{heap_mb}m",
+            f"-Xmx{heap_mb}m",
+            *jvm_options,
+            logging_option,
+            "-cp",
+            f"{jars}/*",
+        ]
 
     def _launch(self, jars: Path) -> None:
         with self.log_file.open("ab") as log_stream:
-            command = [*self._build_java_command(jars, self._heap_mb), "kafka.Kafka", str(self._properties_file)]
-            self._process = subprocess.Popen(command, cwd=self.data_dir, stdin=subprocess.DEVNULL, stdout=log_stream, stderr=log_stream, start_new_session=True)
+            command = [
+                *self._build_java_command(jars, self._heap_mb),
+                "kafka.Kafka",
+                str(self._properties_file),
+            ]
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.data_dir,
+                stdin=subprocess.DEVNULL,
+                stdout=log_stream,
+                stderr=log_stream,
+                start_new_session=True,
+            )
         self._pid_file.write_text(str(self._process.pid))
 
     async def _wait_until_ready(self) -> None:
@@ -177,7 +238,9 @@ class Broker:
 def _generate_cluster_id() -> str:
     """Generate 16 random bytes in URL-safe base64."""
     # StorageTool parses an id with a leading dash as an option.
-    while (cluster_id := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    while (
+        cluster_id := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    ).startswith("-"):
         pass
     return cluster_id
 
@@ -193,7 +256,9 @@ def _find_free_port(preferred_port: int | None) -> int:
 
 
 async def _is_serving(port: int) -> bool:
-    """Whether a Kafka node answers ApiVersions (version 0), which it does only as a member of its cluster."""
+    """Whether a Kafka node answers ApiVersions (version 0), which it does only as a member of its
+    cluster.
+    """
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
@@ -216,4 +281,6 @@ def _read_command_line(pid: int) -> str:
     process_dir = Path(f"/proc/{pid}")
     if Path("/proc/self").exists():
         return (process_dir / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    return subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout

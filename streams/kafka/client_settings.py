@@ -14,7 +14,9 @@ SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 @dataclass(frozen=True, slots=True)
 class KafkaClientSettings:
-    """Connection settings. Only names on the cluster carry `topic_prefix`. The `ssl_` files are PEM."""
+    """Connection settings. Only names on the cluster carry `topic_prefix`. The `ssl_` files are
+    PEM.
+    """
 
     bootstrap_servers: str
     topic_prefix: str = ""
@@ -47,9 +49,16 @@ class KafkaClientSettings:
 
         Raises ConfigurationError if a certificate file is unreadable.
         """
-        arguments: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers, "security_protocol": self.security_protocol}
+        arguments: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "security_protocol": self.security_protocol,
+        }
         if self.uses_sasl:
-            arguments |= {"sasl_mechanism": self.sasl_mechanism, "sasl_plain_username": self.sasl_username, "sasl_plain_password": self.sasl_password}
+            arguments |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.sasl_username,
+                "sasl_plain_password": self.sasl_password,
+            }
         if self.uses_ssl:
             arguments["ssl_context"] = self._build_ssl_context()
         return arguments
@@ -75,6 +84,7 @@ class KafkaClientSettings:
                 context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_key_password)
         except OSError as error:
             raise ConfigurationError(
-                f"Kafka's certificate files cannot be read: {error}", remedy="Check ANABRANCH_KAFKA__SSL_CAFILE, SSL_CERTFILE and SSL_KEYFILE."
+                f"Kafka's certificate files cannot be read: {error}",
+                remedy="Check ANABRANCH_KAFKA__SSL_CAFILE, SSL_CERTFILE and SSL_KEYFILE.",
             ) from error
         return context

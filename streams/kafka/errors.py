@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from aiokafka import errors
 
-from schemas.errors import AnabranchError, ConfigurationError, FatalError, LimitExceeded, LogUnavailable
+from schemas.errors import (
+    AnabranchError,
+    ConfigurationError,
+    FatalError,
+    LimitExceeded,
+    LogUnavailable,
+)
 
 _DENIED_ERRORS = (
     errors.TopicAuthorizationFailedError,
@@ -14,15 +20,27 @@ _DENIED_ERRORS = (
     errors.SaslAuthenticationFailed,
     errors.UnsupportedSaslMechanismError,
 )
-_TOO_LARGE_ERRORS = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.InvalidMessageError)
+_TOO_LARGE_ERRORS = (
+    errors.MessageSizeTooLargeError,
+    errors.RecordListTooLargeError,
+    errors.InvalidMessageError,
+)
 
 
 def build_denied_error(detail: str) -> ConfigurationError:
-    return ConfigurationError(detail, code="KAFKA_DENIED", remedy="Check the credentials in ANABRANCH_KAFKA__SASL_* and the cluster's access rules.")
+    return ConfigurationError(
+        detail,
+        code="KAFKA_DENIED",
+        remedy="Check the credentials in ANABRANCH_KAFKA__SASL_* and the cluster's access rules.",
+    )
 
 
 def build_unknown_topic_error(detail: str) -> ConfigurationError:
-    return ConfigurationError(detail, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX.")
+    return ConfigurationError(
+        detail,
+        code="NO_TOPIC",
+        remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX.",
+    )
 
 
 def translate_aiokafka_error(error: BaseException, action: str) -> AnabranchError:
@@ -35,7 +53,9 @@ def translate_aiokafka_error(error: BaseException, action: str) -> AnabranchErro
             return build_denied_error(description)
         case _ if isinstance(error, _TOO_LARGE_ERRORS):
             return LimitExceeded(
-                description, code="RECORD_TOO_LARGE", remedy="Keep records under the topic's max.message.bytes; put large content into the blob store."
+                description,
+                code="RECORD_TOO_LARGE",
+                remedy="Keep records under the topic's max.message.bytes; put large content into the blob store.",
             )
         case errors.UnknownTopicOrPartitionError():
             return build_unknown_topic_error(description)

@@ -1,7 +1,8 @@
-"""Faust app for one consumer group: passes the raw messages of one topic to a `PartitionAssignment`.
+"""Faust app for one consumer group: passes the raw messages of one topic to a
+`PartitionAssignment`.
 
-It consumes through a Faust agent and commits through Faust's acknowledgements. Faust and aiokafka would lose
-records or stall in these cases, which the subclasses below correct:
+It consumes through a Faust agent and commits through Faust's acknowledgements. Faust and aiokafka
+would lose records or stall in these cases, which the subclasses below correct:
 
 - Revocation: Faust forgets offsets acknowledged since the last commit. Sinks are closed and offsets are
   committed before the partitions are given up.
@@ -40,12 +41,17 @@ _PAUSED_POLL_S = 0.02
 _KEEP_ALIVE_INTERVAL_S = 0.5
 _MAX_IDLE_CHECKS = 20
 _STALL_TIMEOUT_S = 120.0
-"""Longest time without flow before the subscription restarts; even consecutive rebalances are shorter."""
-# If a seek times out, Faust ends its recovery task for good. aiokafka itself retries while the broker is down.
+"""Longest time without flow before the subscription restarts; even consecutive rebalances are
+shorter.
+"""
+# If a seek times out, Faust ends its recovery task for good. aiokafka itself retries while the
+# broker is down.
 _UNLIMITED_TIMEOUT_S = 1e9
-# Without a prefix Faust prefers APP_VERSION, BROKER_URL and the like from the environment over its arguments.
+# Without a prefix Faust prefers APP_VERSION, BROKER_URL and the like from the environment over its
+# arguments.
 _ENVIRONMENT_PREFIX = "ANABRANCH_FAUST_"
-# aiokafka's `fetched_records` reads an empty set as "all partitions", so name one that does not exist.
+# aiokafka's `fetched_records` reads an empty set as "all partitions", so name one that does not
+# exist.
 _NO_PARTITIONS = {TP("", -1)}
 
 
@@ -65,7 +71,8 @@ class FaustConsumerThread(driver.AIOKafkaConsumerThread):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Both threads would create the queue lazily; if they race, calls go into one that is never drained.
+        # Both threads would create the queue lazily; if they race, calls go into one that is never
+        # drained.
         self._method_queue = MethodQueue(loop=self.thread_loop, beacon=self.beacon)
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
@@ -74,13 +81,19 @@ class FaustConsumerThread(driver.AIOKafkaConsumerThread):
     async def seek_to_committed(self) -> Mapping[TP, int]:
         assignment, epoch = self.app.assignment, self.app.assignment.epoch
         stored_offsets = await assignment.fetch_stored_offsets()
-        committed_offsets, start_offsets = await self.call_thread(seek_to_first_unread, self._ensure_consumer(), stored_offsets)
+        committed_offsets, start_offsets = await self.call_thread(
+            seek_to_first_unread, self._ensure_consumer(), stored_offsets
+        )
         if assignment.epoch == epoch:  # else these offsets belong to an earlier assignment
             assignment.set_starts(start_offsets)
         return dict(committed_offsets)
 
     async def keep_alive(self) -> Mapping[TP, int]:
-        return {} if self._consumer is None else dict(await self.call_thread(keep_alive, self._consumer))
+        return (
+            {}
+            if self._consumer is None
+            else dict(await self.call_thread(keep_alive, self._consumer))
+        )
 
     async def seek_back(self, tp: TP, offset: int) -> int:
         return int(await self.call_thread(seek_back, self._ensure_consumer(), tp, offset))
@@ -98,14 +111,16 @@ class FaustConsumerThread(driver.AIOKafkaConsumerThread):
         try:
             super()._start_thread()
         except Exception as error:
-            log.debug("fetch_thread_failed", error=repr(error))  # the app crashes with the same error
+            log.debug(
+                "fetch_thread_failed", error=repr(error)
+            )  # the app crashes with the same error
 
 
 class NoReadOffsets(dict[TP, int | None]):
     """Empty replacement for Faust's read offsets.
 
-    Faust drops every record below its read offset, also one fetched again on purpose; `PartitionAssignment`
-    drops duplicates instead.
+    Faust drops every record below its read offset, also one fetched again on purpose;
+    `PartitionAssignment` drops duplicates instead.
     """
 
     def __getitem__(self, tp: TP) -> None:
@@ -144,8 +159,11 @@ class FaustConsumer(driver.Consumer):
                 self._acked[tp].append(offset - 1)
                 self._acked_index[tp].add(offset - 1)
 
-    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
-        # Faust records an offset as committed even if the group refused it. After a rebalance it would then
+    async def _commit_offsets(
+        self, offsets: Mapping[TP, int], start_new_transaction: bool = True
+    ) -> bool:
+        # Faust records an offset as committed even if the group refused it. After a rebalance it
+        # would then
         # ignore the acknowledgements of every record read again, and the lag would never shrink.
         is_committed: bool = await super()._commit_offsets(offsets, start_new_transaction)
         if not is_committed:
@@ -154,7 +172,8 @@ class FaustConsumer(driver.Consumer):
         return is_committed
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        # Close sinks, then commit, then let Faust go on: it clears all acknowledgements on revocation.
+        # Close sinks, then commit, then let Faust go on: it clears all acknowledgements on
+        # revocation.
         await self.app.assignment.end()
         await self.commit()
         await super().on_partitions_revoked(revoked)
@@ -165,13 +184,15 @@ class FaustConsumer(driver.Consumer):
 
     async def _execute_task(self, task: Awaitable[None]) -> None:
         await super()._execute_task(task)
-        # mode swallows a CancelledError that leaks out of something awaited: the commit loop ends silently.
+        # mode swallows a CancelledError that leaks out of something awaited: the commit loop ends
+        # silently.
         if not self.should_stop and not self.crashed:
             self.app.assignment.report_stall()
 
     @Service.task
     async def _run_keep_alive(self) -> None:
-        # Faust does not fetch during a rebalance. After max_poll_interval aiokafka leaves the group and never
+        # Faust does not fetch during a rebalance. After max_poll_interval aiokafka leaves the group
+        # and never
         # rejoins, since only a fetch would make it.
         idle_checks, last_flow_at = 0, self.loop.time()
         while not self.should_stop:
@@ -180,13 +201,22 @@ class FaustConsumer(driver.Consumer):
                 self.app.assignment.check_progress(fetched_offsets)
             if self.flow_active and self._has_start_offsets and not self.app.has_fetching_ended:
                 last_flow_at = self.loop.time()
-            idle_checks = 0 if self.flow_active or self.app.rebalancing or not fetched_offsets else idle_checks + 1
-            if idle_checks == _MAX_IDLE_CHECKS or self.loop.time() - last_flow_at > _STALL_TIMEOUT_S:
+            idle_checks = (
+                0
+                if self.flow_active or self.app.rebalancing or not fetched_offsets
+                else idle_checks + 1
+            )
+            if (
+                idle_checks == _MAX_IDLE_CHECKS
+                or self.loop.time() - last_flow_at > _STALL_TIMEOUT_S
+            ):
                 self.app.assignment.report_stall()
             await self.sleep(_KEEP_ALIVE_INTERVAL_S)
 
     async def _keep_alive(self) -> Mapping[TP, int]:
-        """Return fetched offsets by partition; empty if the client is blocked on an unreachable broker."""
+        """Return fetched offsets by partition; empty if the client is blocked on an unreachable
+        broker.
+        """
         try:
             async with asyncio.timeout(_STALL_TIMEOUT_S):
                 return await self._thread.keep_alive()
@@ -195,14 +225,19 @@ class FaustConsumer(driver.Consumer):
             return {}
 
     def resume_flow(self) -> None:
-        # If rebalances overlap, Faust resumes in the middle of the second and clears its queues on the next.
+        # If rebalances overlap, Faust resumes in the middle of the second and clears its queues on
+        # the next.
         if self._has_start_offsets:
             super().resume_flow()
 
     @property
     def _has_start_offsets(self) -> bool:
-        """Whether each assigned partition has its start offset; also true for a member without partitions."""
-        return self.app.assignment.is_ready or (self.app.assignment.epoch > 0 and not self.assignment())
+        """Whether each assigned partition has its start offset; also true for a member without
+        partitions.
+        """
+        return self.app.assignment.is_ready or (
+            self.app.assignment.epoch > 0 and not self.assignment()
+        )
 
     def _start_gap_task(self, add_gap: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(add_gap)
@@ -212,12 +247,15 @@ class FaustConsumer(driver.Consumer):
     async def _wait_next_records(self, timeout: float) -> tuple[Any, set[TP]]:
         if not self.flow_active:
             await self.wait_first(self.can_resume_flow.wait())
-        # A copy: Faust clears its own set on revocation while a fetch still waits with it, and aiokafka would
+        # A copy: Faust clears its own set on revocation while a fetch still waits with it, and
+        # aiokafka would
         # then return records of all partitions assigned next, which Faust drops here.
         active_partitions = set(self._get_active_partitions())
         # Short polls while some are paused, so that a resumed partition is fetched at once.
         has_paused = len(active_partitions) < len(self.assignment())
-        records = await self._getmany(active_partitions or _NO_PARTITIONS, _PAUSED_POLL_S if has_paused else timeout)
+        records = await self._getmany(
+            active_partitions or _NO_PARTITIONS, _PAUSED_POLL_S if has_paused else timeout
+        )
         return records, active_partitions
 
     def refetch_from(self, tp: TP, offset: int) -> asyncio.Future[int]:
@@ -228,7 +266,9 @@ class FaustConsumer(driver.Consumer):
         self._start_gap_task(super()._add_gap(tp, start, end - 1))
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Do nothing: Faust would acknowledge offsets it has not seen, but they may only be fetched again."""
+        """Do nothing: Faust would acknowledge offsets it has not seen, but they may only be fetched
+        again.
+        """
 
     def close(self) -> None:
         """Do nothing: Faust calls it from the wrong thread if a stop meets a rebalance.
@@ -237,7 +277,9 @@ class FaustConsumer(driver.Consumer):
         """
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Do nothing: Faust logs an error if a partition does not commit for minutes, as with a slow model."""
+        """Do nothing: Faust logs an error if a partition does not commit for minutes, as with a
+        slow model.
+        """
 
 
 class FaustTransport(driver.Transport):
@@ -266,16 +308,24 @@ class FaustApp(faust.App):
     BootStrategy = ConsumerOnlyStrategy
     mundane_level = "debug"
 
-    def __init__(self, group: str, topic: str, assignment: PartitionAssignment, consumer_arguments: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        assignment: PartitionAssignment,
+        consumer_arguments: dict[str, Any],
+    ) -> None:
         self.assignment = assignment
         self.consumer_arguments = consumer_arguments
         super().__init__(
             group,
             env_prefix=_ENVIRONMENT_PREFIX,
             # Faust separates brokers by semicolons. Its `confluent://` driver never subscribes.
-            broker="aiokafka://" + consumer_arguments["bootstrap_servers"].replace(",", ";aiokafka://"),
+            broker="aiokafka://"
+            + consumer_arguments["bootstrap_servers"].replace(",", ";aiokafka://"),
             loop=asyncio.get_running_loop(),
-            # Faust logs and acknowledges a value that it cannot decode; the stage makes it a dead letter.
+            # Faust logs and acknowledges a value that it cannot decode; the stage makes it a dead
+            # letter.
             key_serializer="raw",
             value_serializer="raw",
             topic_disable_leader=True,
@@ -289,10 +339,13 @@ class FaustApp(faust.App):
             web_enabled=False,
             TableManager=NoTableManager,
         )
-        self.agent(self.topic(topic, key_type=bytes, value_type=bytes), name=f"{group}-reader")(self._deliver_messages)
+        self.agent(self.topic(topic, key_type=bytes, value_type=bytes), name=f"{group}-reader")(
+            self._deliver_messages
+        )
 
     async def _deliver_messages(self, stream: Any) -> None:
-        # noack: Faust would acknowledge each event when the loop continues, before the stage has finished it.
+        # noack: Faust would acknowledge each event when the loop continues, before the stage has
+        # finished it.
         # No `take()`: after one exception it commits the offsets of events that it never delivers.
         events: AsyncIterable[Any] = stream.noack().events()
         async for event in events:
@@ -300,7 +353,11 @@ class FaustApp(faust.App):
 
     @property
     def has_fetching_ended(self) -> bool:
-        return self._fetcher.started and not self._fetcher.should_stop and self._fetcher._shutdown.is_set()
+        return (
+            self._fetcher.started
+            and not self._fetcher.should_stop
+            and self._fetcher._shutdown.is_set()
+        )
 
     def _new_transport(self) -> FaustTransport:
         return FaustTransport(self.conf.broker_consumer, self)

@@ -1,7 +1,7 @@
 """Committed offsets of consumer groups.
 
-Fetched by aiokafka: librdkafka 2.16 aborts the whole process if a coordinator that is starting or moving answers
-an administrative offset request with NOT_COORDINATOR.
+Fetched by aiokafka: librdkafka 2.16 aborts the whole process if a coordinator that is starting or
+moving answers an administrative offset request with NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class GroupOffsets:
         self._connect_lock = asyncio.Lock()
 
     async def fetch_committed(self, group: str, topic: str, partition_count: int) -> dict[int, int]:
-        """Return the committed offset of each partition that has one. Names include the topic prefix."""
+        """Return the committed offset of each partition that has one. Names include the topic
+        prefix.
+        """
         # Retry: a group's coordinator may be moving to another broker.
         for _ in range(_MAX_RETRIES):
             try:
@@ -43,23 +45,36 @@ class GroupOffsets:
         return await self._fetch_once(group, topic, partition_count)
 
     async def _fetch_once(self, group: str, topic: str, partition_count: int) -> dict[int, int]:
-        topic_partitions = [TopicPartition(topic, partition) for partition in range(partition_count)]
+        topic_partitions = [
+            TopicPartition(topic, partition) for partition in range(partition_count)
+        ]
         try:
             client = await self._get_client()
             async with asyncio.timeout(_TIMEOUT_S):
-                offsets = await client.list_consumer_group_offsets(group, partitions=topic_partitions)
+                offsets = await client.list_consumer_group_offsets(
+                    group, partitions=topic_partitions
+                )
         except Exception as error:
-            raise translate_aiokafka_error(error, f"Reading the offsets of group {group} failed") from error
+            raise translate_aiokafka_error(
+                error, f"Reading the offsets of group {group} failed"
+            ) from error
         # aiokafka ignores the error code of a refused request and returns no partitions.
         if offsets.keys() != set(topic_partitions):
             raise LogUnavailable(f"Kafka refused to return the offsets of group {group}.")
-        return {topic_partition.partition: offset_metadata.offset for topic_partition, offset_metadata in offsets.items() if offset_metadata.offset >= 0}
+        return {
+            topic_partition.partition: offset_metadata.offset
+            for topic_partition, offset_metadata in offsets.items()
+            if offset_metadata.offset >= 0
+        }
 
     async def _get_client(self) -> AIOKafkaAdminClient:
         async with self._connect_lock:
             if self._client is None:
                 client = AIOKafkaAdminClient(
-                    **self._settings.to_aiokafka_arguments(), client_id="anabranch-groups", request_timeout_ms=int(_TIMEOUT_S * 1000), retry_backoff_ms=100
+                    **self._settings.to_aiokafka_arguments(),
+                    client_id="anabranch-groups",
+                    request_timeout_ms=int(_TIMEOUT_S * 1000),
+                    retry_backoff_ms=100,
                 )
                 try:
                     await client.start()

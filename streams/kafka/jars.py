@@ -39,7 +39,9 @@ def find_java() -> str | None:
 
 
 def parse_java_major(version_text: str) -> int | None:
-    """Parse the feature release from the output of `java -version`: 17 for "17.0.15", 8 for "1.8.0_392"."""
+    """Parse the feature release from the output of `java -version`: 17 for "17.0.15", 8 for
+    "1.8.0_392".
+    """
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(match[1]) if match else None
 
@@ -52,7 +54,9 @@ def find_missing_prerequisite(jars_dir: Path | None = None) -> str | None:
     java_path = find_java()
     if java_path is None:
         return f"Java {MIN_JAVA_VERSION} or later is not installed (no `java` on the path and no JAVA_HOME)."
-    version_output = subprocess.run([java_path, "-version"], capture_output=True, text=True, check=False)
+    version_output = subprocess.run(
+        [java_path, "-version"], capture_output=True, text=True, check=False
+    )
     major = parse_java_major(version_output.stderr + version_output.stdout)
     if major is None or major < MIN_JAVA_VERSION:
         return f"{java_path} is Java {major or 'of an unknown version'}; Kafka needs Java {MIN_JAVA_VERSION} or later."
@@ -62,14 +66,18 @@ def find_missing_prerequisite(jars_dir: Path | None = None) -> str | None:
 
 
 async def fetch_jars(jars_dir: Path) -> Path:
-    """Return the folder with all jars, fetching them by Maven if it does not exist (about a minute).
+    """Return the folder with all jars, fetching them by Maven if it does not exist (about a
+    minute).
 
-    Several processes may fetch at once. Raises ConfigurationError if Java or Maven is missing or Maven fails.
+    Several processes may fetch at once. Raises ConfigurationError if Java or Maven is missing or
+    Maven fails.
     """
     problem = await asyncio.to_thread(find_missing_prerequisite, jars_dir)
     if problem:
         raise ConfigurationError(
-            problem, code="KAFKA_PREREQUISITE", remedy="Install a JDK 17+ and Maven (Debian: openjdk-17-jre-headless, maven), or use the embedded log."
+            problem,
+            code="KAFKA_PREREQUISITE",
+            remedy="Install a JDK 17+ and Maven (Debian: openjdk-17-jre-headless, maven), or use the embedded log.",
         )
     if not jars_dir.is_dir():
         await asyncio.to_thread(jars_dir.parent.mkdir, parents=True, exist_ok=True)
@@ -78,11 +86,25 @@ async def fetch_jars(jars_dir: Path) -> Path:
 
 
 async def _download(jars_dir: Path) -> None:
-    # Into a scratch folder that is renamed at the end, so that the folder appears complete or not at all.
-    with tempfile.TemporaryDirectory(dir=jars_dir.parent) as scratch, resources.as_file(_POM) as pom:
+    # Into a scratch folder that is renamed at the end, so that the folder appears complete or not
+    # at all.
+    with (
+        tempfile.TemporaryDirectory(dir=jars_dir.parent) as scratch,
+        resources.as_file(_POM) as pom,
+    ):
         download_dir = Path(scratch) / "jars"
-        arguments = ["-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={download_dir}"]
-        process = await asyncio.create_subprocess_exec("mvn", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+        arguments = [
+            "-B",
+            "-q",
+            "-f",
+            str(pom),
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={download_dir}",
+        ]
+        process = await asyncio.create_subprocess_exec(
+            "mvn", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
         output, _ = await process.communicate()
         if process.returncode != 0:
             raise ConfigurationError(

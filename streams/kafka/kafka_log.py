@@ -25,13 +25,17 @@ class KafkaLog:
         self._settings = settings
         self._admin = KafkaAdmin(settings)
         self._group_offsets = GroupOffsets(settings)
-        self._producer = RecordProducer(settings, self._admin.fetch_partition_count, timeout_s=append_timeout_s)
+        self._producer = RecordProducer(
+            settings, self._admin.fetch_partition_count, timeout_s=append_timeout_s
+        )
         install_log_filters()
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         return await self._producer.append(records)
 
-    async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
+    async def create_topics(
+        self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
+    ) -> None:
         await self._admin.create_topics(partitions, retention_ms)
 
     async def delete_topics(self, topics: Collection[str]) -> None:
@@ -41,14 +45,30 @@ class KafkaLog:
         return await self._admin.fetch_offset_bounds(topic)
 
     async def read(
-        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, resume_after: Mapping[int, int] | None = None
+        self,
+        topic: str,
+        start: Mapping[int, int] | None = None,
+        end: Mapping[int, int] | None = None,
+        *,
+        resume_after: Mapping[int, int] | None = None,
     ) -> AsyncIterator[StoredRecord]:
-        start = {**(start or {}), **{partition: last_offset + 1 for partition, last_offset in (resume_after or {}).items()}}
-        async for record in BulkReader(self._settings, topic, await self._clamp_ranges(topic, start, end)).read():
+        start = {
+            **(start or {}),
+            **{
+                partition: last_offset + 1
+                for partition, last_offset in (resume_after or {}).items()
+            },
+        }
+        async for record in BulkReader(
+            self._settings, topic, await self._clamp_ranges(topic, start, end)
+        ).read():
             yield record
 
     async def read_at(self, position: Position) -> StoredRecord | None:
-        start, end = {position.partition: position.offset}, {position.partition: position.offset + 1}
+        start, end = (
+            {position.partition: position.offset},
+            {position.partition: position.offset + 1},
+        )
         ranges = await self._clamp_ranges(position.topic, start, end)
         single_range = {partition: ranges[partition] for partition in start if partition in ranges}
         async for record in BulkReader(self._settings, position.topic, single_range).read():
@@ -62,7 +82,9 @@ class KafkaLog:
         return await self._admin.query_topic_config(fetch_min_retention, topic)
 
     async def fetch_loss_settings(self, topic: str) -> Mapping[str, str] | None:
-        """Return settings by which the topic loses records, by Kafka's names; None if access is denied."""
+        """Return settings by which the topic loses records, by Kafka's names; None if access is
+        denied.
+        """
         return await self._admin.query_topic_config(fetch_loss_settings, topic)
 
     async def fetch_grants(self) -> list[Grant] | None:
@@ -74,11 +96,17 @@ class KafkaLog:
         return await self._admin.list_topics()
 
     async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
-        return {partition: first for partition, (first, _) in (await self.fetch_offset_bounds(topic)).items() if first}
+        return {
+            partition: first
+            for partition, (first, _) in (await self.fetch_offset_bounds(topic)).items()
+            if first
+        }
 
     async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
         prefix = self._settings.topic_prefix
-        return await self._group_offsets.fetch_committed(prefix + group, prefix + topic, await self._admin.fetch_partition_count(topic))
+        return await self._group_offsets.fetch_committed(
+            prefix + group, prefix + topic, await self._admin.fetch_partition_count(topic)
+        )
 
     async def wait_until_reachable(self, timeout_s: float) -> None:
         """Wait for a broker to answer. Raises LogUnavailable on time-out."""
@@ -89,9 +117,16 @@ class KafkaLog:
         await self._group_offsets.close()
         await self._producer.close()
 
-    async def _clamp_ranges(self, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None) -> dict[int, tuple[int, int]]:
+    async def _clamp_ranges(
+        self, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None
+    ) -> dict[int, tuple[int, int]]:
         """Limit the requested ranges to the offsets that exist."""
         return {
-            partition: (max(first_offset, (start or {}).get(partition, first_offset)), min(end_offset, (end or {}).get(partition, end_offset)))
-            for partition, (first_offset, end_offset) in (await self.fetch_offset_bounds(topic)).items()
+            partition: (
+                max(first_offset, (start or {}).get(partition, first_offset)),
+                min(end_offset, (end or {}).get(partition, end_offset)),
+            )
+            for partition, (first_offset, end_offset) in (
+                await self.fetch_offset_bounds(topic)
+            ).items()
         }

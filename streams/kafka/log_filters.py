@@ -1,4 +1,6 @@
-"""Log levels and rate limits for the Kafka libraries: their errors are raised, their log lines are noise."""
+"""Log levels and rate limits for the Kafka libraries: their errors are raised, their log lines are
+noise.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ librdkafka_logger.setLevel(logging.CRITICAL)
 
 
 class RateLimitFilter(logging.Filter):
-    """Pass each message text once in 30 s: aiokafka logs an unreachable broker thirty times a second."""
+    """Pass each message text once in 30 s: aiokafka logs an unreachable broker thirty times a
+    second.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -24,8 +24,16 @@ _BATCH_BYTES = 131_072
 class RecordProducer:
     """An aiokafka producer. Belongs to one event loop; starts with the first append."""
 
-    def __init__(self, settings: KafkaClientSettings, check_topic: Callable[[str], Awaitable[object]], *, timeout_s: float) -> None:
-        """`check_topic` raises ConfigurationError if a broker confirms that the topic does not exist."""
+    def __init__(
+        self,
+        settings: KafkaClientSettings,
+        check_topic: Callable[[str], Awaitable[object]],
+        *,
+        timeout_s: float,
+    ) -> None:
+        """`check_topic` raises ConfigurationError if a broker confirms that the topic does not
+        exist.
+        """
         self._settings = settings
         self._check_topic = check_topic
         self._timeout_s = timeout_s
@@ -50,11 +58,18 @@ class RecordProducer:
             # aiokafka raises this also if no broker answers, so ask a broker before believing it.
             for topic in dict.fromkeys(record.topic for record in records):
                 await self._check_topic(topic)
-            raise LogUnavailable(f"Appending to {records[0].topic} failed: no broker returned its metadata in time.") from error
+            raise LogUnavailable(
+                f"Appending to {records[0].topic} failed: no broker returned its metadata in time."
+            ) from error
         except (KafkaError, OSError) as error:
-            translated_error = translate_aiokafka_error(error, f"Appending to {records[0].topic} failed")
-            # A fenced or out-of-sequence idempotent producer refuses every later append: start a new one.
-            if isinstance(translated_error, LogUnavailable) and not getattr(error, "retriable", True):
+            translated_error = translate_aiokafka_error(
+                error, f"Appending to {records[0].topic} failed"
+            )
+            # A fenced or out-of-sequence idempotent producer refuses every later append: start a
+            # new one.
+            if isinstance(translated_error, LogUnavailable) and not getattr(
+                error, "retriable", True
+            ):
                 await self.close()
             raise translated_error from error
 
@@ -96,16 +111,25 @@ class RecordProducer:
             for record in records:
                 confirmations.append(await self._send_record(producer, record))
             # shield: cancelling aiokafka's own future would not unsend the record.
-            metadata_list = await asyncio.gather(*(asyncio.shield(confirmation) for confirmation in confirmations))
+            metadata_list = await asyncio.gather(
+                *(asyncio.shield(confirmation) for confirmation in confirmations)
+            )
         except BaseException:
             for confirmation in confirmations:
                 confirmation.add_done_callback(_consume_exception)
             raise
-        return [Position(record.topic, metadata.partition, metadata.offset) for record, metadata in zip(records, metadata_list, strict=True)]
+        return [
+            Position(record.topic, metadata.partition, metadata.offset)
+            for record, metadata in zip(records, metadata_list, strict=True)
+        ]
 
-    async def _send_record(self, producer: AIOKafkaProducer, record: Record) -> asyncio.Future[RecordMetadata]:
+    async def _send_record(
+        self, producer: AIOKafkaProducer, record: Record
+    ) -> asyncio.Future[RecordMetadata]:
         topic = self._settings.topic_prefix + record.topic
-        confirmation: asyncio.Future[RecordMetadata] = await producer.send(topic, value=record.value, key=record.key, headers=list(record.headers.items()))
+        confirmation: asyncio.Future[RecordMetadata] = await producer.send(
+            topic, value=record.value, key=record.key, headers=list(record.headers.items())
+        )
         return confirmation
 
 

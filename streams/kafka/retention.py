@@ -1,7 +1,7 @@
 """Retention settings of topics.
 
-Kafka deletes whole segments, each when its newest record has expired, so a record outlives `retention.ms` by up to
-one segment.
+Kafka deletes whole segments, each when its newest record has expired, so a record outlives
+`retention.ms` by up to one segment.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 log = structlog.get_logger(__name__)
 MIN_SEGMENTS = 7
-"""Segments per retention time: a record stays up to a seventh longer than required, not twice as long."""
-RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING = "retention.ms", "segment.ms", "file.delete.delay.ms"
+"""Segments per retention time: a record stays up to a seventh longer than required, not twice as
+long.
+"""
+RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING = (
+    "retention.ms",
+    "segment.ms",
+    "file.delete.delay.ms",
+)
 CLEANUP_POLICY_SETTING, SIZE_SETTING = "cleanup.policy", "retention.bytes"
 LOSS_SETTINGS = (CLEANUP_POLICY_SETTING, RETENTION_SETTING, SIZE_SETTING)
 """Settings that can delete records: compaction keeps one per key, and a size limit ignores the age."""
@@ -30,8 +36,15 @@ _DENIED_CODES = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHO
 
 def build_retention_config(retention_ms: int) -> dict[str, str]:
     """Build the retention settings of a new topic. -1 keeps records forever."""
-    segment_config = {SEGMENT_SETTING: str(max(1, retention_ms // MIN_SEGMENTS))} if retention_ms >= 0 else {}
-    return {CLEANUP_POLICY_SETTING: "delete", RETENTION_SETTING: str(retention_ms), SIZE_SETTING: "-1", **segment_config}
+    segment_config = (
+        {SEGMENT_SETTING: str(max(1, retention_ms // MIN_SEGMENTS))} if retention_ms >= 0 else {}
+    )
+    return {
+        CLEANUP_POLICY_SETTING: "delete",
+        RETENTION_SETTING: str(retention_ms),
+        SIZE_SETTING: "-1",
+        **segment_config,
+    }
 
 
 async def fetch_loss_settings(client: AdminClient, topic: str) -> Mapping[str, str] | None:
@@ -40,7 +53,9 @@ async def fetch_loss_settings(client: AdminClient, topic: str) -> Mapping[str, s
     Raises KafkaException.
     """
     config = await _describe_config(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
-    return None if config is None else {name: config[name] for name in LOSS_SETTINGS if name in config}
+    return (
+        None if config is None else {name: config[name] for name in LOSS_SETTINGS if name in config}
+    )
 
 
 async def fetch_max_retention(client: AdminClient, topic: str) -> timedelta | None:
@@ -49,7 +64,10 @@ async def fetch_max_retention(client: AdminClient, topic: str) -> timedelta | No
     if config is None:
         return None
     return timedelta(
-        milliseconds=sum(int(config[name]) for name in (RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING)) + await _fetch_check_interval_ms(client)
+        milliseconds=sum(
+            int(config[name]) for name in (RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING)
+        )
+        + await _fetch_check_interval_ms(client)
     )
 
 
@@ -57,7 +75,11 @@ async def fetch_min_retention(client: AdminClient, topic: str) -> timedelta | No
     """See `EventLog.fetch_min_retention`. `topic` includes the prefix. Raises KafkaException."""
     config = await _fetch_time_retention_config(client, topic)
     # A topic with a size limit or compaction guarantees no time.
-    if config is None or config[CLEANUP_POLICY_SETTING] != "delete" or int(config[SIZE_SETTING]) >= 0:
+    if (
+        config is None
+        or config[CLEANUP_POLICY_SETTING] != "delete"
+        or int(config[SIZE_SETTING]) >= 0
+    ):
         return None
     return timedelta(milliseconds=int(config[RETENTION_SETTING]))
 
@@ -65,22 +87,40 @@ async def fetch_min_retention(client: AdminClient, topic: str) -> timedelta | No
 async def _fetch_time_retention_config(client: AdminClient, topic: str) -> Mapping[str, str] | None:
     """Return the settings of a topic that deletes by time, or None. None also if access is denied."""
     config = await _describe_config(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
-    return None if config is None or "delete" not in config[CLEANUP_POLICY_SETTING].split(",") or int(config[RETENTION_SETTING]) < 0 else config
+    return (
+        None
+        if config is None
+        or "delete" not in config[CLEANUP_POLICY_SETTING].split(",")
+        or int(config[RETENTION_SETTING]) < 0
+        else config
+    )
 
 
 async def _fetch_check_interval_ms(client: AdminClient) -> int:
     """Return the longest interval at which a broker checks for expired segments."""
     metadata = await asyncio.to_thread(client.list_topics, timeout=_TIMEOUT_S)
-    broker_configs = [await _describe_config(client, ConfigResource(ConfigResource.Type.BROKER, str(broker_id))) for broker_id in metadata.brokers]
+    broker_configs = [
+        await _describe_config(client, ConfigResource(ConfigResource.Type.BROKER, str(broker_id)))
+        for broker_id in metadata.brokers
+    ]
     return max(
-        (int(config[CHECK_INTERVAL_SETTING]) if config and CHECK_INTERVAL_SETTING in config else DEFAULT_CHECK_INTERVAL_MS for config in broker_configs),
+        (
+            int(config[CHECK_INTERVAL_SETTING])
+            if config and CHECK_INTERVAL_SETTING in config
+            else DEFAULT_CHECK_INTERVAL_MS
+            for config in broker_configs
+        ),
         default=DEFAULT_CHECK_INTERVAL_MS,
     )
 
 
-async def _describe_config(client: AdminClient, resource: ConfigResource) -> Mapping[str, str] | None:
+async def _describe_config(
+    client: AdminClient, resource: ConfigResource
+) -> Mapping[str, str] | None:
     """Return the settings of a resource, or None if access is denied."""
-    [future] = (await asyncio.to_thread(client.describe_configs, [resource], request_timeout=_TIMEOUT_S)).values()
+    [future] = (
+        await asyncio.to_thread(client.describe_configs, [resource], request_timeout=_TIMEOUT_S)
+    ).values()
     try:
         entries: Mapping[str, ConfigEntry] = await asyncio.wrap_future(future)
     except KafkaException as error:

@@ -23,12 +23,16 @@ _RETRY_DELAY_S = 1.0
 _STOP_TIMEOUT_S = 10.0
 _CANCEL_TIMEOUT_S = 2.0
 _HEARTBEAT_INTERVAL_MS = 500
-"""Members learn of a rebalance from their next heartbeat, and a stop during a rebalance waits as long."""
+"""Members learn of a rebalance from their next heartbeat, and a stop during a rebalance waits as
+long.
+"""
 _REBALANCE_TIMEOUT_MS = 30_000
-# The broker holds a join request for up to the rebalance time-out. A member that gives up earlier joins a
+# The broker holds a join request for up to the rebalance time-out. A member that gives up earlier
+# joins a
 # second time, and its first, abandoned membership delays the next rebalance.
 _REQUEST_MARGIN_MS = 10_000
-# A starting broker may list no topics. A group leader that sees none assigns nothing until it refreshes.
+# A starting broker may list no topics. A group leader that sees none assigns nothing until it
+# refreshes.
 _METADATA_MAX_AGE_MS = 15_000
 _MAX_POLL_RECORDS = 100
 """Messages of a fetch that are delivered before a full sink can stop the rest."""
@@ -37,12 +41,18 @@ _MAX_POLL_RECORDS = 100
 class FaustSubscriber:
     """A `Subscriber` on Kafka.
 
-    A killed worker loses its partitions after `session_timeout_s`; a slow one never does, since heartbeats have a
-    thread of their own. If `offset_store` is behind the group's committed offset, reading starts at the stored one.
+    A killed worker loses its partitions after `session_timeout_s`; a slow one never does, since
+    heartbeats have a thread of their own. If `offset_store` is behind the group's committed offset,
+    reading starts at the stored one.
     """
 
     def __init__(
-        self, settings: KafkaClientSettings, *, session_timeout_s: float = 20.0, max_poll_interval_s: float = 300.0, offset_store: OffsetStore | None = None
+        self,
+        settings: KafkaClientSettings,
+        *,
+        session_timeout_s: float = 20.0,
+        max_poll_interval_s: float = 300.0,
+        offset_store: OffsetStore | None = None,
     ) -> None:
         self._settings = settings
         self._offset_store = offset_store or NoOffsetStore()
@@ -57,7 +67,12 @@ class FaustSubscriber:
         def create_assignment() -> PartitionAssignment:
             return PartitionAssignment(topic, open_sink, group, self._offset_store)
 
-        return FaustSubscription(prefix + group, prefix + topic, create_assignment, self.build_consumer_arguments(prefix + group))
+        return FaustSubscription(
+            prefix + group,
+            prefix + topic,
+            create_assignment,
+            self.build_consumer_arguments(prefix + group),
+        )
 
     def build_consumer_arguments(self, group: str) -> dict[str, Any]:
         """Build the arguments of `AIOKafkaConsumer` for a member of this group (name with prefix)."""
@@ -84,7 +99,13 @@ class FaustSubscriber:
 class FaustSubscription:
     """A `Subscription` on Kafka. Call `run` once at a time."""
 
-    def __init__(self, group: str, cluster_topic: str, create_assignment: Callable[[], PartitionAssignment], consumer_arguments: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        group: str,
+        cluster_topic: str,
+        create_assignment: Callable[[], PartitionAssignment],
+        consumer_arguments: dict[str, Any],
+    ) -> None:
         self._group = group
         self._cluster_topic = cluster_topic
         self._create_assignment = create_assignment
@@ -96,7 +117,13 @@ class FaustSubscription:
             try:
                 await self._consume()
             except TransientError as error:
-                log.warning("subscription_restarted", topic=self._cluster_topic, group=self._group, code=error.code, detail=error.detail)
+                log.warning(
+                    "subscription_restarted",
+                    topic=self._cluster_topic,
+                    group=self._group,
+                    code=error.code,
+                    detail=error.detail,
+                )
                 await asyncio.sleep(_RETRY_DELAY_S)
 
     async def _consume(self) -> None:
@@ -109,7 +136,9 @@ class FaustSubscription:
             # shield: a cancelled stop would leave the fetch thread and the group membership behind.
             await asyncio.shield(_stop_app(app, app_task, assignment))
 
-    async def _wait_for_failure(self, app_task: asyncio.Task[None], assignment: PartitionAssignment) -> None:
+    async def _wait_for_failure(
+        self, app_task: asyncio.Task[None], assignment: PartitionAssignment
+    ) -> None:
         await asyncio.wait({app_task, assignment.failure}, return_when=asyncio.FIRST_COMPLETED)
         if assignment.failure.done():
             return assignment.failure.result()
@@ -118,7 +147,9 @@ class FaustSubscription:
         try:
             return app_task.result()
         except Exception as error:
-            raise translate_aiokafka_error(error, f"Reading {self._cluster_topic} as {self._group} failed") from error
+            raise translate_aiokafka_error(
+                error, f"Reading {self._cluster_topic} as {self._group} failed"
+            ) from error
 
 
 async def _run_app(app: FaustApp) -> None:
@@ -128,7 +159,9 @@ async def _run_app(app: FaustApp) -> None:
     raise app.crash_reason or LogUnavailable("The Faust app stopped without an error.")
 
 
-async def _stop_app(app: FaustApp, app_task: asyncio.Task[None], assignment: PartitionAssignment) -> None:
+async def _stop_app(
+    app: FaustApp, app_task: asyncio.Task[None], assignment: PartitionAssignment
+) -> None:
     await assignment.close()  # first, so that the app's stop commits what the sinks acknowledged
     stop_task = asyncio.create_task(app.stop())
     # With a time-out: during a rebalance some of Faust's tasks swallow their cancellation.

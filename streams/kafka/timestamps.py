@@ -1,6 +1,7 @@
 """Check that topics use the broker's clock (LogAppendTime).
 
-Timestamps order the revisions of a document. A producer's wrong clock could put a change before its predecessor.
+Timestamps order the revisions of a document. A producer's wrong clock could put a change before its
+predecessor.
 """
 
 from __future__ import annotations
@@ -20,20 +21,33 @@ LOG_APPEND_TIME = "LogAppendTime"
 _TIMEOUT_S = 10.0
 
 
-async def check_timestamp_types(client: AdminClient, bootstrap_servers: str, topics: Iterable[str]) -> None:
-    """Check topics (names include the prefix). Topics whose settings this principal may not read are trusted.
+async def check_timestamp_types(
+    client: AdminClient, bootstrap_servers: str, topics: Iterable[str]
+) -> None:
+    """Check topics (names include the prefix). Topics whose settings this principal may not read
+    are trusted.
 
     Raises ConfigurationError for the first topic with producer timestamps, and KafkaException.
     """
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in sorted(topics)]
-    futures = await asyncio.to_thread(client.describe_configs, resources, request_timeout=_TIMEOUT_S)
+    futures = await asyncio.to_thread(
+        client.describe_configs, resources, request_timeout=_TIMEOUT_S
+    )
     for resource, future in futures.items():
         try:
             entry = (await asyncio.wrap_future(future)).get(TIMESTAMP_TYPE_SETTING)
         except KafkaException as error:
-            if error.args[0].code() not in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+            if error.args[0].code() not in (
+                KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+            ):
                 raise
-            log.warning("kafka_config_access_denied", resource=resource.name, setting=TIMESTAMP_TYPE_SETTING, required=LOG_APPEND_TIME)
+            log.warning(
+                "kafka_config_access_denied",
+                resource=resource.name,
+                setting=TIMESTAMP_TYPE_SETTING,
+                required=LOG_APPEND_TIME,
+            )
             continue
         if entry is not None and entry.value != LOG_APPEND_TIME:
             raise ConfigurationError(

@@ -1,7 +1,8 @@
 """Apply row changes to the state of a source and publish the resulting events to `raw`.
 
-One transaction stores the changes, merges the rows that they touch and marks the next event of each row as pending.
-Then the events are published and unmarked. After a crash, pending events are published again under the same ids.
+One transaction stores the changes, merges the rows that they touch and marks the next event of each
+row as pending. Then the events are published and unmarked. After a crash, pending events are
+published again under the same ids.
 """
 
 from __future__ import annotations
@@ -46,23 +47,46 @@ class _Transition:
 
 
 class ChangeApplier:
-    """Applies the changes of one source. Any method may raise TransientError and can then be repeated."""
+    """Applies the changes of one source. Any method may raise TransientError and can then be
+    repeated.
+    """
 
-    def __init__(self, store: SourceStore, raw_producer: RawProducer, mapping: RowMapping, event_log: EventLog) -> None:
-        self._store, self._raw_producer, self._mapping, self._log = store, raw_producer, mapping, event_log
+    def __init__(
+        self,
+        store: SourceStore,
+        raw_producer: RawProducer,
+        mapping: RowMapping,
+        event_log: EventLog,
+    ) -> None:
+        self._store, self._raw_producer, self._mapping, self._log = (
+            store,
+            raw_producer,
+            mapping,
+            event_log,
+        )
         self._spec = raw_producer.spec
 
-    async def apply(self, change_events: Sequence[ChangeEvent], position: BatchPosition | None = None) -> Mapping[str, MalformedEvent]:
+    async def apply(
+        self, change_events: Sequence[ChangeEvent], position: BatchPosition | None = None
+    ) -> Mapping[str, MalformedEvent]:
         """Apply changes and return when `raw` has acknowledged the resulting events.
 
         Returns rows that cannot become a document, by key, with the reason.
         """
-        changes = [change_event for change_event in change_events if isinstance(change_event, RowChange)]
-        truncations = [change_event for change_event in change_events if isinstance(change_event, Truncation)]
+        changes = [
+            change_event for change_event in change_events if isinstance(change_event, RowChange)
+        ]
+        truncations = [
+            change_event for change_event in change_events if isinstance(change_event, Truncation)
+        ]
         async with self._store.begin_transaction(self._spec.name) as transaction:
             for truncation in truncations:
-                await transaction.raise_floors(truncation.table, truncated_at=(truncation.epoch, truncation.sequence))
-            transition = await self._compute_transition(transaction, changes, {change.key for change in changes})
+                await transaction.raise_floors(
+                    truncation.table, truncated_at=(truncation.epoch, truncation.sequence)
+                )
+            transition = await self._compute_transition(
+                transaction, changes, {change.key for change in changes}
+            )
             if position is not None:
                 await self._store_progress(transaction, change_events, position)
         await self._emit(transition)
@@ -82,21 +106,36 @@ class ChangeApplier:
         `is_snapshot_read` decides for those with unread offsets, which may hold no records.
         """
         for ended_snapshot in await self._store.fetch_ended_snapshots(self._spec.name):
-            if not ended_snapshot.unread_offsets or (is_snapshot_read is not None and await is_snapshot_read(ended_snapshot)):
+            if not ended_snapshot.unread_offsets or (
+                is_snapshot_read is not None and await is_snapshot_read(ended_snapshot)
+            ):
                 log.info("snapshot_ended", source=self._spec.name, table=ended_snapshot.table)
                 await self.end_snapshot(ended_snapshot.table, ended_snapshot.mark)
-                await self._store.mark_snapshot_swept(self._spec.name, ended_snapshot.table, ended_snapshot.mark)
+                await self._store.mark_snapshot_swept(
+                    self._spec.name, ended_snapshot.table, ended_snapshot.mark
+                )
 
     async def withdraw_below(self, table: str, mark: SequenceMark) -> None:
-        """Evaluate again rows last emitted before the mark, and withdraw documents missing in the state."""
+        """Evaluate again rows last emitted before the mark, and withdraw documents missing in the
+        state.
+        """
         after = ""
-        while keys := await self._store.fetch_live_below(self._spec.name, table, mark, after, PAGE_SIZE):
+        while keys := await self._store.fetch_live_below(
+            self._spec.name, table, mark, after, PAGE_SIZE
+        ):
             await self._reevaluate(keys)
             after = keys[-1]
         after = ""
-        while untracked_documents := await self._store.fetch_untracked(self._spec.name, self._spec.ce_source, mark, after, PAGE_SIZE):
+        while untracked_documents := await self._store.fetch_untracked(
+            self._spec.name, self._spec.ce_source, mark, after, PAGE_SIZE
+        ):
             await self._log.append(
-                [await self._raw_producer.build_withdrawal_record(untracked_document.external_id, mark) for untracked_document in untracked_documents]
+                [
+                    await self._raw_producer.build_withdrawal_record(
+                        untracked_document.external_id, mark
+                    )
+                    for untracked_document in untracked_documents
+                ]
             )
             after = untracked_documents[-1].external_id
 
@@ -112,43 +151,71 @@ class ChangeApplier:
             transition = await self._compute_transition(transaction, [], keys)
         await self._emit(transition)
 
-    async def _compute_transition(self, transaction: SourceTransaction, changes: Sequence[RowChange], keys: Collection[str]) -> _Transition:
+    async def _compute_transition(
+        self, transaction: SourceTransaction, changes: Sequence[RowChange], keys: Collection[str]
+    ) -> _Transition:
         await transaction.save_changes(changes, {})
-        floors, rows, transition = await transaction.fetch_floors(), await transaction.fetch_rows(keys), _Transition()
+        floors, rows, transition = (
+            await transaction.fetch_floors(),
+            await transaction.fetch_rows(keys),
+            _Transition(),
+        )
         new_states: dict[str, EmittedState] = {}
         for key, state in rows.items():
             merged_row = merge_row(key, rows, floors)
             try:
-                new_state = compute_next_emitted_state(key, merged_row, state.emitted, self._spec, self._mapping)
+                new_state = compute_next_emitted_state(
+                    key, merged_row, state.emitted, self._spec, self._mapping
+                )
             except MalformedEvent as error:
                 transition.rejected[key] = error
                 continue
             if new_state is not None:
                 new_states[key] = new_state
-            pending_state = new_state or (state.emitted if state.emitted and state.emitted.is_pending else None)
+            pending_state = new_state or (
+                state.emitted if state.emitted and state.emitted.is_pending else None
+            )
             if pending_state is not None and merged_row is not None:
                 transition.pending[key], transition.merged_rows[key] = pending_state, merged_row
         await transaction.save_changes([], new_states)
         return transition
 
-    async def _store_progress(self, transaction: SourceTransaction, change_events: Sequence[ChangeEvent], position: BatchPosition) -> None:
+    async def _store_progress(
+        self,
+        transaction: SourceTransaction,
+        change_events: Sequence[ChangeEvent],
+        position: BatchPosition,
+    ) -> None:
         for change_event in change_events:
             if isinstance(change_event, SnapshotEnd):
-                await transaction.record_snapshot_end(change_event.table, (change_event.epoch, change_event.sequence), position.topic, position.ends)
+                await transaction.record_snapshot_end(
+                    change_event.table,
+                    (change_event.epoch, change_event.sequence),
+                    position.topic,
+                    position.ends,
+                )
         await transaction.record_progress(position.topic, position.partition, position.next_offset)
 
     async def _emit(self, transition: _Transition) -> None:
         all_keys = list(transition.pending)
-        for keys in (all_keys[start : start + PAGE_SIZE] for start in range(0, len(all_keys), PAGE_SIZE)):
-            records = [record for key in keys for record in await self._build_records(key, transition)]
+        for keys in (
+            all_keys[start : start + PAGE_SIZE] for start in range(0, len(all_keys), PAGE_SIZE)
+        ):
+            records = [
+                record for key in keys for record in await self._build_records(key, transition)
+            ]
             if records:
                 await self._log.append(records)
-            await self._store.mark_emitted(self._spec.name, {key: transition.pending[key] for key in keys})
+            await self._store.mark_emitted(
+                self._spec.name, {key: transition.pending[key] for key in keys}
+            )
 
     async def _build_records(self, key: str, transition: _Transition) -> list[Record]:
         emitted_state, merged_row = transition.pending[key], transition.merged_rows[key]
         if not emitted_state.is_live:
             return await self._raw_producer.build_release_records(emitted_state)
         if isinstance(merged_row, PresentRow):
-            return await self._raw_producer.build_document_records(emitted_state, build_document(key, merged_row.columns, self._mapping))
+            return await self._raw_producer.build_document_records(
+                emitted_state, build_document(key, merged_row.columns, self._mapping)
+            )
         return []

@@ -31,14 +31,18 @@ class ChangeDeadLetters:
     clock: Callable[[], datetime]
 
     async def publish(self, stored_record: StoredRecord, error: PermanentError) -> None:
-        """Publish the dead letter of a record, always under the same event id. Raises TransientError."""
+        """Publish the dead letter of a record, always under the same event id. Raises
+        TransientError.
+        """
         position = stored_record.position
         event_id = content_id("unreadable", position.topic, position.partition, position.offset)
         data = EventDeadLettered(
             stage=f"source {self.spec.name}",
             event_id=event_id,
             tenant=self.spec.tenant,
-            place=LogPosition(topic=position.topic, partition=position.partition, offset=position.offset),
+            place=LogPosition(
+                topic=position.topic, partition=position.partition, offset=position.offset
+            ),
             code=error.code,
             detail=error.detail[:2000],
             remedy=error.remedy,
@@ -46,6 +50,15 @@ class ChangeDeadLetters:
             record=await self.blobs.put(f"_buried/{event_id}", stored_record.record.value or b""),
             producer_source=self.spec.ce_source,
         )
-        cause: Event[EventDeadLettered] = Event(id=event_id, data=data, source=self.spec.ce_source, event_id=str(event_id), time=None, tenant=self.spec.tenant)
+        cause: Event[EventDeadLettered] = Event(
+            id=event_id,
+            data=data,
+            source=self.spec.ce_source,
+            event_id=str(event_id),
+            time=None,
+            tenant=self.spec.tenant,
+        )
         emission = Emission(cause, data, id_parts=("buried", "source", str(event_id)))
-        await self.log.append([await Publisher("source", None, self.codec, self.clock).build_record(emission)])
+        await self.log.append(
+            [await Publisher("source", None, self.codec, self.clock).build_record(emission)]
+        )

@@ -1,6 +1,7 @@
 """Conversion of Debezium's column values to readable JSON: dates as ISO 8601, decimals as digits.
 
-Encodings: Debezium's manual, "Data type mappings" (semantic types `io.debezium.*`, Kafka Connect's logical types).
+Encodings: Debezium's manual, "Data type mappings" (semantic types `io.debezium.*`, Kafka Connect's
+logical types).
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_unavailable(value: Any) -> bool:
-    """Whether the value is Debezium's placeholder for an unchanged column (text, bytes, array or map)."""
+    """Whether the value is Debezium's placeholder for an unchanged column (text, bytes, array or
+    map).
+    """
     match value:
         case str():
             return value in (PLACEHOLDER, _PLACEHOLDER_BYTES)
@@ -35,10 +38,13 @@ def is_unavailable(value: Any) -> bool:
     return False
 
 
-def to_json_value(value: Any, field: Mapping[str, Any] | None, encoding: ColumnEncoding | None) -> Any:
+def to_json_value(
+    value: Any, field: Mapping[str, Any] | None, encoding: ColumnEncoding | None
+) -> Any:
     """Convert a column value to a JSON value. Raises MalformedEvent.
 
-    `field` is the column's part of the record's schema. `encoding`, if configured, takes precedence.
+    `field` is the column's part of the record's schema. `encoding`, if configured, takes
+    precedence.
     """
     if value is None:
         return None
@@ -46,10 +52,14 @@ def to_json_value(value: Any, field: Mapping[str, Any] | None, encoding: ColumnE
     try:
         return _CONVERSIONS[kind](value, parameters) if kind in _CONVERSIONS else value
     except (TypeError, ValueError, OverflowError, KeyError, binascii.Error) as error:
-        raise MalformedEvent(f"Invalid value of type {kind}: {error}.", code="MALFORMED_CHANGE") from error
+        raise MalformedEvent(
+            f"Invalid value of type {kind}: {error}.", code="MALFORMED_CHANGE"
+        ) from error
 
 
-def _resolve_type(field: Mapping[str, Any] | None, encoding: ColumnEncoding | None) -> tuple[str, Mapping[str, Any]]:
+def _resolve_type(
+    field: Mapping[str, Any] | None, encoding: ColumnEncoding | None
+) -> tuple[str, Mapping[str, Any]]:
     if encoding is not None:
         return encoding.type, {"scale": encoding.scale}
     if field is None:
@@ -69,13 +79,17 @@ def _format_time(microseconds: int) -> str:
     return (_EPOCH + timedelta(microseconds=microseconds)).time().isoformat()
 
 
-def _make_scaled_converter(per_microsecond: tuple[int, int], format_value: Callable[[int], str]) -> Callable[[Any, Mapping[str, Any]], str]:
+def _make_scaled_converter(
+    per_microsecond: tuple[int, int], format_value: Callable[[int], str]
+) -> Callable[[Any, Mapping[str, Any]], str]:
     multiplier, divisor = per_microsecond
     return lambda value, _: format_value(int(value) * multiplier // divisor)
 
 
 def _convert_decimal(value: Any, parameters: Mapping[str, Any]) -> str:
-    """Format a decimal (base64 of a big-endian two's complement integer, `scale` digits after the point)."""
+    """Format a decimal (base64 of a big-endian two's complement integer, `scale` digits after the
+    point).
+    """
     if isinstance(value, int | float):
         return str(value)
     return _format_digits(value, int(parameters.get("scale", 0)))
@@ -100,32 +114,55 @@ def _convert_bytes(value: Any, _: Mapping[str, Any]) -> dict[str, str]:
 
 
 _CONVERSIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
-    **dict.fromkeys(("io.debezium.time.Date", "org.apache.kafka.connect.data.Date", "date"), lambda value, _: _format_date(int(value))),
     **dict.fromkeys(
-        ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp", "timestamp_ms"), _make_scaled_converter((1000, 1), _format_timestamp)
+        ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date", "date"),
+        lambda value, _: _format_date(int(value)),
     ),
-    **dict.fromkeys(("io.debezium.time.MicroTimestamp", "timestamp_us"), _make_scaled_converter((1, 1), _format_timestamp)),
-    **dict.fromkeys(("io.debezium.time.NanoTimestamp", "timestamp_ns"), _make_scaled_converter((1, 1000), _format_timestamp)),
-    **dict.fromkeys(("io.debezium.time.Time", "org.apache.kafka.connect.data.Time", "time_ms"), _make_scaled_converter((1000, 1), _format_time)),
-    **dict.fromkeys(("io.debezium.time.MicroTime", "time_us"), _make_scaled_converter((1, 1), _format_time)),
-    **dict.fromkeys(("io.debezium.time.NanoTime", "time_ns"), _make_scaled_converter((1, 1000), _format_time)),
+    **dict.fromkeys(
+        ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp", "timestamp_ms"),
+        _make_scaled_converter((1000, 1), _format_timestamp),
+    ),
+    **dict.fromkeys(
+        ("io.debezium.time.MicroTimestamp", "timestamp_us"),
+        _make_scaled_converter((1, 1), _format_timestamp),
+    ),
+    **dict.fromkeys(
+        ("io.debezium.time.NanoTimestamp", "timestamp_ns"),
+        _make_scaled_converter((1, 1000), _format_timestamp),
+    ),
+    **dict.fromkeys(
+        ("io.debezium.time.Time", "org.apache.kafka.connect.data.Time", "time_ms"),
+        _make_scaled_converter((1000, 1), _format_time),
+    ),
+    **dict.fromkeys(
+        ("io.debezium.time.MicroTime", "time_us"), _make_scaled_converter((1, 1), _format_time)
+    ),
+    **dict.fromkeys(
+        ("io.debezium.time.NanoTime", "time_ns"), _make_scaled_converter((1, 1000), _format_time)
+    ),
     **dict.fromkeys(("org.apache.kafka.connect.data.Decimal", "decimal"), _convert_decimal),
     "io.debezium.data.VariableScaleDecimal": _convert_variable_decimal,
     **dict.fromkeys(("io.debezium.data.Json", "json"), _convert_json),
     "bytes": _convert_bytes,
 }
-"""Conversion by semantic type, plain type or encoding name. All other types are readable as they are."""
+"""Conversion by semantic type, plain type or encoding name. All other types are readable as they
+are.
+"""
 
 
 def replace_surrogates(value: Any) -> Any:
-    """Replace lone surrogates: JSON may escape them and Python reads them, but UTF-8 cannot encode them."""
+    """Replace lone surrogates: JSON may escape them and Python reads them, but UTF-8 cannot encode
+    them.
+    """
     match value:
         case str():
             return value.encode(errors="replace").decode()
         case list():
             return [replace_surrogates(item) for item in value]
         case Mapping():
-            return {replace_surrogates(name): replace_surrogates(item) for name, item in value.items()}
+            return {
+                replace_surrogates(name): replace_surrogates(item) for name, item in value.items()
+            }
     return value
 
 

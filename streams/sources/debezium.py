@@ -1,7 +1,8 @@
 """Parser of Debezium's change events (JSON converter, with and without schema).
 
-Operations: `c` create, `u` update, `r` read by a snapshot, `d` delete, `t` truncate. `before` is never read: with the
-default replica identity its values are nulls and zeros. A tombstone (no value) follows a `d` and is ignored.
+Operations: `c` create, `u` update, `r` read by a snapshot, `d` delete, `t` truncate. `before` is
+never read: with the default replica identity its values are nulls and zeros. A tombstone (no value)
+follows a `d` and is ignored.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ from typing import Any, Final, Literal
 from schemas.errors import MalformedEvent
 from schemas.records import Record
 from schemas.sources import RowChange, RowMapping
-from streams.sources.column_values import format_as_text, is_unavailable, replace_surrogates, to_json_value
+from streams.sources.column_values import (
+    format_as_text,
+    is_unavailable,
+    replace_surrogates,
+    to_json_value,
+)
 
 Json = Mapping[str, Any]
 MAX_KEY_BYTES = 900
 """Size limit of a row's key, so that it fits into an index entry with other columns."""
 _LAST_SNAPSHOT_MARKERS = frozenset({"last", "last_in_data_collection"})
-_SNAPSHOT_MARKERS = frozenset({"true", "first", "first_in_data_collection", *_LAST_SNAPSHOT_MARKERS})
+_SNAPSHOT_MARKERS = frozenset(
+    {"true", "first", "first_in_data_collection", *_LAST_SNAPSHOT_MARKERS}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +65,29 @@ def parse_change_events(record: Record, epoch: int, mapping: RowMapping) -> list
         return []  # logical decoding messages and schema changes
     if op not in ("c", "u", "d", "r", "t") or not isinstance(source, Mapping):
         raise MalformedEvent(
-            f"Not a Debezium change event: op is {op!r}.", code="MALFORMED_CHANGE", remedy="Use the connector's own topic, not a flattened one."
+            f"Not a Debezium change event: op is {op!r}.",
+            code="MALFORMED_CHANGE",
+            remedy="Use the connector's own topic, not a flattened one.",
         )
     table, sequence = _get_table_name(source), _compute_sequence(source)
     if op == "t":
         # No key, hence in any partition: ordered against the rows' events by sequence only.
         return [Truncation(table, epoch, sequence)]
     change = _parse_change(op, record, envelope, schema, mapping, (table, epoch, sequence))
-    return [change, SnapshotEnd(table, epoch, sequence)] if _get_snapshot_marker(source) in _LAST_SNAPSHOT_MARKERS else [change]
+    return (
+        [change, SnapshotEnd(table, epoch, sequence)]
+        if _get_snapshot_marker(source) in _LAST_SNAPSHOT_MARKERS
+        else [change]
+    )
 
 
 def _parse_change(
-    op: Literal["c", "u", "d", "r"], record: Record, envelope: Json, schema: Json | None, mapping: RowMapping, table_position: tuple[str, int, int]
+    op: Literal["c", "u", "d", "r"],
+    record: Record,
+    envelope: Json,
+    schema: Json | None,
+    mapping: RowMapping,
+    table_position: tuple[str, int, int],
 ) -> RowChange:
     table, epoch, sequence = table_position
     key, key_values = _parse_key(record)
@@ -76,13 +95,24 @@ def _parse_change(
     if op == "d":
         return RowChange(key, table, epoch, sequence, is_deleted=True)
     row = _check_object(envelope.get("after"), "field `after`")
-    columns, unknown = _parse_columns(row, _get_column_schemas(schema, "after"), mapping, list(key_values))
+    columns, unknown = _parse_columns(
+        row, _get_column_schemas(schema, "after"), mapping, list(key_values)
+    )
     return RowChange(
-        key, table, epoch, sequence, is_snapshot_read=is_snapshot_read, columns=columns, unchanged_columns=unknown, old_key=_parse_old_key(record, op)
+        key,
+        table,
+        epoch,
+        sequence,
+        is_snapshot_read=is_snapshot_read,
+        columns=columns,
+        unchanged_columns=unknown,
+        old_key=_parse_old_key(record, op),
     )
 
 
-def _parse_columns(row: Json, fields: Mapping[str, Json], mapping: RowMapping, key_columns: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _parse_columns(
+    row: Json, fields: Mapping[str, Json], mapping: RowMapping, key_columns: list[str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     required_columns = [*mapping.columns, *(key_columns if not mapping.id else [])]
     if missing := [name for name in required_columns if name not in row]:
         raise MalformedEvent(
@@ -92,7 +122,9 @@ def _parse_columns(row: Json, fields: Mapping[str, Json], mapping: RowMapping, k
         )
     unknown = tuple(name for name in required_columns if is_unavailable(row[name]))
     known_values = {
-        name: replace_surrogates(to_json_value(row[name], fields.get(name), mapping.encodings.get(name)))
+        name: replace_surrogates(
+            to_json_value(row[name], fields.get(name), mapping.encodings.get(name))
+        )
         for name in dict.fromkeys(required_columns)
         if name not in unknown
     }
@@ -102,7 +134,9 @@ def _parse_columns(row: Json, fields: Mapping[str, Json], mapping: RowMapping, k
 def _parse_key(record: Record) -> tuple[str, Json]:
     if record.key is None:
         raise MalformedEvent(
-            "The change has no key.", code="MALFORMED_CHANGE", remedy="Give the table a primary key, or set the connector's message.key.columns."
+            "The change has no key.",
+            code="MALFORMED_CHANGE",
+            remedy="Give the table a primary key, or set the connector's message.key.columns.",
         )
     values, _ = _split_payload(_check_object(_parse_json(record.key, "key"), "key"))
     return format_row_key(values), values
@@ -114,22 +148,33 @@ def format_row_key(values: Json) -> str:
     Raises MalformedEvent if the result is empty or too long.
     """
     row_name = "/".join(
-        format_as_text(value).replace("%", "%25").replace("/", "%2F") if len(values) > 1 else format_as_text(value) for value in values.values()
+        format_as_text(value).replace("%", "%25").replace("/", "%2F")
+        if len(values) > 1
+        else format_as_text(value)
+        for value in values.values()
     )
     if not row_name or "\0" in row_name or len(row_name.encode(errors="replace")) > MAX_KEY_BYTES:
         raise MalformedEvent(
-            f"The row's key has {len(row_name.encode(errors='replace'))} bytes; 1 to {MAX_KEY_BYTES} without NUL are allowed.", code="MALFORMED_CHANGE"
+            f"The row's key has {len(row_name.encode(errors='replace'))} bytes; 1 to {MAX_KEY_BYTES} without NUL are allowed.",
+            code="MALFORMED_CHANGE",
         )
     return str(replace_surrogates(row_name))
 
 
 def _parse_old_key(record: Record, op: str) -> str | None:
-    # A changed primary key arrives as `d` (old key) and `c` (new key), usually in different partitions. The
+    # A changed primary key arrives as `d` (old key) and `c` (new key), usually in different
+    # partitions. The
     # `c` may have placeholders for unchanged columns; their values are under the old key.
     header = record.headers.get("__debezium.oldkey")
     if op != "c" or not header:
         return None
-    return format_row_key(_split_payload(_check_object(_parse_json(header, "header __debezium.oldkey"), "header __debezium.oldkey"))[0])
+    return format_row_key(
+        _split_payload(
+            _check_object(
+                _parse_json(header, "header __debezium.oldkey"), "header __debezium.oldkey"
+            )
+        )[0]
+    )
 
 
 def _parse_json(text: bytes, description: str) -> Any:
@@ -138,13 +183,17 @@ def _parse_json(text: bytes, description: str) -> Any:
         return json.loads(text.decode(), parse_constant=str)
     except (ValueError, RecursionError) as error:
         raise MalformedEvent(
-            f"The change's {description} is not JSON: {error}.", code="MALFORMED_CHANGE", remedy="Set the connector's converters to JSON."
+            f"The change's {description} is not JSON: {error}.",
+            code="MALFORMED_CHANGE",
+            remedy="Set the connector's converters to JSON.",
         ) from error
 
 
 def _check_object(value: Any, description: str) -> Json:
     if not isinstance(value, Mapping):
-        raise MalformedEvent(f"The change's {description} is not a JSON object.", code="MALFORMED_CHANGE")
+        raise MalformedEvent(
+            f"The change's {description} is not a JSON object.", code="MALFORMED_CHANGE"
+        )
     return value
 
 
@@ -152,7 +201,9 @@ def _split_payload(value: Json) -> tuple[Json, Json | None]:
     """Return the payload, and its schema if the converter writes one."""
     if set(value) == {"schema", "payload"}:
         schema = value["schema"]
-        return _check_object(value["payload"], "payload"), schema if isinstance(schema, Mapping) else None
+        return _check_object(value["payload"], "payload"), schema if isinstance(
+            schema, Mapping
+        ) else None
     return value, None
 
 
@@ -168,7 +219,9 @@ def _get_snapshot_marker(source: Json) -> str:
 
 
 def _get_table_name(source: Json) -> str:
-    return ".".join(str(source[part]) for part in ("schema", "table", "collection") if source.get(part))
+    return ".".join(
+        str(source[part]) for part in ("schema", "table", "collection") if source.get(part)
+    )
 
 
 def _compute_sequence(source: Json) -> int:
@@ -196,7 +249,9 @@ def _compute_binlog_sequence(source: Json) -> int:
 
 
 def _compute_lsn_sequence(source: Json) -> int:
-    """Combine log file, block and slot (SQL Server and Db2, hexadecimal) or parse one number (Informix)."""
+    """Combine log file, block and slot (SQL Server and Db2, hexadecimal) or parse one number
+    (Informix).
+    """
     parts = str(source.get("change_lsn") or source["commit_lsn"]).split(":")
     if len(parts) == 1:
         return int(parts[0])

@@ -1,4 +1,6 @@
-"""Compute the next event for `raw` from a row's merged state, its mapping and the last event emitted."""
+"""Compute the next event for `raw` from a row's merged state, its mapping and the last event
+emitted.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from typing import Any
 
 from schemas.errors import MalformedEvent
 from schemas.ids import canonical_json, fingerprint
-from schemas.sources import RELEASE_STEP, EmittedState, ReleasedId, RowMapping, SequenceMark, SourceSpec
+from schemas.sources import (
+    RELEASE_STEP,
+    EmittedState,
+    ReleasedId,
+    RowMapping,
+    SequenceMark,
+    SourceSpec,
+)
 from streams.sources.column_values import format_as_text
 from streams.sources.debezium import format_row_key
 from streams.sources.row_merge import AbsentRow, MergedRow, PresentRow
@@ -35,7 +44,9 @@ def build_document(key: str, columns: Mapping[str, Any], mapping: RowMapping) ->
 
     Raises MalformedEvent for an empty id and for content that no event accepts.
     """
-    external_id = format_row_key({name: columns[name] for name in mapping.id}) if mapping.id else key
+    external_id = (
+        format_row_key({name: columns[name] for name in mapping.id}) if mapping.id else key
+    )
     text_body, base64_body = _build_body(columns, mapping)
     language = format_as_text(columns[mapping.language]) if mapping.language else ""
     metadata = {name: columns[name] for name in mapping.metadata if columns[name] is not None}
@@ -75,51 +86,112 @@ def _truncate_column(columns: Mapping[str, Any], name: str | None, max_chars: in
 
 
 def compute_next_emitted_state(
-    key: str, merged_row: MergedRow | None, previous: EmittedState | None, spec: SourceSpec, mapping: RowMapping
+    key: str,
+    merged_row: MergedRow | None,
+    previous: EmittedState | None,
+    spec: SourceSpec,
+    mapping: RowMapping,
 ) -> EmittedState | None:
     """Return the next state to emit for a row, or None if nothing changed. Raises MalformedEvent."""
     match merged_row:
         case PresentRow():
-            return _compute_for_present_row(build_document(key, merged_row.columns, mapping), merged_row, previous, spec)
-        case AbsentRow() if previous is not None and previous.is_live and merged_row.mark >= previous.mark:
-            return _build_emitted_state(previous, merged_row.table, merged_row.mark, _compute_digest("gone"), previous.external_id, is_live=False)
+            return _compute_for_present_row(
+                build_document(key, merged_row.columns, mapping), merged_row, previous, spec
+            )
+        case AbsentRow() if (
+            previous is not None and previous.is_live and merged_row.mark >= previous.mark
+        ):
+            return _build_emitted_state(
+                previous,
+                merged_row.table,
+                merged_row.mark,
+                _compute_digest("gone"),
+                previous.external_id,
+                is_live=False,
+            )
     return None
 
 
-def _compute_for_present_row(document: SourceDocument, row: PresentRow, previous: EmittedState | None, spec: SourceSpec) -> EmittedState | None:
+def _compute_for_present_row(
+    document: SourceDocument, row: PresentRow, previous: EmittedState | None, spec: SourceSpec
+) -> EmittedState | None:
     if not (document.text or document.base64):
         # A row without text is no document (yet): withdraw the previous one.
         is_previous_live = previous is not None and previous.is_live and row.mark >= previous.mark
         return (
-            _build_emitted_state(previous, row.table, row.mark, _compute_digest("empty"), previous.external_id, is_live=False)
+            _build_emitted_state(
+                previous,
+                row.table,
+                row.mark,
+                _compute_digest("empty"),
+                previous.external_id,
+                is_live=False,
+            )
             if previous and is_previous_live
             else None
         )
     digest = _compute_digest("document", document, spec)
     if previous is not None and row.mark < previous.mark:
         return None
-    is_unchanged = previous is not None and previous.is_live and previous.digest == digest and previous.epoch == row.mark[0]
-    return None if is_unchanged else _build_emitted_state(previous, row.table, row.mark, digest, document.external_id, is_live=True)
+    is_unchanged = (
+        previous is not None
+        and previous.is_live
+        and previous.digest == digest
+        and previous.epoch == row.mark[0]
+    )
+    return (
+        None
+        if is_unchanged
+        else _build_emitted_state(
+            previous, row.table, row.mark, digest, document.external_id, is_live=True
+        )
+    )
 
 
-def _compute_digest(kind: str, document: SourceDocument | None = None, spec: SourceSpec | None = None) -> str:
+def _compute_digest(
+    kind: str, document: SourceDocument | None = None, spec: SourceSpec | None = None
+) -> str:
     if document is None or spec is None:
         return fingerprint(kind)
     fields = {name: getattr(document, name) for name in SourceDocument.__slots__}
     return fingerprint(kind, fields, spec.tenant, spec.collection, spec.tags)
 
 
-def _build_emitted_state(previous: EmittedState | None, table: str, mark: SequenceMark, digest: str, external_id: str, *, is_live: bool) -> EmittedState:
+def _build_emitted_state(
+    previous: EmittedState | None,
+    table: str,
+    mark: SequenceMark,
+    digest: str,
+    external_id: str,
+    *,
+    is_live: bool,
+) -> EmittedState:
     # A second event with the same mark is a correction of the first: `step` orders them.
     step = previous.step + 1 if previous is not None and previous.mark == mark else 0
     emitted_state = EmittedState(table, *mark, step, digest, external_id, is_live)
-    return emitted_state if previous is None else replace(emitted_state, released_ids=_compute_released_ids(previous, emitted_state))
+    return (
+        emitted_state
+        if previous is None
+        else replace(emitted_state, released_ids=_compute_released_ids(previous, emitted_state))
+    )
 
 
-def _compute_released_ids(previous: EmittedState, emitted_state: EmittedState) -> tuple[ReleasedId, ...]:
-    released_ids = {released_id.external_id: released_id for released_id in previous.released_ids} if previous.is_pending else {}
+def _compute_released_ids(
+    previous: EmittedState, emitted_state: EmittedState
+) -> tuple[ReleasedId, ...]:
+    released_ids = (
+        {released_id.external_id: released_id for released_id in previous.released_ids}
+        if previous.is_pending
+        else {}
+    )
     if previous.is_live:
         released_ids[previous.external_id] = ReleasedId(
-            previous.external_id, previous.mark, emitted_state.step if emitted_state.mark == previous.mark else RELEASE_STEP
+            previous.external_id,
+            previous.mark,
+            emitted_state.step if emitted_state.mark == previous.mark else RELEASE_STEP,
         )
-    return tuple(released_id for name, released_id in released_ids.items() if not (emitted_state.is_live and name == emitted_state.external_id))
+    return tuple(
+        released_id
+        for name, released_id in released_ids.items()
+        if not (emitted_state.is_live and name == emitted_state.external_id)
+    )

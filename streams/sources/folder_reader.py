@@ -1,7 +1,8 @@
 """Folder source: scans a folder periodically for new, changed, moved and deleted files.
 
-The path below the folder identifies a document, so a moved file is a withdrawal and a new document. Hidden files and
-folders are ignored. Unreadable files and folders are reported, and their documents stay.
+The path below the folder identifies a document, so a moved file is a withdrawal and a new document.
+Hidden files and folders are ignored. Unreadable files and folders are reported, and their documents
+stay.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from streams.sources.item_state import ItemStates
 
 CHUNK_BYTES = 1 << 20
 SETTLE_TIME_S = 1.0
-"""A file modified more recently may be incomplete: it is ingested when the next scan finds it unchanged."""
+"""A file modified more recently may be incomplete: it is ingested when the next scan finds it
+unchanged.
+"""
 MAX_NAME_CHARS, MAX_URI_CHARS = 1024, 8192
 FileStamp = tuple[int, int, int]
 """Size, mtime and ctime in ns. ctime detects a file replaced by another of the same size and mtime."""
@@ -43,12 +46,18 @@ class FolderScan:
 
     def resolve_device(self, name: str) -> int:
         """Return the device of the nearest existing parent folder."""
-        return next(self.devices[folder] for parent in PurePosixPath(name).parents if (folder := parent.as_posix()) in self.devices)
+        return next(
+            self.devices[folder]
+            for parent in PurePosixPath(name).parents
+            if (folder := parent.as_posix()) in self.devices
+        )
 
     def is_deleted(self, name: str) -> bool:
         """Whether the file does not exist: neither found nor in a folder that could not be read."""
         path_and_parents = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
-        return name not in self.files and not any(folder in self.problems for folder in path_and_parents)
+        return name not in self.files and not any(
+            folder in self.problems for folder in path_and_parents
+        )
 
 
 @dataclass(slots=True)
@@ -81,10 +90,18 @@ class FolderReader:
         for name, stamp in sorted(folder_scan.files.items()):
             if self._is_new(name, stamp) and self._is_settled(name, stamp):
                 await self._ingest_file(name, stamp, folder_scan)
-            elif (item := self.item_states.items.get(name, {})).get("live") and item.get("device") != folder_scan.resolve_device(name):
-                await self.item_states.store_item(name, {**item, "device": folder_scan.resolve_device(name)})
-        for name in sorted(filter(folder_scan.is_deleted, self.item_states.list_live() - unmounted)):
-            if name not in folder_scan.empty_files or self._is_settled(name, folder_scan.empty_files[name]):
+            elif (item := self.item_states.items.get(name, {})).get("live") and item.get(
+                "device"
+            ) != folder_scan.resolve_device(name):
+                await self.item_states.store_item(
+                    name, {**item, "device": folder_scan.resolve_device(name)}
+                )
+        for name in sorted(
+            filter(folder_scan.is_deleted, self.item_states.list_live() - unmounted)
+        ):
+            if name not in folder_scan.empty_files or self._is_settled(
+                name, folder_scan.empty_files[name]
+            ):
                 await self.item_states.publish_withdrawn(name)
         folder_scan.problems |= dict.fromkeys(unmounted, "its file system is no longer mounted")
         self.previous_stamps = folder_scan.files | folder_scan.empty_files
@@ -92,15 +109,23 @@ class FolderReader:
 
     def _find_unmounted(self, folder_scan: FolderScan) -> set[str]:
         """Return live documents whose file system was unmounted: their files are not deleted."""
-        # Device numbers may change with a restart: files that still exist map old numbers to new ones.
+        # Device numbers may change with a restart: files that still exist map old numbers to new
+        # ones.
         current_devices: dict[int, set[int]] = {}
         for name in folder_scan.files:
-            current_devices.setdefault(self.item_states.items.get(name, {}).get("device", -1), set()).add(folder_scan.resolve_device(name))
-        deleted_devices = {name: self.item_states.items[name].get("device") for name in filter(folder_scan.is_deleted, self.item_states.list_live())}
+            current_devices.setdefault(
+                self.item_states.items.get(name, {}).get("device", -1), set()
+            ).add(folder_scan.resolve_device(name))
+        deleted_devices = {
+            name: self.item_states.items[name].get("device")
+            for name in filter(folder_scan.is_deleted, self.item_states.list_live())
+        }
         return {
             name
             for name, device in deleted_devices.items()
-            if device is not None and folder_scan.resolve_device(name) not in current_devices.get(device, set()) | {device}
+            if device is not None
+            and folder_scan.resolve_device(name)
+            not in current_devices.get(device, set()) | {device}
         }
 
     def _walk(self) -> FolderScan:
@@ -109,7 +134,9 @@ class FolderReader:
             self._walk_folder(root, root, folder_scan)
         if not folder_scan.devices and not folder_scan.problems:
             raise ConfigurationError(
-                f"Folder {root} does not exist on this machine.", code="FOLDER_MISSING", remedy="Mount or create it. Until then its documents stay as they are."
+                f"Folder {root} does not exist on this machine.",
+                code="FOLDER_MISSING",
+                remedy="Mount or create it. Until then its documents stay as they are.",
             )
         return folder_scan
 
@@ -121,7 +148,9 @@ class FolderReader:
         except FileNotFoundError:  # deleted during the scan
             return
         except OSError as error:
-            folder_scan.problems[_replace_undecodable(folder.relative_to(root).as_posix())] = error.strerror or str(error)
+            folder_scan.problems[_replace_undecodable(folder.relative_to(root).as_posix())] = (
+                error.strerror or str(error)
+            )
             return
         for entry in entries:
             if entry.name.startswith("."):
@@ -131,7 +160,9 @@ class FolderReader:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                folder_scan.problems[_replace_undecodable(Path(entry.path).relative_to(root).as_posix())] = error.strerror or str(error)
+                folder_scan.problems[
+                    _replace_undecodable(Path(entry.path).relative_to(root).as_posix())
+                ] = error.strerror or str(error)
 
     def _walk_entry(self, entry: os.DirEntry[str], root: Path, folder_scan: FolderScan) -> None:
         path = Path(entry.path)
@@ -145,14 +176,24 @@ class FolderReader:
             if reason := self._find_rejection_reason(entry, name, stat.st_size):
                 folder_scan.problems[name] = reason
             else:
-                (folder_scan.files if stat.st_size else folder_scan.empty_files)[name] = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+                (folder_scan.files if stat.st_size else folder_scan.empty_files)[name] = (
+                    stat.st_size,
+                    stat.st_mtime_ns,
+                    stat.st_ctime_ns,
+                )
 
     def _find_rejection_reason(self, entry: os.DirEntry[str], name: str, size: int) -> str | None:
         if len(name) > MAX_NAME_CHARS:
             return f"the path has {len(name)} characters; {MAX_NAME_CHARS} are allowed"
         if size > self.max_bytes:
             return f"{size:,} bytes; {self.max_bytes:,} are allowed"
-        if self.allowed_roots is not None and entry.is_symlink() and not any(Path(entry.path).resolve().is_relative_to(root) for root in self.allowed_roots):
+        if (
+            self.allowed_roots is not None
+            and entry.is_symlink()
+            and not any(
+                Path(entry.path).resolve().is_relative_to(root) for root in self.allowed_roots
+            )
+        ):
             return "a link to a file outside the allowed folders"
         return None
 
@@ -161,10 +202,16 @@ class FolderReader:
         return not item.get("live") or item.get("stamp") != list(stamp)
 
     def _is_settled(self, name: str, stamp: FileStamp) -> bool:
-        return self.previous_stamps.get(name) == stamp or self.clock().timestamp() - stamp[1] / 1e9 > SETTLE_TIME_S
+        return (
+            self.previous_stamps.get(name) == stamp
+            or self.clock().timestamp() - stamp[1] / 1e9 > SETTLE_TIME_S
+        )
 
     async def _ingest_file(self, name: str, stamp: FileStamp, folder_scan: FolderScan) -> None:
-        path, file_fields = Path(self.config.path) / name, {"stamp": list(stamp), "device": folder_scan.resolve_device(name)}
+        path, file_fields = (
+            Path(self.config.path) / name,
+            {"stamp": list(stamp), "device": folder_scan.resolve_device(name)},
+        )
         try:
             sha256 = await asyncio.to_thread(_compute_sha256, path)
             item = self.item_states.items.get(name, {})
@@ -172,11 +219,19 @@ class FolderReader:
                 await self.item_states.store_item(name, {**item, **file_fields})
                 return
             mark = self.item_states.compute_next_mark(name)
-            blob = await self.blobs.put_stream(self.item_states.raw_producer.get_staging_prefix(name, mark), _read_chunks(path), limit=self.max_bytes)
+            blob = await self.blobs.put_stream(
+                self.item_states.raw_producer.get_staging_prefix(name, mark),
+                _read_chunks(path),
+                limit=self.max_bytes,
+            )
         except (OSError, LimitExceeded) as error:
-            folder_scan.problems[name] = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            folder_scan.problems[name] = (
+                error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            )
             return
-        await self.item_states.publish_received(self._build_document(name, path, blob.key), mark, {"sha256": blob.sha256, **file_fields})
+        await self.item_states.publish_received(
+            self._build_document(name, path, blob.key), mark, {"sha256": blob.sha256, **file_fields}
+        )
 
     def _build_document(self, name: str, path: Path, key: str) -> DocumentReceived:
         spec = self.item_states.source.spec

@@ -22,7 +22,8 @@ PAGE_SIZE = 500
 class ItemStates:
     """Item states by external id; lost states are restored from the source's documents.
 
-    Sequence numbers are milliseconds since the epoch, increased at least by one with each change of an item.
+    Sequence numbers are milliseconds since the epoch, increased at least by one with each change of
+    an item.
     """
 
     source: DeclaredSource
@@ -38,12 +39,18 @@ class ItemStates:
     async def load(self) -> None:
         notes = await self.store.fetch_notes(self._name)
         self.items = {
-            name.removeprefix(ITEM_PREFIX): note for name, note in notes.items() if name.startswith(ITEM_PREFIX) and note["epoch"] == self.source.epoch
+            name.removeprefix(ITEM_PREFIX): note
+            for name, note in notes.items()
+            if name.startswith(ITEM_PREFIX) and note["epoch"] == self.source.epoch
         }
         after = ""
-        while page := await self.declared_sources.fetch_external_ids(self.source.spec.ce_source, after, PAGE_SIZE):
+        while page := await self.declared_sources.fetch_external_ids(
+            self.source.spec.ce_source, after, PAGE_SIZE
+        ):
             for external_id in page:
-                self.items.setdefault(external_id, {"epoch": self.source.epoch, "sequence": 0, "live": True})
+                self.items.setdefault(
+                    external_id, {"epoch": self.source.epoch, "sequence": 0, "live": True}
+                )
             after = page[-1]
 
     def list_live(self) -> set[str]:
@@ -54,12 +61,17 @@ class ItemStates:
         last_sequence: int = self.items.get(external_id, {}).get("sequence", 0)
         return self.source.epoch, max(int(self.clock().timestamp() * 1000), last_sequence + 1)
 
-    async def publish_received(self, document: DocumentReceived, mark: SequenceMark, item_fields: Mapping[str, Any]) -> None:
+    async def publish_received(
+        self, document: DocumentReceived, mark: SequenceMark, item_fields: Mapping[str, Any]
+    ) -> None:
         """Publish a document and store its state."""
-        # In this order: after a crash in between it is published again, and equal content changes nothing.
+        # In this order: after a crash in between it is published again, and equal content changes
+        # nothing.
         assert document.external_id is not None
         await self.log.append([await self.raw_producer.build_received_record(document, mark)])
-        await self.store_item(document.external_id, {**item_fields, "sequence": mark[1], "live": True})
+        await self.store_item(
+            document.external_id, {**item_fields, "sequence": mark[1], "live": True}
+        )
         await self.store.record_change_time(self._name)
 
     async def publish_withdrawn(self, external_id: str) -> None:
@@ -70,12 +82,22 @@ class ItemStates:
 
     async def store_item(self, external_id: str, note: Mapping[str, Any]) -> None:
         previous_note = self.items.get(external_id, {})
-        self.items[external_id] = {"sequence": previous_note.get("sequence", 0), "live": previous_note.get("live", False), **note, "epoch": self.source.epoch}
+        self.items[external_id] = {
+            "sequence": previous_note.get("sequence", 0),
+            "live": previous_note.get("live", False),
+            **note,
+            "epoch": self.source.epoch,
+        }
         await self.store.set_note(self._name, ITEM_PREFIX + external_id, self.items[external_id])
 
     async def store_status(self, state: str, problems: Mapping[str, str]) -> None:
         """Store the status with the first problems by name and their total, if it changed."""
-        note = {"state": state, "items": len(self.list_live()), "problems": dict(sorted(problems.items())[:5]), "problem_count": len(problems)}
+        note = {
+            "state": state,
+            "items": len(self.list_live()),
+            "problems": dict(sorted(problems.items())[:5]),
+            "problem_count": len(problems),
+        }
         if note != self.stored_status:
             await self.store.set_note(self._name, STATUS_KEY, note)
             self.stored_status = note

@@ -40,27 +40,56 @@ class MemorySourceTransaction:
         linked = set(keys)
         while new_keys := self._find_linked_keys(linked) - linked:
             linked |= new_keys
-        return {key: RowState(tuple(self._state.changes.get(key, {}).values()), self._state.emitted_states.get(key)) for key in sorted(linked)}
+        return {
+            key: RowState(
+                tuple(self._state.changes.get(key, {}).values()),
+                self._state.emitted_states.get(key),
+            )
+            for key in sorted(linked)
+        }
 
     def _find_linked_keys(self, keys: set[str]) -> set[str]:
-        links = {(change.key, change.old_key) for changes in self._state.changes.values() for change in changes.values() if change.old_key}
-        return {linked_key for key, old_key in links if key in keys or old_key in keys for linked_key in (key, old_key)}
+        links = {
+            (change.key, change.old_key)
+            for changes in self._state.changes.values()
+            for change in changes.values()
+            if change.old_key
+        }
+        return {
+            linked_key
+            for key, old_key in links
+            if key in keys or old_key in keys
+            for linked_key in (key, old_key)
+        }
 
-    async def save_changes(self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]) -> None:
+    async def save_changes(
+        self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]
+    ) -> None:
         for change in changes:
             self._state.changes[change.key].setdefault((change.order, change.is_deleted), change)
         self._state.emitted_states |= emitted
 
-    async def raise_floors(self, table: str, *, truncated_at: SequenceMark | None = None, snapshot_started_at: SequenceMark | None = None) -> None:
+    async def raise_floors(
+        self,
+        table: str,
+        *,
+        truncated_at: SequenceMark | None = None,
+        snapshot_started_at: SequenceMark | None = None,
+    ) -> None:
         floors = self._state.floors.get(table, TableFloors())
         self._state.floors[table] = TableFloors(
-            max(floors.truncated_at, truncated_at or (0, 0)), max(floors.snapshot_started_at, snapshot_started_at or (0, 0))
+            max(floors.truncated_at, truncated_at or (0, 0)),
+            max(floors.snapshot_started_at, snapshot_started_at or (0, 0)),
         )
 
     async def record_progress(self, topic: str, partition: int, next_offset: int) -> None:
-        self._state.progress[topic, partition] = max(next_offset, self._state.progress.get((topic, partition), 0))
+        self._state.progress[topic, partition] = max(
+            next_offset, self._state.progress.get((topic, partition), 0)
+        )
 
-    async def record_snapshot_end(self, table: str, mark: SequenceMark, topic: str, end_offsets: Mapping[int, int]) -> None:
+    async def record_snapshot_end(
+        self, table: str, mark: SequenceMark, topic: str, end_offsets: Mapping[int, int]
+    ) -> None:
         if table not in self._state.ended_snapshots or self._state.ended_snapshots[table][0] < mark:
             self._state.ended_snapshots[table] = (mark, topic, end_offsets)
 
@@ -81,22 +110,39 @@ class MemorySourceStore:
     async def mark_emitted(self, source: str, emitted: Mapping[str, EmittedState]) -> None:
         rows = self._get_state(source).emitted_states
         for key, row in emitted.items():
-            if key in rows and replace(rows[key], released_ids=(), is_pending=False) == replace(row, released_ids=(), is_pending=False):
+            if key in rows and replace(rows[key], released_ids=(), is_pending=False) == replace(
+                row, released_ids=(), is_pending=False
+            ):
                 rows[key] = replace(rows[key], released_ids=(), is_pending=False)
 
-    async def fetch_live_below(self, source: str, table: str, mark: SequenceMark, after: str, limit: int) -> list[str]:
+    async def fetch_live_below(
+        self, source: str, table: str, mark: SequenceMark, after: str, limit: int
+    ) -> list[str]:
         rows = self._get_state(source).emitted_states
-        return sorted(key for key, row in rows.items() if row.table == table and row.is_live and row.mark < mark and key > after)[:limit]
+        return sorted(
+            key
+            for key, row in rows.items()
+            if row.table == table and row.is_live and row.mark < mark and key > after
+        )[:limit]
 
     async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]:
-        return sorted(key for key, row in self._get_state(source).emitted_states.items() if row.is_pending and key > after)[:limit]
+        return sorted(
+            key
+            for key, row in self._get_state(source).emitted_states.items()
+            if row.is_pending and key > after
+        )[:limit]
 
-    async def fetch_untracked(self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int) -> list[UntrackedDocument]:
+    async def fetch_untracked(
+        self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int
+    ) -> list[UntrackedDocument]:
         return []
 
     async def fetch_ended_snapshots(self, source: str) -> list[EndedSnapshot]:
         state = self._get_state(source)
-        return [EndedSnapshot(table, mark, topic, _compute_unread(state, topic, ends)) for table, (mark, topic, ends) in state.ended_snapshots.items()]
+        return [
+            EndedSnapshot(table, mark, topic, _compute_unread(state, topic, ends))
+            for table, (mark, topic, ends) in state.ended_snapshots.items()
+        ]
 
     async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None:
         if self._get_state(source).ended_snapshots.get(table, ((0, 0), "", {}))[0] == mark:
@@ -139,5 +185,11 @@ class MemorySourceStore:
         return self._states[source]
 
 
-def _compute_unread(state: _SourceState, topic: str, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    return {partition: (start, end) for partition, end in ends.items() if (start := state.progress.get((topic, partition), 0)) < end}
+def _compute_unread(
+    state: _SourceState, topic: str, ends: Mapping[int, int]
+) -> dict[int, tuple[int, int]]:
+    return {
+        partition: (start, end)
+        for partition, end in ends.items()
+        if (start := state.progress.get((topic, partition), 0)) < end
+    }

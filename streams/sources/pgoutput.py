@@ -1,4 +1,5 @@
-"""Decoder of Postgres' logical replication messages (`pgoutput` version 1) into Debezium's change events.
+"""Decoder of Postgres' logical replication messages (`pgoutput` version 1) into Debezium's change
+events.
 
 Format: PostgreSQL manual, "Logical Replication Message Formats".
 """
@@ -54,21 +55,50 @@ class TableShape:
     types: Mapping[str, int]
     key: Sequence[str]
 
-    def build_record(self, op: str, row: Texts, sequence: int, *, snapshot: str = "false", old_key: Texts | None = None) -> Record:
+    def build_record(
+        self,
+        op: str,
+        row: Texts,
+        sequence: int,
+        *,
+        snapshot: str = "false",
+        old_key: Texts | None = None,
+    ) -> Record:
         """Build a change event with the parts of its schema that readers need.
 
         For `d`, `row` holds the key.
         """
-        after = None if op in "dt" else {name: parse_value(row.get(name), oid) for name, oid in self.types.items()}
-        source = {"connector": "postgresql", "schema": self.schema, "table": self.table, "lsn": sequence, "snapshot": snapshot}
+        after = (
+            None
+            if op in "dt"
+            else {name: parse_value(row.get(name), oid) for name, oid in self.types.items()}
+        )
+        source = {
+            "connector": "postgresql",
+            "schema": self.schema,
+            "table": self.table,
+            "lsn": sequence,
+            "snapshot": snapshot,
+        }
         payload = {"before": None, "after": after, "source": source, "op": op}
-        fields = [{"field": name, **_SEMANTIC_TYPES[oid]} for name, oid in self.types.items() if oid in _SEMANTIC_TYPES]
+        fields = [
+            {"field": name, **_SEMANTIC_TYPES[oid]}
+            for name, oid in self.types.items()
+            if oid in _SEMANTIC_TYPES
+        ]
         value = {"schema": {"fields": [{"field": "after", "fields": fields}]}, "payload": payload}
         headers = {"__debezium.oldkey": self._format_key(old_key)} if old_key is not None else {}
-        return Record(f"{self.schema}.{self.table}", None if op == "t" else self._format_key(row), json.dumps(value).encode(), headers)
+        return Record(
+            f"{self.schema}.{self.table}",
+            None if op == "t" else self._format_key(row),
+            json.dumps(value).encode(),
+            headers,
+        )
 
     def _format_key(self, row: Texts) -> bytes:
-        return json.dumps({name: parse_value(row[name], self.types[name]) for name in self.key}).encode()
+        return json.dumps(
+            {name: parse_value(row[name], self.types[name]) for name in self.key}
+        ).encode()
 
 
 BuildShape = Callable[[Mapping[str, int]], TableShape]
@@ -96,7 +126,11 @@ class PgOutputDecoder:
             return []
         if kind == b"T":
             return self._decode_truncate(reader, sequence)
-        decode_message = {b"I": self._decode_insert, b"U": self._decode_update, b"D": self._decode_delete}.get(kind)
+        decode_message = {
+            b"I": self._decode_insert,
+            b"U": self._decode_update,
+            b"D": self._decode_delete,
+        }.get(kind)
         return decode_message(reader, sequence) if decode_message else []
 
     def _decode_relation(self, reader: _MessageReader) -> None:
@@ -108,7 +142,10 @@ class PgOutputDecoder:
             name = reader.read_name()
             types[name] = reader.read_number(">I")
             reader.read_number(">i")
-        self._relations[oid] = (self._build_shape(types) if (schema, table) == self._table_name else None, list(types))
+        self._relations[oid] = (
+            self._build_shape(types) if (schema, table) == self._table_name else None,
+            list(types),
+        )
 
     def _decode_insert(self, reader: _MessageReader, sequence: int) -> list[Record]:
         shape, columns = self._relations[reader.read_number(">I")]
@@ -127,12 +164,18 @@ class PgOutputDecoder:
             return []
         if old_row is None:
             return [shape.build_record("u", row, sequence)]
-        # The new row lacks unchanged TOASTed columns; with `replica identity full` the old row has them.
+        # The new row lacks unchanged TOASTed columns; with `replica identity full` the old row has
+        # them.
         if is_full_row:
-            row = {name: old_row[name] if text == PLACEHOLDER else text for name, text in row.items()}
+            row = {
+                name: old_row[name] if text == PLACEHOLDER else text for name, text in row.items()
+            }
         if all(old_row[name] == row[name] for name in shape.key):
             return [shape.build_record("u", row, sequence)]
-        return [shape.build_record("d", old_row, sequence), shape.build_record("c", row, sequence, old_key=old_row)]
+        return [
+            shape.build_record("d", old_row, sequence),
+            shape.build_record("c", row, sequence, old_key=old_row),
+        ]
 
     def _decode_delete(self, reader: _MessageReader, sequence: int) -> list[Record]:
         shape, columns = self._relations[reader.read_number(">I")]
@@ -142,7 +185,11 @@ class PgOutputDecoder:
     def _decode_truncate(self, reader: _MessageReader, sequence: int) -> list[Record]:
         count = reader.read_number(">I")
         reader.read_number(">b")
-        truncated_shapes = [shape for oid in [reader.read_number(">I") for _ in range(count)] if (shape := self._relations.get(oid, (None, []))[0])]
+        truncated_shapes = [
+            shape
+            for oid in [reader.read_number(">I") for _ in range(count)]
+            if (shape := self._relations.get(oid, (None, []))[0])
+        ]
         return [truncated_shapes[0].build_record("t", {}, sequence)] if truncated_shapes else []
 
 

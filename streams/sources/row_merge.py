@@ -43,36 +43,60 @@ MergedRow = PresentRow | AbsentRow | IncompleteRow
 def merge_row(key: str, rows: Rows, floors: Mapping[str, TableFloors]) -> MergedRow | None:
     """Merge the changes of a row; None if there are none."""
     state = rows[key]
-    live_changes = [change for change in state.changes if not floors.get(change.table, TableFloors()).is_obsolete(change)]
+    live_changes = [
+        change
+        for change in state.changes
+        if not floors.get(change.table, TableFloors()).is_obsolete(change)
+    ]
     newest_change = max(live_changes, key=_get_order_key, default=None)
     if newest_change is None:
         return _merge_below_floors(state, floors)
     if newest_change.is_deleted:
         return AbsentRow(newest_change.table, newest_change.mark)
-    previous_values = {name: _resolve_previous_value(name, newest_change, rows, frozenset()) for name in newest_change.unchanged_columns}
+    previous_values = {
+        name: _resolve_previous_value(name, newest_change, rows, frozenset())
+        for name in newest_change.unchanged_columns
+    }
     if any(value is _MISSING for value in previous_values.values()):
         return IncompleteRow()
-    return PresentRow(newest_change.table, newest_change.mark, {**newest_change.columns, **previous_values})
+    return PresentRow(
+        newest_change.table, newest_change.mark, {**newest_change.columns, **previous_values}
+    )
 
 
 def _merge_below_floors(state: RowState, floors: Mapping[str, TableFloors]) -> AbsentRow | None:
     """Merge a row whose changes are all obsolete: it was truncated, or missing in a later snapshot."""
-    tables: Iterable[str] = [change.table for change in state.changes] or ([state.emitted.table] if state.emitted else [])
+    tables: Iterable[str] = [change.table for change in state.changes] or (
+        [state.emitted.table] if state.emitted else []
+    )
     highest = [(floors[table].highest, table) for table in tables if table in floors]
     return AbsentRow(max(highest)[1], max(highest)[0]) if highest else None
 
 
-def _resolve_previous_value(name: str, change: RowChange, rows: Rows, visited: frozenset[tuple[str, SequenceMark]]) -> Any:
+def _resolve_previous_value(
+    name: str, change: RowChange, rows: Rows, visited: frozenset[tuple[str, SequenceMark]]
+) -> Any:
     """Return the column's value before the change, or _MISSING."""
-    # If the change set a new key, earlier changes are under the old one. Marks of different epochs are unrelated.
+    # If the change set a new key, earlier changes are under the old one. Marks of different epochs
+    # are unrelated.
     key = change.old_key or change.key
-    earlier_changes = [candidate for candidate in _get_changes(rows, key) if candidate.epoch == change.epoch and candidate.order < change.order]
+    earlier_changes = [
+        candidate
+        for candidate in _get_changes(rows, key)
+        if candidate.epoch == change.epoch and candidate.order < change.order
+    ]
     previous_change = max(earlier_changes, key=_get_order_key, default=None)
-    if previous_change is None or previous_change.is_deleted or (key, previous_change.mark) in visited:
+    if (
+        previous_change is None
+        or previous_change.is_deleted
+        or (key, previous_change.mark) in visited
+    ):
         return _MISSING
     if name not in previous_change.unchanged_columns:
         return previous_change.columns.get(name)
-    return _resolve_previous_value(name, previous_change, rows, visited | {(key, previous_change.mark)})
+    return _resolve_previous_value(
+        name, previous_change, rows, visited | {(key, previous_change.mark)}
+    )
 
 
 def _get_changes(rows: Rows, key: str) -> Sequence[RowChange]:

@@ -27,7 +27,8 @@ SNAPSHOT_KEY, POSITION_KEY, STATUS_KEY = "snapshot", "position", "status"
 class TableReader:
     """Runs until cancelled, in one process at a time.
 
-    Changes that were applied before the slot was advanced are read again after a crash and have no effect.
+    Changes that were applied before the slot was advanced are read again after a crash and have no
+    effect.
     """
 
     source: DeclaredSource
@@ -43,14 +44,20 @@ class TableReader:
         if not await self._can_resume():
             await self._read_snapshot(shape)
         await self._store_status("streaming")
-        await self._stream(PgOutputDecoder(*self.config.schema_and_table, partial(self._build_shape, key=shape.key)))
+        await self._stream(
+            PgOutputDecoder(
+                *self.config.schema_and_table, partial(self._build_shape, key=shape.key)
+            )
+        )
 
     async def _fetch_shape(self) -> TableShape:
         types, key = await self.reader.fetch_columns()
         schema, table = self.config.schema_and_table
         if not key:
             remedy = f"alter table {schema}.{table} add primary key (…)"
-            raise ConfigurationError(f"Table {schema}.{table} has no primary key.", code="NO_PRIMARY_KEY", remedy=remedy)
+            raise ConfigurationError(
+                f"Table {schema}.{table} has no primary key.", code="NO_PRIMARY_KEY", remedy=remedy
+            )
         return self._build_shape(types, key=key)
 
     def _build_shape(self, types: Mapping[str, int], *, key: Sequence[str]) -> TableShape:
@@ -59,7 +66,11 @@ class TableReader:
         Raises ConfigurationError if a mapped column is missing; changes stay in the slot.
         """
         schema, table = self.config.schema_and_table
-        if missing := [name for name in dict.fromkeys([*key, *self.config.mapping.columns]) if name not in types]:
+        if missing := [
+            name
+            for name in dict.fromkeys([*key, *self.config.mapping.columns])
+            if name not in types
+        ]:
             raise ConfigurationError(
                 f"Table {schema}.{table} has no column {', '.join(missing)}. Its columns: {', '.join(types)}.",
                 code="NO_SUCH_COLUMN",
@@ -69,11 +80,15 @@ class TableReader:
 
     async def _can_resume(self) -> bool:
         """Whether the slot continues at our position."""
-        # A slot that was recreated or has another reader is ahead of us: the changes in between are lost.
+        # A slot that was recreated or has another reader is ahead of us: the changes in between are
+        # lost.
         notes, slot = await self.store.fetch_notes(self._name), await self.reader.fetch_slot()
         last_sequence = notes.get(POSITION_KEY, {}).get("sequence", 0)
         can_resume = (
-            notes.get(SNAPSHOT_KEY, {}).get("epoch") == self.source.epoch and slot.exists and not slot.is_lost and slot.confirmed_sequence <= last_sequence
+            notes.get(SNAPSHOT_KEY, {}).get("epoch") == self.source.epoch
+            and slot.exists
+            and not slot.is_lost
+            and slot.confirmed_sequence <= last_sequence
         )
         if can_resume:
             self._check_not_behind(slot.end_sequence, last_sequence)
@@ -84,11 +99,24 @@ class TableReader:
         async with self.reader.open_snapshot() as snapshot:
             await self._check_not_restored(snapshot.sequence)
             async for rows in snapshot.rows:
-                await self._apply([shape.build_record("r", row, snapshot.sequence, snapshot="true") for row in rows])
-            await self.applier.end_snapshot(f"{shape.schema}.{shape.table}", (self.source.epoch, snapshot.sequence))
+                await self._apply(
+                    [
+                        shape.build_record("r", row, snapshot.sequence, snapshot="true")
+                        for row in rows
+                    ]
+                )
+            await self.applier.end_snapshot(
+                f"{shape.schema}.{shape.table}", (self.source.epoch, snapshot.sequence)
+            )
             slot = await self.reader.fetch_slot()
-        await self.store.set_note(self._name, POSITION_KEY, {"epoch": self.source.epoch, "sequence": slot.confirmed_sequence})
-        await self.store.set_note(self._name, SNAPSHOT_KEY, {"epoch": self.source.epoch, "sequence": snapshot.sequence})
+        await self.store.set_note(
+            self._name,
+            POSITION_KEY,
+            {"epoch": self.source.epoch, "sequence": slot.confirmed_sequence},
+        )
+        await self.store.set_note(
+            self._name, SNAPSHOT_KEY, {"epoch": self.source.epoch, "sequence": snapshot.sequence}
+        )
 
     def _check_slot_owner(self, advanced: int, last_sequence: int) -> None:
         if advanced > last_sequence:
@@ -100,7 +128,8 @@ class TableReader:
 
     async def _check_not_restored(self, sequence: int) -> None:
         """Raise ConfigurationError if the database went back to an earlier position."""
-        # A restored database reuses positions, and its changes would lose against the ones stored for them.
+        # A restored database reuses positions, and its changes would lose against the ones stored
+        # for them.
         position = (await self.store.fetch_notes(self._name)).get(POSITION_KEY, {})
         if position.get("epoch") == self.source.epoch:
             self._check_not_behind(sequence, position["sequence"])
@@ -121,10 +150,18 @@ class TableReader:
                 self._check_not_behind(peeked_changes.end_sequence, last_sequence)
                 reached_sequence, has_changes = peeked_changes.end_sequence, False
                 async for messages in peeked_changes.batches:
-                    await self._apply([record for message in messages for record in decoder.decode(message.sequence, message.payload)])
+                    await self._apply(
+                        [
+                            record
+                            for message in messages
+                            for record in decoder.decode(message.sequence, message.payload)
+                        ]
+                    )
                     reached_sequence, has_changes = messages[-1].sequence, True
             # Note first: a slot ahead of the note would look recreated.
-            await self.store.set_note(self._name, POSITION_KEY, {"epoch": self.source.epoch, "sequence": reached_sequence})
+            await self.store.set_note(
+                self._name, POSITION_KEY, {"epoch": self.source.epoch, "sequence": reached_sequence}
+            )
             await self.reader.advance(reached_sequence)
             last_sequence = reached_sequence
             if not has_changes:
@@ -139,11 +176,23 @@ class TableReader:
                 await self._report_rejected({"": error})
         await self._report_rejected(await self.applier.apply(change_events))
 
-    async def _report_rejected(self, rejected: Mapping[str, MalformedEvent | PermanentError]) -> None:
+    async def _report_rejected(
+        self, rejected: Mapping[str, MalformedEvent | PermanentError]
+    ) -> None:
         """Store the last rejected row in the source's status: there is no record for a dead letter."""
         for key, error in rejected.items():
-            log.warning("row_rejected", source=self._name, key=key, code=error.code, detail=error.detail)
-            await self._store_status("streaming", refused={"key": key, "code": error.code, "detail": error.detail, "remedy": error.remedy})
+            log.warning(
+                "row_rejected", source=self._name, key=key, code=error.code, detail=error.detail
+            )
+            await self._store_status(
+                "streaming",
+                refused={
+                    "key": key,
+                    "code": error.code,
+                    "detail": error.detail,
+                    "remedy": error.remedy,
+                },
+            )
 
     async def _store_status(self, state: str, **fields: Any) -> None:
         await self.store.set_note(self._name, STATUS_KEY, {"state": state, **fields})

@@ -52,11 +52,15 @@ class TopicReader:
         await self.retry_outages(self.applier.emit_pending)
         await self.retry_outages(lambda: self._store_status("reading"))
         tasks = [
-            asyncio.create_task(self.subscriber.subscribe(self.group, self.config.topic, self.open_sink).run()),
+            asyncio.create_task(
+                self.subscriber.subscribe(self.group, self.config.topic, self.open_sink).run()
+            ),
             asyncio.create_task(self._run_snapshot_loop()),
         ]
         try:
-            done_tasks, _ = await asyncio.wait({*tasks, self.failure}, return_when=asyncio.FIRST_COMPLETED)
+            done_tasks, _ = await asyncio.wait(
+                {*tasks, self.failure}, return_when=asyncio.FIRST_COMPLETED
+            )
             for done_task in done_tasks:
                 done_task.result()
         finally:
@@ -71,7 +75,11 @@ class TopicReader:
         """Parse a record; dead-letter it if it is unreadable."""
         position = stored_record.position
         try:
-            return parse_change_events(stored_record.record, self.source.epoch_at(position.partition, position.offset), self.config.mapping)
+            return parse_change_events(
+                stored_record.record,
+                self.source.epoch_at(position.partition, position.offset),
+                self.config.mapping,
+            )
         except PermanentError as error:
             parse_error = error
         await self.retry_outages(lambda: self.dead_letters.publish(stored_record, parse_error))
@@ -85,7 +93,13 @@ class TopicReader:
                 return
             except TransientError as error:
                 attempt += 1
-                log.warning("call_retried", source=self.source.spec.name, code=error.code, detail=error.detail, attempt=attempt)
+                log.warning(
+                    "call_retried",
+                    source=self.source.spec.name,
+                    code=error.code,
+                    detail=error.detail,
+                    attempt=attempt,
+                )
                 await asyncio.sleep(self.backoff.compute_delay_s(attempt))
 
     def fail(self, error: BaseException) -> None:
@@ -103,17 +117,34 @@ class TopicReader:
             await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def _store_status(self, state: str, detail: str = "") -> None:
-        await self.store.set_note(self.source.spec.name, "status", {"state": state, "detail": detail})
+        await self.store.set_note(
+            self.source.spec.name, "status", {"state": state, "detail": detail}
+        )
 
     async def is_snapshot_read(self, ended_snapshot: EndedSnapshot) -> bool:
         """Whether the unread offsets of a snapshot hold no records."""
-        # A partition's last offsets may be transaction markers, which never arrive. Real records are waited
+        # A partition's last offsets may be transaction markers, which never arrive. Real records
+        # are waited
         # for, however long it takes: ending the snapshot before would withdraw their rows.
-        empty_offsets = dict.fromkeys(await self.unprefixed_log.fetch_offset_bounds(ended_snapshot.topic), 0)
-        starts, ends = (
-            {**empty_offsets, **{partition: unread_range[bound] for partition, unread_range in ended_snapshot.unread_offsets.items()}} for bound in (0, 1)
+        empty_offsets = dict.fromkeys(
+            await self.unprefixed_log.fetch_offset_bounds(ended_snapshot.topic), 0
         )
-        async with aclosing(cast(AsyncGenerator[StoredRecord, None], self.unprefixed_log.read(ended_snapshot.topic, starts, ends))) as records:
+        starts, ends = (
+            {
+                **empty_offsets,
+                **{
+                    partition: unread_range[bound]
+                    for partition, unread_range in ended_snapshot.unread_offsets.items()
+                },
+            }
+            for bound in (0, 1)
+        )
+        async with aclosing(
+            cast(
+                AsyncGenerator[StoredRecord, None],
+                self.unprefixed_log.read(ended_snapshot.topic, starts, ends),
+            )
+        ) as records:
             return await anext(records, None) is None
 
     async def _run_snapshot_loop(self) -> None:
@@ -156,7 +187,9 @@ class TopicSink:
                 self._records_arrived.clear()
                 if not self._queue:
                     await self._records_arrived.wait()
-                await self._apply_batch([self._queue.popleft() for _ in range(min(BATCH_RECORDS, len(self._queue)))])
+                await self._apply_batch(
+                    [self._queue.popleft() for _ in range(min(BATCH_RECORDS, len(self._queue)))]
+                )
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -176,16 +209,28 @@ class TopicSink:
             self._is_paused = False
             self._partition.resume()
 
-    async def _apply_changes(self, change_events: list[ChangeEvent], by_key: Mapping[str, StoredRecord], next_offset: int) -> None:
-        has_snapshot_end = any(isinstance(change_event, SnapshotEnd) for change_event in change_events)
+    async def _apply_changes(
+        self, change_events: list[ChangeEvent], by_key: Mapping[str, StoredRecord], next_offset: int
+    ) -> None:
+        has_snapshot_end = any(
+            isinstance(change_event, SnapshotEnd) for change_event in change_events
+        )
 
         async def apply_once() -> None:
-            ends = await self._reader.unprefixed_log.fetch_offset_bounds(self._partition.topic) if has_snapshot_end else {}
+            ends = (
+                await self._reader.unprefixed_log.fetch_offset_bounds(self._partition.topic)
+                if has_snapshot_end
+                else {}
+            )
             position = BatchPosition(
                 self._partition.topic,
                 self._partition.number,
                 next_offset,
-                {partition: end for partition, (first_offset, end) in ends.items() if end > first_offset},
+                {
+                    partition: end
+                    for partition, (first_offset, end) in ends.items()
+                    if end > first_offset
+                },
             )
             rejected = await self._reader.applier.apply(change_events, position)
             for key, error in rejected.items():

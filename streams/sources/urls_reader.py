@@ -1,4 +1,6 @@
-"""URL source: polls addresses by conditional requests (RFC 9110), so that unchanged content is not sent."""
+"""URL source: polls addresses by conditional requests (RFC 9110), so that unchanged content is not
+sent.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ PROBLEM_KEY = "problem"
 class UrlsReader:
     """Runs until cancelled, in one process at a time.
 
-    An address that fails keeps its document. One that answers 404 or 410 `gone_after` times in a row is withdrawn.
+    An address that fails keeps its document. One that answers 404 or 410 `gone_after` times in a
+    row is withdrawn.
     """
 
     config: UrlsSource
@@ -61,7 +64,10 @@ class UrlsReader:
     async def _revisit(self, url: str, limit: asyncio.Semaphore) -> None:
         item = self.item_states.items.get(url, {})
         async with limit:
-            request_fields, mark = {"requested_at": self.clock().timestamp()}, self.item_states.compute_next_mark(url)
+            request_fields, mark = (
+                {"requested_at": self.clock().timestamp()},
+                self.item_states.compute_next_mark(url),
+            )
             try:
                 revisited = await self.revisitor.revisit(
                     url,
@@ -72,15 +78,35 @@ class UrlsReader:
             except FatalError:
                 raise
             except AnabranchError as error:
-                await self.item_states.store_item(url, item | request_fields | {PROBLEM_KEY: f"{error.code}: {error.detail}"})
+                await self.item_states.store_item(
+                    url, item | request_fields | {PROBLEM_KEY: f"{error.code}: {error.detail}"}
+                )
                 return
-        await self._apply_response(url, {name: value for name, value in item.items() if name != PROBLEM_KEY}, revisited, request_fields, mark)
+        await self._apply_response(
+            url,
+            {name: value for name, value in item.items() if name != PROBLEM_KEY},
+            revisited,
+            request_fields,
+            mark,
+        )
 
-    async def _apply_response(self, url: str, item: dict[str, Any], revisited: RevisitResult, request_fields: dict[str, float], mark: SequenceMark) -> None:
+    async def _apply_response(
+        self,
+        url: str,
+        item: dict[str, Any],
+        revisited: RevisitResult,
+        request_fields: dict[str, float],
+        mark: SequenceMark,
+    ) -> None:
         if revisited.is_gone:
             await self._record_miss(url, item, request_fields)
             return
-        item_fields = {**request_fields, "misses": 0, "etag": revisited.etag, "last_modified": revisited.last_modified}
+        item_fields = {
+            **request_fields,
+            "misses": 0,
+            "etag": revisited.etag,
+            "last_modified": revisited.last_modified,
+        }
         if revisited.file is None:
             await self.item_states.store_item(url, item | item_fields)
             return
@@ -88,9 +114,15 @@ class UrlsReader:
             await self.item_states.raw_producer.blobs.delete([revisited.file.blob.key])
             await self.item_states.store_item(url, item | item_fields)
             return
-        await self.item_states.publish_received(self._build_document(url, revisited.file), mark, item_fields | {"sha256": revisited.file.blob.sha256})
+        await self.item_states.publish_received(
+            self._build_document(url, revisited.file),
+            mark,
+            item_fields | {"sha256": revisited.file.blob.sha256},
+        )
 
-    async def _record_miss(self, url: str, item: dict[str, Any], request_fields: dict[str, float]) -> None:
+    async def _record_miss(
+        self, url: str, item: dict[str, Any], request_fields: dict[str, float]
+    ) -> None:
         misses = int(item.get("misses", 0)) + 1
         await self.item_states.store_item(url, item | request_fields | {"misses": misses})
         if item.get("live") and misses >= self.config.gone_after:

@@ -10,7 +10,15 @@ from uuid import UUID
 import numpy as np
 
 from processors import chunk, embed, index, transcribe
-from schemas.events import AmendmentAccepted, ChunksEmbedded, DocumentAccepted, DocumentChunked, DocumentRemoved, DocumentTranscribed, Event
+from schemas.events import (
+    AmendmentAccepted,
+    ChunksEmbedded,
+    DocumentAccepted,
+    DocumentChunked,
+    DocumentRemoved,
+    DocumentTranscribed,
+    Event,
+)
 from schemas.ids import content_id, make_document_id
 from schemas.ports.ledger import OrderingPolicy, ProjectedEvent
 from schemas.records import Position
@@ -46,25 +54,60 @@ def _make_event(data: Any, fingerprint: str | None = None) -> Event[Any]:
 
 
 def _common_fields(name: str, order: int) -> dict[str, Any]:
-    origin = Origin(accepted_id=content_id("accepted", name, order), event_id=f"{name}-{order}", source="test", external_id=name)
-    return {"tenant": "default", "document_id": make_sample_document_id(name), "order": [1, order], "origin": origin}
+    origin = Origin(
+        accepted_id=content_id("accepted", name, order),
+        event_id=f"{name}-{order}",
+        source="test",
+        external_id=name,
+    )
+    return {
+        "tenant": "default",
+        "document_id": make_sample_document_id(name),
+        "order": [1, order],
+        "origin": origin,
+    }
 
 
 def make_accepted(name: str, order: int, content: str = "text", **fields: Any) -> Event[Any]:
     sha = content_id("content", content).hex
-    blob = BlobRef(key=f"default/{make_sample_document_id(name)}/{sha}", sha256=sha, size=len(content))
-    return _make_event(DocumentAccepted(**_common_fields(name, order), external_id=name, blob=blob, payload_sha256="x", received_at=NOW, **fields))
+    blob = BlobRef(
+        key=f"default/{make_sample_document_id(name)}/{sha}", sha256=sha, size=len(content)
+    )
+    return _make_event(
+        DocumentAccepted(
+            **_common_fields(name, order),
+            external_id=name,
+            blob=blob,
+            payload_sha256="x",
+            received_at=NOW,
+            **fields,
+        )
+    )
 
 
 def make_amended(name: str, order: int, **fields: Any) -> Event[Any]:
-    return _make_event(AmendmentAccepted(**_common_fields(name, order), external_id=name, payload_sha256="x", received_at=NOW, **fields))
+    return _make_event(
+        AmendmentAccepted(
+            **_common_fields(name, order),
+            external_id=name,
+            payload_sha256="x",
+            received_at=NOW,
+            **fields,
+        )
+    )
 
 
 def make_removed(name: str, order: int) -> Event[Any]:
-    return _make_event(DocumentRemoved(**_common_fields(name, order), external_id=name, payload_sha256="x", received_at=NOW))
+    return _make_event(
+        DocumentRemoved(
+            **_common_fields(name, order), external_id=name, payload_sha256="x", received_at=NOW
+        )
+    )
 
 
-def make_transcribed(name: str, order: int, content: str = "text", fingerprint: str | None = None) -> Event[Any]:
+def make_transcribed(
+    name: str, order: int, content: str = "text", fingerprint: str | None = None
+) -> Event[Any]:
     return _make_event(
         DocumentTranscribed(
             **_common_fields(name, order), language="en", media_type="text/plain", content_sha256=content_id("content", content).hex, text_sha256="y", characters=len(content),
@@ -86,17 +129,50 @@ def _make_chunks(name: str, words: list[str]) -> list[ParentChunk]:
             spans=[Span(char_start=0, char_end=len(word))],
             tokens=1,
         )
-        found.append(ParentChunk(id=content_id("parent", name, word), ordinal=number, text=word, char_start=0, char_end=len(word), tokens=1, children=[child]))
+        found.append(
+            ParentChunk(
+                id=content_id("parent", name, word),
+                ordinal=number,
+                text=word,
+                char_start=0,
+                char_end=len(word),
+                tokens=1,
+                children=[child],
+            )
+        )
     return found
 
 
-def make_chunked(name: str, order: int, words: list[str], part: int = 1, parts: int = 1) -> Event[Any]:
-    return _make_event(DocumentChunked(**_common_fields(name, order), part=part, parts=parts, language="en", parents=_make_chunks(name, words)))
+def make_chunked(
+    name: str, order: int, words: list[str], part: int = 1, parts: int = 1
+) -> Event[Any]:
+    return _make_event(
+        DocumentChunked(
+            **_common_fields(name, order),
+            part=part,
+            parts=parts,
+            language="en",
+            parents=_make_chunks(name, words),
+        )
+    )
 
 
-def make_embedded(name: str, order: int, words: list[str], part: int = 1, parts: int = 1) -> Event[Any]:
-    vectors = [ChunkVector(chunk_id=content_id("chunk", name, word), vector=_ZERO) for word in words]
-    return _make_event(ChunksEmbedded(**_common_fields(name, order), part=part, parts=parts, model="none", dimension=DIMENSION, vectors=vectors))
+def make_embedded(
+    name: str, order: int, words: list[str], part: int = 1, parts: int = 1
+) -> Event[Any]:
+    vectors = [
+        ChunkVector(chunk_id=content_id("chunk", name, word), vector=_ZERO) for word in words
+    ]
+    return _make_event(
+        ChunksEmbedded(
+            **_common_fields(name, order),
+            part=part,
+            parts=parts,
+            model="none",
+            dimension=DIMENSION,
+            vectors=vectors,
+        )
+    )
 
 
 def find_stage(fact: Event[Any]) -> Stage:
@@ -111,7 +187,9 @@ def project_event(fact: Event[Any]) -> tuple[str, OrderingPolicy, ProjectedEvent
 
 
 def generate_history(rng: random.Random) -> tuple[list[Event[Any]], dict[Any, tuple[int, ...]]]:
-    """Facts of twelve documents with up to three revisions in parts, a third of them withdrawn in between, and what must be visible at the end."""
+    """Facts of twelve documents with up to three revisions in parts, a third of them withdrawn in
+    between, and what must be visible at the end.
+    """
     facts: list[Event[Any]] = []
     last: dict[Any, tuple[int, ...]] = {}
     for number in range(12):
@@ -130,5 +208,12 @@ def generate_history(rng: random.Random) -> tuple[list[Event[Any]], dict[Any, tu
 def generate_revision(name: str, order: int, rng: random.Random) -> list[Event[Any]]:
     parts = rng.randint(1, 3)
     words = [[f"word{rng.randint(0, 20)} {part}" for _ in range(1)] for part in range(parts)]
-    pieces = [(make_chunked(name, order, w, n, parts), make_embedded(name, order, w, n, parts)) for n, w in enumerate(words, 1)]
-    return [make_accepted(name, order, f"{order}"), make_transcribed(name, order, f"{order}", "how"), *(fact for pair in pieces for fact in pair)]
+    pieces = [
+        (make_chunked(name, order, w, n, parts), make_embedded(name, order, w, n, parts))
+        for n, w in enumerate(words, 1)
+    ]
+    return [
+        make_accepted(name, order, f"{order}"),
+        make_transcribed(name, order, f"{order}", "how"),
+        *(fact for pair in pieces for fact in pair),
+    ]

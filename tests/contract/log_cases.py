@@ -28,7 +28,9 @@ TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class LogCase:
-    """A log, and two subscribers as if in two processes. `partitions` is what a topic created with 4 really has; `shares`: members of a group read at the same time."""
+    """A log, and two subscribers as if in two processes. `partitions` is what a topic created with
+    4 really has; `shares`: members of a group read at the same time.
+    """
 
     name: str
     log: EventLog
@@ -49,7 +51,12 @@ async def kafka_case(settings: KafkaClientSettings) -> AsyncIterator[LogCase]:
     log = KafkaLog(settings)
     try:
         yield LogCase(
-            "kafka", log, FaustSubscriber(settings, session_timeout_s=6), FaustSubscriber(settings, session_timeout_s=6), partitions=4, splits_partitions=True
+            "kafka",
+            log,
+            FaustSubscriber(settings, session_timeout_s=6),
+            FaustSubscriber(settings, session_timeout_s=6),
+            partitions=4,
+            splits_partitions=True,
         )
     finally:
         await log.close()
@@ -73,13 +80,19 @@ async def postgres_case(dsn: str) -> AsyncIterator[LogCase]:
         await close_pool(pool)
 
 
-CASES: dict[str, tuple[Any, str | None]] = {"memory": (memory_case, None), "postgres": (postgres_case, "database"), "kafka": (kafka_case, "kafka_settings")}
+CASES: dict[str, tuple[Any, str | None]] = {
+    "memory": (memory_case, None),
+    "postgres": (postgres_case, "database"),
+    "kafka": (kafka_case, "kafka_settings"),
+}
 
 
 KAFKA_PARAM = pytest.param("kafka", marks=pytest.mark.kafka)
 on_expiring_logs = pytest.mark.parametrize("open_case", ["postgres", KAFKA_PARAM], indirect=True)
 """In memory nothing does."""
-on_offset_reusing_logs = pytest.mark.parametrize("open_case", ["memory", KAFKA_PARAM], indirect=True)
+on_offset_reusing_logs = pytest.mark.parametrize(
+    "open_case", ["memory", KAFKA_PARAM], indirect=True
+)
 """Positions of a database never do."""
 
 
@@ -87,19 +100,25 @@ on_offset_reusing_logs = pytest.mark.parametrize("open_case", ["memory", KAFKA_P
 def open_case(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[LogCase]:
     """Asks for the server's fixtures while no event loop runs: they have loops of their own."""
     case, fixture_name = CASES[request.param]
-    opened: AbstractAsyncContextManager[LogCase] = case(request.getfixturevalue(fixture_name) if fixture_name else None)
+    opened: AbstractAsyncContextManager[LogCase] = case(
+        request.getfixturevalue(fixture_name) if fixture_name else None
+    )
     return opened
 
 
 @pytest_asyncio.fixture
-async def log_and_subscriber(open_case: AbstractAsyncContextManager[LogCase]) -> AsyncIterator[LogCase]:
+async def log_and_subscriber(
+    open_case: AbstractAsyncContextManager[LogCase],
+) -> AsyncIterator[LogCase]:
     async with open_case as case:
         yield case
 
 
 @dataclass
 class CollectingSink:
-    """A sink that keeps what it is offered. It is full while it holds `room` records that nobody has taken."""
+    """A sink that keeps what it is offered. It is full while it holds `room` records that nobody
+    has taken.
+    """
 
     partition: Partition
     auto_acknowledge: bool
@@ -144,12 +163,25 @@ class SubscriptionReader:
         return [record for sink in self.sinks for record in sink.received]
 
     def __str__(self) -> str:
-        """For who waits in vain: how far each sink has come, and what Faust thinks of its partitions."""
-        sinks = [(sink.partition.number, len(sink.received), sink.n_taken, sink.times_full, sink.closed) for sink in self.sinks]
-        names = ("flow_active", "_active_partitions", "_paused_partitions", "_buffered_partitions", "_committed_offset")
+        """For who waits in vain: how far each sink has come, and what Faust thinks of its
+        partitions.
+        """
+        sinks = [
+            (sink.partition.number, len(sink.received), sink.n_taken, sink.times_full, sink.closed)
+            for sink in self.sinks
+        ]
+        names = (
+            "flow_active",
+            "_active_partitions",
+            "_paused_partitions",
+            "_buffered_partitions",
+            "_committed_offset",
+        )
         consumers = [one for one in gc.get_objects() if isinstance(one, FaustConsumer)]
         states = [
-            {name: getattr(one, name) for name in names} | {"rebalancing": one.app.rebalancing, "ready": one.app.assignment.is_ready} for one in consumers
+            {name: getattr(one, name) for name in names}
+            | {"rebalancing": one.app.rebalancing, "ready": one.app.assignment.is_ready}
+            for one in consumers
         ]
         return f"sinks (number, received, taken, times full, closed) {sinks}; consumers {states}"
 
@@ -160,7 +192,12 @@ class SubscriptionReader:
 
 @asynccontextmanager
 async def run_subscription(
-    subscriber: Subscriber, group: str, topic: str, *, auto_acknowledge: bool = False, capacity: Callable[[int], int | None] = lambda number: None
+    subscriber: Subscriber,
+    group: str,
+    topic: str,
+    *,
+    auto_acknowledge: bool = False,
+    capacity: Callable[[int], int | None] = lambda number: None,
 ) -> AsyncIterator[SubscriptionReader]:
     """A subscription that runs until the context ends, then stops cleanly."""
     reader = SubscriptionReader()

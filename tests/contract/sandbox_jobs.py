@@ -114,9 +114,15 @@ def start_threads(count: int) -> bytes:
 
 
 def report_identity() -> bytes:
-    status = dict(line.split(":", 1) for line in read_file("/proc/self/status").decode().splitlines() if ":" in line)
+    status = dict(
+        line.split(":", 1)
+        for line in read_file("/proc/self/status").decode().splitlines()
+        if ":" in line
+    )
     wanted = ("Uid", "CapEff", "NoNewPrivs", "Seccomp")
-    return repr({name: status[name].split() for name in wanted} | {"environment": sorted(os.environ)}).encode()
+    return repr(
+        {name: status[name].split() for name in wanted} | {"environment": sorted(os.environ)}
+    ).encode()
 
 
 def burn_cpu() -> bytes:

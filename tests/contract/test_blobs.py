@@ -12,7 +12,13 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from engines.blobs import open_blobs
-from schemas.errors import ConfigurationError, EngineUnavailable, InvalidRequest, LimitExceeded, NotFound
+from schemas.errors import (
+    ConfigurationError,
+    EngineUnavailable,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+)
 from schemas.ports.engines import BlobStore
 
 
@@ -22,7 +28,13 @@ def s3_url() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
-    client = boto3.client("s3", endpoint_url=endpoint, aws_access_key_id="key", aws_secret_access_key="secret", region_name="us-east-1")
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+        region_name="us-east-1",
+    )
     client.create_bucket(Bucket="documents")
     client.close()
     yield f"s3://documents/some/prefix?endpoint={endpoint}"
@@ -37,7 +49,12 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
         case "memory":
             return open_blobs("memory://")
         case _:
-            return open_blobs(request.getfixturevalue("s3_url"), access_key="key", secret_key="secret", region="us-east-1")
+            return open_blobs(
+                request.getfixturevalue("s3_url"),
+                access_key="key",
+                secret_key="secret",
+                region="us-east-1",
+            )
 
 
 async def stream_bytes(*parts: bytes) -> AsyncIterator[bytes]:
@@ -63,7 +80,10 @@ async def test_stream_is_stored_under_its_hash(blobs: BlobStore) -> None:
     for data in ([b"abc", b"", b"def"], []):
         ref = await blobs.put_stream("uploads/default/", stream_bytes(*data), limit=6)
         whole = b"".join(data)
-        assert ref.key == f"uploads/default/{hashlib.sha256(whole).hexdigest()}" and ref.size == len(whole)
+        assert (
+            ref.key == f"uploads/default/{hashlib.sha256(whole).hexdigest()}"
+            and ref.size == len(whole)
+        )
         assert await blobs.get(ref.key) == whole
         assert await blobs.put_stream("uploads/default/", stream_bytes(*data), limit=6) == ref
 
@@ -85,7 +105,13 @@ async def test_oversized_stream_is_aborted_and_not_stored(blobs: BlobStore) -> N
 async def test_ranges_are_returned_in_request_order(blobs: BlobStore) -> None:
     await blobs.put("default/doc/states", bytes(range(256)) * 4)
     ranges = [(10, 3), (0, 2), (10, 3), (1000, 24), (5, 0)]
-    expected = [bytes([10, 11, 12]), bytes([0, 1]), bytes([10, 11, 12]), bytes(range(232, 256)), b""]
+    expected = [
+        bytes([10, 11, 12]),
+        bytes([0, 1]),
+        bytes([10, 11, 12]),
+        bytes(range(232, 256)),
+        b"",
+    ]
     assert await blobs.get_ranges("default/doc/states", ranges) == expected
     assert await blobs.get_ranges("default/doc/states", ranges[::-1]) == expected[::-1]
     assert await blobs.get_ranges("default/doc/states", []) == []
@@ -124,9 +150,27 @@ async def test_missing_blob_raises_not_found(blobs: BlobStore) -> None:
     assert await blobs.get_size("no/such") is None
 
 
-@pytest.mark.parametrize("key", ["../etc/passwd", "/etc/passwd", "a/../../b", "a//b", "a/./b", "", "a/b\x00", "a\\b", "a/" + "x" * 300])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "../etc/passwd",
+        "/etc/passwd",
+        "a/../../b",
+        "a//b",
+        "a/./b",
+        "",
+        "a/b\x00",
+        "a\\b",
+        "a/" + "x" * 300,
+    ],
+)
 async def test_key_cannot_escape_store(blobs: BlobStore, key: str) -> None:
-    for work in (lambda: blobs.put(key, b"x"), lambda: blobs.get(key), lambda: blobs.get_size(key), lambda: blobs.delete([key])):
+    for work in (
+        lambda: blobs.put(key, b"x"),
+        lambda: blobs.get(key),
+        lambda: blobs.get_size(key),
+        lambda: blobs.delete([key]),
+    ):
         with pytest.raises(InvalidRequest):
             await work()
     await blobs.put("fine/a", b"x")
@@ -135,12 +179,16 @@ async def test_key_cannot_escape_store(blobs: BlobStore, key: str) -> None:
 
 
 async def test_unreachable_store_raises_engine_unavailable() -> None:
-    away = open_blobs("s3://documents?endpoint=http://127.0.0.1:1", access_key="key", secret_key="secret")
+    away = open_blobs(
+        "s3://documents?endpoint=http://127.0.0.1:1", access_key="key", secret_key="secret"
+    )
     with pytest.raises(EngineUnavailable):
         await away.get("a/b")
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "documents", "s3://?endpoint=http://x", "s3://bucket?endpont=http://x"])
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "documents", "s3://?endpoint=http://x", "s3://bucket?endpont=http://x"]
+)
 def test_invalid_store_url_raises_configuration_error(url: str) -> None:
     with pytest.raises(ConfigurationError):
         open_blobs(url)
@@ -156,9 +204,13 @@ async def test_signed_link_reads_blob_without_credentials(blobs: BlobStore) -> N
         assert (await client.get(link.partition("?")[0] + "-no-such-blob")).status_code >= 400
 
 
-async def test_only_s3_supports_signed_links(blobs: BlobStore, request: pytest.FixtureRequest) -> None:
+async def test_only_s3_supports_signed_links(
+    blobs: BlobStore, request: pytest.FixtureRequest
+) -> None:
     await blobs.put("t/signed", b"hello")
-    assert (await blobs.presign_url("t/signed", 60) is not None) == request.node.name.endswith("[s3]")
+    assert (await blobs.presign_url("t/signed", 60) is not None) == request.node.name.endswith(
+        "[s3]"
+    )
 
 
 async def test_listing_is_limited_to_prefix(blobs: BlobStore) -> None:

@@ -20,7 +20,10 @@ from tests.fakes.openai_server import FakeOpenAI, fake_openai
 
 SENTENCE = {
     "type": "object",
-    "properties": {"text": {"type": "string"}, "citations": {"type": "array", "items": {"type": "integer"}}},
+    "properties": {
+        "text": {"type": "string"},
+        "citations": {"type": "array", "items": {"type": "integer"}},
+    },
     "required": ["text", "citations"],
     "additionalProperties": False,
 }
@@ -49,7 +52,8 @@ def fake(request: pytest.FixtureRequest) -> Iterator[FakeOpenAI]:
 async def chat(fake: FakeOpenAI) -> AsyncIterator[ChatModel]:
     version = "2025-01-01" if fake.kind == "azure" else None
     engine = OpenAIChat(
-        ServerSettings(base_url=fake.url, model="fake", kind=fake.kind, api_version=version), retry_policy=ServerRetryPolicy(first_wait_s=0, jitter_s=0)
+        ServerSettings(base_url=fake.url, model="fake", kind=fake.kind, api_version=version),
+        retry_policy=ServerRetryPolicy(first_wait_s=0, jitter_s=0),
     )
     yield engine
     await engine.close()
@@ -58,35 +62,66 @@ async def chat(fake: FakeOpenAI) -> AsyncIterator[ChatModel]:
 async def test_answer_matches_schema_and_reports_token_usage(chat: ChatModel) -> None:
     reply = await chat.complete("Answer from the context.", PROMPT, ANSWER, name="answer")
     assert reply.data["sufficient"] is True
-    assert reply.data["sentences"] == [{"text": "The replacement of the bearing cost 18,740 euros.", "citations": [2]}]
+    assert reply.data["sentences"] == [
+        {"text": "The replacement of the bearing cost 18,740 euros.", "citations": [2]}
+    ]
     assert reply.model == "fake" and reply.usage.input_tokens > 10 and reply.usage.output_tokens > 5
 
 
 async def test_unanswerable_question_is_reported_as_insufficient(chat: ChatModel) -> None:
-    reply = await chat.complete("Answer from the context.", "[1] Cats sleep on roofs.\n\nQuestion: Quem venceu a eleição?", ANSWER, name="answer")
+    reply = await chat.complete(
+        "Answer from the context.",
+        "[1] Cats sleep on roofs.\n\nQuestion: Quem venceu a eleição?",
+        ANSWER,
+        name="answer",
+    )
     assert reply.data["sufficient"] is False and reply.data["sentences"] == []
 
 
-async def test_null_bytes_and_lone_surrogates_are_removed(chat: ChatModel, fake: FakeOpenAI) -> None:
+async def test_null_bytes_and_lone_surrogates_are_removed(
+    chat: ChatModel, fake: FakeOpenAI
+) -> None:
     fake.queue_answers(
-        json.dumps({"sufficient": True, "sentences": [{"text": "a\0b\ud83dc", "citations": [1]}], "assumptions": ["\ude00"], "limitations": ["😀"]})
+        json.dumps(
+            {
+                "sufficient": True,
+                "sentences": [{"text": "a\0b\ud83dc", "citations": [1]}],
+                "assumptions": ["\ude00"],
+                "limitations": ["😀"],
+            }
+        )
     )
     data = (await chat.complete("s", PROMPT, ANSWER, name="answer")).data
-    assert (data["sentences"], data["assumptions"], data["limitations"]) == ([{"text": "abc", "citations": [1]}], [""], ["😀"])
+    assert (data["sentences"], data["assumptions"], data["limitations"]) == (
+        [{"text": "abc", "citations": [1]}],
+        [""],
+        ["😀"],
+    )
 
 
 @pytest.mark.parametrize("broken", ["not json", {"sufficient": "yes"}, "[]"])
-async def test_schema_violation_is_retried_once(chat: ChatModel, fake: FakeOpenAI, broken: Any) -> None:
+async def test_schema_violation_is_retried_once(
+    chat: ChatModel, fake: FakeOpenAI, broken: Any
+) -> None:
     fake.queue_answers(broken)
     reply = await chat.complete("s", PROMPT, ANSWER, name="answer")
     assert reply.data["sufficient"] is True
-    assert reply.calls == len(fake.requests) == 2 and "not valid" in fake.requests[1][1]["messages"][-1]["content"]
+    assert (
+        reply.calls == len(fake.requests) == 2
+        and "not valid" in fake.requests[1][1]["messages"][-1]["content"]
+    )
 
 
 async def test_streamed_answer_equals_plain_answer(chat: ChatModel, fake: FakeOpenAI) -> None:
     heard: list[tuple[int, str]] = []
     plain = await chat.complete("Answer from the context.", PROMPT, ANSWER, name="answer")
-    streamed = await chat.complete("Answer from the context.", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: heard.append((draft, piece)))
+    streamed = await chat.complete(
+        "Answer from the context.",
+        PROMPT,
+        ANSWER,
+        name="answer",
+        on_delta=lambda draft, piece: heard.append((draft, piece)),
+    )
     assert streamed == plain
     assert json.loads("".join(piece for _, piece in heard)) == plain.data
     assert len(heard) > 5 and {draft for draft, _ in heard} == {1}
@@ -94,16 +129,28 @@ async def test_streamed_answer_equals_plain_answer(chat: ChatModel, fake: FakeOp
 
 
 @pytest.mark.parametrize("fault", [{"cut": True}, {"broken": True}])
-async def test_interrupted_stream_restarts_as_new_draft(chat: ChatModel, fake: FakeOpenAI, fault: dict[str, bool]) -> None:
+async def test_interrupted_stream_restarts_as_new_draft(
+    chat: ChatModel, fake: FakeOpenAI, fault: dict[str, bool]
+) -> None:
     heard: list[tuple[int, str]] = []
     fake.fail(**fault)
-    reply = await chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: heard.append((draft, piece)))
+    reply = await chat.complete(
+        "s",
+        PROMPT,
+        ANSWER,
+        name="answer",
+        on_delta=lambda draft, piece: heard.append((draft, piece)),
+    )
     assert {draft for draft, _ in heard} == {1, 2}
     assert json.loads("".join(piece for draft, piece in heard if draft == 2)) == reply.data
 
 
-@pytest.mark.parametrize("fault", [{"malformed": True}, {"status": 500}, {"cut": True}, {"broken": True}])
-async def test_failing_stream_raises_engine_unavailable(chat: ChatModel, fake: FakeOpenAI, fault: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "fault", [{"malformed": True}, {"status": 500}, {"cut": True}, {"broken": True}]
+)
+async def test_failing_stream_raises_engine_unavailable(
+    chat: ChatModel, fake: FakeOpenAI, fault: dict[str, Any]
+) -> None:
     fake.fail(times=9, **fault)
     with pytest.raises(EngineUnavailable):
         await chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: None)
@@ -117,29 +164,47 @@ MALFORMED_BODIES = [
     {"choices": ["x"]},
     {"choices": [{"message": "x", "delta": "x"}]},
     {"choices": [{"message": {"content": 7}, "delta": {"content": 7}}]},
-    {"choices": [{"message": {"content": [{"type": "text", "text": "{}"}]}, "delta": {"refusal": {}}}]},
+    {
+        "choices": [
+            {"message": {"content": [{"type": "text", "text": "{}"}]}, "delta": {"refusal": {}}}
+        ]
+    },
     {"choices": [{"message": {"content": "{}"}, "finish_reason": ["stop"]}]},
 ]
 
 
 @pytest.mark.parametrize("body", MALFORMED_BODIES, ids=json.dumps)
 @pytest.mark.parametrize("heard", [False, True], ids=["whole", "streamed"])
-async def test_malformed_response_raises_engine_unavailable(chat: ChatModel, fake: FakeOpenAI, body: Any, heard: bool) -> None:
+async def test_malformed_response_raises_engine_unavailable(
+    chat: ChatModel, fake: FakeOpenAI, body: Any, heard: bool
+) -> None:
     fake.fail(times=9, body=f"data: {json.dumps(body)}\n\n" if heard else body)
     with pytest.raises(EngineUnavailable) as caught:
-        await chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=(lambda draft, piece: None) if heard else None)
+        await chat.complete(
+            "s",
+            PROMPT,
+            ANSWER,
+            name="answer",
+            on_delta=(lambda draft, piece: None) if heard else None,
+        )
     assert caught.value.code == "ENGINE_BROKEN_ANSWER"
 
 
-@pytest.mark.parametrize("body", [{"choices": "x"}, {"choices": [{"delta": {"content": 7}}]}], ids=json.dumps)
-async def test_aborted_answer_closes_all_generators(chat: ChatModel, fake: FakeOpenAI, body: Any) -> None:
+@pytest.mark.parametrize(
+    "body", [{"choices": "x"}, {"choices": [{"delta": {"content": 7}}]}], ids=json.dumps
+)
+async def test_aborted_answer_closes_all_generators(
+    chat: ChatModel, fake: FakeOpenAI, body: Any
+) -> None:
     begun: list[AsyncGeneratorType[Any, Any]] = []
     before = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(firstiter=begun.append)
     try:
         fake.fail(times=9, body=f"data: {json.dumps(body)}\n\n" + 'data: {"choices": []}\n\n' * 9)
         with pytest.raises(EngineUnavailable):
-            await chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: None)
+            await chat.complete(
+                "s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: None
+            )
     finally:
         sys.set_asyncgen_hooks(*before)
     assert begun and [generator for generator in begun if generator.ag_frame is not None] == []
@@ -151,11 +216,28 @@ async def test_deeply_nested_json_is_a_schema_violation(chat: ChatModel, fake: F
 
 
 @pytest.mark.parametrize(
-    "usage", ["x", [1], {"prompt_tokens": "many"}, {"prompt_tokens": -5}, {"prompt_tokens": 10**30}, {"prompt_tokens": 1.5}], ids=json.dumps
+    "usage",
+    [
+        "x",
+        [1],
+        {"prompt_tokens": "many"},
+        {"prompt_tokens": -5},
+        {"prompt_tokens": 10**30},
+        {"prompt_tokens": 1.5},
+    ],
+    ids=json.dumps,
 )
-async def test_invalid_token_usage_counts_as_zero(chat: ChatModel, fake: FakeOpenAI, usage: Any) -> None:
+async def test_invalid_token_usage_counts_as_zero(
+    chat: ChatModel, fake: FakeOpenAI, usage: Any
+) -> None:
     said = {"sufficient": False, "sentences": [], "assumptions": [], "limitations": []}
-    fake.fail(body={"choices": [{"message": {"content": json.dumps(said)}, "finish_reason": "stop"}], "usage": usage, "model": 7})
+    fake.fail(
+        body={
+            "choices": [{"message": {"content": json.dumps(said)}, "finish_reason": "stop"}],
+            "usage": usage,
+            "model": 7,
+        }
+    )
     reply = await chat.complete("s", PROMPT, ANSWER, name="answer")
     assert (reply.data, reply.usage.input_tokens, reply.model) == (said, 0, chat.model)
 
@@ -163,7 +245,9 @@ async def test_invalid_token_usage_counts_as_zero(chat: ChatModel, fake: FakeOpe
 async def test_cancelled_stream_disconnects_from_server(chat: ChatModel, fake: FakeOpenAI) -> None:
     began = asyncio.Event()
     fake.fail(stall=True)
-    asking = asyncio.create_task(chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: began.set()))
+    asking = asyncio.create_task(
+        chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: began.set())
+    )
     await began.wait()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
@@ -172,8 +256,14 @@ async def test_cancelled_stream_disconnects_from_server(chat: ChatModel, fake: F
             await asyncio.sleep(0.01)
 
 
-async def test_repeated_schema_violation_raises_model_output(chat: ChatModel, fake: FakeOpenAI) -> None:
+async def test_repeated_schema_violation_raises_model_output(
+    chat: ChatModel, fake: FakeOpenAI
+) -> None:
     fake.queue_answers("no", "no", "no")
     with pytest.raises(InvalidModelOutput) as caught:
         await chat.complete("s", PROMPT, ANSWER, name="answer")
-    assert caught.value.code == "MODEL_OUTPUT" and caught.value.calls == len(fake.requests) == 2 and caught.value.tokens > 20
+    assert (
+        caught.value.code == "MODEL_OUTPUT"
+        and caught.value.calls == len(fake.requests) == 2
+        and caught.value.tokens > 20
+    )

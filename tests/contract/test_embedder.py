@@ -14,13 +14,22 @@ from engines.server_settings import ServerSettings
 from schemas.ports.engines import Embedder
 from tests.fakes.openai_server import fake_openai
 
-TEXTS = ["The bearing costs 18,740 euros.", "O gato dorme no telhado.", "", "word " * 3000, "🙂 \x00 ü"]
+TEXTS = [
+    "The bearing costs 18,740 euros.",
+    "O gato dorme no telhado.",
+    "",
+    "word " * 3000,
+    "🙂 \x00 ü",
+]
 
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Embedder]]:
     folder = tmp_path_factory.mktemp("models")
-    with_states, without = E5Embedder(folder, threads=2), E5Embedder(folder, state_dimension=0, threads=1)
+    with_states, without = (
+        E5Embedder(folder, threads=2),
+        E5Embedder(folder, state_dimension=0, threads=1),
+    )
     yield {
         "null": NullEmbedder(dimension=48),
         "null with states": NullEmbedder(dimension=48, state_dimension=16),
@@ -31,14 +40,22 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Embedd
     without.close()
 
 
-@pytest.fixture(params=["null", "null with states", "e5", "e5 without states", "openai", "vllm messages"])
-async def embedder(request: pytest.FixtureRequest, local: dict[str, Embedder]) -> AsyncIterator[Embedder]:
+@pytest.fixture(
+    params=["null", "null with states", "e5", "e5 without states", "openai", "vllm messages"]
+)
+async def embedder(
+    request: pytest.FixtureRequest, local: dict[str, Embedder]
+) -> AsyncIterator[Embedder]:
     if request.param in local:
         yield local[request.param]
         return
-    kind, model = ("openai", "fake") if request.param == "openai" else ("vllm", "Qwen/Qwen3-VL-Embedding-2B")
+    kind, model = (
+        ("openai", "fake") if request.param == "openai" else ("vllm", "Qwen/Qwen3-VL-Embedding-2B")
+    )
     with fake_openai(kind=kind, matryoshka=kind == "openai") as fake:
-        remote = OpenAIEmbedder(ServerSettings(base_url=fake.url, model=model, kind=kind), dimension=32, batch_size=2)
+        remote = OpenAIEmbedder(
+            ServerSettings(base_url=fake.url, model=model, kind=kind), dimension=32, batch_size=2
+        )
         yield remote
         await remote.close()
 
@@ -51,7 +68,9 @@ async def test_vectors_are_normalized_and_in_text_order(embedder: Embedder) -> N
         assert item.vector.dtype == np.float16 and item.vector.shape == (embedder.dimension,)
         assert np.linalg.norm(item.vector.astype(np.float32)) == pytest.approx(1, abs=2e-3)
     for expected, found in zip(alone, together, strict=False):
-        assert float(expected.vector.astype(np.float32) @ found.vector.astype(np.float32)) == pytest.approx(1, abs=2e-3)
+        assert float(
+            expected.vector.astype(np.float32) @ found.vector.astype(np.float32)
+        ) == pytest.approx(1, abs=2e-3)
 
 
 async def test_token_states_are_int8_unit_rows_or_absent(embedder: Embedder) -> None:
@@ -68,7 +87,10 @@ async def test_token_states_are_int8_unit_rows_or_absent(embedder: Embedder) -> 
 
 async def test_query_is_nearest_to_passage_with_shared_words(embedder: Embedder) -> None:
     query = await embedder.embed_query("How much does the bearing cost?")
-    near, far = [float(query.vector @ item.vector.astype(np.float32)) for item in await embedder.embed(TEXTS[:2])]
+    near, far = [
+        float(query.vector @ item.vector.astype(np.float32))
+        for item in await embedder.embed(TEXTS[:2])
+    ]
     assert query.vector.dtype == np.float32 and near > far
     assert (query.states is None) == (not embedder.state_dimension)
     if query.states is not None and query.token_ids is not None:

@@ -13,7 +13,15 @@ import pytest
 from schemas.errors import ConfigurationError
 from schemas.ports.log import Partition
 from schemas.records import Position, Record, StoredRecord
-from tests.contract.log_cases import CollectingSink, LogCase, SubscriptionReader, log_and_subscriber, open_case, run_subscription, wait_until
+from tests.contract.log_cases import (
+    CollectingSink,
+    LogCase,
+    SubscriptionReader,
+    log_and_subscriber,
+    open_case,
+    run_subscription,
+    wait_until,
+)
 
 __all__ = ["log_and_subscriber", "open_case"]
 
@@ -44,35 +52,66 @@ class TestAppending:
     async def test_offsets_of_one_key_increase_in_append_order(self, case: LogCase) -> None:
         positions = await case.log.append(make_numbered_records(range(50), key=b"one"))
         assert len({position.partition for position in positions}) == 1
-        assert [position.offset for position in positions] == sorted({position.offset for position in positions})
+        assert [position.offset for position in positions] == sorted(
+            {position.offset for position in positions}
+        )
 
     async def test_key_always_maps_to_same_partition(self, case: LogCase) -> None:
         first = await case.log.append(make_numbered_records(range(20)))
         again = await case.log.append(make_numbered_records(range(20)))
-        assert [position.partition for position in first] == [position.partition for position in again]
+        assert [position.partition for position in first] == [
+            position.partition for position in again
+        ]
         assert len({position.partition for position in first}) == case.partitions
 
     async def test_partitioner_matches_kafka_java_client(self, case: LogCase) -> None:
-        positions = await case.log.append([Record(TOPIC, key, b"") for key in (b"21", b"foobar", b"a-little-bit-long-string", b"abc")])
+        positions = await case.log.append(
+            [
+                Record(TOPIC, key, b"")
+                for key in (b"21", b"foobar", b"a-little-bit-long-string", b"abc")
+            ]
+        )
         java = [-973932308, -790332482, -985981536, 479470107]
-        assert [position.partition for position in positions] == [(number & 0x7FFFFFFF) % case.partitions for number in java]
+        assert [position.partition for position in positions] == [
+            (number & 0x7FFFFFFF) % case.partitions for number in java
+        ]
 
     async def test_record_without_key_is_stored(self, case: LogCase) -> None:
         await case.log.append([Record(TOPIC, None, b"anywhere")])
-        assert [record.record for record in await read_all(case)] == [Record(TOPIC, None, b"anywhere")]
+        assert [record.record for record in await read_all(case)] == [
+            Record(TOPIC, None, b"anywhere")
+        ]
 
     async def test_empty_append_stores_nothing(self, case: LogCase) -> None:
         assert await case.log.append([]) == []
         assert await read_all(case) == []
 
     async def test_concurrent_appends_are_all_stored(self, case: LogCase) -> None:
-        answers = await asyncio.gather(*(case.log.append(make_numbered_records(range(start, start + 10))) for start in range(0, 200, 10)))
-        found = {record.position: int(record.record.value or b"") for record in await read_all(case)}
-        assert [found[position] for positions in answers for position in positions] == list(range(200))
+        answers = await asyncio.gather(
+            *(
+                case.log.append(make_numbered_records(range(start, start + 10)))
+                for start in range(0, 200, 10)
+            )
+        )
+        found = {
+            record.position: int(record.record.value or b"") for record in await read_all(case)
+        }
+        assert [found[position] for positions in answers for position in positions] == list(
+            range(200)
+        )
 
-    @pytest.mark.parametrize("value", [None, b"", b"\x00\xff\xfe binary", b"x" * 900_000], ids=["null", "empty", "binary", "900 KB"])
+    @pytest.mark.parametrize(
+        "value",
+        [None, b"", b"\x00\xff\xfe binary", b"x" * 900_000],
+        ids=["null", "empty", "binary", "900 KB"],
+    )
     async def test_record_round_trips_unchanged(self, case: LogCase, value: bytes | None) -> None:
-        record = Record(TOPIC, b"\x00key\xff", value, {"ce_id": b"42", "empty": b"", "binary": b"\x00\xff", "ce_subject": "São".encode()})
+        record = Record(
+            TOPIC,
+            b"\x00key\xff",
+            value,
+            {"ce_id": b"42", "empty": b"", "binary": b"\x00\xff", "ce_subject": "São".encode()},
+        )
         [position] = await case.log.append([record])
         stored = await case.log.read_at(position)
         assert stored is not None
@@ -86,7 +125,9 @@ class TestTopics:
         await case.log.create_topics({TOPIC: 4, "more": 1}, retention_ms={"more": HOUR_MS})
         assert sorted(read_numbers(await read_all(case))) == [0, 1, 2]
 
-    async def test_reported_maximum_retention_covers_configured_retention(self, case: LogCase) -> None:
+    async def test_reported_maximum_retention_covers_configured_retention(
+        self, case: LogCase
+    ) -> None:
         """In memory nothing expires."""
         await case.log.create_topics({"brief": 4}, retention_ms={"brief": HOUR_MS})
         hour, kept = timedelta(hours=1), await case.log.fetch_max_retention("brief")
@@ -96,7 +137,9 @@ class TestTopics:
 
     async def test_minimum_retention_is_reported(self, case: LogCase) -> None:
         await case.log.create_topics({"brief": 4}, retention_ms={"brief": HOUR_MS})
-        assert await case.log.fetch_min_retention("brief") == (None if case.name == "memory" else timedelta(hours=1))
+        assert await case.log.fetch_min_retention("brief") == (
+            None if case.name == "memory" else timedelta(hours=1)
+        )
         assert await case.log.fetch_min_retention(TOPIC) is None
 
     async def test_topic_without_retention_has_no_expired_range(self, case: LogCase) -> None:
@@ -117,11 +160,16 @@ class TestTopics:
         other = Record("others", b"1", b"stays")
         await case.log.create_topics({"others": 4}, retention_ms={})
         await case.log.append([*make_numbered_records(range(20)), other])
-        async with run_subscription(case.subscriber, "readers", TOPIC, auto_acknowledge=True) as reader:
+        async with run_subscription(
+            case.subscriber, "readers", TOPIC, auto_acknowledge=True
+        ) as reader:
             await wait_until(lambda: len(reader.records) == 20)
         await case.log.delete_topics([TOPIC, "never there"])
         await case.log.create_topics({TOPIC: 4}, retention_ms={})
-        assert await read_all(case) == [] and await case.log.fetch_committed_offsets("readers", TOPIC) == {}
+        assert (
+            await read_all(case) == []
+            and await case.log.fetch_committed_offsets("readers", TOPIC) == {}
+        )
         await case.log.append(make_numbered_records([7]))
         async with run_subscription(case.subscriber, "readers", TOPIC) as reader:
             await wait_until(lambda: read_numbers(reader.records) == [7])
@@ -134,8 +182,13 @@ class TestTopics:
 
     async def test_topic_ends_enclose_appended_records(self, case: LogCase) -> None:
         positions = await case.log.append(make_numbered_records(range(40)))
-        by_partition = {number: sorted(p.offset for p in positions if p.partition == number) for number in range(case.partitions)}
-        assert await case.log.fetch_offset_bounds(TOPIC) == {number: (offsets[0], offsets[-1] + 1) for number, offsets in by_partition.items()}
+        by_partition = {
+            number: sorted(p.offset for p in positions if p.partition == number)
+            for number in range(case.partitions)
+        }
+        assert await case.log.fetch_offset_bounds(TOPIC) == {
+            number: (offsets[0], offsets[-1] + 1) for number, offsets in by_partition.items()
+        }
 
 
 class TestReading:
@@ -146,12 +199,16 @@ class TestReading:
         for number in range(case.partitions):
             mine = [record for record in records if record.position.partition == number]
             assert read_numbers(mine) == sorted(read_numbers(mine))
-            assert [record.appended_at for record in mine] == sorted(record.appended_at for record in mine)
+            assert [record.appended_at for record in mine] == sorted(
+                record.appended_at for record in mine
+            )
 
     async def test_read_respects_start_and_end(self, case: LogCase) -> None:
         positions = await case.log.append(make_numbered_records(range(30), key=b"one"))
         number = positions[0].partition
-        records = await read_all(case, start={number: positions[10].offset}, end={number: positions[20].offset})
+        records = await read_all(
+            case, start={number: positions[10].offset}, end={number: positions[20].offset}
+        )
         assert read_numbers(records) == list(range(10, 20))
 
     async def test_read_limits_beyond_log_are_accepted(self, case: LogCase) -> None:
@@ -163,7 +220,12 @@ class TestReading:
     async def test_read_with_end_at_start_is_empty(self, case: LogCase) -> None:
         before = await case.log.fetch_offset_bounds(TOPIC)
         await case.log.append(make_numbered_records(range(5)))
-        assert await read_all(case, end={number: after_last for number, (_, after_last) in before.items()}) == []
+        assert (
+            await read_all(
+                case, end={number: after_last for number, (_, after_last) in before.items()}
+            )
+            == []
+        )
 
     async def test_read_resumes_after_last_returned_record(self, case: LogCase) -> None:
         await case.log.append(make_numbered_records(range(30)))
@@ -171,7 +233,9 @@ class TestReading:
         for taken in (0, 1, 13, 30):
             last = {record.position.partition: record.position.offset for record in every[:taken]}
             rest = await read_all(case, resume_after=last)
-            assert {record.position for record in rest} == {record.position for record in every[taken:]}
+            assert {record.position for record in rest} == {
+                record.position for record in every[taken:]
+            }
 
     async def test_read_stops_at_end_known_at_start(self, case: LogCase) -> None:
         await case.log.append(make_numbered_records(range(10)))
@@ -210,11 +274,19 @@ class TestSubscribing:
         assert Counter(read_numbers(reader.records)) == Counter(range(200))
         for sink in reader.sinks:
             assert read_numbers(sink.received) == sorted(read_numbers(sink.received))
-            assert {record.position.partition for record in sink.received} <= {sink.partition.number}
+            assert {record.position.partition for record in sink.received} <= {
+                sink.partition.number
+            }
             assert sink.partition.topic == TOPIC
 
     async def test_subscription_delivers_same_records_as_read(self, case: LogCase) -> None:
-        await case.log.append([Record(TOPIC, b"k", None, {"h": b"\xff"}), Record(TOPIC, None, b"v"), Record(TOPIC, b"large", b"x" * 900_000)])
+        await case.log.append(
+            [
+                Record(TOPIC, b"k", None, {"h": b"\xff"}),
+                Record(TOPIC, None, b"v"),
+                Record(TOPIC, b"large", b"x" * 900_000),
+            ]
+        )
         async with run_subscription(case.subscriber, "g", TOPIC) as reader:
             await wait_until(lambda: len(reader.records) == 3)
         in_place = sorted(reader.records, key=lambda record: record.position)
@@ -222,7 +294,10 @@ class TestSubscribing:
 
     async def test_groups_read_independently(self, case: LogCase) -> None:
         await case.log.append(make_numbered_records(range(20)))
-        async with run_subscription(case.subscriber, "one", TOPIC, auto_acknowledge=True) as one, run_subscription(case.other_subscriber, "two", TOPIC) as two:
+        async with (
+            run_subscription(case.subscriber, "one", TOPIC, auto_acknowledge=True) as one,
+            run_subscription(case.other_subscriber, "two", TOPIC) as two,
+        ):
             await wait_until(lambda: len(one.records) == len(two.records) == 20)
         assert await case.log.fetch_committed_offsets("two", TOPIC) == {}
 
@@ -253,8 +328,14 @@ class TestSubscribing:
 
     async def test_offsets_are_committed_while_subscription_runs(self, case: LogCase) -> None:
         await case.log.append(make_numbered_records(range(20)))
-        wanted = {number: after_last for number, (_, after_last) in (await case.log.fetch_offset_bounds(TOPIC)).items()}
-        async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True), asyncio.timeout(60):
+        wanted = {
+            number: after_last
+            for number, (_, after_last) in (await case.log.fetch_offset_bounds(TOPIC)).items()
+        }
+        async with (
+            run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True),
+            asyncio.timeout(60),
+        ):
             while await case.log.fetch_committed_offsets("g", TOPIC) != wanted:
                 await asyncio.sleep(0.05)
 
@@ -275,13 +356,17 @@ class TestSubscribing:
         seen: Counter[int] = Counter()
         for _ in range(4):
             await case.log.append(make_numbered_records(next(numbers) for _ in range(50)))
-            async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
+            async with run_subscription(
+                case.subscriber, "g", TOPIC, auto_acknowledge=True
+            ) as reader:
                 await wait_until(lambda reader=reader: len(reader.records) > 0)  # type: ignore[misc]
             seen.update(read_numbers(reader.records))
         async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
             await wait_until(lambda: len(seen.keys() | set(read_numbers(reader.records))) == 200)
         seen.update(read_numbers(reader.records))
-        assert seen == Counter(range(200)), "acknowledged on delivery and stopped cleanly: each exactly once"
+        assert seen == Counter(range(200)), (
+            "acknowledged on delivery and stopped cleanly: each exactly once"
+        )
 
     async def test_failing_sink_ends_subscription_with_its_error(self, case: LogCase) -> None:
         class Broken(CollectingSink):
@@ -295,7 +380,11 @@ class TestSubscribing:
         with pytest.raises((ZeroDivisionError, ExceptionGroup)) as caught:
             async with asyncio.timeout(60):
                 await case.subscriber.subscribe("g", TOPIC, open_sink).run()
-        assert caught.group_contains(ZeroDivisionError) if isinstance(caught.value, ExceptionGroup) else True
+        assert (
+            caught.group_contains(ZeroDivisionError)
+            if isinstance(caught.value, ExceptionGroup)
+            else True
+        )
         assert await case.log.fetch_committed_offsets("g", TOPIC) == {}
 
 
@@ -303,12 +392,18 @@ class TestGroupSharing:
     async def test_partition_is_assigned_to_one_member_only(self, case: LogCase) -> None:
         async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as one:
             await wait_until(lambda: len(one.open_sinks) == case.partitions)
-            async with run_subscription(case.other_subscriber, "g", TOPIC, auto_acknowledge=True) as two:
+            async with run_subscription(
+                case.other_subscriber, "g", TOPIC, auto_acknowledge=True
+            ) as two:
                 if case.splits_partitions:
-                    await wait_until(lambda: len(one.open_sinks) == len(two.open_sinks) == case.partitions // 2)
+                    await wait_until(
+                        lambda: len(one.open_sinks) == len(two.open_sinks) == case.partitions // 2
+                    )
                 await case.log.append(make_numbered_records(range(200)))
                 await wait_until(lambda: len(one.records) + len(two.records) >= 200)
-                held = [sink.partition.number for reader in (one, two) for sink in reader.open_sinks]
+                held = [
+                    sink.partition.number for reader in (one, two) for sink in reader.open_sinks
+                ]
                 assert sorted(held) == list(range(case.partitions))
         assert Counter(read_numbers([*one.records, *two.records])) == Counter(range(200))
 
@@ -316,7 +411,9 @@ class TestGroupSharing:
         async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as one:
             await case.log.append(make_numbered_records(range(1_000)))
             await wait_until(lambda: len(one.records) == 1_000)
-            async with run_subscription(case.other_subscriber, "g", TOPIC, auto_acknowledge=True) as two:
+            async with run_subscription(
+                case.other_subscriber, "g", TOPIC, auto_acknowledge=True
+            ) as two:
                 if case.splits_partitions:
                     await wait_until(lambda: len(two.open_sinks) == case.partitions // 2)
                 await case.log.append(make_numbered_records(range(1_000, 1_100)))
@@ -324,7 +421,9 @@ class TestGroupSharing:
         assert Counter(read_numbers([*one.records, *two.records])) == Counter(range(1_100))
 
     async def test_remaining_member_takes_over_partitions(self, case: LogCase) -> None:
-        async with run_subscription(case.other_subscriber, "g", TOPIC, auto_acknowledge=True) as two:
+        async with run_subscription(
+            case.other_subscriber, "g", TOPIC, auto_acknowledge=True
+        ) as two:
             await wait_until(lambda: len(two.open_sinks) == case.partitions)
             async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as one:
                 await case.log.append(make_numbered_records(range(100)))
@@ -338,7 +437,9 @@ class TestGroupSharing:
             await case.log.append(make_numbered_records(range(100)))
             await wait_until(lambda: len(one.records) == 100)
         await case.log.append(make_numbered_records(range(100, 200)))
-        async with run_subscription(case.other_subscriber, "g", TOPIC, auto_acknowledge=True) as two:
+        async with run_subscription(
+            case.other_subscriber, "g", TOPIC, auto_acknowledge=True
+        ) as two:
             await wait_until(lambda: len(two.records) == 100)
         assert sorted(read_numbers(two.records)) == list(range(100, 200))
 
@@ -350,8 +451,15 @@ def count_distinct(*readers: SubscriptionReader) -> int:
 class TestBackPressure:
     async def test_repeated_pauses_neither_lose_nor_duplicate_records(self, case: LogCase) -> None:
         total = 8_000
-        await case.log.append([Record(TOPIC, b"one", str(number).encode(), {"h": b"x" * 50}) for number in range(total)])
-        async with run_subscription(case.subscriber, "g", TOPIC, capacity=lambda number: 10) as reader:
+        await case.log.append(
+            [
+                Record(TOPIC, b"one", str(number).encode(), {"h": b"x" * 50})
+                for number in range(total)
+            ]
+        )
+        async with run_subscription(
+            case.subscriber, "g", TOPIC, capacity=lambda number: 10
+        ) as reader:
             try:
                 async with asyncio.timeout(120):
                     while len(reader.records) < total:
@@ -367,10 +475,16 @@ class TestBackPressure:
         positions = await case.log.append(make_numbered_records(range(4_000)))
         stuck = positions[0].partition
         expected = Counter(position.partition for position in positions)
-        async with run_subscription(case.subscriber, "g", TOPIC, capacity=lambda number: 5 if number == stuck else None) as reader:
+        async with run_subscription(
+            case.subscriber, "g", TOPIC, capacity=lambda number: 5 if number == stuck else None
+        ) as reader:
             await wait_until(
                 lambda: (
-                    all(len(sink.received) == expected[sink.partition.number] for sink in reader.open_sinks if sink.partition.number != stuck)
+                    all(
+                        len(sink.received) == expected[sink.partition.number]
+                        for sink in reader.open_sinks
+                        if sink.partition.number != stuck
+                    )
                     and bool(reader.open_sinks)
                 )
             )

@@ -21,9 +21,22 @@ from tests.fakes.openai_server import fake_openai
 FIRST = "Acme Logistics Lda. signed the contract AL-2024/17 with Northwind Traders Inc. on 12 March 2024."
 SECOND = "The bridge was built by Mota Engil. João Silva trabalha na Universidade de São Paulo e ganha R$ 2,5 milhões."
 MODEL_OUTPUT: dict[str, Any] = {
-    "entities": [{"name": "Acme Logistics Lda.", "type": "ORG"}, {"name": "Northwind Traders Inc.", "type": "ORG"}, {"name": "Invented Corp", "type": "ORG"}],
-    "relations": [{"subject": "Acme Logistics Lda.", "type": "signed", "object": "Northwind Traders Inc.", "evidence": FIRST}],
-    "claims": [{"subject": "Acme Logistics Lda.", "property": "contract_number", "value": "AL-2024/17"}],
+    "entities": [
+        {"name": "Acme Logistics Lda.", "type": "ORG"},
+        {"name": "Northwind Traders Inc.", "type": "ORG"},
+        {"name": "Invented Corp", "type": "ORG"},
+    ],
+    "relations": [
+        {
+            "subject": "Acme Logistics Lda.",
+            "type": "signed",
+            "object": "Northwind Traders Inc.",
+            "evidence": FIRST,
+        }
+    ],
+    "claims": [
+        {"subject": "Acme Logistics Lda.", "property": "contract_number", "value": "AL-2024/17"}
+    ],
 }
 
 
@@ -62,7 +75,9 @@ async def test_relations_and_claims_refer_to_extracted_mentions(extractor: Extra
 
 
 async def test_extraction_is_deterministic(extractor: Extractor) -> None:
-    assert await extractor.extract([make_parent(FIRST)], "en") == await extractor.extract([make_parent(FIRST)], "en")
+    assert await extractor.extract([make_parent(FIRST)], "en") == await extractor.extract(
+        [make_parent(FIRST)], "en"
+    )
 
 
 async def test_empty_input_extracts_nothing(extractor: Extractor) -> None:
@@ -76,6 +91,13 @@ async def test_entities_absent_from_text_are_dropped() -> None:
         chat = OpenAIChat(ServerSettings(base_url=fake.url, model="fake"))
         found = await OpenAIExtractor(chat).extract([make_parent(FIRST)], "en")
         await chat.close()
-    assert {mention.key for mention in found.mentions} == {fold_name("Acme Logistics"), fold_name("Northwind Traders")}
-    assert [(relation.type, relation.object[1]) for relation in found.relations] == [("signed", "northwind traders")]
-    assert [(claim.property, claim.value) for claim in found.claims] == [("contract_number", "AL-2024/17")]
+    assert {mention.key for mention in found.mentions} == {
+        fold_name("Acme Logistics"),
+        fold_name("Northwind Traders"),
+    }
+    assert [(relation.type, relation.object[1]) for relation in found.relations] == [
+        ("signed", "northwind traders")
+    ]
+    assert [(claim.property, claim.value) for claim in found.claims] == [
+        ("contract_number", "AL-2024/17")
+    ]

@@ -24,7 +24,13 @@ from sql.query_loader import load_query
 from streams import offset_feed as feed_of_offsets
 from streams.kafka.kafka_log import KafkaLog
 from streams.offset_feed import OffsetFeed
-from tests.contract.log_cases import LogCase, log_and_subscriber, on_expiring_logs, on_offset_reusing_logs, open_case
+from tests.contract.log_cases import (
+    LogCase,
+    log_and_subscriber,
+    on_expiring_logs,
+    on_offset_reusing_logs,
+    open_case,
+)
 
 __all__ = ["log_and_subscriber", "open_case"]
 
@@ -37,9 +43,13 @@ class FeedCase:
     feed: RecordFeed
 
     async def append(self, *numbers: int, topic: str = "things") -> None:
-        await self.log.append([Record(topic, str(number).encode(), str(number).encode()) for number in numbers])
+        await self.log.append(
+            [Record(topic, str(number).encode(), str(number).encode()) for number in numbers]
+        )
 
-    async def read_all_after(self, place: str, limit: int = 100, topics: Sequence[str] = TOPICS) -> list[FeedRecord]:
+    async def read_all_after(
+        self, place: str, limit: int = 100, topics: Sequence[str] = TOPICS
+    ) -> list[FeedRecord]:
         found: list[FeedRecord] = []
         while (page := await self.feed.read_page(place, topics, limit)).records:
             assert len(page.records) <= limit and page.cursor == page.records[-1].cursor
@@ -48,16 +58,24 @@ class FeedCase:
         return found
 
     async def expire_first(self, count: int, topic: str = "others") -> None:
-        """What the topic's retention does: so many of its first records, if it has one partition, are gone."""
+        """What the topic's retention does: so many of its first records, if it has one partition,
+        are gone.
+        """
         if isinstance(self.log, KafkaLog):
             settings = self.log._settings
-            place = TopicPartition(settings.topic_prefix + topic, 0, (await self.log.fetch_offset_bounds(topic))[0][0] + count)
+            place = TopicPartition(
+                settings.topic_prefix + topic,
+                0,
+                (await self.log.fetch_offset_bounds(topic))[0][0] + count,
+            )
             client = AdminClient({**settings.to_librdkafka_config()})
             for future in client.delete_records([place]).values():
                 await asyncio.wrap_future(future)
         else:
             assert isinstance(self.log, PgLog), "in memory nothing expires"
-            await self.log._pool.execute("update topics set retention_ms = 0 where topic = $1", topic)
+            await self.log._pool.execute(
+                "update topics set retention_ms = 0 where topic = $1", topic
+            )
             await self.log._pool.execute(
                 "insert into log_readers (reader, topic, xact, position) select 'reader', topic, xact, position from events where topic = $1 "
                 "order by xact, position limit 1 offset $2 on conflict (reader, topic) do update set xact = excluded.xact, position = excluded.position",
@@ -90,11 +108,19 @@ async def test_every_record_is_read_once_for_any_page_size(case: FeedCase) -> No
 async def test_page_is_limited_in_bytes(case: FeedCase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where large payloads are not left out anyway."""
     monkeypatch.setattr(feed_of_offsets, "PAGE_BYTES", 1000)
-    await case.log.append([Record(topic, str(number).encode(), bytes(400)) for number in range(10) for topic in TOPICS])
+    await case.log.append(
+        [
+            Record(topic, str(number).encode(), bytes(400))
+            for number in range(10)
+            for topic in TOPICS
+        ]
+    )
     place, found, more = await case.feed.fetch_begin_cursor(), list[FeedRecord](), True
     while more:
         page = await case.feed.read_page(place, TOPICS, 100)
-        assert sum(record.size_bytes for record in page.records) <= 1400 or isinstance(case.feed, PgFeed)
+        assert sum(record.size_bytes for record in page.records) <= 1400 or isinstance(
+            case.feed, PgFeed
+        )
         place, more = page.cursor, page.has_more
         found += page.records
     assert len({one.stored_record.position for one in found}) == len(found) == 20
@@ -121,26 +147,53 @@ async def test_only_requested_topics_are_read(case: FeedCase) -> None:
     await case.append(1)
     await case.append(2, topic="unwatched")
     assert read_numbers(await case.read_all_after(await case.feed.fetch_begin_cursor())) == [1]
-    assert read_numbers(await case.read_all_after(await case.feed.fetch_begin_cursor(), topics=["unwatched"])) == [2]
+    assert read_numbers(
+        await case.read_all_after(await case.feed.fetch_begin_cursor(), topics=["unwatched"])
+    ) == [2]
 
 
 async def test_missing_topic_is_skipped(case: FeedCase) -> None:
     await case.append(1)
-    assert read_numbers(await case.read_all_after(await case.feed.fetch_begin_cursor(), topics=["things", "never.made"])) == [1]
+    assert read_numbers(
+        await case.read_all_after(
+            await case.feed.fetch_begin_cursor(), topics=["things", "never.made"]
+        )
+    ) == [1]
 
 
 async def test_lag_is_counted_up_to_limit(case: FeedCase) -> None:
     await case.append(*range(10))
     first = await case.feed.fetch_begin_cursor()
-    assert (await case.feed.count_following(first, TOPICS, 100), await case.feed.count_following(first, TOPICS, 4)) == (10, 4)
-    assert await case.feed.count_following(await case.feed.fetch_end_cursor(TOPICS), TOPICS, 100) == 0
+    assert (
+        await case.feed.count_following(first, TOPICS, 100),
+        await case.feed.count_following(first, TOPICS, 4),
+    ) == (10, 4)
+    assert (
+        await case.feed.count_following(await case.feed.fetch_end_cursor(TOPICS), TOPICS, 100) == 0
+    )
 
 
-INVALID_OFFSETS = [base64.urlsafe_b64encode(zlib.compress(f'{{"things":{{"0":{offset}}}}}'.encode())).decode() for offset in ("1e400", "-1", "9" * 30, '"x"')]
+INVALID_OFFSETS = [
+    base64.urlsafe_b64encode(zlib.compress(f'{{"things":{{"0":{offset}}}}}'.encode())).decode()
+    for offset in ("1e400", "-1", "9" * 30, '"x"')
+]
 """As a place of Kafka is written."""
 
 
-@pytest.mark.parametrize("text", ["", "x", "99999999999999999999.1", "-1.0", "1.2.-3", "1.2.3.4", "eJyrrgUAAXUA-Q", "é", *INVALID_OFFSETS])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "99999999999999999999.1",
+        "-1.0",
+        "1.2.-3",
+        "1.2.3.4",
+        "eJyrrgUAAXUA-Q",
+        "é",
+        *INVALID_OFFSETS,
+    ],
+)
 async def test_invalid_cursor_is_rejected(case: FeedCase, text: str) -> None:
     with pytest.raises(InvalidRequest, match="Invalid cursor"):
         await case.feed.read_page(text, TOPICS, 10)
@@ -152,8 +205,16 @@ async def test_expired_unread_records_are_reported_once(case: FeedCase) -> None:
     read = await case.feed.read_page(await case.feed.fetch_begin_cursor(), ["others"], 3)
     await case.expire_first(7)
     page = await case.feed.read_page(read.cursor, ["others"], 2)
-    assert (read_numbers(page.records), page.missed_count, page.missed_is_lower_bound) == ([7, 8], 4, False)
-    for place, rest in ((page.start_cursor, [7, 8, 9]), (page.records[0].cursor, [8, 9]), (page.cursor, [9])):
+    assert (read_numbers(page.records), page.missed_count, page.missed_is_lower_bound) == (
+        [7, 8],
+        4,
+        False,
+    )
+    for place, rest in (
+        (page.start_cursor, [7, 8, 9]),
+        (page.records[0].cursor, [8, 9]),
+        (page.cursor, [9]),
+    ):
         following = await case.feed.read_page(place, ["others"], 10)
         assert (read_numbers(following.records), following.missed_count) == (rest, 0)
 
@@ -191,9 +252,16 @@ async def test_expired_records_already_read_are_not_reported(case: FeedCase) -> 
     read = await case.feed.read_page(await case.feed.fetch_begin_cursor(), TOPICS, 5)
     now = await case.feed.fetch_end_cursor(TOPICS)
     await case.expire_first(4)
-    for place in (read.cursor, now, await case.feed.fetch_begin_cursor(), await case.feed.fetch_end_cursor(TOPICS)):
+    for place in (
+        read.cursor,
+        now,
+        await case.feed.fetch_begin_cursor(),
+        await case.feed.fetch_end_cursor(TOPICS),
+    ):
         assert (await case.feed.read_page(place, TOPICS, 10)).missed_count == 0
-    assert read_numbers((await case.feed.read_page(await case.feed.fetch_begin_cursor(), TOPICS, 10)).records) == [4]
+    assert read_numbers(
+        (await case.feed.read_page(await case.feed.fetch_begin_cursor(), TOPICS, 10)).records
+    ) == [4]
 
 
 @on_expiring_logs
@@ -211,7 +279,10 @@ async def test_cursor_beyond_recreated_topic_is_rejected_with_remedy(case: FeedC
     await case.log.delete_topics(["others"])
     await case.log.create_topics({"others": 1}, retention_ms={})
     await case.append(4, topic="others")
-    for refused in (case.feed.read_page(place, TOPICS, 10), case.feed.count_following(place, TOPICS, 10)):
+    for refused in (
+        case.feed.read_page(place, TOPICS, 10),
+        case.feed.count_following(place, TOPICS, 10),
+    ):
         with pytest.raises(CursorAhead, match=r"offset 3 of others\[0\], which ends at 1") as found:
             await refused
         assert found.value.code == "PLACE_AHEAD" and "begin" in found.value.remedy
@@ -243,7 +314,9 @@ async def test_postgres_feed_includes_slow_transactions(postgres: tuple[FeedCase
     async with slow.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
-        await connection.execute("insert into events (topic, key, headers, value) values ('things', 'a', '{}', '1')")
+        await connection.execute(
+            "insert into events (topic, key, headers, value) values ('things', 'a', '{}', '1')"
+        )
         await case.append(2)
         before = await case.read_all_after(first)
         await transaction.commit()
@@ -257,7 +330,10 @@ async def test_postgres_cursor_ahead_of_log_is_rejected(postgres: tuple[FeedCase
     case, _ = postgres
     xact, position, told = map(int, (await case.feed.fetch_end_cursor(TOPICS)).split("."))
     for place in (f"{xact + 1000}.{position}.{told}", f"{xact}.7", f"{xact}.{position}.{told + 1}"):
-        for refused in (case.feed.read_page(place, TOPICS, 10), case.feed.count_following(place, TOPICS, 10)):
+        for refused in (
+            case.feed.read_page(place, TOPICS, 10),
+            case.feed.count_following(place, TOPICS, 10),
+        ):
             with pytest.raises(CursorAhead, match="ahead of this log"):
                 await refused
 
@@ -270,10 +346,17 @@ async def test_postgres_reads_cursors_of_earlier_versions(postgres: tuple[FeedCa
     assert read_numbers(await case.read_all_after(first.cursor.rpartition(".")[0])) == [2]
 
 
-async def test_postgres_reports_erased_unread_outcomes_as_missed(postgres: tuple[FeedCase, str]) -> None:
+async def test_postgres_reports_erased_unread_outcomes_as_missed(
+    postgres: tuple[FeedCase, str],
+) -> None:
     case, dsn = postgres
     first = await case.feed.fetch_begin_cursor()
-    await case.log.append([Record("outcomes", None, b"1", {"ce_document": document}) for document in (b"kept", b"erased", b"erased", b"last")])
+    await case.log.append(
+        [
+            Record("outcomes", None, b"1", {"ce_document": document})
+            for document in (b"kept", b"erased", b"erased", b"last")
+        ]
+    )
     pool = await open_pool(dsn, size=1, name="erasing")
     await pool.execute(load_query("erase_outcomes"), ["erased"], [])
     await close_pool(pool)
@@ -282,7 +365,9 @@ async def test_postgres_reports_erased_unread_outcomes_as_missed(postgres: tuple
     assert (await case.feed.read_page(page.records[0].cursor, ["outcomes"], 10)).missed_count == 0
 
 
-async def test_postgres_compacted_expired_ranges_never_overcount(postgres: tuple[FeedCase, str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_postgres_compacted_expired_ranges_never_overcount(
+    postgres: tuple[FeedCase, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     case, _ = postgres
     monkeypatch.setattr(log_table, "UNFOLDED_RANGES", 8)
     monkeypatch.setattr(log_table, "RANGES_PER_FOLD", 8)
@@ -292,16 +377,21 @@ async def test_postgres_compacted_expired_ranges_never_overcount(postgres: tuple
     await case.expire_first(40)
     for place, missed in zip(places, range(39, -1, -1), strict=False):
         page = await case.feed.read_page(place, TOPICS, 1)
-        assert page.missed_count == missed or (page.missed_is_lower_bound and missed > page.missed_count > missed - 8), (missed, page)
+        assert page.missed_count == missed or (
+            page.missed_is_lower_bound and missed > page.missed_count > missed - 8
+        ), (missed, page)
         assert missed > 8 or not page.missed_is_lower_bound, "the latest are known one by one"
     await case.expire_first(40)
     found = [(await case.feed.read_page(place, TOPICS, 1)) for place in places]
     assert all(
-        page.missed_count == missed or (page.missed_is_lower_bound and 0 < page.missed_count < missed)
+        page.missed_count == missed
+        or (page.missed_is_lower_bound and 0 < page.missed_count < missed)
         for page, missed in zip(found, range(79, -1, -1), strict=True)
     )
     assert isinstance(case.log, PgLog)
-    kept = await case.log._pool.fetchrow("select count(*) as rows, sum(records) as records from expired_ranges")
+    kept = await case.log._pool.fetchrow(
+        "select count(*) as rows, sum(records) as records from expired_ranges"
+    )
     assert kept and kept["rows"] <= 16 and kept["records"] == 80
     await case.log.delete_topics(["others"])
     assert await case.log._pool.fetchval("select count(*) from expired_ranges") == 0

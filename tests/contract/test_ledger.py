@@ -37,7 +37,13 @@ from tests.contract.ledger_events import (
 )
 
 CONFIG = IndexConfig(embed=EmbedConfig(dimension=DIMENSION, state_dimension=0))
-GENERATION = Generation(name="g1", config=CONFIG, how=compute_chain_fingerprints(CONFIG, get_stage_versions()), topics={}, state="live")
+GENERATION = Generation(
+    name="g1",
+    config=CONFIG,
+    how=compute_chain_fingerprints(CONFIG, get_stage_versions()),
+    topics={},
+    state="live",
+)
 TRANSCRIBE_FINGERPRINT = GENERATION.how["transcribe"]
 
 
@@ -49,7 +55,16 @@ async def ledger(request: pytest.FixtureRequest) -> AsyncIterator[Ledger]:
     pool = await open_pool(request.getfixturevalue("database"), size=8, name="test")
     try:
         found = PgLedger(pool, GENERATION)
-        await found.claim("control", "always", [ProjectedEvent(replace(make_accepted("none", 1), id=content_id("genesis")), (GenerationRow(GENERATION),))])
+        await found.claim(
+            "control",
+            "always",
+            [
+                ProjectedEvent(
+                    replace(make_accepted("none", 1), id=content_id("genesis")),
+                    (GenerationRow(GENERATION),),
+                )
+            ],
+        )
         yield found
     finally:
         await close_pool(pool)
@@ -68,7 +83,9 @@ async def complete_events(ledger: Ledger, *facts: Any) -> None:
         await ledger.complete(project_event(fact)[0], [fact.id], [])
 
 
-async def index_revision(ledger: Ledger, name: str, order: int, words: list[str], content: str = "text") -> ClaimResult:
+async def index_revision(
+    ledger: Ledger, name: str, order: int, words: list[str], content: str = "text"
+) -> ClaimResult:
     """A whole revision; the answer is that of its last event."""
     return (
         await claim_events(
@@ -83,7 +100,10 @@ async def index_revision(ledger: Ledger, name: str, order: int, words: list[str]
 
 async def test_claimed_event_is_pending_until_settled(ledger: Ledger) -> None:
     fact = make_accepted("a", 1)
-    assert [answer.status for answer in await claim_events(ledger, fact, fact)] == [ClaimStatus.PENDING, ClaimStatus.PENDING]
+    assert [answer.status for answer in await claim_events(ledger, fact, fact)] == [
+        ClaimStatus.PENDING,
+        ClaimStatus.PENDING,
+    ]
     await complete_events(ledger, fact)
     assert (await claim_events(ledger, fact))[0].status is ClaimStatus.DONE
 
@@ -91,7 +111,12 @@ async def test_claimed_event_is_pending_until_settled(ledger: Ledger) -> None:
 async def test_unfinished_attempts_are_counted(ledger: Ledger) -> None:
     fact = make_accepted("a", 1)
     stage = project_event(fact)[0]
-    assert [(await claim_events(ledger, fact))[0].abandoned_attempts for _ in range(4)] == [0, 1, 2, 2]
+    assert [(await claim_events(ledger, fact))[0].abandoned_attempts for _ in range(4)] == [
+        0,
+        1,
+        2,
+        2,
+    ]
     for lost in (3, 4):
         await ledger.record_attempt(stage, [fact.id])
         assert (await claim_events(ledger, fact))[0].abandoned_attempts == lost
@@ -116,22 +141,41 @@ async def test_last_part_activates_revision_and_reports_until_settled(ledger: Le
     one, two = make_chunked("a", 1, ["x"], 1, 2), make_chunked("a", 1, ["y"], 2, 2)
     first, second = make_embedded("a", 1, ["x"], 1, 2), make_embedded("a", 1, ["y"], 2, 2)
     answers = await claim_events(ledger, make_accepted("a", 1), one, first, second, two, two)
-    assert [answer.visibility_change is not None for answer in answers] == [False, False, False, False, True, True]
+    assert [answer.visibility_change is not None for answer in answers] == [
+        False,
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
     flip = answers[-1].visibility_change
     assert flip is not None
-    assert (flip.document_id, flip.order, flip.n_chunks, flip.previous) == (make_sample_document_id("a"), (1, 1), 2, None)
+    assert (flip.document_id, flip.order, flip.n_chunks, flip.previous) == (
+        make_sample_document_id("a"),
+        (1, 1),
+        2,
+        None,
+    )
 
 
 async def test_repeated_part_counts_once(ledger: Ledger) -> None:
     part = make_chunked("a", 1, ["x"], 1, 2)
     again = replace(part, id=content_id("again"))
     vectors = [make_embedded("a", 1, ["x"], 1, 2), make_embedded("a", 1, ["y"], 2, 2)]
-    assert all(answer.visibility_change is None for answer in await claim_events(ledger, part, again, *vectors))
+    assert all(
+        answer.visibility_change is None
+        for answer in await claim_events(ledger, part, again, *vectors)
+    )
 
 
 async def test_older_acceptance_is_superseded(ledger: Ledger) -> None:
     late, early = make_accepted("a", 5), make_accepted("a", 3)
-    assert [answer.status for answer in await claim_events(ledger, late, early, early)] == [ClaimStatus.PENDING, ClaimStatus.SUPERSEDED, ClaimStatus.SUPERSEDED]
+    assert [answer.status for answer in await claim_events(ledger, late, early, early)] == [
+        ClaimStatus.PENDING,
+        ClaimStatus.SUPERSEDED,
+        ClaimStatus.SUPERSEDED,
+    ]
 
 
 async def test_visible_revision_never_goes_backward(ledger: Ledger) -> None:
@@ -145,8 +189,12 @@ async def test_visible_revision_never_goes_backward(ledger: Ledger) -> None:
 
 async def test_older_complete_revision_is_visible_until_newer_completes(ledger: Ledger) -> None:
     await claim_events(ledger, make_accepted("a", 1), make_accepted("a", 2))
-    assert (await claim_events(ledger, make_chunked("a", 1, ["x"]), make_embedded("a", 1, ["x"])))[-1].visibility_change is not None
-    assert (await claim_events(ledger, make_chunked("a", 2, ["y"]), make_embedded("a", 2, ["y"])))[-1].visibility_change is not None
+    assert (await claim_events(ledger, make_chunked("a", 1, ["x"]), make_embedded("a", 1, ["x"])))[
+        -1
+    ].visibility_change is not None
+    assert (await claim_events(ledger, make_chunked("a", 2, ["y"]), make_embedded("a", 2, ["y"])))[
+        -1
+    ].visibility_change is not None
 
 
 async def test_withdrawal_hides_document_and_supersedes_late_parts(ledger: Ledger) -> None:
@@ -154,7 +202,9 @@ async def test_withdrawal_hides_document_and_supersedes_late_parts(ledger: Ledge
     gone = (await claim_events(ledger, make_removed("a", 4)))[0]
     assert gone.visibility_change is not None
     assert (gone.visibility_change.previous, gone.visibility_change.n_chunks) == ((1, 1), 0)
-    late = await claim_events(ledger, make_accepted("a", 3), make_chunked("a", 3, ["z"]), make_embedded("a", 3, ["z"]))
+    late = await claim_events(
+        ledger, make_accepted("a", 3), make_chunked("a", 3, ["z"]), make_embedded("a", 3, ["z"])
+    )
     assert {answer.status for answer in late} == {ClaimStatus.SUPERSEDED}
 
 
@@ -171,13 +221,18 @@ async def test_early_withdrawal_supersedes_document(ledger: Ledger) -> None:
 
 async def test_identical_revision_is_unchanged(ledger: Ledger) -> None:
     await index_revision(ledger, "a", 1, ["x"])
-    again, titled = (await claim_events(ledger, make_accepted("a", 2)))[0], (await claim_events(ledger, make_accepted("a", 3, title="now with one")))[0]
+    again, titled = (
+        (await claim_events(ledger, make_accepted("a", 2)))[0],
+        (await claim_events(ledger, make_accepted("a", 3, title="now with one")))[0],
+    )
     assert (again.is_unchanged, titled.is_unchanged) == (True, False)
     assert again.visibility_change is not None
     assert again.visibility_change.n_chunks == 1
 
 
-@pytest.mark.parametrize("change", [{"content": "other"}, {"force": True}, {"language": "pt"}, {"tags": ["t"]}])
+@pytest.mark.parametrize(
+    "change", [{"content": "other"}, {"force": True}, {"language": "pt"}, {"tags": ["t"]}]
+)
 async def test_changed_revision_is_reprocessed(ledger: Ledger, change: dict[str, Any]) -> None:
     await index_revision(ledger, "a", 1, ["x"])
     assert not (await claim_events(ledger, make_accepted("a", 2, **change)))[0].is_unchanged
@@ -185,7 +240,11 @@ async def test_changed_revision_is_reprocessed(ledger: Ledger, change: dict[str,
 
 async def test_revision_from_other_parser_is_reprocessed(ledger: Ledger) -> None:
     await claim_events(
-        ledger, make_accepted("a", 1), make_transcribed("a", 1, fingerprint="another"), make_chunked("a", 1, ["x"]), make_embedded("a", 1, ["x"])
+        ledger,
+        make_accepted("a", 1),
+        make_transcribed("a", 1, fingerprint="another"),
+        make_chunked("a", 1, ["x"]),
+        make_embedded("a", 1, ["x"]),
     )
     assert not (await claim_events(ledger, make_accepted("a", 2)))[0].is_unchanged
 
@@ -193,7 +252,13 @@ async def test_revision_from_other_parser_is_reprocessed(ledger: Ledger) -> None
 async def test_ingress_detects_reused_id_with_different_payload(ledger: Ledger) -> None:
     fact = make_accepted("a", 1)
     answers = [
-        (await ledger.claim("receive", "once_per_id", [ProjectedEvent(replace(fact, payload_sha256=payload), ())]))[0].status
+        (
+            await ledger.claim(
+                "receive",
+                "once_per_id",
+                [ProjectedEvent(replace(fact, payload_sha256=payload), ())],
+            )
+        )[0].status
         for payload in ("one", "two", "one")
     ]
     assert answers == [ClaimStatus.PENDING, ClaimStatus.DUPLICATE, ClaimStatus.PENDING]
@@ -202,26 +267,40 @@ async def test_ingress_detects_reused_id_with_different_payload(ledger: Ledger) 
 async def test_concurrent_parts_activate_revision_exactly_once(ledger: Ledger) -> None:
     rng = random.Random(4)
     for name in ("a", "b", "c", "d"):
-        parts = [make_chunked(name, 1, [f"{name}{n}"], n, 6) for n in range(1, 7)] + [make_embedded(name, 1, [f"{name}{n}"], n, 6) for n in range(1, 7)]
+        parts = [make_chunked(name, 1, [f"{name}{n}"], n, 6) for n in range(1, 7)] + [
+            make_embedded(name, 1, [f"{name}{n}"], n, 6) for n in range(1, 7)
+        ]
         rng.shuffle(parts)
-        answers = await asyncio.gather(*(claim_events(ledger, part) for part in [*parts, make_accepted(name, 1)]))
+        answers = await asyncio.gather(
+            *(claim_events(ledger, part) for part in [*parts, make_accepted(name, 1)])
+        )
         assert sum(answer.visibility_change is not None for (answer,) in answers) == 1
 
 
 async def test_concurrent_withdrawal_and_parts_leave_nothing_visible(ledger: Ledger) -> None:
     for number in range(12):
         name = f"doc{number}"
-        facts = [make_accepted(name, 1), make_chunked(name, 1, ["x"]), make_embedded(name, 1, ["x"]), make_removed(name, 2)]
+        facts = [
+            make_accepted(name, 1),
+            make_chunked(name, 1, ["x"]),
+            make_embedded(name, 1, ["x"]),
+            make_removed(name, 2),
+        ]
         random.Random(number).shuffle(facts)
         await asyncio.gather(*(claim_events(ledger, fact) for fact in facts))
-        after = await claim_events(ledger, replace(make_embedded(name, 1, ["x"]), id=content_id("late", name)))
+        after = await claim_events(
+            ledger, replace(make_embedded(name, 1, ["x"]), id=content_id("late", name))
+        )
         assert after[0].status is ClaimStatus.SUPERSEDED
         assert after[0].visibility_change is None
 
 
 async def test_resent_event_has_no_pending_reaction_of_its_own(ledger: Ledger) -> None:
     fact = make_accepted("a", 1)
-    first, again, elsewhere = (ProjectedEvent(replace(fact, position=Position("raw", *place)), ()) for place in ((0, 10), (0, 12), (1, 3)))
+    first, again, elsewhere = (
+        ProjectedEvent(replace(fact, position=Position("raw", *place)), ())
+        for place in ((0, 10), (0, 12), (1, 3))
+    )
     batches = [
         ([first, again], [ClaimStatus.PENDING, ClaimStatus.DONE]),
         ([again], [ClaimStatus.DONE]),
@@ -229,16 +308,29 @@ async def test_resent_event_has_no_pending_reaction_of_its_own(ledger: Ledger) -
         ([first], [ClaimStatus.PENDING]),
     ]
     for batch, expected in batches:
-        assert [answer.status for answer in await ledger.claim("receive", "once_per_id", batch)] == expected
+        assert [
+            answer.status for answer in await ledger.claim("receive", "once_per_id", batch)
+        ] == expected
 
 
 async def test_late_withdrawal_revives_dependent_unchanged_revision(ledger: Ledger) -> None:
     await index_revision(ledger, "a", 1, ["x"])
-    said: dict[str, Any] = {"title": "Of rivers", "language": "pt", "tags": ["t"], "metadata": {"k": [1]}, "document_date": date(2026, 1, 2)}
+    said: dict[str, Any] = {
+        "title": "Of rivers",
+        "language": "pt",
+        "tags": ["t"],
+        "metadata": {"k": [1]},
+        "document_date": date(2026, 1, 2),
+    }
     for order in (2, 5, 6, 7):
         await claim_events(ledger, make_accepted("a", order, **said))
         if order == 2:
-            await claim_events(ledger, make_transcribed("a", 2, fingerprint=TRANSCRIBE_FINGERPRINT), make_chunked("a", 2, ["x"]), make_embedded("a", 2, ["x"]))
+            await claim_events(
+                ledger,
+                make_transcribed("a", 2, fingerprint=TRANSCRIBE_FINGERPRINT),
+                make_chunked("a", 2, ["x"]),
+                make_embedded("a", 2, ["x"]),
+            )
     await claim_events(ledger, make_accepted("a", 8, "other"))
     late = make_removed("a", 4)
     answers = await claim_events(ledger, late, late)
@@ -246,7 +338,9 @@ async def test_late_withdrawal_revives_dependent_unchanged_revision(ledger: Ledg
         (ClaimStatus.SUPERSEDED, project_event(make_accepted("a", 7, **said))[2].rows[0])
     ] * 2
     await complete_events(ledger, late)
-    assert [answer.revived_revision for answer in await claim_events(ledger, late, make_removed("a", 5))] == [None, None]
+    assert [
+        answer.revived_revision for answer in await claim_events(ledger, late, make_removed("a", 5))
+    ] == [None, None]
 
 
 async def test_late_withdrawal_revives_no_withdrawn_or_transcribed_revision(ledger: Ledger) -> None:
@@ -254,7 +348,9 @@ async def test_late_withdrawal_revives_no_withdrawn_or_transcribed_revision(ledg
     answers = await claim_events(ledger, make_accepted("a", 3), make_removed("a", 4))
     await index_revision(ledger, "b", 1, ["x"])
     await index_revision(ledger, "b", 3, ["y"], "other")
-    answers += await claim_events(ledger, make_accepted("b", 5, "other"), make_removed("b", 2), make_removed("b", 6))
+    answers += await claim_events(
+        ledger, make_accepted("b", 5, "other"), make_removed("b", 2), make_removed("b", 6)
+    )
     assert [answer.revived_revision for answer in answers] == [None] * 5
 
 
@@ -267,18 +363,28 @@ async def test_late_withdrawal_hides_revision_not_yet_replaced(ledger: Ledger) -
 async def test_amendments_apply_by_order_and_set_later_titles(ledger: Ledger) -> None:
     early = (await claim_events(ledger, make_amended("a", 2, title="Of rivers")))[0]
     assert (early.status, early.visibility_change) == (ClaimStatus.PENDING, None)
-    assert (await claim_events(ledger, make_accepted("a", 1, title="Of lakes")))[0].amended_title == "Of rivers"
-    newer, older = await claim_events(ledger, make_amended("a", 5, title="Of seas"), make_amended("a", 4, title="Of ponds"))
+    assert (await claim_events(ledger, make_accepted("a", 1, title="Of lakes")))[
+        0
+    ].amended_title == "Of rivers"
+    newer, older = await claim_events(
+        ledger, make_amended("a", 5, title="Of seas"), make_amended("a", 4, title="Of ponds")
+    )
     assert [newer.status, older.status] == [ClaimStatus.PENDING, ClaimStatus.SUPERSEDED]
     assert (await claim_events(ledger, make_accepted("a", 6)))[0].amended_title == "Of seas"
-    assert (await claim_events(ledger, make_accepted("a", 7, title="Of lakes")))[0].amended_title is None
+    assert (await claim_events(ledger, make_accepted("a", 7, title="Of lakes")))[
+        0
+    ].amended_title is None
 
 
 async def test_withdrawal_discards_amendments(ledger: Ledger) -> None:
     await index_revision(ledger, "a", 1, ["x"])
-    assert (await claim_events(ledger, make_amended("a", 2, title="Of rivers")))[0].visibility_change is not None
+    assert (await claim_events(ledger, make_amended("a", 2, title="Of rivers")))[
+        0
+    ].visibility_change is not None
     await claim_events(ledger, make_removed("a", 5))
-    assert (await claim_events(ledger, make_amended("a", 4, title="Of seas")))[0].status is ClaimStatus.SUPERSEDED
+    assert (await claim_events(ledger, make_amended("a", 4, title="Of seas")))[
+        0
+    ].status is ClaimStatus.SUPERSEDED
     assert (await claim_events(ledger, make_accepted("a", 6)))[0].amended_title is None
 
 
@@ -295,11 +401,21 @@ async def test_null_characters_are_storable(ledger: Ledger) -> None:
         stage="receive", event_id=content_id("buried"), buried_type="a\0b", tenant="\0", place=LogPosition(topic="raw", partition=0, offset=1), code="X",
         detail="\0", remedy="\0", attempts=1, producer_event_id="\0", producer_source="\0",
     )  # fmt: skip
-    fact = Event(content_id("letter"), dead_letter, "s", "e", NOW, position=Position("dead_letters", 0, 1))
+    fact = Event(
+        content_id("letter"), dead_letter, "s", "e", NOW, position=Position("dead_letters", 0, 1)
+    )
     rows = tuple(dead_letters.project(fact))
-    assert (await ledger.claim("dead_letters", "always", [ProjectedEvent(fact, rows)]))[0].status is ClaimStatus.PENDING
+    assert (await ledger.claim("dead_letters", "always", [ProjectedEvent(fact, rows)]))[
+        0
+    ].status is ClaimStatus.PENDING
     transcribed_event = make_transcribed("a", 1, fingerprint=TRANSCRIBE_FINGERPRINT)
-    transcribed_event = replace(transcribed_event, data=transcribed_event.data.model_copy(update={"language": "e\0", "media_type": "\0"}))
+    transcribed_event = replace(
+        transcribed_event,
+        data=transcribed_event.data.model_copy(update={"language": "e\0", "media_type": "\0"}),
+    )
     parts = make_chunked("a", 1, ["x"])
     parts = replace(parts, data=parts.data.model_copy(update={"language": "e\0"}))
-    assert [answer.status for answer in await claim_events(ledger, make_accepted("a", 1), transcribed_event, parts)] == [ClaimStatus.PENDING] * 3
+    assert [
+        answer.status
+        for answer in await claim_events(ledger, make_accepted("a", 1), transcribed_event, parts)
+    ] == [ClaimStatus.PENDING] * 3

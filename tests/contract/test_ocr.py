@@ -18,7 +18,10 @@ WORDS = "The pump is oiled every week"
 def upright_page() -> Image.Image:
     paper = Image.new("RGB", (1000, 600), "white")
     for i in range(3):
-        paper.paste(Image.open(io.BytesIO(render_text_image(WORDS))).crop((0, 80, 1000, 230)), (0, 50 + 160 * i))
+        paper.paste(
+            Image.open(io.BytesIO(render_text_image(WORDS))).crop((0, 80, 1000, 230)),
+            (0, 50 + 160 * i),
+        )
     return paper
 
 
@@ -47,7 +50,14 @@ async def check_page_text(ocr: RapidOcr, page: Image.Image) -> None:
     for draft in found:
         assert draft.box
         x0, y0, x1, y1 = draft.box
-        inside = page.crop((int(x0 * page.width), int(y0 * page.height), int(x1 * page.width), int(y1 * page.height))).convert("L")
+        inside = page.crop(
+            (
+                int(x0 * page.width),
+                int(y0 * page.height),
+                int(x1 * page.width),
+                int(y1 * page.height),
+            )
+        ).convert("L")
         assert inside.getextrema()[0] < 80, "the box shows where the words stand"
 
 

@@ -20,7 +20,11 @@ from tests.unit.engines_parse.sample_files import Section
 
 WORDS = "These words are only on the picture."
 PARTS = [
-    Section("Maintenance", ["The pump is oiled every week. It must not run dry."], [["part", "price"], ["seal", "12"], ["valve", "30"]]),
+    Section(
+        "Maintenance",
+        ["The pump is oiled every week. It must not run dry."],
+        [["part", "price"], ["seal", "12"], ["valve", "30"]],
+    ),
     Section("Safety", ["Wear gloves at all times."]),
 ]
 MAX_PAGES = 40
@@ -44,12 +48,18 @@ def make_file(folder: Path, name: str, data: bytes, media_type: str | None = Non
 
 async def parse_file(parser: LocalParser, file: LocalFile) -> tuple[ParsePlan, Transcript]:
     plan = await parser.plan(file)
-    return plan, parser.assemble(file, plan, [await parser.parse(file, plan, part) for part in plan.parts])
+    return plan, parser.assemble(
+        file, plan, [await parser.parse(file, plan, part) for part in plan.parts]
+    )
 
 
 @pytest.mark.parametrize("kind", sample_files.RENDERERS)
-async def test_blocks_are_ordered_with_exact_spans(parser: LocalParser, tmp_path: Path, kind: str) -> None:
-    _, found = await parse_file(parser, make_file(tmp_path, f"a.{kind}", sample_files.RENDERERS[kind](PARTS)))
+async def test_blocks_are_ordered_with_exact_spans(
+    parser: LocalParser, tmp_path: Path, kind: str
+) -> None:
+    _, found = await parse_file(
+        parser, make_file(tmp_path, f"a.{kind}", sample_files.RENDERERS[kind](PARTS))
+    )
     assert found.blocks
     end = 0
     for block in found.blocks:
@@ -65,28 +75,42 @@ async def test_blocks_are_ordered_with_exact_spans(parser: LocalParser, tmp_path
 
 @pytest.mark.parametrize("kind", ["md", "html", "docx", "pdf"])
 async def test_headings_are_detected(parser: LocalParser, tmp_path: Path, kind: str) -> None:
-    _, found = await parse_file(parser, make_file(tmp_path, f"a.{kind}", sample_files.RENDERERS[kind](PARTS)))
-    headings = [found.markdown[block.span.char_start : block.span.char_end].lstrip("# ") for block in found.blocks if block.kind == "heading"]
+    _, found = await parse_file(
+        parser, make_file(tmp_path, f"a.{kind}", sample_files.RENDERERS[kind](PARTS))
+    )
+    headings = [
+        found.markdown[block.span.char_start : block.span.char_end].lstrip("# ")
+        for block in found.blocks
+        if block.kind == "heading"
+    ]
     assert headings == ["Maintenance", "Safety"]
 
 
 async def test_parsing_part_twice_returns_same_bytes(parser: LocalParser, tmp_path: Path) -> None:
     given = make_file(tmp_path, "a.pdf", sample_files.render_pdf(PARTS))
     plan = await parser.plan(given)
-    assert await parser.parse(given, plan, plan.parts[0]) == await parser.parse(given, plan, plan.parts[0])
+    assert await parser.parse(given, plan, plan.parts[0]) == await parser.parse(
+        given, plan, plan.parts[0]
+    )
 
 
 async def test_long_pdf_is_split_into_page_ranges(parser: LocalParser, tmp_path: Path) -> None:
-    plan, found = await parse_file(parser, make_file(tmp_path, "a.pdf", sample_files.render_numbered_pages(MAX_PAGES)))
+    plan, found = await parse_file(
+        parser, make_file(tmp_path, "a.pdf", sample_files.render_numbered_pages(MAX_PAGES))
+    )
     assert plan.parts == ("pages 1-16", "pages 17-32", "pages 33-40")
     assert plan.pages == found.pages == MAX_PAGES
     assert [block.span.page for block in found.blocks] == list(range(1, MAX_PAGES + 1))
     assert all(block.span.box and 0.1 < block.span.box[1] < 0.2 for block in found.blocks)
 
 
-async def test_only_pages_without_text_are_sent_to_ocr(parser: LocalParser, ocr: FakeOcr, tmp_path: Path) -> None:
+async def test_only_pages_without_text_are_sent_to_ocr(
+    parser: LocalParser, ocr: FakeOcr, tmp_path: Path
+) -> None:
     before = ocr.pages_read
-    plan, found = await parse_file(parser, make_file(tmp_path, "a.pdf", sample_files.render_scanned_pdf(WORDS, text_pages=5)))
+    plan, found = await parse_file(
+        parser, make_file(tmp_path, "a.pdf", sample_files.render_scanned_pdf(WORDS, text_pages=5))
+    )
     assert ocr.pages_read == before + 1
     assert plan.parts == ("pages 1-2", "pages 3-4", "pages 5-6")
     assert found.ocr_pages == [6]
@@ -96,13 +120,21 @@ async def test_only_pages_without_text_are_sent_to_ocr(parser: LocalParser, ocr:
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])
-async def test_image_is_read_as_one_ocr_page(parser: LocalParser, tmp_path: Path, suffix: str) -> None:
-    plan, found = await parse_file(parser, make_file(tmp_path, f"a.{suffix}", sample_files.render_text_image("x", suffix)))
+async def test_image_is_read_as_one_ocr_page(
+    parser: LocalParser, tmp_path: Path, suffix: str
+) -> None:
+    plan, found = await parse_file(
+        parser, make_file(tmp_path, f"a.{suffix}", sample_files.render_text_image("x", suffix))
+    )
     assert (plan.pages, found.ocr_pages, found.markdown) == (1, [1], WORDS)
 
 
-async def test_mislabeled_file_is_parsed_by_content_with_notice(parser: LocalParser, tmp_path: Path) -> None:
-    plan, found = await parse_file(parser, make_file(tmp_path, "a.docx", sample_files.render_html(PARTS)))
+async def test_mislabeled_file_is_parsed_by_content_with_notice(
+    parser: LocalParser, tmp_path: Path
+) -> None:
+    plan, found = await parse_file(
+        parser, make_file(tmp_path, "a.docx", sample_files.render_html(PARTS))
+    )
     assert [notice.code for notice in plan.notices] == ["TYPE_MISMATCH"]
     assert "# Maintenance" in found.markdown
 
@@ -124,21 +156,32 @@ BAD_FILES = {
     "zip bomb": (sample_files.make_archive_bomb(), "ARCHIVE_BOMB"),
     "lying zip bomb": (sample_files.make_understated_archive_bomb(), "ARCHIVE_BOMB"),
     "program": (b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 8, "UNSUPPORTED_TYPE"),
-    "word 97": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500) + "WordDocument".encode("utf-16-le"), "UNSUPPORTED_TYPE"),
+    "word 97": (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500) + "WordDocument".encode("utf-16-le"),
+        "UNSUPPORTED_TYPE",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BAD_FILES)
-async def test_bad_file_is_rejected_with_code_and_remedy(parser: LocalParser, tmp_path: Path, name: str) -> None:
+async def test_bad_file_is_rejected_with_code_and_remedy(
+    parser: LocalParser, tmp_path: Path, name: str
+) -> None:
     data, code = BAD_FILES[name]
     with pytest.raises(PermanentError) as caught:
         await parse_file(parser, make_file(tmp_path, "a", data))
     assert (caught.value.code, bool(caught.value.remedy)) == (code, True)
-    assert not any(place in f"{caught.value.detail} {caught.value}" for place in (str(tmp_path), "/proc/")), "messages name no path of this machine"
+    assert not any(
+        place in f"{caught.value.detail} {caught.value}" for place in (str(tmp_path), "/proc/")
+    ), "messages name no path of this machine"
 
 
 async def test_fingerprint_depends_on_ocr_engine() -> None:
-    assert LocalParser(FakeOcr("a")).fingerprint == LocalParser(FakeOcr("a")).fingerprint != LocalParser(FakeOcr("b")).fingerprint
+    assert (
+        LocalParser(FakeOcr("a")).fingerprint
+        == LocalParser(FakeOcr("a")).fingerprint
+        != LocalParser(FakeOcr("b")).fingerprint
+    )
 
 
 def make_shared_string_workbook() -> bytes:
@@ -168,11 +211,17 @@ def make_spanning_cell_table(span: str = 'colspan="200" rowspan="200"') -> bytes
     return f"<table><tr><td {span}>{'word ' * 500}</td></tr>{'<tr></tr>' * 200}</table>".encode()
 
 
-EXPANDING_FILES = {"shared.xlsx": make_shared_string_workbook, "spans.html": make_spanning_cell_table, "spans.md": make_spanning_cell_table}
+EXPANDING_FILES = {
+    "shared.xlsx": make_shared_string_workbook,
+    "spans.html": make_spanning_cell_table,
+    "spans.md": make_spanning_cell_table,
+}
 
 
 @pytest.mark.parametrize("name", EXPANDING_FILES)
-async def test_text_expansion_bomb_is_rejected_quickly(parser: LocalParser, tmp_path: Path, name: str) -> None:
+async def test_text_expansion_bomb_is_rejected_quickly(
+    parser: LocalParser, tmp_path: Path, name: str
+) -> None:
     data = EXPANDING_FILES[name]()
     assert len(data) < 50_000
     started = time.monotonic()
@@ -192,7 +241,9 @@ async def test_csv_with_too_many_cells_is_rejected(parser: LocalParser, tmp_path
 
 
 async def test_parts_together_respect_document_text_limit(ocr: FakeOcr, tmp_path: Path) -> None:
-    pages = [Section(f"Page {number}", ["Some words of one page. " * 20]) for number in range(1, 141)]
+    pages = [
+        Section(f"Page {number}", ["Some words of one page. " * 20]) for number in range(1, 141)
+    ]
     given = make_file(tmp_path, "a.pdf", sample_files.RENDERERS["pdf"](pages))
     async with LocalParser(ocr, max_characters=55_000, deadline_s=60) as engine:
         plan = await engine.plan(given)

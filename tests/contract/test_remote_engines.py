@@ -28,32 +28,48 @@ def fake() -> Iterator[FakeOpenAI]:
 
 def make_settings(fake: FakeOpenAI, *, key: str = "right", timeout_s: float = 5) -> ServerSettings:
     return ServerSettings(
-        base_url=fake.url, model="fake", api_key=key, timeout_s=timeout_s, kind=fake.kind, api_version="2025-01-01" if fake.kind == "azure" else None
+        base_url=fake.url,
+        model="fake",
+        api_key=key,
+        timeout_s=timeout_s,
+        kind=fake.kind,
+        api_version="2025-01-01" if fake.kind == "azure" else None,
     )
 
 
 @pytest.fixture
 async def embedder(fake: FakeOpenAI) -> AsyncIterator[OpenAIEmbedder]:
-    engine = OpenAIEmbedder(make_settings(fake), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES)
+    engine = OpenAIEmbedder(
+        make_settings(fake), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES
+    )
     yield engine
     await engine.close()
 
 
-@pytest.mark.parametrize("fault", [{"status": 429, "retry_after": 0}, {"status": 500}, {"status": 503}, {"malformed": True}])
-async def test_transient_error_is_retried(embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [{"status": 429, "retry_after": 0}, {"status": 500}, {"status": 503}, {"malformed": True}],
+)
+async def test_transient_error_is_retried(
+    embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, object]
+) -> None:
     fake.fail(times=2, **fault)
     assert len(await embedder.embed(["a"])) == 1
     assert len(fake.requests) == 3
 
 
-async def test_persistent_error_raises_engine_unavailable(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_persistent_error_raises_engine_unavailable(
+    embedder: OpenAIEmbedder, fake: FakeOpenAI
+) -> None:
     fake.fail(times=10, status=500)
     with pytest.raises(EngineUnavailable, match="answered 500"):
         await embedder.embed(["a"])
     assert len(fake.requests) == FAST_RETRIES.attempts
 
 
-async def test_unavailable_error_reports_successful_answer_count(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_unavailable_error_reports_successful_answer_count(
+    embedder: OpenAIEmbedder, fake: FakeOpenAI
+) -> None:
     for text in "ab":
         await embedder.embed([text])
     fake.fail(times=10, status=500)
@@ -69,7 +85,9 @@ async def test_long_retry_after_is_not_retried(embedder: OpenAIEmbedder, fake: F
     assert len(fake.requests) == 1
 
 
-async def test_consecutive_failures_open_circuit_breaker(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_consecutive_failures_open_circuit_breaker(
+    embedder: OpenAIEmbedder, fake: FakeOpenAI
+) -> None:
     fake.fail(times=20, status=500)
     for _ in range(3):
         with pytest.raises(EngineUnavailable):
@@ -77,7 +95,9 @@ async def test_consecutive_failures_open_circuit_breaker(embedder: OpenAIEmbedde
     assert len(fake.requests) == FAST_RETRIES.failure_threshold
 
 
-async def test_rejected_input_is_permanent_and_keeps_circuit_closed(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_rejected_input_is_permanent_and_keeps_circuit_closed(
+    embedder: OpenAIEmbedder, fake: FakeOpenAI
+) -> None:
     fake.fail(times=8, status=400)
     for _ in range(8):
         with pytest.raises(PermanentError) as caught:
@@ -87,7 +107,9 @@ async def test_rejected_input_is_permanent_and_keeps_circuit_closed(embedder: Op
 
 
 async def test_wrong_api_key_raises_engine_unavailable_with_remedy(fake: FakeOpenAI) -> None:
-    engine = OpenAIEmbedder(make_settings(fake, key="wrong"), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES)
+    engine = OpenAIEmbedder(
+        make_settings(fake, key="wrong"), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES
+    )
     with pytest.raises(EngineUnavailable) as caught:
         await engine.embed(["a"])
     assert caught.value.code == "ENGINE_KEY_REFUSED" and "key" in caught.value.remedy
@@ -95,7 +117,9 @@ async def test_wrong_api_key_raises_engine_unavailable_with_remedy(fake: FakeOpe
 
 
 async def test_hanging_server_times_out(fake: FakeOpenAI) -> None:
-    engine = OpenAIEmbedder(make_settings(fake, timeout_s=0.1), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES)
+    engine = OpenAIEmbedder(
+        make_settings(fake, timeout_s=0.1), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES
+    )
     fake.fail(times=3, hang=True)
     with pytest.raises(EngineUnavailable, match="did not answer"):
         await engine.embed(["a"])
@@ -103,7 +127,11 @@ async def test_hanging_server_times_out(fake: FakeOpenAI) -> None:
 
 
 async def test_refused_connection_raises_engine_unavailable() -> None:
-    engine = OpenAIEmbedder(ServerSettings(base_url="http://127.0.0.1:1/v1", model="fake"), dimension=4, retry_policy=FAST_RETRIES)
+    engine = OpenAIEmbedder(
+        ServerSettings(base_url="http://127.0.0.1:1/v1", model="fake"),
+        dimension=4,
+        retry_policy=FAST_RETRIES,
+    )
     with pytest.raises(EngineUnavailable):
         await engine.embed_query("a")
     await engine.close()
@@ -113,11 +141,21 @@ async def test_nan_vector_is_rejected(embedder: OpenAIEmbedder, fake: FakeOpenAI
     fake.fail(nan=True)
     with pytest.raises(TransientError, match="NaN") as caught:
         await embedder.embed(["a"])
-    assert not isinstance(caught.value, EngineUnavailable), "an engine that is away is waited for without end"
+    assert not isinstance(caught.value, EngineUnavailable), (
+        "an engine that is away is waited for without end"
+    )
 
 
-@pytest.mark.parametrize(("fault", "code"), [({"wrong_dimension": True}, "ENGINE_WRONG_DIMENSION"), ({"drop": True}, "ENGINE_BROKEN_ANSWER")])
-async def test_vectors_of_wrong_shape_are_rejected(embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, bool], code: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ({"wrong_dimension": True}, "ENGINE_WRONG_DIMENSION"),
+        ({"drop": True}, "ENGINE_BROKEN_ANSWER"),
+    ],
+)
+async def test_vectors_of_wrong_shape_are_rejected(
+    embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, bool], code: str
+) -> None:
     fake.fail(**fault)
     with pytest.raises(EngineUnavailable) as caught:
         await embedder.embed(["a", "b"])
@@ -126,7 +164,10 @@ async def test_vectors_of_wrong_shape_are_rejected(embedder: OpenAIEmbedder, fak
 
 async def test_client_side_truncation_matches_server_side() -> None:
     with fake_openai(matryoshka=True) as willing, fake_openai(matryoshka=False) as unwilling:
-        engines = [OpenAIEmbedder(make_settings(fake), dimension=16, retry_policy=FAST_RETRIES) for fake in (willing, unwilling)]
+        engines = [
+            OpenAIEmbedder(make_settings(fake), dimension=16, retry_policy=FAST_RETRIES)
+            for fake in (willing, unwilling)
+        ]
         there, here = [(await engine.embed(["one text"]))[0].vector for engine in engines]
         await engines[1].embed(["again"])
         for engine in engines:
@@ -136,20 +177,42 @@ async def test_client_side_truncation_matches_server_side() -> None:
 
 
 async def test_texts_are_sent_in_configured_batch_size(fake: FakeOpenAI) -> None:
-    engine = OpenAIEmbedder(make_settings(fake), dimension=NATIVE_DIMENSION, batch_size=32, retry_policy=FAST_RETRIES)
+    engine = OpenAIEmbedder(
+        make_settings(fake), dimension=NATIVE_DIMENSION, batch_size=32, retry_policy=FAST_RETRIES
+    )
     await engine.embed([f"text {n}" for n in range(70)])
     await engine.close()
     assert sorted(len(body["input"]) for _, body in fake.requests) == [6, 32, 32]
 
 
-@pytest.mark.parametrize("vector", [[10**400] * NATIVE_DIMENSION, [3e38] * NATIVE_DIMENSION, [1e-30] * NATIVE_DIMENSION, "x", None, [[1.0]]])
-async def test_malformed_vector_is_rejected(embedder: OpenAIEmbedder, fake: FakeOpenAI, vector: object) -> None:
+@pytest.mark.parametrize(
+    "vector",
+    [
+        [10**400] * NATIVE_DIMENSION,
+        [3e38] * NATIVE_DIMENSION,
+        [1e-30] * NATIVE_DIMENSION,
+        "x",
+        None,
+        [[1.0]],
+    ],
+)
+async def test_malformed_vector_is_rejected(
+    embedder: OpenAIEmbedder, fake: FakeOpenAI, vector: object
+) -> None:
     fake.fail(times=9, body={"data": [{"index": 0, "embedding": vector}]})
     with pytest.raises(TransientError):
         await embedder.embed(["a"])
 
 
-@pytest.mark.parametrize("result", [{"index": 0, "relevance_score": 10**400}, {"index": float("inf"), "relevance_score": 0.5}, None, "x"])
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"index": 0, "relevance_score": 10**400},
+        {"index": float("inf"), "relevance_score": 0.5},
+        None,
+        "x",
+    ],
+)
 async def test_malformed_rerank_score_is_rejected(fake: FakeOpenAI, result: object) -> None:
     fake.fail(times=9, body={"results": [result]})
     reranker = HttpReranker(make_settings(fake), retry_policy=FAST_RETRIES)
@@ -170,12 +233,25 @@ async def test_incomplete_rerank_response_is_rejected(fake: FakeOpenAI) -> None:
 
 async def test_cancelled_stream_does_not_open_circuit(fake: FakeOpenAI) -> None:
     chat = OpenAIChat(make_settings(fake), retry_policy=FAST_RETRIES)
-    schema = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"x": {"type": "string"}},
+        "required": ["x"],
+        "additionalProperties": False,
+    }
     for fault, opened in (({"stall": True}, False), ({"hang": True}, True)):
         for _ in range(FAST_RETRIES.failure_threshold):
             fake.fail(**fault)
             seen, spoke = len(fake.requests), asyncio.Event()
-            asking = asyncio.create_task(chat.complete("s", "u", schema, name="t", on_delta=lambda draft, piece, spoke=spoke: spoke.set()))
+            asking = asyncio.create_task(
+                chat.complete(
+                    "s",
+                    "u",
+                    schema,
+                    name="t",
+                    on_delta=lambda draft, piece, spoke=spoke: spoke.set(),
+                )
+            )
             await (asyncio.sleep(0) if opened else spoke.wait())
             while len(fake.requests) == seen:
                 await asyncio.sleep(0.01)
@@ -192,7 +268,12 @@ async def test_cancelled_stream_does_not_open_circuit(fake: FakeOpenAI) -> None:
 async def test_azure_request_uses_deployment_path() -> None:
     with fake_openai(kind="azure", api_key="right") as fake:
         chat = OpenAIChat(make_settings(fake), retry_policy=FAST_RETRIES)
-        schema = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
+        schema = {
+            "type": "object",
+            "properties": {"x": {"type": "string"}},
+            "required": ["x"],
+            "additionalProperties": False,
+        }
         assert (await chat.complete("s", "u", schema, name="t")).data == {"x": ""}
         await chat.close()
     assert fake.requests[0][0] == "/openai/deployments/fake/chat/completions"

@@ -51,7 +51,9 @@ async def test_answering_passage_scores_best_in_any_position(reranker: Reranker)
         await make_passage_with_states("a cost of living"),
     ]
     for order in ([0, 1, 2], [1, 0, 2], [2, 0, 1]):
-        scores = await reranker.rerank(question, await embed_query(question), [passages[place] for place in order])
+        scores = await reranker.rerank(
+            question, await embed_query(question), [passages[place] for place in order]
+        )
         assert len(scores) == 3 and order[scores.index(max(scores))] == 1
         assert sorted(scores)[0] == scores[order.index(0)]
 
@@ -62,34 +64,62 @@ async def test_empty_batch_returns_no_scores(reranker: Reranker) -> None:
 
 async def test_threshold_separates_answering_from_unrelated_passages(reranker: Reranker) -> None:
     question = "bearing replacement cost"
-    passages = [await make_passage_with_states("replacement of the bearing, cost 18,740"), await make_passage_with_states("cats sleep on warm roofs")]
+    passages = [
+        await make_passage_with_states("replacement of the bearing, cost 18,740"),
+        await make_passage_with_states("cats sleep on warm roofs"),
+    ]
     embedded = await embed_query(question)
-    answering, foreign = [score - (embedded.background_maxsim_mean or 0) for score in await reranker.rerank(question, embedded, passages)]
+    answering, foreign = [
+        score - (embedded.background_maxsim_mean or 0)
+        for score in await reranker.rerank(question, embedded, passages)
+    ]
     assert foreign < reranker.threshold <= answering
 
 
 async def test_maxsim_without_token_states_scores_zero() -> None:
-    assert await MaxSimReranker().rerank("q", None, [make_passage("a"), make_passage("b")]) == [0.0, 0.0]
+    assert await MaxSimReranker().rerank("q", None, [make_passage("a"), make_passage("b")]) == [
+        0.0,
+        0.0,
+    ]
 
 
 async def test_maxsim_scores_passage_by_its_best_child() -> None:
     embedded = await embed_query("bearing cost")
     one, both = await MaxSimReranker().rerank(
-        "", embedded, [await make_passage_with_states("bearing cost"), await make_passage_with_states("cats", "bearing cost", "dogs")]
+        "",
+        embedded,
+        [
+            await make_passage_with_states("bearing cost"),
+            await make_passage_with_states("cats", "bearing cost", "dogs"),
+        ],
     )
     assert one == pytest.approx(both, abs=1e-6) and one == pytest.approx(1, abs=0.02)
 
 
 async def test_token_in_every_candidate_has_lower_weight() -> None:
-    common, rare = await make_passage_with_states("contract alpha"), await make_passage_with_states("contract beta")
-    scores = await MaxSimReranker().rerank("", await embed_query("contract beta"), [common, rare, await make_passage_with_states("contract gamma")])
+    common, rare = (
+        await make_passage_with_states("contract alpha"),
+        await make_passage_with_states("contract beta"),
+    )
+    scores = await MaxSimReranker().rerank(
+        "",
+        await embed_query("contract beta"),
+        [common, rare, await make_passage_with_states("contract gamma")],
+    )
     assert scores[1] > scores[0]
 
 
 async def test_background_rescaling_preserves_ranking() -> None:
     embedded = await embed_query("bearing cost today")
     raised = QueryEmbedding(embedded.vector, embedded.states, embedded.token_ids, 0.8)
-    passages = [await make_passage_with_states("bearing"), await make_passage_with_states("bearing cost"), await make_passage_with_states("bearing cost today")]
-    plain, stretched = await MaxSimReranker().rerank("", embedded, passages), await MaxSimReranker().rerank("", raised, passages)
+    passages = [
+        await make_passage_with_states("bearing"),
+        await make_passage_with_states("bearing cost"),
+        await make_passage_with_states("bearing cost today"),
+    ]
+    plain, stretched = (
+        await MaxSimReranker().rerank("", embedded, passages),
+        await MaxSimReranker().rerank("", raised, passages),
+    )
     assert sorted(range(3), key=plain.__getitem__) == sorted(range(3), key=stretched.__getitem__)
     assert stretched[2] - 0.8 == pytest.approx(1, abs=0.1)

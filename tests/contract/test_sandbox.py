@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from engines.sandbox import Sandbox, SandboxLimits
-from schemas.errors import EngineUnavailable, LimitExceeded, PermanentError, TransientError, UnreadableDocument
+from schemas.errors import (
+    EngineUnavailable,
+    LimitExceeded,
+    PermanentError,
+    TransientError,
+    UnreadableDocument,
+)
 from tests.contract import sandbox_jobs
 
 MODULES = ("tests.contract.sandbox_jobs",)
@@ -25,12 +31,19 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 def is_running(pid: int) -> bool:
-    return Path(f"/proc/{pid}/cmdline").exists() and b"sandbox_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return (
+        Path(f"/proc/{pid}/cmdline").exists()
+        and b"sandbox_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
 
 
 async def test_child_process_is_reused(sandbox: Sandbox) -> None:
     assert await sandbox.run(sandbox_jobs.echo, b"abc") == b"abc"
-    assert await sandbox.run(sandbox_jobs.report_pid) == await sandbox.run(sandbox_jobs.report_pid) != str(os.getpid()).encode()
+    assert (
+        await sandbox.run(sandbox_jobs.report_pid)
+        == await sandbox.run(sandbox_jobs.report_pid)
+        != str(os.getpid()).encode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,20 +57,31 @@ async def test_child_process_is_reused(sandbox: Sandbox) -> None:
     ],
 )
 async def test_failing_job_does_not_affect_next_job(
-    sandbox: Sandbox, job: Callable[..., bytes], arguments: tuple[object, ...], kind: type[PermanentError], code: str
+    sandbox: Sandbox,
+    job: Callable[..., bytes],
+    arguments: tuple[object, ...],
+    kind: type[PermanentError],
+    code: str,
 ) -> None:
     with pytest.raises(kind) as caught:
-        await sandbox.run(job, *arguments, subject="a.pdf", deadline_s=0.2 if job is sandbox_jobs.hang else None)
+        await sandbox.run(
+            job, *arguments, subject="a.pdf", deadline_s=0.2 if job is sandbox_jobs.hang else None
+        )
     assert caught.value.code == code
     assert caught.value.remedy
     assert await sandbox.run(sandbox_jobs.echo, b"next") == b"next"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-async def test_externally_killed_child_is_a_transient_error(sandbox: Sandbox, how: signal.Signals) -> None:
+async def test_externally_killed_child_is_a_transient_error(
+    sandbox: Sandbox, how: signal.Signals
+) -> None:
     with pytest.raises(TransientError) as caught:
         await sandbox.run(sandbox_jobs.kill_self, int(how), subject="a.pdf")
-    assert (caught.value.code, caught.value.detail) == ("PARSER_CRASHED", "The parser crashed on a.pdf: the child process was killed")
+    assert (caught.value.code, caught.value.detail) == (
+        "PARSER_CRASHED",
+        "The parser crashed on a.pdf: the child process was killed",
+    )
     assert await sandbox.run(sandbox_jobs.echo, b"next") == b"next"
 
 
@@ -73,7 +97,9 @@ async def test_job_output_does_not_corrupt_result(sandbox: Sandbox) -> None:
     assert await sandbox.run(sandbox_jobs.print_much) == b"done"
 
 
-async def test_child_environment_has_no_secrets(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_child_environment_has_no_secrets(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ANABRANCH_CHAT__API_KEY", "secret")
     assert await sandbox.run(sandbox_jobs.read_environment, "ANABRANCH_CHAT__API_KEY") == b""
 
@@ -97,7 +123,10 @@ async def test_child_is_replaced_after_job_limit() -> None:
 
 async def test_jobs_run_concurrently_and_close_ends_children() -> None:
     pool = Sandbox(2, modules=MODULES)
-    pids = [int(pid) for pid in await asyncio.gather(*(pool.run(sandbox_jobs.report_pid) for _ in range(6)))]
+    pids = [
+        int(pid)
+        for pid in await asyncio.gather(*(pool.run(sandbox_jobs.report_pid) for _ in range(6)))
+    ]
     assert len(set(pids)) == 2
     await pool.aclose()
     assert not any(is_running(pid) for pid in pids)

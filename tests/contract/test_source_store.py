@@ -36,7 +36,10 @@ async def test_saved_changes_are_found_under_each_key(store: SourceStore) -> Non
     for key in ("1", "2"):
         async with store.begin_transaction("crm") as turn:
             rows = await turn.fetch_rows([key])
-        assert {name: state.changes for name, state in rows.items()} == {"1": (FIRST,), "2": (renamed,)}
+        assert {name: state.changes for name, state in rows.items()} == {
+            "1": (FIRST,),
+            "2": (renamed,),
+        }
         assert rows["1"].emitted == EMITTED
 
 
@@ -64,7 +67,9 @@ async def test_floors_only_increase(store: SourceStore) -> None:
             await turn.raise_floors("notes", truncated_at=mark)
     async with store.begin_transaction("crm") as turn:
         await turn.raise_floors("notes", snapshot_started_at=(2, 1))
-        assert await turn.fetch_floors() == {"notes": TableFloors(truncated_at=(1, 30), snapshot_started_at=(2, 1))}
+        assert await turn.fetch_floors() == {
+            "notes": TableFloors(truncated_at=(1, 30), snapshot_started_at=(2, 1))
+        }
 
 
 async def test_turns_of_one_source_are_serialized(store: SourceStore) -> None:
@@ -83,11 +88,25 @@ async def test_turns_of_one_source_are_serialized(store: SourceStore) -> None:
 
 async def test_event_emitted_again_meanwhile_stays_pending(store: SourceStore) -> None:
     async with store.begin_transaction("crm") as turn:
-        await turn.save_changes([], {"1": EMITTED, "2": replace(EMITTED, external_id="2", released_ids=(ReleasedId("o/l d", (1, 9), 2),))})
+        await turn.save_changes(
+            [],
+            {
+                "1": EMITTED,
+                "2": replace(
+                    EMITTED, external_id="2", released_ids=(ReleasedId("o/l d", (1, 9), 2),)
+                ),
+            },
+        )
     assert await store.fetch_pending("crm", "", 10) == ["1", "2"]
     async with store.begin_transaction("crm") as turn:
         await turn.save_changes([], {"1": replace(EMITTED, sequence=11)})
-    await store.mark_emitted("crm", {"1": EMITTED, "2": replace(EMITTED, external_id="2", released_ids=(ReleasedId("o/l d", (1, 9), 2),))})
+    await store.mark_emitted(
+        "crm",
+        {
+            "1": EMITTED,
+            "2": replace(EMITTED, external_id="2", released_ids=(ReleasedId("o/l d", (1, 9), 2),)),
+        },
+    )
     assert await store.fetch_pending("crm", "", 10) == ["1"]
     async with store.begin_transaction("crm") as turn:
         said = (await turn.fetch_rows(["2"]))["2"].emitted
@@ -107,12 +126,19 @@ async def test_snapshot_completes_when_all_partitions_pass_end(store: SourceStor
     async with store.begin_transaction("crm") as turn:
         await turn.record_snapshot_end("notes", (1, 50), "topic", {0: 10, 1: 3})
         await turn.record_progress("topic", 0, 12)
-    assert [ended.unread_offsets for ended in await store.fetch_ended_snapshots("crm")] == [{1: (0, 3)}]
+    assert [ended.unread_offsets for ended in await store.fetch_ended_snapshots("crm")] == [
+        {1: (0, 3)}
+    ]
     async with store.begin_transaction("crm") as turn:
         await turn.record_progress("topic", 1, 3)
         await turn.record_progress("topic", 1, 2)
     [ended] = await store.fetch_ended_snapshots("crm")
-    assert (ended.table, ended.mark, ended.topic, ended.unread_offsets) == ("notes", (1, 50), "topic", {})
+    assert (ended.table, ended.mark, ended.topic, ended.unread_offsets) == (
+        "notes",
+        (1, 50),
+        "topic",
+        {},
+    )
     await store.mark_snapshot_swept("crm", "notes", (1, 49))
     assert await store.fetch_ended_snapshots("crm")
     await store.mark_snapshot_swept("crm", "notes", (1, 50))

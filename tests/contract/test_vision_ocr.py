@@ -44,13 +44,25 @@ class VisionServer:
         answer = self.answers.pop(0)
         if isinstance(answer, int):
             return JSONResponse({"message": "busy"}, status_code=answer)
-        return {"choices": [{"index": 0, "message": {"role": "assistant", "content": answer[0]}, "finish_reason": answer[1]}]}
+        return {
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": answer[0]},
+                    "finish_reason": answer[1],
+                }
+            ]
+        }
 
 
 @asynccontextmanager
-async def run_vision_ocr(server: VisionServer, fallback: FakeOcr, model: str = "deepseek-ai/DeepSeek-OCR") -> AsyncIterator[OpenAIOcr]:
+async def run_vision_ocr(
+    server: VisionServer, fallback: FakeOcr, model: str = "deepseek-ai/DeepSeek-OCR"
+) -> AsyncIterator[OpenAIOcr]:
     with run_asgi_app(server.app) as url:
-        engine = OpenAIOcr(ServerSettings(base_url=f"{url}/v1", model=model, kind="vllm"), fallback, FAST_RETRIES)
+        engine = OpenAIOcr(
+            ServerSettings(base_url=f"{url}/v1", model=model, kind="vllm"), fallback, FAST_RETRIES
+        )
         try:
             yield engine
         finally:
@@ -71,13 +83,21 @@ def test_boxes_tables_and_captions_are_parsed() -> None:
         ("heading", "Price list", (0.1001, 0.0501, 0.8999, 0.0991)),
         ("paragraph", "All prices := net.", (0.1001, 0.1201, 0.6006, 0.3003)),
         ("caption", "Parts and prices", (0.001, 0.4004, 0.002, 0.4104)),
-        ("table", "| part | price |\n| --- | --- |\n| seal | 12 |", (0.1001, 0.4204, 0.9009, 0.6006)),
+        (
+            "table",
+            "| part | price |\n| --- | --- |\n| seal | 12 |",
+            (0.1001, 0.4204, 0.9009, 0.6006),
+        ),
     ]
 
 
-@pytest.mark.parametrize("stated", ["[[1, 2, 3]]", "not a list", "[]", "__import__('os')", "[[1, 2, null, 4]]"])
+@pytest.mark.parametrize(
+    "stated", ["[[1, 2, 3]]", "not a list", "[]", "__import__('os')", "[[1, 2, null, 4]]"]
+)
 def test_malformed_box_drops_only_the_box(stated: str) -> None:
-    assert summarize_blocks(parse_blocks(f"<|ref|>text<|/ref|><|det|>{stated}<|/det|>\nwords")) == [("paragraph", "words", None)]
+    assert summarize_blocks(parse_blocks(f"<|ref|>text<|/ref|><|det|>{stated}<|/det|>\nwords")) == [
+        ("paragraph", "words", None)
+    ]
 
 
 async def test_request_matches_deepseek_ocr_format(local: FakeOcr) -> None:
@@ -88,29 +108,48 @@ async def test_request_matches_deepseek_ocr_format(local: FakeOcr) -> None:
     picture, prompt = asked["messages"][0]["content"]
     assert picture["image_url"]["url"] == "data:image/png;base64,cG5n"
     assert prompt["text"] == "<|grounding|>Convert the document to markdown."
-    assert (asked["temperature"], asked["skip_special_tokens"], asked["max_tokens"]) == (0.0, False, 4096)
-    assert asked["vllm_xargs"] == {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
+    assert (asked["temperature"], asked["skip_special_tokens"], asked["max_tokens"]) == (
+        0.0,
+        False,
+        4096,
+    )
+    assert asked["vllm_xargs"] == {
+        "ngram_size": 30,
+        "window_size": 90,
+        "whitelist_token_ids": [128821, 128822],
+    }
     assert local.pages_read == 0
 
 
 async def test_runaway_output_is_retried_without_layout(local: FakeOcr) -> None:
     server = VisionServer(("and and and", "length"), (f"Just the words.{END_OF_SENTENCE}", "stop"))
     async with run_vision_ocr(server, local) as engine:
-        assert summarize_blocks(await engine.read(b"png", subject="a page")) == [("paragraph", "Just the words.", None)]
+        assert summarize_blocks(await engine.read(b"png", subject="a page")) == [
+            ("paragraph", "Just the words.", None)
+        ]
     assert server.requests[1]["messages"][0]["content"][1]["text"] == "Free OCR."
     assert local.pages_read == 0
 
 
-@pytest.mark.parametrize("second", [("and and and", "length"), ("", "stop"), (END_OF_SENTENCE, "stop")])
-async def test_second_failure_falls_back_to_local_ocr(local: FakeOcr, second: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "second", [("and and and", "length"), ("", "stop"), (END_OF_SENTENCE, "stop")]
+)
+async def test_second_failure_falls_back_to_local_ocr(
+    local: FakeOcr, second: tuple[str, str]
+) -> None:
     async with run_vision_ocr(VisionServer(("and and and", "length"), second), local) as engine:
-        assert summarize_blocks(await engine.read(b"png", subject="a page")) == [("paragraph", "read locally", (0.1, 0.1, 0.9, 0.2))]
+        assert summarize_blocks(await engine.read(b"png", subject="a page")) == [
+            ("paragraph", "read locally", (0.1, 0.1, 0.9, 0.2))
+        ]
 
 
 async def test_other_models_receive_plain_markdown_prompt(local: FakeOcr) -> None:
     server = VisionServer(("# Title\n\nWords.", "stop"))
     async with run_vision_ocr(server, local, model="gpt-vision") as engine:
-        assert summarize_blocks(await engine.read(b"png", subject="a page")) == [("heading", "Title", None), ("paragraph", "Words.", None)]
+        assert summarize_blocks(await engine.read(b"png", subject="a page")) == [
+            ("heading", "Title", None),
+            ("paragraph", "Words.", None),
+        ]
     assert set(server.requests[0]) == {"model", "messages"}
 
 

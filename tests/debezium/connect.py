@@ -46,7 +46,15 @@ def ensure_plugin_folder() -> Path:
     folder = get_default_jars_dir().parent / f"debezium-{version}"
     if not folder.is_dir():
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            fetch = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={scratch}/fetched"]
+            fetch = [
+                "mvn",
+                "-B",
+                "-q",
+                "-f",
+                str(POM),
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={scratch}/fetched",
+            ]
             subprocess.run(fetch, check=True, stdout=subprocess.DEVNULL)
             [archive] = Path(scratch, "fetched").glob("*.tar.gz")
             with tarfile.open(archive) as plugin:
@@ -83,16 +91,39 @@ class KafkaConnect:
 
 
 @asynccontextmanager
-async def run_kafka_connect(bootstrap: str, folder: Path, name: str, *, schemas: bool) -> AsyncIterator[KafkaConnect]:
+async def run_kafka_connect(
+    bootstrap: str, folder: Path, name: str, *, schemas: bool
+) -> AsyncIterator[KafkaConnect]:
     plugins, port = await asyncio.to_thread(ensure_plugin_folder), _find_free_port(None)
     worker = folder / "connect.properties"
-    worker.write_text(WORKER_PROPERTIES.format(bootstrap=bootstrap, name=name, schemas=str(schemas).lower(), plugins=plugins, port=port))
+    worker.write_text(
+        WORKER_PROPERTIES.format(
+            bootstrap=bootstrap, name=name, schemas=str(schemas).lower(), plugins=plugins, port=port
+        )
+    )
     logging = folder / "log4j2.properties"
-    logging.write_text("rootLogger.level=warn\nrootLogger.appenderRef.c.ref=c\nappender.c.type=Console\nappender.c.name=c\n")
-    quick = ["-Xms192m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}"]
-    command = [find_java() or "java", *quick, "-cp", f"{get_default_jars_dir()}/*", "org.apache.kafka.connect.cli.ConnectDistributed", str(worker)]
+    logging.write_text(
+        "rootLogger.level=warn\nrootLogger.appenderRef.c.ref=c\nappender.c.type=Console\nappender.c.name=c\n"
+    )
+    quick = [
+        "-Xms192m",
+        "-Xmx384m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={logging}",
+    ]
+    command = [
+        find_java() or "java",
+        *quick,
+        "-cp",
+        f"{get_default_jars_dir()}/*",
+        "org.apache.kafka.connect.cli.ConnectDistributed",
+        str(worker),
+    ]
     with (folder / "connect.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
     try:
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
             await _wait_until_ready(http, process, folder / "connect.log")
@@ -106,7 +137,9 @@ async def run_kafka_connect(bootstrap: str, folder: Path, name: str, *, schemas:
             process.wait()
 
 
-async def _wait_until_ready(http: httpx2.AsyncClient, process: subprocess.Popen[bytes], log: Path) -> None:
+async def _wait_until_ready(
+    http: httpx2.AsyncClient, process: subprocess.Popen[bytes], log: Path
+) -> None:
     for _ in range(600):
         assert process.poll() is None, f"Connect ended: {log.read_text()[-2000:]}"
         try:

@@ -14,10 +14,20 @@ import uvicorn
 
 @contextmanager
 def run_asgi_app(app: Any) -> Iterator[str]:
-    """Gives `http://127.0.0.1:PORT`, answering from the first moment; the thread has ended when the context is left."""
+    """Gives `http://127.0.0.1:PORT`, answering from the first moment; the thread has ended when the
+    context is left.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", lifespan="off", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), name="fake-server", daemon=True)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, log_level="error", ws="none", lifespan="off", timeout_graceful_shutdown=1
+        )
+    )
+    thread = threading.Thread(
+        target=lambda: asyncio.run(server.serve(sockets=[listener])),
+        name="fake-server",
+        daemon=True,
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -14,8 +14,26 @@ def make_parent(*texts: str, offset: int = 1000) -> ParentChunk:
     whole, children = "\n".join(texts), []
     for ordinal, text in enumerate(texts):
         start = offset + len("\n".join(texts[:ordinal])) + (ordinal > 0)
-        children.append(ChildChunk(id=content_id("child", text), ordinal=ordinal, text=text, char_start=start, char_end=start + len(text), spans=[], tokens=9))
-    return ParentChunk(id=content_id("parent", whole), ordinal=0, text=whole, char_start=offset, char_end=offset + len(whole), tokens=9, children=children)
+        children.append(
+            ChildChunk(
+                id=content_id("child", text),
+                ordinal=ordinal,
+                text=text,
+                char_start=start,
+                char_end=start + len(text),
+                spans=[],
+                tokens=9,
+            )
+        )
+    return ParentChunk(
+        id=content_id("parent", whole),
+        ordinal=0,
+        text=whole,
+        char_start=offset,
+        char_end=offset + len(whole),
+        tokens=9,
+        children=children,
+    )
 
 
 def make_passage(text: str) -> RerankPassage:

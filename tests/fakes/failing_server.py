@@ -1,4 +1,6 @@
-"""The server that a command speaks to, without a socket: it answers so many times, and is gone then."""
+"""The server that a command speaks to, without a socket: it answers so many times, and is gone
+then.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from anabranch.cli.http_client import ApiClient
 
 
 class FailingServer:
-    """Answers each path with what is given for it, so many times, and is gone then. Of a list each answer is given once, and the last one from then on."""
+    """Answers each path with what is given for it, so many times, and is gone then. Of a list each
+    answer is given once, and the last one from then on.
+    """
 
     def __init__(self, answers: dict[str, Any], lives: int) -> None:
         self.answers, self.answers_left = answers, lives
@@ -32,7 +36,9 @@ class FailingServer:
     @asynccontextmanager
     async def client(self, *_: object, **__: object) -> AsyncIterator[ApiClient]:
         client = ApiClient("http://server", is_ephemeral=True)
-        client.http = httpx2.AsyncClient(transport=httpx2.MockTransport(self), base_url="http://server")
+        client.http = httpx2.AsyncClient(
+            transport=httpx2.MockTransport(self), base_url="http://server"
+        )
         async with client:
             yield client
 

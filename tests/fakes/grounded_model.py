@@ -1,4 +1,6 @@
-"""What a careful model would say: the sentence of the context that shares most words with the question, with its number, or that the context does not suffice."""
+"""What a careful model would say: the sentence of the context that shares most words with the
+question, with its number, or that the context does not suffice.
+"""
 
 from __future__ import annotations
 
@@ -54,22 +56,44 @@ _STOPWORDS = frozenset(
 
 
 def answer_from_context(prompt: str) -> dict[str, Any]:
-    """In the shape of the answer step: sufficient, sentences with citations, assumptions, limitations."""
+    """In the shape of the answer step: sufficient, sentences with citations, assumptions,
+    limitations.
+    """
     contexts, question = parse_prompt(prompt)
     question_words = _stem_words(question)
-    scored = [(len(question_words & _stem_words(text)), -number, text.strip()) for number, body in contexts.items() for text in _SENTENCE.split(body)]
+    scored = [
+        (len(question_words & _stem_words(text)), -number, text.strip())
+        for number, body in contexts.items()
+        for text in _SENTENCE.split(body)
+    ]
     best = max(scored, default=(0, 0, ""))
     if not best[0]:
-        return {"sufficient": False, "sentences": [], "assumptions": [], "limitations": ["The context does not say."]}
-    return {"sufficient": True, "sentences": [{"text": best[2], "citations": [-best[1]]}], "assumptions": [], "limitations": []}
+        return {
+            "sufficient": False,
+            "sentences": [],
+            "assumptions": [],
+            "limitations": ["The context does not say."],
+        }
+    return {
+        "sufficient": True,
+        "sentences": [{"text": best[2], "citations": [-best[1]]}],
+        "assumptions": [],
+        "limitations": [],
+    }
 
 
 def parse_prompt(prompt: str) -> tuple[dict[int, str], str]:
-    """Numbered contexts and the question: the line that is marked so, else what stands before the first context, else after the last.
-    A prompt of the answer step is one JSON object."""
+    """Numbered contexts and the question: the line that is marked so, else what stands before the
+    first context, else after the last. A prompt of the answer step is one JSON object.
+    """
     if prompt.startswith("{"):
-        request, _ = json.JSONDecoder().raw_decode(prompt)  # a second try adds what was wrong with the first
-        return {passage["n"]: f"{passage['title']} {passage['section']}: {passage['text']}" for passage in request["passages"]}, request["question"]
+        request, _ = json.JSONDecoder().raw_decode(
+            prompt
+        )  # a second try adds what was wrong with the first
+        return {
+            passage["n"]: f"{passage['title']} {passage['section']}: {passage['text']}"
+            for passage in request["passages"]
+        }, request["question"]
     marked = _QUESTION.search(prompt)
     body = prompt[: marked.start()] + prompt[marked.end() :] if marked else prompt
     pieces = _CONTEXT.split(body)
@@ -86,7 +110,11 @@ def compute_word_overlap(question: str, text: str) -> float:
 def _stem_words(text: str) -> set[str]:
     plain = unicodedata.normalize("NFKD", text).casefold()
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    return {word[:6] for word in _WORD.findall(plain) if (len(word) > 2 or word.isdigit()) and word not in _STOPWORDS}
+    return {
+        word[:6]
+        for word in _WORD.findall(plain)
+        if (len(word) > 2 or word.isdigit()) and word not in _STOPWORDS
+    }
 
 
 def build_minimal_value(schema: dict[str, Any]) -> Any:
@@ -95,7 +123,10 @@ def build_minimal_value(schema: dict[str, Any]) -> Any:
         return schema["enum"][0]
     match schema.get("type"):
         case "object":
-            return {name: build_minimal_value(schema["properties"][name]) for name in schema.get("required", [])}
+            return {
+                name: build_minimal_value(schema["properties"][name])
+                for name in schema.get("required", [])
+            }
         case "array":
             return []
         case "integer" | "number":

@@ -1,4 +1,5 @@
-"""A deterministic server that speaks OpenAI's HTTP interface as OpenAI, Azure and vLLM do, with their refusals, and fails when told to.
+"""A deterministic server that speaks OpenAI's HTTP interface as OpenAI, Azure and vLLM do, with
+their refusals, and fails when told to.
 
 with fake_openai() as fake:
     fake.fail(status=429, retry_after=0)                  # the next request, once
@@ -23,15 +24,21 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from engines.embed.null import NullEmbedder
 from tests.fakes.asgi_server import run_asgi_app
-from tests.fakes.grounded_model import answer_from_context, build_minimal_value, compute_word_overlap
+from tests.fakes.grounded_model import (
+    answer_from_context,
+    build_minimal_value,
+    compute_word_overlap,
+)
 
 NATIVE_DIMENSION = 64
 
 
 @dataclass
 class ResponseFault:
-    """What goes wrong with one request. `on` is how its path ends; '' is any. After the first half of a stream `cut` closes the connection,
-    `broken` sends an error in place of the rest, `stall` waits until the caller goes away."""
+    """What goes wrong with one request. `on` is how its path ends; '' is any. After the first half
+    of a stream `cut` closes the connection, `broken` sends an error in place of the rest, `stall`
+    waits until the caller goes away.
+    """
 
     on: str = ""
     status: int = 0
@@ -50,8 +57,10 @@ class ResponseFault:
 
 @dataclass
 class FakeOpenAI:
-    """`kind` decides what is refused. `requests` holds (path, body) of all that came, `hung_up` counts those whose caller went away before the answer;
-    `say` puts words in the model's mouth for the next answers."""
+    """`kind` decides what is refused. `requests` holds (path, body) of all that came, `hung_up`
+    counts those whose caller went away before the answer; `say` puts words in the model's mouth for
+    the next answers.
+    """
 
     kind: Literal["openai", "azure", "vllm"] = "openai"
     api_key: str = ""
@@ -92,11 +101,20 @@ class FakeOpenAI:
         if self._queued_answers:
             answer = self._queued_answers.popleft()
             return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-        prompt = "\n".join(_extract_text(message["content"]) for message in body["messages"] if message["role"] == "user")
+        prompt = "\n".join(
+            _extract_text(message["content"])
+            for message in body["messages"]
+            if message["role"] == "user"
+        )
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
         if schema is None:
             return answer_from_context(prompt)["sentences"][0]["text"]
-        return json.dumps(answer_from_context(prompt) if "sufficient" in schema.get("properties", {}) else build_minimal_value(schema), ensure_ascii=False)
+        return json.dumps(
+            answer_from_context(prompt)
+            if "sufficient" in schema.get("properties", {})
+            else build_minimal_value(schema),
+            ensure_ascii=False,
+        )
 
 
 @contextmanager
@@ -125,7 +143,10 @@ def _app(fake: FakeOpenAI) -> FastAPI:
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [{"id": "fake", "object": "model", "created": 0, "owned_by": "tests"}]}
+        return {
+            "object": "list",
+            "data": [{"id": "fake", "object": "model", "created": 0, "owned_by": "tests"}],
+        }
 
     return app
 
@@ -139,13 +160,19 @@ async def _answer(fake: FakeOpenAI, request: Request) -> Response:
     if fault.status:
         headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
         return _error_response(fault.status, "as told", headers)
-    if fake.api_key and fake.api_key not in (request.headers.get("authorization", "").removeprefix("Bearer "), request.headers.get("api-key")):
+    if fake.api_key and fake.api_key not in (
+        request.headers.get("authorization", "").removeprefix("Bearer "),
+        request.headers.get("api-key"),
+    ):
         return _error_response(401, "Incorrect API key provided")
     if fault.malformed:
         return Response("<html>502 somewhere</html>", media_type="text/html")
     if fault.body is not None:
         streamed = isinstance(fault.body, str)
-        return Response(fault.body if streamed else json.dumps(fault.body), media_type="text/event-stream" if streamed else "application/json")
+        return Response(
+            fault.body if streamed else json.dumps(fault.body),
+            media_type="text/event-stream" if streamed else "application/json",
+        )
     return await _HANDLERS[path.rsplit("/", 1)[1]](fake, body, fault)
 
 
@@ -159,12 +186,32 @@ async def _answer_chat(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFa
     if problem := _find_chat_problem(fake, body):
         return _error_response(400, problem)
     content = fake.generate_content(body)
-    usage = {"prompt_tokens": sum(len(_extract_text(message["content"]).split()) for message in body["messages"]), "completion_tokens": len(content.split())}
+    usage = {
+        "prompt_tokens": sum(
+            len(_extract_text(message["content"]).split()) for message in body["messages"]
+        ),
+        "completion_tokens": len(content.split()),
+    }
     usage["total_tokens"] = sum(usage.values())
     if body.get("stream"):
-        return StreamingResponse(_stream_chat(fake, body, content, usage, fault), media_type="text/event-stream")
-    choice = {"index": 0, "message": {"role": "assistant", "content": content, "refusal": None}, "finish_reason": "stop"}
-    return JSONResponse({"id": "chatcmpl-fake", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice], "usage": usage})
+        return StreamingResponse(
+            _stream_chat(fake, body, content, usage, fault), media_type="text/event-stream"
+        )
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": content, "refusal": None},
+        "finish_reason": "stop",
+    }
+    return JSONResponse(
+        {
+            "id": "chatcmpl-fake",
+            "object": "chat.completion",
+            "created": 0,
+            "model": body["model"],
+            "choices": [choice],
+            "usage": usage,
+        }
+    )
 
 
 def _find_chat_problem(fake: FakeOpenAI, body: dict[str, Any]) -> str | None:
@@ -174,21 +221,38 @@ def _find_chat_problem(fake: FakeOpenAI, body: dict[str, Any]) -> str | None:
             if name in body:
                 return f"Unsupported parameter: '{name}' is not supported with this model."
     form = body.get("response_format", {})
-    if form.get("type") == "json_schema" and form["json_schema"].get("strict") and fake.kind != "vllm":
+    if (
+        form.get("type") == "json_schema"
+        and form["json_schema"].get("strict")
+        and fake.kind != "vllm"
+    ):
         return _find_schema_problem(form["json_schema"]["schema"])
     return None
 
 
 def _find_schema_problem(schema: dict[str, Any]) -> str | None:
     if schema.get("type") == "object":
-        if schema.get("additionalProperties") is not False or set(schema.get("required", [])) != set(schema.get("properties", {})):
+        if schema.get("additionalProperties") is not False or set(
+            schema.get("required", [])
+        ) != set(schema.get("properties", {})):
             return "Invalid schema for response_format: 'additionalProperties' must be false and all properties must be required."
         return next(filter(None, map(_find_schema_problem, schema["properties"].values())), None)
     return _find_schema_problem(schema["items"]) if schema.get("type") == "array" else None
 
 
-async def _stream_chat(fake: FakeOpenAI, body: dict[str, Any], content: str, usage: dict[str, int], fault: ResponseFault) -> AsyncIterator[str]:
-    shell = {"id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+async def _stream_chat(
+    fake: FakeOpenAI,
+    body: dict[str, Any],
+    content: str,
+    usage: dict[str, int],
+    fault: ResponseFault,
+) -> AsyncIterator[str]:
+    shell = {
+        "id": "chatcmpl-fake",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": body["model"],
+    }
     pieces = [content[at : at + 8] for at in range(0, len(content), 8)]
     for place, piece in enumerate(pieces):
         if place > len(pieces) // 2 and (fault.cut or fault.stall):
@@ -196,7 +260,9 @@ async def _stream_chat(fake: FakeOpenAI, body: dict[str, Any], content: str, usa
         if place > len(pieces) // 2 and fault.broken:
             yield _format_event({"error": {"message": "as told", "type": "server_error"}})
             return
-        yield _format_event({**shell, "choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
+        yield _format_event(
+            {**shell, "choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]}
+        )
     yield _format_event({**shell, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     if body.get("stream_options", {}).get("include_usage"):
         yield _format_event({**shell, "choices": [], "usage": usage})
@@ -217,21 +283,41 @@ async def _interrupt_stream(fake: FakeOpenAI, fault: ResponseFault) -> None:
         fake.n_disconnects += 1
 
 
-async def _answer_embeddings(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFault) -> Response:
+async def _answer_embeddings(
+    fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFault
+) -> Response:
     if "dimensions" in body and not fake.matryoshka:
         return _error_response(
-            400, f'Model "{body["model"]}" does not support matryoshka representation, changing output dimensions will lead to poor results.'
+            400,
+            f'Model "{body["model"]}" does not support matryoshka representation, changing output dimensions will lead to poor results.',
         )
     if "messages" in body and fake.kind != "vllm":
         return _error_response(400, "Unrecognized request argument supplied: messages")
-    texts = [_extract_text(body["messages"][-1]["content"])] if "messages" in body else [body["input"]] if isinstance(body["input"], str) else body["input"]
+    texts = (
+        [_extract_text(body["messages"][-1]["content"])]
+        if "messages" in body
+        else [body["input"]]
+        if isinstance(body["input"], str)
+        else body["input"]
+    )
     if not all(texts):
         return _error_response(400, "'$.input' is invalid: empty strings are not allowed.")
-    rows = [_truncate_vector(item.vector.astype(np.float32), body.get("dimensions")) for item in await NullEmbedder(NATIVE_DIMENSION).embed(texts)]
-    data = [{"index": place, "object": "embedding", "embedding": _encode_vector(row, body, fault)} for place, row in enumerate(rows)]
+    rows = [
+        _truncate_vector(item.vector.astype(np.float32), body.get("dimensions"))
+        for item in await NullEmbedder(NATIVE_DIMENSION).embed(texts)
+    ]
+    data = [
+        {"index": place, "object": "embedding", "embedding": _encode_vector(row, body, fault)}
+        for place, row in enumerate(rows)
+    ]
     returned = data[1:] if fault.drop else list(reversed(data))
-    usage = {"prompt_tokens": sum(len(text.split()) for text in texts), "total_tokens": sum(len(text.split()) for text in texts)}
-    return _json_response({"object": "list", "model": body["model"], "data": returned, "usage": usage})
+    usage = {
+        "prompt_tokens": sum(len(text.split()) for text in texts),
+        "total_tokens": sum(len(text.split()) for text in texts),
+    }
+    return _json_response(
+        {"object": "list", "model": body["model"], "data": returned, "usage": usage}
+    )
 
 
 def _truncate_vector(row: Any, dimensions: int | None) -> Any:
@@ -244,23 +330,50 @@ def _encode_vector(row: Any, body: dict[str, Any], fault: ResponseFault) -> Any:
         row = row[:3]
     if fault.nan:
         row = np.full_like(row, np.nan)
-    return base64.b64encode(row.astype("<f4").tobytes()).decode() if body.get("encoding_format") == "base64" else [float(value) for value in row]
+    return (
+        base64.b64encode(row.astype("<f4").tobytes()).decode()
+        if body.get("encoding_format") == "base64"
+        else [float(value) for value in row]
+    )
 
 
 async def _answer_rerank(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFault) -> Response:
-    texts = [document if isinstance(document, str) else _extract_text(document["content"]) for document in body["documents"]]
-    results = [{"index": place, "document": {"text": text}, "relevance_score": compute_word_overlap(body["query"], text)} for place, text in enumerate(texts)]
+    texts = [
+        document if isinstance(document, str) else _extract_text(document["content"])
+        for document in body["documents"]
+    ]
+    results = [
+        {
+            "index": place,
+            "document": {"text": text},
+            "relevance_score": compute_word_overlap(body["query"], text),
+        }
+        for place, text in enumerate(texts)
+    ]
     ranked = sorted(results, key=lambda item: -item["relevance_score"])[: body.get("top_n") or None]
     if fault.nan:
         ranked[0]["relevance_score"] = float("nan")
-    return _json_response({"id": "rerank-fake", "model": body["model"], "usage": {"total_tokens": 0}, "results": ranked[1:] if fault.drop else ranked})
+    return _json_response(
+        {
+            "id": "rerank-fake",
+            "model": body["model"],
+            "usage": {"total_tokens": 0},
+            "results": ranked[1:] if fault.drop else ranked,
+        }
+    )
 
 
-_HANDLERS = {"completions": _answer_chat, "embeddings": _answer_embeddings, "rerank": _answer_rerank}
+_HANDLERS = {
+    "completions": _answer_chat,
+    "embeddings": _answer_embeddings,
+    "rerank": _answer_rerank,
+}
 
 
 def _extract_text(content: Any) -> str:
-    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+    return (
+        content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+    )
 
 
 def _json_response(value: Any) -> Response:
@@ -269,4 +382,15 @@ def _json_response(value: Any) -> Response:
 
 
 def _error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}}, status, headers)
+    return JSONResponse(
+        {
+            "error": {
+                "message": message,
+                "type": "invalid_request_error",
+                "param": None,
+                "code": None,
+            }
+        },
+        status,
+        headers,
+    )

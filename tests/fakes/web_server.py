@@ -27,7 +27,10 @@ def _app() -> FastAPI:
 
     @app.get("/named")
     async def named() -> Response:
-        return Response(b"data", headers={"content-disposition": "attachment; filename*=UTF-8''relat%C3%B3rio.pdf"})
+        return Response(
+            b"data",
+            headers={"content-disposition": "attachment; filename*=UTF-8''relat%C3%B3rio.pdf"},
+        )
 
     @app.get("/odd")
     async def odd(request: Request) -> Response:

@@ -1,4 +1,6 @@
-"""Try every fault on real Kafka and Postgres: `python -m tests.faults --seed 7 --minutes 10`. Ends with 1 where one does not hold."""
+"""Try every fault on real Kafka and Postgres: `python -m tests.faults --seed 7 --minutes 10`. Ends
+with 1 where one does not hold.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,25 @@ log_progress = partial(print, file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers are stopped and folders removed all the same
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # servers are stopped and folders removed all the same
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--minutes", type=float, default=10.0, help="about how long it may take")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="faults whose name matches this regular expression")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="PATTERN",
+        help="faults whose name matches this regular expression",
+    )
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
     arguments = parser.parse_args()
     faults = [fault for fault in FAULTS if re.search(arguments.only, fault.name)]
     with run_broker() as broker, run_postgres() as server:
-        rows = FaultSuite(FaultEnvironment(broker, server), arguments.seed, arguments.minutes, log_progress).run_all(faults)
+        rows = FaultSuite(
+            FaultEnvironment(broker, server), arguments.seed, arguments.minutes, log_progress
+        ).run_all(faults)
     print(format_fault_table(rows))
     if arguments.write is not None:
         write_table(arguments.write, rows)

@@ -1,7 +1,8 @@
-"""Every await of a stage between reading an event and acknowledging it, seen from the event loop: the place to die at.
+"""Every await of a stage between reading an event and acknowledging it, seen from the event loop:
+the place to die at.
 
-A crossing is `stage|place|side`: `place` is the line of ours that waits and what it waits for, `side` whether its answer is out (`asked`) or has just come
-(`answered`).
+A crossing is `stage|place|side`: `place` is the line of ours that waits and what it waits for,
+`side` whether its answer is out (`asked`) or has just come (`answered`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from streams.partition_sink import PartitionSink
 from streams.runner import StageRunner
 
 ROOT = Path(__file__).parents[2]
-SOURCE_FOLDERS = tuple(f"{ROOT / room}/" for room in ("streams", "sql", "processors", "engines", "anabranch"))
+SOURCE_FOLDERS = tuple(
+    f"{ROOT / room}/" for room in ("streams", "sql", "processors", "engines", "anabranch")
+)
 IDLE = "PartitionSink._until"
 """Waits for something to do, with nothing in hand."""
 OnAwaitPoint = Callable[[str], None]
@@ -24,7 +27,9 @@ OnAwaitPoint = Callable[[str], None]
 class TracedCoroutine(Coroutine[Any, Any, Any]):
     """A coroutine whose waits are reported."""
 
-    def __init__(self, inner: Coroutine[Any, Any, Any], stage: str, on_await_point: OnAwaitPoint) -> None:
+    def __init__(
+        self, inner: Coroutine[Any, Any, Any], stage: str, on_await_point: OnAwaitPoint
+    ) -> None:
         self._inner, self._stage, self._on_await_point = inner, stage, on_await_point
         self._await_point: str | None = None
 
@@ -52,9 +57,15 @@ class TracedCoroutine(Coroutine[Any, Any, Any]):
 def trace_await_points(loop: asyncio.AbstractEventLoop, on_await_point: OnAwaitPoint) -> None:
     """Every task in which a stage handles its events reports its waits from now on."""
 
-    def create_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **how: Any) -> asyncio.Task[Any]:
+    def create_task(
+        loop: asyncio.AbstractEventLoop, coroutine: Any, **how: Any
+    ) -> asyncio.Task[Any]:
         stage = find_stage(coroutine)
-        return asyncio.Task(coroutine if stage is None else TracedCoroutine(coroutine, stage, on_await_point), loop=loop, **how)
+        return asyncio.Task(
+            coroutine if stage is None else TracedCoroutine(coroutine, stage, on_await_point),
+            loop=loop,
+            **how,
+        )
 
     loop.set_task_factory(create_task)
 
@@ -82,8 +93,22 @@ def find_await_point(coroutine: Any) -> str | None:
 
 
 def _get_frame(awaitable: Any) -> Any:
-    return next((found for name in ("cr_frame", "gi_frame", "ag_frame") if (found := getattr(awaitable, name, None)) is not None), None)
+    return next(
+        (
+            found
+            for name in ("cr_frame", "gi_frame", "ag_frame")
+            if (found := getattr(awaitable, name, None)) is not None
+        ),
+        None,
+    )
 
 
 def _get_awaited(awaitable: Any) -> Any:
-    return next((found for name in ("cr_await", "gi_yieldfrom", "ag_await") if (found := getattr(awaitable, name, None)) is not None), None)
+    return next(
+        (
+            found
+            for name in ("cr_await", "gi_yieldfrom", "ag_await")
+            if (found := getattr(awaitable, name, None)) is not None
+        ),
+        None,
+    )

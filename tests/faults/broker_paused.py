@@ -1,4 +1,6 @@
-"""The broker stands still (SIGSTOP) for longer than a worker may be silent, and goes on as if nothing had been."""
+"""The broker stands still (SIGSTOP) for longer than a worker may be silent, and goes on as if
+nothing had been.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Twenty encrypted PDFs in a row: what nobody can read is buried, and stops no worker, however much of it there is."""
+"""Twenty encrypted PDFs in a row: what nobody can read is buried, and stops no worker, however much
+of it there is.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,14 @@ def inject(trial: FaultTrial) -> int:
     content = {"base64": base64.b64encode(make_encrypted_pdf()).decode()}
     trial.push_share(0.5)
     for number in trial.get_rounds(10.0):
-        encrypted_events = [to_single_partition(make_received_content(f"locked-{number}-{place}", 0, content)) for place in range(BATCH_SIZE)]
+        encrypted_events = [
+            to_single_partition(make_received_content(f"locked-{number}-{place}", 0, content))
+            for place in range(BATCH_SIZE)
+        ]
         trial.push(encrypted_events)
-        trial.expected_dead_letters |= {(headers["ce_id"], CODE) for _, headers, _ in encrypted_events}
+        trial.expected_dead_letters |= {
+            (headers["ce_id"], CODE) for _, headers, _ in encrypted_events
+        }
         trial.wait_for_outcomes(len(trial.sent_ids))
     return len(trial.expected_dead_letters)
 

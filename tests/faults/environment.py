@@ -1,4 +1,6 @@
-"""Real Kafka and real Postgres to try faults on: shared where a fault leaves them alone, its own where it strikes them."""
+"""Real Kafka and real Postgres to try faults on: shared where a fault leaves them alone, its own
+where it strikes them.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,17 @@ class FaultEnvironment:
 
     @contextmanager
     def start_fleet(self) -> Iterator[WorkerFleet]:
-        """Workers with topics and a database of their own. All of it is gone when the context is left."""
+        """Workers with topics and a database of their own. All of it is gone when the context is
+        left.
+        """
         folder = Path(tempfile.mkdtemp(prefix="anabranch-fault-"))
-        settings = KafkaClientSettings(self.broker.bootstrap_servers, topic_prefix=f"fault-{uuid4().hex[:12]}.")
-        environment = {"ANABRANCH_KAFKA__PARTITIONS": str(PARTITIONS), "ANABRANCH_LOG__ENCRYPT": "true"}
+        settings = KafkaClientSettings(
+            self.broker.bootstrap_servers, topic_prefix=f"fault-{uuid4().hex[:12]}."
+        )
+        environment = {
+            "ANABRANCH_KAFKA__PARTITIONS": str(PARTITIONS),
+            "ANABRANCH_LOG__ENCRYPT": "true",
+        }
         try:
             with contextmanager(clone_database)(self.server.dsn, "template1") as dsn:
                 fleet = WorkerFleet(settings, dsn, folder, environment)

@@ -22,11 +22,15 @@ def inject_in_bursts(trial: FaultTrial, make_fault: Callable[[], dict[str, Any]]
     assert server is not None, "this fault asks for a server"
     trial.start_workers()
     started, n_faults = time.monotonic(), 0
-    while not n_faults or (seconds_since(started) < trial.duration_s and trial.n_pushed < len(trial.events)):
+    while not n_faults or (
+        seconds_since(started) < trial.duration_s and trial.n_pushed < len(trial.events)
+    ):
         for _ in range(BURST_SIZE):
             server.fail(on="embeddings", **make_fault())
         n_faults += BURST_SIZE
-        trial.push_next(max(EVENTS_PER_BURST, len(trial.events) // len(trial.get_rounds(RECOVERY_S))))
+        trial.push_next(
+            max(EVENTS_PER_BURST, len(trial.events) // len(trial.get_rounds(RECOVERY_S)))
+        )
         wait_until(lambda: server.n_pending_faults == 0, "the engine to be asked")
         time.sleep(RECOVERY_S)
     return n_faults

@@ -1,4 +1,6 @@
-"""`kill -9` at every await between reading an event and acknowledging it: each stage's worker dies at one of them, and the next at another one."""
+"""`kill -9` at every await between reading an event and acknowledging it: each stage's worker dies
+at one of them, and the next at another one.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ class StageVictims:
 
     def _start_next(self) -> None:
         if self.kill_points:
-            self.worker, self.started_at = self.trial.fleet.spawn_worker([self.stage], die_at=self.kill_points.pop()), time.monotonic()
+            self.worker, self.started_at = (
+                self.trial.fleet.spawn_worker([self.stage], die_at=self.kill_points.pop()),
+                time.monotonic(),
+            )
             self.trial.fleet.stopped_workers.append(self.worker)
 
 
@@ -60,9 +65,16 @@ def inject(trial: FaultTrial) -> int:
     trial.rng.shuffle(await_points)
     trial.start_workers(stages=UNRELATED_STAGES)
     stages = [stage.name for stage in STAGES if stage.name not in UNRELATED_STAGES]
-    victims = [StageVictims(trial, stage, [place for place in await_points if place.startswith(f"{stage}|")]) for stage in stages]
+    victims = [
+        StageVictims(
+            trial, stage, [place for place in await_points if place.startswith(f"{stage}|")]
+        )
+        for stage in stages
+    ]
     started = time.monotonic()
-    while not is_timed_out(victims, seconds_since(started), trial.duration_s) and not is_finished(victims, seconds_since(started) >= trial.duration_s):
+    while not is_timed_out(victims, seconds_since(started), trial.duration_s) and not is_finished(
+        victims, seconds_since(started) >= trial.duration_s
+    ):
         trial.push_share(min(0.9, seconds_since(started) / trial.duration_s))
         for each in victims:
             each.check_worker()
@@ -76,12 +88,18 @@ def inject(trial: FaultTrial) -> int:
 def is_timed_out(victims: Sequence[StageVictims], elapsed_s: float, duration_s: float) -> bool:
     """On a busy machine the first worker may die only after all the time there is."""
     return elapsed_s >= (
-        MAX_DURATION_FACTOR * duration_s if any(each.n_killed for each in victims) else max(MAX_DURATION_FACTOR * duration_s, FIRST_KILL_TIMEOUT_S)
+        MAX_DURATION_FACTOR * duration_s
+        if any(each.n_killed for each in victims)
+        else max(MAX_DURATION_FACTOR * duration_s, FIRST_KILL_TIMEOUT_S)
     )
 
 
 def is_finished(victims: Sequence[StageVictims], timed_out: bool) -> bool:
-    return all(each.is_done for each in victims) or (timed_out and all(each.n_killed or each.is_done for each in victims))
+    return all(each.is_done for each in victims) or (
+        timed_out and all(each.n_killed or each.is_done for each in victims)
+    )
 
 
-FAULT = Fault("kill -9 of a worker at an await between read and acknowledge", inject, duration_share=5.0)
+FAULT = Fault(
+    "kill -9 of a worker at an await between read and acknowledge", inject, duration_share=5.0
+)

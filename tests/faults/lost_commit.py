@@ -1,4 +1,6 @@
-"""A COMMIT that Postgres carries out and whose answer never comes: the worker cannot know, and must be right either way."""
+"""A COMMIT that Postgres carries out and whose answer never comes: the worker cannot know, and must
+be right either way.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,18 @@ MIN_LOST = 3
 def inject(trial: FaultTrial) -> int:
     direct_environment = trial.fleet.environment
     with run_relay(trial.fleet.dsn) as relay:
-        trial.fleet.environment = {**direct_environment, "ANABRANCH_DATABASE__URL": relay.relay_url(trial.fleet.dsn)}
+        trial.fleet.environment = {
+            **direct_environment,
+            "ANABRANCH_DATABASE__URL": relay.relay_url(trial.fleet.dsn),
+        }
         trial.start_workers(2)
-        relay.should_drop_answer = lambda piece: is_commit(piece) and trial.rng.randrange(LOSS_ODDS) == 0
+        relay.should_drop_answer = lambda piece: (
+            is_commit(piece) and trial.rng.randrange(LOSS_ODDS) == 0
+        )
         started = time.monotonic()
-        while seconds_since(started) < trial.duration_s or (relay.n_dropped < MIN_LOST and trial.n_pushed < len(trial.events)):
+        while seconds_since(started) < trial.duration_s or (
+            relay.n_dropped < MIN_LOST and trial.n_pushed < len(trial.events)
+        ):
             trial.push_share(seconds_since(started) / trial.duration_s)
             time.sleep(0.1)
         trial.finish()

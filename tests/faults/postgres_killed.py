@@ -13,7 +13,10 @@ ROUND_S = 8.0
 
 def inject(trial: FaultTrial) -> int:
     def kill() -> None:
-        os.kill(int((trial.environment.server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        os.kill(
+            int((trial.environment.server.data / "postmaster.pid").read_text().split()[0]),
+            signal.SIGKILL,
+        )
         time.sleep(trial.rng.uniform(0.1, 1.0))
         trial.environment.server.start()
 

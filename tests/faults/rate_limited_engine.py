@@ -7,7 +7,16 @@ from tests.faults.trial import Fault, FaultTrial
 
 
 def inject(trial: FaultTrial) -> int:
-    return inject_in_bursts(trial, lambda: trial.rng.choice([{"status": 429}, {"status": 429, "retry_after": 0.5}, {"status": 429, "retry_after": 60}]))
+    return inject_in_bursts(
+        trial,
+        lambda: trial.rng.choice(
+            [
+                {"status": 429},
+                {"status": 429, "retry_after": 0.5},
+                {"status": 429, "retry_after": 60},
+            ]
+        ),
+    )
 
 
 FAULT = Fault("an engine answers 429", inject, needs_model_server=True)

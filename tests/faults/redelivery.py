@@ -1,4 +1,6 @@
-"""Every event one to five times: in the middle of the work the groups lose their places and read everything again, whatever had become of it."""
+"""Every event one to five times: in the middle of the work the groups lose their places and read
+everything again, whatever had become of it.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,27 @@ def inject(trial: FaultTrial) -> int:
 
 
 def rewind_groups(trial: FaultTrial) -> int:
-    """Set all groups back to the first record of each partition; returns how many records they had read and will read again."""
+    """Set all groups back to the first record of each partition; returns how many records they had
+    read and will read again.
+    """
     admin = AdminClient({"bootstrap.servers": trial.fleet.settings.bootstrap_servers})
     n_redelivered = 0
     for stage in STAGES:
         topic = trial.fleet.topic_name(stage.topic)
-        group = trial.fleet.settings.topic_prefix + format_group_name(stage.name, None if stage.serves_all_generations else FIRST_GENERATION)
-        committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result().topic_partitions
+        group = trial.fleet.settings.topic_prefix + format_group_name(
+            stage.name, None if stage.serves_all_generations else FIRST_GENERATION
+        )
+        committed = (
+            admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+            .result()
+            .topic_partitions
+        )
         n_redelivered += sum(max(0, place.offset) for place in committed)
         if committed:
             start_offsets = [TopicPartition(topic, place.partition, 0) for place in committed]
-            admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, start_offsets)])[group].result()
+            admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, start_offsets)]
+            )[group].result()
     return n_redelivered
 
 

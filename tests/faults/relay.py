@@ -1,4 +1,6 @@
-"""A TCP relay before a server on TCP or on a Unix socket, that loses answers and is away when it is told to."""
+"""A TCP relay before a server on TCP or on a Unix socket, that loses answers and is away when it is
+told to.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ CHUNK = 1 << 16
 
 
 class TcpRelay:
-    """Passes bytes on as they come. `lose` is asked of each piece that a client sends: the answer to it gets lost, and the connection with it, once the server
-    has given it. While `away` is set nobody is let in, and whoever is in is thrown out."""
+    """Passes bytes on as they come. `lose` is asked of each piece that a client sends: the answer
+    to it gets lost, and the connection with it, once the server has given it. While `away` is set
+    nobody is let in, and whoever is in is thrown out.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         """A host that begins with a slash is the folder of a Postgres' socket."""
@@ -60,7 +64,9 @@ class TcpRelay:
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _cancel_tasks(self) -> None:
-        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+        await asyncio.gather(
+            *(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True
+        )
 
     def _abort_connections(self) -> None:
         for writer in self._writers:
@@ -74,14 +80,17 @@ class TcpRelay:
         with suppress(OSError):
             host, port = self._target
             if host.startswith("/"):
-                server_reader, server_writer = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+                server_reader, server_writer = await asyncio.open_unix_connection(
+                    f"{host}/.s.PGSQL.{port}"
+                )
             else:
                 server_reader, server_writer = await asyncio.open_connection(host, port)
             dropping = asyncio.Event()
             self._writers |= {writer, server_writer}
             try:
                 await self._run_until_first_ends(
-                    self._forward_requests(reader, server_writer, dropping), self._forward_answers(server_reader, writer, dropping)
+                    self._forward_requests(reader, server_writer, dropping),
+                    self._forward_answers(server_reader, writer, dropping),
                 )
             finally:
                 self._writers -= {writer, server_writer}
@@ -98,14 +107,18 @@ class TcpRelay:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _forward_requests(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, dropping: asyncio.Event) -> None:
+    async def _forward_requests(
+        self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, dropping: asyncio.Event
+    ) -> None:
         while piece := await reader.read(CHUNK):
             if self.should_drop_answer(piece):
                 dropping.set()
             server.write(piece)
             await server.drain()
 
-    async def _forward_answers(self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, dropping: asyncio.Event) -> None:
+    async def _forward_answers(
+        self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, dropping: asyncio.Event
+    ) -> None:
         while piece := await server.read(CHUNK):
             if dropping.is_set():
                 self.n_dropped += 1
@@ -119,7 +132,10 @@ def run_relay(url: str) -> Iterator[TcpRelay]:
     """Before the server of this URL."""
     parts = urlsplit(url)
     query = parse_qs(parts.query)
-    host, port = query.get("host", [parts.hostname or "127.0.0.1"])[0], int(query.get("port", [parts.port or 0])[0])
+    host, port = (
+        query.get("host", [parts.hostname or "127.0.0.1"])[0],
+        int(query.get("port", [parts.port or 0])[0]),
+    )
     relay, ready = TcpRelay(host, port), threading.Event()
     thread = threading.Thread(target=relay.run, args=(ready,), name="wire")
     thread.start()

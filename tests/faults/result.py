@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from tests.faults.trial import FaultTrial, fetch_dead_letters
 
 MAX_RSS_BYTES = 320 * 1024 * 1024
-"""Of RAM for one worker, the interpreter and its libraries included: a worker with nothing to do takes about 150 MiB, and its queues may hold 48 MiB a stage."""
+"""Of RAM for one worker, the interpreter and its libraries included: a worker with nothing to do
+takes about 150 MiB, and its queues may hold 48 MiB a stage.
+"""
 
 
 @dataclass(frozen=True)
 class FaultResult:
-    """`lost` counts events without an outcome, `doubled` outcomes beyond the first; `buried` is what was and what should have been. `wrong` says what else."""
+    """`lost` counts events without an outcome, `doubled` outcomes beyond the first; `buried` is
+    what was and what should have been. `wrong` says what else.
+    """
 
     fault: str
     seed: int
@@ -52,21 +56,58 @@ class FaultResult:
         yield from self.violations
 
 
-def make_aborted_result(fault: str, seed: int, documents: int, elapsed_s: float, violation: str) -> FaultResult:
-    return FaultResult(fault, seed, documents, 0, 0, 0, (0, 0), 0, views_equal=False, elapsed_s=elapsed_s, violations=(violation,), completed=False)
+def make_aborted_result(
+    fault: str, seed: int, documents: int, elapsed_s: float, violation: str
+) -> FaultResult:
+    return FaultResult(
+        fault,
+        seed,
+        documents,
+        0,
+        0,
+        0,
+        (0, 0),
+        0,
+        views_equal=False,
+        elapsed_s=elapsed_s,
+        violations=(violation,),
+        completed=False,
+    )
 
 
-def evaluate_trial(trial: FaultTrial, fault: str, seed: int, documents: int, n_injected: int, elapsed_s: float) -> FaultResult:
+def evaluate_trial(
+    trial: FaultTrial, fault: str, seed: int, documents: int, n_injected: int, elapsed_s: float
+) -> FaultResult:
     outcomes_by_event = trial.wait_for_outcomes(len(trial.sent_ids))
-    sent, outcome_counts = set(trial.sent_ids), {event: len(outcomes) for event, outcomes in outcomes_by_event.items()}
-    dead_letters, expected = fetch_dead_letters(trial.fleet), trial.baseline.dead_letters | trial.expected_dead_letters
-    trial.expect(len(outcome_counts.keys() - sent) == 0, f"outcomes of events that nobody sent: {sorted(outcome_counts.keys() - sent)[:5]}")
-    trial.expect(dead_letters == expected, f"buried otherwise than expected: {sorted(dead_letters ^ expected)[:5]}")
+    sent, outcome_counts = (
+        set(trial.sent_ids),
+        {event: len(outcomes) for event, outcomes in outcomes_by_event.items()},
+    )
+    dead_letters, expected = (
+        fetch_dead_letters(trial.fleet),
+        trial.baseline.dead_letters | trial.expected_dead_letters,
+    )
+    trial.expect(
+        len(outcome_counts.keys() - sent) == 0,
+        f"outcomes of events that nobody sent: {sorted(outcome_counts.keys() - sent)[:5]}",
+    )
+    trial.expect(
+        dead_letters == expected,
+        f"buried otherwise than expected: {sorted(dead_letters ^ expected)[:5]}",
+    )
     for worker in trial.fleet.find_unexpected_exits():
-        trial.expect(False, f"a worker ended by itself: {worker.errors.read_text(errors='replace')[-1500:]}")
+        trial.expect(
+            False, f"a worker ended by itself: {worker.errors.read_text(errors='replace')[-1500:]}"
+        )
     tables = trial.fleet.compute_checksum()["tables"]
     different = [name for name, sums in trial.baseline.tables.items() if tables[name] != sums]
-    trial.expect(not different, "; ".join(f"{name} has {tables[name]['rows']} rows, of {trial.baseline.tables[name]['rows']}" for name in different))
+    trial.expect(
+        not different,
+        "; ".join(
+            f"{name} has {tables[name]['rows']} rows, of {trial.baseline.tables[name]['rows']}"
+            for name in different
+        ),
+    )
     return FaultResult(
         fault=fault,
         seed=seed,

@@ -30,7 +30,14 @@ from tests.faults import (
 from tests.faults.environment import FaultEnvironment
 from tests.faults.relay import TcpRelay, run_relay
 from tests.faults.result import FaultResult, evaluate_trial, make_aborted_result
-from tests.faults.trial import Baseline, Fault, FaultTrial, make_workload, run_baseline, seconds_since
+from tests.faults.trial import (
+    Baseline,
+    Fault,
+    FaultTrial,
+    make_workload,
+    run_baseline,
+    seconds_since,
+)
 from tests.faults.worker_fleet import WorkerFleet
 from tests.kafka_fixture import run_broker
 from tests.postgres_fixture import run_postgres
@@ -90,33 +97,68 @@ class FaultSuite:
         try:
             baseline = self._get_baseline(fault.needs_model_server)
             started = time.monotonic()
-            with self._open_environment(fault) as environment, self._start_fleet(environment, fault.needs_model_server) as (fleet, model_server, model_relay):
+            with (
+                self._open_environment(fault) as environment,
+                self._start_fleet(environment, fault.needs_model_server) as (
+                    fleet,
+                    model_server,
+                    model_relay,
+                ),
+            ):
                 rng = random.Random(f"{self.seed}/{fault.name}")
-                trial = FaultTrial(fleet, environment, baseline, rng, self._duration_s(fault), events, model_server=model_server, model_relay=model_relay)
+                trial = FaultTrial(
+                    fleet,
+                    environment,
+                    baseline,
+                    rng,
+                    self._duration_s(fault),
+                    events,
+                    model_server=model_server,
+                    model_relay=model_relay,
+                )
                 phase = "the strikes"
                 n_injected = fault.inject(trial)
                 phase = "what came after them"
                 trial.finish()
-                row = evaluate_trial(trial, fault.name, self.seed, self.documents, n_injected, seconds_since(started))
+                row = evaluate_trial(
+                    trial, fault.name, self.seed, self.documents, n_injected, seconds_since(started)
+                )
         except Exception as error:
-            failure = "\n".join([f"broke off in {phase}: {type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
-            row = make_aborted_result(fault.name, self.seed, self.documents, seconds_since(started), failure)
-        self.report(f"{fault.name}: {'holds' if row.passed else '; '.join(row.list_problems())} ({row.n_injected} strikes, {row.elapsed_s:.0f} s)")
+            failure = "\n".join(
+                [
+                    f"broke off in {phase}: {type(error).__name__}: {error}",
+                    *getattr(error, "__notes__", ()),
+                ]
+            )
+            row = make_aborted_result(
+                fault.name, self.seed, self.documents, seconds_since(started), failure
+            )
+        self.report(
+            f"{fault.name}: {'holds' if row.passed else '; '.join(row.list_problems())} ({row.n_injected} strikes, {row.elapsed_s:.0f} s)"
+        )
         return row
 
     def _duration_s(self, fault: Fault) -> float:
-        """Less than it should be where others took long: half of what is left, shared by those that are to come; the other half is for getting over it."""
+        """Less than it should be where others took long: half of what is left, shared by those that
+        are to come; the other half is for getting over it.
+        """
         turns = -(-self._n_pending // CONCURRENCY)
         self._n_pending -= 1
         return max(
-            BASE_DURATION_S, min(self.minutes * BASE_DURATION_S * fault.duration_share, (self._deadline - time.monotonic()) / turns / 2 * fault.duration_share)
+            BASE_DURATION_S,
+            min(
+                self.minutes * BASE_DURATION_S * fault.duration_share,
+                (self._deadline - time.monotonic()) / turns / 2 * fault.duration_share,
+            ),
         )
 
     def _get_baseline(self, with_model_server: bool) -> Baseline:
         with self._baseline_lock:
             if with_model_server not in self._baselines:
                 with self._start_fleet(self.environment, with_model_server) as (fleet, _, _):
-                    self._baselines[with_model_server] = run_baseline(fleet, make_workload(self.seed, self.documents))
+                    self._baselines[with_model_server] = run_baseline(
+                        fleet, make_workload(self.seed, self.documents)
+                    )
             return self._baselines[with_model_server]
 
     @contextmanager
@@ -130,7 +172,9 @@ class FaultSuite:
             yield environment
 
     @contextmanager
-    def _start_fleet(self, environment: FaultEnvironment, with_model_server: bool) -> Iterator[tuple[WorkerFleet, FakeOpenAI | None, TcpRelay | None]]:
+    def _start_fleet(
+        self, environment: FaultEnvironment, with_model_server: bool
+    ) -> Iterator[tuple[WorkerFleet, FakeOpenAI | None, TcpRelay | None]]:
         with ExitStack() as stack:
             fleet = stack.enter_context(environment.start_fleet())
             stack.enter_context(attach_worker_logs(fleet))

@@ -18,9 +18,16 @@ SEED = 7
 
 
 @pytest.fixture(scope="module")
-def rows(kafka_broker: Broker, postgres_server: EmbeddedPostgres) -> Iterator[dict[str, FaultResult]]:
+def rows(
+    kafka_broker: Broker, postgres_server: EmbeddedPostgres
+) -> Iterator[dict[str, FaultResult]]:
     """All faults at once: each would have to wait for the others otherwise."""
-    yield {row.fault: row for row in FaultSuite(FaultEnvironment(kafka_broker, postgres_server), SEED, minutes=1.0).run_all()}
+    yield {
+        row.fault: row
+        for row in FaultSuite(
+            FaultEnvironment(kafka_broker, postgres_server), SEED, minutes=1.0
+        ).run_all()
+    }
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

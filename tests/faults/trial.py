@@ -1,4 +1,6 @@
-"""One trial: a workload goes through the pipeline while something strikes it; afterwards it is judged against a clean run of the same workload."""
+"""One trial: a workload goes through the pipeline while something strikes it; afterwards it is
+judged against a clean run of the same workload.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ DeadLetterCodes = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the workload comes to when nothing happens. `crossings` are the awaits that were made on the way."""
+    """What the workload comes to when nothing happens. `crossings` are the awaits that were made on
+    the way.
+    """
 
     tables: Mapping[str, Any]
     dead_letters: DeadLetterCodes
@@ -68,7 +72,9 @@ class FaultTrial:
         wait_until(lambda: all(worker.is_ready for worker in workers), "workers")
 
     def finish(self) -> None:
-        """The rest of the workload, by a worker that nothing happens to, until everything has settled."""
+        """The rest of the workload, by a worker that nothing happens to, until everything has
+        settled.
+        """
         self.push_share(1.0)
         if not self.fleet.list_running():
             self.start_workers()
@@ -79,12 +85,19 @@ class FaultTrial:
         """What was told of the events once so many have an outcome."""
         with tail_topic(self.fleet.settings, "outcomes") as outcomes:
             wait_until(
-                lambda: len(collect_outcomes(outcomes)) >= count, lambda: f"outcomes of {sorted(set(self.sent_ids) - collect_outcomes(outcomes).keys())[:20]}"
+                lambda: len(collect_outcomes(outcomes)) >= count,
+                lambda: (
+                    f"outcomes of {sorted(set(self.sent_ids) - collect_outcomes(outcomes).keys())[:20]}"
+                ),
             )
             return collect_outcomes(outcomes)
 
-    def interrupt_rounds(self, round_s: float, interrupt: Callable[[], None], *, at_most_s: float) -> int:
-        """Two workers are at work on the events of a round when something happens to what they work with, within so many seconds; then all are heard of."""
+    def interrupt_rounds(
+        self, round_s: float, interrupt: Callable[[], None], *, at_most_s: float
+    ) -> int:
+        """Two workers are at work on the events of a round when something happens to what they work
+        with, within so many seconds; then all are heard of.
+        """
         self.start_workers(2)
         self.fleet.wait_for_members("anabranch.embed.g1", 2)
         rounds = self.get_rounds(round_s)
@@ -107,8 +120,9 @@ class FaultTrial:
 
 @dataclass(frozen=True)
 class Fault:
-    """`strike` returns how often it struck. `share` is its part of the time; `served` asks for an embedding server in place of local vectors; `own` is what it
-    breaks and must not share."""
+    """`strike` returns how often it struck. `share` is its part of the time; `served` asks for an
+    embedding server in place of local vectors; `own` is what it breaks and must not share.
+    """
 
     name: str
     inject: Callable[[FaultTrial], int]
@@ -122,7 +136,10 @@ def make_workload(seed: int, documents: int) -> list[KafkaEvent]:
 
 
 def fetch_dead_letters(fleet: WorkerFleet) -> DeadLetterCodes:
-    return frozenset((str(event), str(code)) for event, code in fleet.select("select producer_event_id, code from dead_letters"))
+    return frozenset(
+        (str(event), str(code))
+        for event, code in fleet.select("select producer_event_id, code from dead_letters")
+    )
 
 
 def run_baseline(fleet: WorkerFleet, events: Sequence[KafkaEvent]) -> Baseline:
@@ -130,9 +147,15 @@ def run_baseline(fleet: WorkerFleet, events: Sequence[KafkaEvent]) -> Baseline:
     wait_until(lambda: worker.is_ready, "a worker")
     fleet.push(events)
     with tail_topic(fleet.settings, "outcomes") as outcomes:
-        wait_until(lambda: len(collect_outcomes(outcomes)) == len(events), "every outcome of the clean run")
+        wait_until(
+            lambda: len(collect_outcomes(outcomes)) == len(events), "every outcome of the clean run"
+        )
     fleet.wait_until_idle()
-    return Baseline(fleet.compute_checksum()["tables"], fetch_dead_letters(fleet), sorted(fleet.read_notes(CROSSED)))
+    return Baseline(
+        fleet.compute_checksum()["tables"],
+        fetch_dead_letters(fleet),
+        sorted(fleet.read_notes(CROSSED)),
+    )
 
 
 def seconds_since(start: float) -> float:

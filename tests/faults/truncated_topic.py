@@ -1,4 +1,6 @@
-"""A topic that loses its beginning while a rebuild is to read it: refused with the missing range, and what answers goes on answering."""
+"""A topic that loses its beginning while a rebuild is to read it: refused with the missing range,
+and what answers goes on answering.
+"""
 
 from __future__ import annotations
 
@@ -35,20 +37,32 @@ def inject(trial: FaultTrial) -> int:
     trial.fleet.wait_until_idle()
     for worker in trial.fleet.list_running():
         trial.fleet.stop_worker(worker)
-    name = run_with_storage(trial, lambda storage: start_rebuild(storage, make_decisions(storage), keep_previous=False))
+    name = run_with_storage(
+        trial, lambda storage: start_rebuild(storage, make_decisions(storage), keep_previous=False)
+    )
     missing = delete_first_half(trial)
     trial.start_workers()
     error = wait_for_build_error(trial, name)
     trial.expect(missing in error, f"under way: {missing!r} is not in {error!r}")
-    run_with_storage(trial, lambda storage: begin_generation_drop(storage.pool, name, make_decisions(storage).publish_dropped))
+    run_with_storage(
+        trial,
+        lambda storage: begin_generation_drop(
+            storage.pool, name, make_decisions(storage).publish_dropped
+        ),
+    )
     error = run_with_storage(trial, attempt_rebuild)
     trial.expect(missing in error, f"at the start: {missing!r} is not in {error!r}")
-    trial.expect(trial.fleet.select("select name from live_generation") == [("g1",)], "another generation answers")
+    trial.expect(
+        trial.fleet.select("select name from live_generation") == [("g1",)],
+        "another generation answers",
+    )
     return 2
 
 
 def delete_first_half(trial: FaultTrial) -> str:
-    """Take away the first half of a partition that holds something; what is missing then, as it should be said."""
+    """Take away the first half of a partition that holds something; what is missing then, as it
+    should be said.
+    """
     topic = trial.fleet.topic_name(TOPIC)
     offset_ranges = trial.fleet.select(
         "select p.log_partition, min(p.log_offset), max(p.log_offset) from visible v join revision_positions p using (generation, document_id, ord)"
@@ -64,7 +78,12 @@ def delete_first_half(trial: FaultTrial) -> str:
 
 def wait_for_build_error(trial: FaultTrial, name: str) -> str:
     def error() -> str:
-        return "".join(str(row[0]) for row in trial.fleet.select(f"select error from generation_builds where generation = '{name}' and error is not null"))
+        return "".join(
+            str(row[0])
+            for row in trial.fleet.select(
+                f"select error from generation_builds where generation = '{name}' and error is not null"
+            )
+        )
 
     wait_until(lambda: bool(error()), "the rebuild to fail")
     return error()
@@ -83,8 +102,16 @@ def make_decisions(storage: Storage) -> GenerationDecisions:
 
 def run_with_storage(trial: FaultTrial, work: Callable[[Storage], Awaitable[T]]) -> T:
     crew = trial.fleet
-    kafka = KafkaSettings(bootstrap_servers=crew.settings.bootstrap_servers, topic_prefix=crew.settings.topic_prefix, partitions=PARTITIONS)
-    settings = Settings(data_dir=Path(crew.folder) / "data", kafka=kafka, database=DatabaseSettings(url=SecretStr(crew.dsn)))
+    kafka = KafkaSettings(
+        bootstrap_servers=crew.settings.bootstrap_servers,
+        topic_prefix=crew.settings.topic_prefix,
+        partitions=PARTITIONS,
+    )
+    settings = Settings(
+        data_dir=Path(crew.folder) / "data",
+        kafka=kafka,
+        database=DatabaseSettings(url=SecretStr(crew.dsn)),
+    )
 
     async def run() -> T:
         async with prepare_storage(settings, crew.dsn, pool_size=2, name="fault") as storage:

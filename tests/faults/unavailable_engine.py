@@ -1,4 +1,6 @@
-"""An engine that is away for minutes: its stage waits, those before it go on, and nothing is buried."""
+"""An engine that is away for minutes: its stage waits, those before it go on, and nothing is
+buried.
+"""
 
 from __future__ import annotations
 

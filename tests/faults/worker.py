@@ -1,4 +1,6 @@
-"""A worker process for trials: the real one by its settings, less patient, and made to die or to be slow."""
+"""A worker process for trials: the real one by its settings, less patient, and made to die or to be
+slow.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ CROSSED, DIED = "crossed ", "died "
 
 @dataclass(frozen=True)
 class WorkerOrders:
-    """What a worker is and does. `die_at` is a crossing; `census` notes every crossing when it is first made."""
+    """What a worker is and does. `die_at` is a crossing; `census` notes every crossing when it is
+    first made.
+    """
 
     notes: str
     stages: Sequence[str] = ("all",)
@@ -57,18 +61,27 @@ def run_worker(orders: WorkerOrders) -> None:
 async def _run_until_stopped(orders: WorkerOrders) -> None:
     notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     if orders.census or orders.die_at:
-        trace_await_points(asyncio.get_running_loop(), _note_await_points(notes) if orders.census else _kill_at(notes, orders.die_at))
-    # The fault strikes each event as often as there are awaits: what three kills do to an event has a test of its own.
+        trace_await_points(
+            asyncio.get_running_loop(),
+            _note_await_points(notes) if orders.census else _kill_at(notes, orders.die_at),
+        )
+    # The fault strikes each event as often as there are awaits: what three kills do to an event has
+    # a test of its own.
     settings = load_settings(sets=["worker.lost_attempts=1000"])
     async with AsyncExitStack() as stack:
         pdfs = LocalParser(FakeOcr(), max_pages=10, deadline_s=60, memory_bytes=1 << 30, workers=1)
         stack.push_async_callback(pdfs.aclose)
         overrides = Overrides(parser=PdfAndLineParser(pdfs), embedder=_make_embedder(orders, notes))
         dsn = await stack.enter_async_context(open_database(settings, is_shared=True))
-        worker = await stack.enter_async_context(prepare_worker(settings, dsn, stages=select_stages(orders.stages), overrides=overrides))
+        worker = await stack.enter_async_context(
+            prepare_worker(settings, dsn, stages=select_stages(orders.stages), overrides=overrides)
+        )
         kafka = build_kafka_settings(settings.kafka)
         worker.consumers.subscriber = FaustSubscriber(
-            kafka, session_timeout_s=SESSION_TIMEOUT_S, max_poll_interval_s=orders.max_poll_interval_s, offset_store=worker.storage.offset_store
+            kafka,
+            session_timeout_s=SESSION_TIMEOUT_S,
+            max_poll_interval_s=orders.max_poll_interval_s,
+            offset_store=worker.storage.offset_store,
         )
         worker.consumers.bounds = orders.bounds
         write_notes(notes, READY)
@@ -79,7 +92,13 @@ def _make_embedder(orders: WorkerOrders, notes: int) -> Embedder:
     if orders.embed_url is None:
         return RecordingEmbedder(notes, orders.pause_s)
     server = ServerSettings(orders.embed_url, "fake", timeout_s=orders.embed_timeout_s)
-    return OpenAIEmbedder(server, dimension=32, retry_policy=ServerRetryPolicy(attempts=2, failure_threshold=5, circuit_open_s=1.0, total_timeout_s=10.0))
+    return OpenAIEmbedder(
+        server,
+        dimension=32,
+        retry_policy=ServerRetryPolicy(
+            attempts=2, failure_threshold=5, circuit_open_s=1.0, total_timeout_s=10.0
+        ),
+    )
 
 
 def _note_await_points(notes: int) -> Callable[[str], None]:
@@ -112,10 +131,16 @@ class PdfAndLineParser(LineParser):
         return await (self._pdfs.plan(file) if _is_pdf(file) else super().plan(file))
 
     async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
-        return await (self._pdfs.parse(file, plan, part) if _is_pdf(file) else super().parse(file, plan, part))
+        return await (
+            self._pdfs.parse(file, plan, part) if _is_pdf(file) else super().parse(file, plan, part)
+        )
 
     def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
-        return self._pdfs.assemble(file, plan, parts) if _is_pdf(file) else super().assemble(file, plan, parts)
+        return (
+            self._pdfs.assemble(file, plan, parts)
+            if _is_pdf(file)
+            else super().assemble(file, plan, parts)
+        )
 
 
 def _is_pdf(file: LocalFile) -> bool:

@@ -34,10 +34,18 @@ class WorkerFleet(WorkerCluster):
         name = f"worker-{len(self.workers) + 1}"
         notes, log = self.folder / f"{name}.notes", self.folder / f"{name}.log"
         orders = WorkerOrders(str(notes), stages, **{**self.default_orders, **how})
-        self.workers.append(WorkerProcess(fork_process(run_worker, orders, log=log, environment=self.worker_environment()), notes, log))
+        self.workers.append(
+            WorkerProcess(
+                fork_process(run_worker, orders, log=log, environment=self.worker_environment()),
+                notes,
+                log,
+            )
+        )
         return self.workers[-1]
 
-    def stop_worker(self, worker: WorkerProcess, signal_number: signal.Signals = signal.SIGTERM) -> None:
+    def stop_worker(
+        self, worker: WorkerProcess, signal_number: signal.Signals = signal.SIGTERM
+    ) -> None:
         self.stopped_workers.append(worker)
         worker.stop(signal_number)
 
@@ -45,19 +53,35 @@ class WorkerFleet(WorkerCluster):
         return [worker for worker in self.workers if worker.process.poll() is None]
 
     def find_unexpected_exits(self) -> list[WorkerProcess]:
-        return [worker for worker in self.workers if worker.process.poll() is not None and worker not in self.stopped_workers]
+        return [
+            worker
+            for worker in self.workers
+            if worker.process.poll() is not None and worker not in self.stopped_workers
+        ]
 
     def read_log_tails(self) -> str:
         """What each worker wrote last."""
         logs = [worker.errors for worker in self.workers if worker.errors.exists()]
-        return "\n".join(f"--- {log.name}:\n{log.read_text(errors='replace')[-LOG_TAIL_CHARS:]}" for log in logs)
+        return "\n".join(
+            f"--- {log.name}:\n{log.read_text(errors='replace')[-LOG_TAIL_CHARS:]}" for log in logs
+        )
 
     def read_notes(self, prefix: str) -> list[str]:
         """What all workers have noted under this word."""
-        return [line.removeprefix(prefix) for worker in self.workers for line in worker.note_lines if line.startswith(prefix)]
+        return [
+            line.removeprefix(prefix)
+            for worker in self.workers
+            for line in worker.note_lines
+            if line.startswith(prefix)
+        ]
 
     def sample_memory(self) -> None:
-        self.peak_rss_bytes = max([self.peak_rss_bytes, *(read_peak_rss_bytes(worker.process.pid) for worker in self.list_running())])
+        self.peak_rss_bytes = max(
+            [
+                self.peak_rss_bytes,
+                *(read_peak_rss_bytes(worker.process.pid) for worker in self.list_running()),
+            ]
+        )
 
 
 @contextmanager

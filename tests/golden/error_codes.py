@@ -8,12 +8,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("schemas", "sql", "streams", "engines", "processors", "retrieval", "evaluation", "services", "api", "anabranch")
+PACKAGES = (
+    "schemas",
+    "sql",
+    "streams",
+    "engines",
+    "processors",
+    "retrieval",
+    "evaluation",
+    "services",
+    "api",
+    "anabranch",
+)
 CODE = re.compile(r"^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$")
 
 
 def collect_codes() -> set[str]:
-    return {code for room in PACKAGES for path in (ROOT / room).rglob("*.py") for code in _find_codes(ast.parse(path.read_text(encoding="utf-8")))}
+    return {
+        code
+        for room in PACKAGES
+        for path in (ROOT / room).rglob("*.py")
+        for code in _find_codes(ast.parse(path.read_text(encoding="utf-8")))
+    }
 
 
 def _find_codes(tree: ast.AST) -> Iterator[str]:
@@ -25,10 +41,16 @@ def _find_codes(tree: ast.AST) -> Iterator[str]:
                 yield from (code for statement in node.body for code in _find_class_code(statement))
             case ast.Call(func=ast.Name(id="build_problem"), args=[_, _, code, *_]):
                 yield from _find_constants(code)
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if name.startswith("CODE_BY"):
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if (
+                name.startswith("CODE_BY")
+            ):
                 yield from (code for value in values for code in _find_constants(value))
             case ast.Dict(keys=keys, values=values):
-                fields = {key.value: value for key, value in zip(keys, values, strict=True) if isinstance(key, ast.Constant)}
+                fields = {
+                    key.value: value
+                    for key, value in zip(keys, values, strict=True)
+                    if isinstance(key, ast.Constant)
+                }
                 if {"code", "detail"} <= fields.keys():
                     yield from _find_constants(fields["code"])
 

@@ -1,6 +1,9 @@
-"""Record the events of this version of the program: `python -m tests.golden.recorder NAME`. A recording is never made again under the same name.
+"""Record the events of this version of the program: `python -m tests.golden.recorder NAME`. A
+recording is never made again under the same name.
 
-Needed when an event type or a version of one is new: it has no golden event yet, and a test says so."""
+Needed when an event type or a version of one is new: it has no golden event yet, and a test says
+so.
+"""
 
 from __future__ import annotations
 
@@ -51,68 +54,164 @@ FERRY = "The ferry leaves the quay at a quarter past nine."
 
 async def produce_all_events(world: ApiWorld) -> None:
     """Every fact that a log can hold, as people and programs bring them about."""
-    weir = await world.ingest_until_searchable(TEXT, "weir.md", external_id="weir", collection="river", tags="gauge")
-    await world.ingest_until_searchable(f"{TEXT}\nThe gate was painted green.\n", "weir.md", external_id="weir", collection="river", tags="gauge")
-    await world.ingest_until_searchable(f"{TEXT}\nThe gate was painted green.\n", "weir.md", external_id="weir", collection="river", tags="gauge")
-    await _send(world.http.patch(f"/v1/documents/{weir['document_id']}", json={"title": "The weir and its house", "tags": ["gauge", "green"]}))
+    weir = await world.ingest_until_searchable(
+        TEXT, "weir.md", external_id="weir", collection="river", tags="gauge"
+    )
+    await world.ingest_until_searchable(
+        f"{TEXT}\nThe gate was painted green.\n",
+        "weir.md",
+        external_id="weir",
+        collection="river",
+        tags="gauge",
+    )
+    await world.ingest_until_searchable(
+        f"{TEXT}\nThe gate was painted green.\n",
+        "weir.md",
+        external_id="weir",
+        collection="river",
+        tags="gauge",
+    )
+    await _send(
+        world.http.patch(
+            f"/v1/documents/{weir['document_id']}",
+            json={"title": "The weir and its house", "tags": ["gauge", "green"]},
+        )
+    )
     ferry = await world.ingest_until_searchable(FERRY, "ferry.txt", external_id="ferry")
     await _send(world.http.delete(f"/v1/documents/{ferry['document_id']}"))
-    await world.wait_until_final(await world.ingest(b"%PDF-1.4 and nothing more", "broken.pdf", external_id="broken"))
-    await _send(world.http.post("/v1/dead-letters/discard", json={"all": True, "reason": "a broken copy"}))
+    await world.wait_until_final(
+        await world.ingest(b"%PDF-1.4 and nothing more", "broken.pdf", external_id="broken")
+    )
+    await _send(
+        world.http.post("/v1/dead-letters/discard", json={"all": True, "reason": "a broken copy"})
+    )
     await world.worker.storage.log.append(list(make_external_records()))
     answer = await world.ask("Who reads the gauge at the weir?")
-    feedback = {"run_id": answer["run_id"], "useful": True, "note": "as it is", "chunk_ids": [answer["citations"][0]["chunk_id"]]}
+    feedback = {
+        "run_id": answer["run_id"],
+        "useful": True,
+        "note": "as it is",
+        "chunk_ids": [answer["citations"][0]["chunk_id"]],
+    }
     await _send(world.http.post("/v1/feedback", json=feedback))
-    secret = await world.ingest_until_searchable("The code of the safe is kingfisher.", "secret.txt", external_id="secret")
-    receipt = await _send(world.http.post("/v1/erasures", json={"scope": "document", "name": secret["document_id"]}))
-    await wait_until(lambda: _has_value(world, f"/v1/erasures/{receipt['receipt_id']}", "state", "done"))
+    secret = await world.ingest_until_searchable(
+        "The code of the safe is kingfisher.", "secret.txt", external_id="secret"
+    )
+    receipt = await _send(
+        world.http.post("/v1/erasures", json={"scope": "document", "name": secret["document_id"]})
+    )
+    await wait_until(
+        lambda: _has_value(world, f"/v1/erasures/{receipt['receipt_id']}", "state", "done")
+    )
     await wait_until_idle(world)
     await _send(world.http.post("/v1/generations", json={"purpose": "rebuild", "keep": False}))
-    await wait_until(lambda: _has_rows(world.worker.storage.pool, "live_generation where name = 'g2'"))
-    await wait_until(lambda: _has_rows(world.worker.storage.pool, "generations where name = 'g1' and state = 'dropped'"))
+    await wait_until(
+        lambda: _has_rows(world.worker.storage.pool, "live_generation where name = 'g2'")
+    )
+    await wait_until(
+        lambda: _has_rows(
+            world.worker.storage.pool, "generations where name = 'g1' and state = 'dropped'"
+        )
+    )
     await wait_until_idle(world)
-    await world.worker.storage.log.append([await encode_event(world.worker.storage, event) for event in make_source_events()])
+    await world.worker.storage.log.append(
+        [await encode_event(world.worker.storage, event) for event in make_source_events()]
+    )
     await wait_until(lambda: _has_rows(world.worker.storage.pool, "sources where removed"))
     await wait_until_idle(world)
 
 
 def make_external_records() -> list[Record]:
-    """By a producer that numbers its changes: structured where it can be, and one event that nobody knows."""
+    """By a producer that numbers its changes: structured where it can be, and one event that nobody
+    knows.
+    """
     revised = {"external_id": "row-7", "content": {"text": "Row seven, as it is now."}}
     return [
         make_structured_record(5, "document.received.v1", revised),
-        make_binary_record(4, "document.received.v1", {"external_id": "row-7", "content": {"text": "Row seven, as it was."}}),
-        make_structured_record(6, "document.amended.v1", {"external_id": "row-7", "tags": ["seven"]}),
-        make_binary_record(7, "document.amended.v1", {"external_id": "row-7", "metadata": {"colour": "green"}}),
-        make_structured_record(3, "document.received.v1", {"external_id": "row-8", "content": {"base64": "Um93IGVpZ2h0Lg=="}, "filename": "eight.txt"}),
-        make_structured_record(8, "document.withdrawn.v1", {"external_id": "row-8", "reason": "gone"}),
+        make_binary_record(
+            4,
+            "document.received.v1",
+            {"external_id": "row-7", "content": {"text": "Row seven, as it was."}},
+        ),
+        make_structured_record(
+            6, "document.amended.v1", {"external_id": "row-7", "tags": ["seven"]}
+        ),
+        make_binary_record(
+            7, "document.amended.v1", {"external_id": "row-7", "metadata": {"colour": "green"}}
+        ),
+        make_structured_record(
+            3,
+            "document.received.v1",
+            {
+                "external_id": "row-8",
+                "content": {"base64": "Um93IGVpZ2h0Lg=="},
+                "filename": "eight.txt",
+            },
+        ),
+        make_structured_record(
+            8, "document.withdrawn.v1", {"external_id": "row-8", "reason": "gone"}
+        ),
         make_binary_record(9, "document.withdrawn.v1", {"external_id": "row-9"}),
-        make_binary_record(10, "document.received.v9", {"external_id": "row-10", "content": {"text": "By a newer producer."}}),
+        make_binary_record(
+            10,
+            "document.received.v9",
+            {"external_id": "row-10", "content": {"text": "By a newer producer."}},
+        ),
     ]
 
 
 def _make_attributes(sequence: int, event_type: str) -> dict[str, str]:
-    return {"specversion": "1.0", "id": f"change-{sequence}", "source": "shop", "type": event_type, "sequence": str(sequence), "time": "2026-03-01T09:00:00Z"}
+    return {
+        "specversion": "1.0",
+        "id": f"change-{sequence}",
+        "source": "shop",
+        "type": event_type,
+        "sequence": str(sequence),
+        "time": "2026-03-01T09:00:00Z",
+    }
 
 
 def make_binary_record(sequence: int, event_type: str, payload: dict[str, Any]) -> Record:
-    headers = {f"ce_{name}": value.encode() for name, value in _make_attributes(sequence, event_type).items()} | {"content-type": b"application/json"}
+    headers = {
+        f"ce_{name}": value.encode()
+        for name, value in _make_attributes(sequence, event_type).items()
+    } | {"content-type": b"application/json"}
     return Record(RAW, payload["external_id"].encode(), json.dumps(payload).encode(), headers)
 
 
 def make_structured_record(sequence: int, event_type: str, payload: dict[str, Any]) -> Record:
-    envelope = _make_attributes(sequence, event_type) | {"datacontenttype": "application/json", "data": payload}
-    return Record(RAW, payload["external_id"].encode(), json.dumps(envelope).encode(), {"content-type": b"application/cloudevents+json"})
+    envelope = _make_attributes(sequence, event_type) | {
+        "datacontenttype": "application/json",
+        "data": payload,
+    }
+    return Record(
+        RAW,
+        payload["external_id"].encode(),
+        json.dumps(envelope).encode(),
+        {"content-type": b"application/cloudevents+json"},
+    )
 
 
 def make_source_events() -> list[EventData]:
-    spec = SourceSpec(name="pages", takes=UrlsSource(urls=["https://example.org/a"], every_s=86_400.0), tenant="default")
-    return [SourceAdded(source=spec), SourceReset(source="shop", reset=SequenceReset(epoch=2, begins={})), SourceRemoved(source="pages")]
+    spec = SourceSpec(
+        name="pages",
+        takes=UrlsSource(urls=["https://example.org/a"], every_s=86_400.0),
+        tenant="default",
+    )
+    return [
+        SourceAdded(source=spec),
+        SourceReset(source="shop", reset=SequenceReset(epoch=2, begins={})),
+        SourceRemoved(source="pages"),
+    ]
 
 
 async def encode_event(storage: Storage, event: EventData) -> Record:
     identity = content_id("recorded", event.event_type())
-    return await storage.codec.encode(build_root_event(event, identity, "anabranch/sources", lambda: datetime.now(UTC)), CONTROL, str(identity))
+    return await storage.codec.encode(
+        build_root_event(event, identity, "anabranch/sources", lambda: datetime.now(UTC)),
+        CONTROL,
+        str(identity),
+    )
 
 
 async def wait_until_idle(world: ApiWorld) -> None:
@@ -121,7 +220,9 @@ async def wait_until_idle(world: ApiWorld) -> None:
 
     async def idle() -> bool:
         readers = [reader for reader, _ in world.worker.consumers.assignment_tasks.values()]
-        return bool(readers) and not sum([await storage.count_pending(reader.group, reader.topic) for reader in readers])
+        return bool(readers) and not sum(
+            [await storage.count_pending(reader.group, reader.topic) for reader in readers]
+        )
 
     for _ in range(3):
         await asyncio.sleep(1.0)
@@ -153,10 +254,15 @@ async def record_log(folder: Path, name: str, dsn: str, settings: Settings) -> d
     async with run_system(settings, dsn, Overrides(embedder=NullEmbedder(8, 4))) as world:
         await produce_all_events(world)
         storage = world.worker.storage
-        topics = [row["topic"] for row in await storage.pool.fetch("select distinct topic from events")]
-        records = [stored for topic in topics for stored in [one async for one in storage.log.read(topic)]]
+        topics = [
+            row["topic"] for row in await storage.pool.fetch("select distinct topic from events")
+        ]
+        records = [
+            stored for topic in topics for stored in [one async for one in storage.log.read(topic)]
+        ]
         lines = [
-            RecordedEvent(stored, await decode_or_error(storage.codec, stored)).to_line() for stored in sorted(records, key=lambda one: one.position.offset)
+            RecordedEvent(stored, await decode_or_error(storage.codec, stored)).to_line()
+            for stored in sorted(records, key=lambda one: one.position.offset)
         ]
         (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
         if name == "sealed":
@@ -165,13 +271,22 @@ async def record_log(folder: Path, name: str, dsn: str, settings: Settings) -> d
 
 
 async def _write_keys(folder: Path, pool: Pool, settings: Settings) -> None:
-    rows = await pool.fetch("select id, tenant, subject, wrapped from keystore.keys order by created_at, id")
+    rows = await pool.fetch(
+        "select id, tenant, subject, wrapped from keystore.keys order by created_at, id"
+    )
     assert settings.log.master_key is not None
     keys = [
-        {"id": str(row["id"]), "tenant": row["tenant"], "subject": _format_id(row["subject"]), "wrapped": row["wrapped"] and b64encode(row["wrapped"]).decode()}
+        {
+            "id": str(row["id"]),
+            "tenant": row["tenant"],
+            "subject": _format_id(row["subject"]),
+            "wrapped": row["wrapped"] and b64encode(row["wrapped"]).decode(),
+        }
         for row in rows
     ]
-    (folder / "keys.json").write_text(json.dumps({"master": settings.log.master_key.get_secret_value(), "keys": keys}, indent=1))
+    (folder / "keys.json").write_text(
+        json.dumps({"master": settings.log.master_key.get_secret_value(), "keys": keys}, indent=1)
+    )
 
 
 def _format_id(identity: UUID | None) -> str | None:
@@ -183,22 +298,37 @@ def record_all(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "schemas").mkdir()
     for event in list_event_classes():
-        schema = {"$schema": JSON_SCHEMA, "$id": get_schema_file_name(event)} | event.model_json_schema(mode="validation")
-        (folder / "schemas" / get_schema_file_name(event)).write_text(json.dumps(schema, indent=1, ensure_ascii=False) + "\n")
+        schema = {
+            "$schema": JSON_SCHEMA,
+            "$id": get_schema_file_name(event),
+        } | event.model_json_schema(mode="validation")
+        (folder / "schemas" / get_schema_file_name(event)).write_text(
+            json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+        )
     views_by_log = {}
     for name in LOG_NAMES:
-        with tempfile.TemporaryDirectory(prefix="anabranch-record-", ignore_cleanup_errors=True) as data:
+        with tempfile.TemporaryDirectory(
+            prefix="anabranch-record-", ignore_cleanup_errors=True
+        ) as data:
             Path(data).chmod(0o711)
             postgres = EmbeddedPostgres(Path(data) / "postgres", settings=EPHEMERAL_SETTINGS)
             postgres.start()
             try:
-                sets = ["logging.level=error", f"log.encrypt={'true' if name == 'sealed' else 'false'}", f"log.master_key={b64encode(os.urandom(32)).decode()}"]
-                sets.append(f"database.url={postgres.dsn}")  # without a key file, whose shares the recording could not hold
+                sets = [
+                    "logging.level=error",
+                    f"log.encrypt={'true' if name == 'sealed' else 'false'}",
+                    f"log.master_key={b64encode(os.urandom(32)).decode()}",
+                ]
+                sets.append(
+                    f"database.url={postgres.dsn}"
+                )  # without a key file, whose shares the recording could not hold
                 settings = load_settings(data_dir=Path(data) / "data", sets=sets)
                 views_by_log[name] = asyncio.run(record_log(folder, name, postgres.dsn, settings))
             finally:
                 postgres.stop()
-    (folder / "views.json").write_text(json.dumps(views_by_log, indent=1, ensure_ascii=False) + "\n")
+    (folder / "views.json").write_text(
+        json.dumps(views_by_log, indent=1, ensure_ascii=False) + "\n"
+    )
 
 
 if __name__ == "__main__":

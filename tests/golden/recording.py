@@ -1,4 +1,6 @@
-"""Recorded logs: events as their bytes were when a version of the program wrote them, and what they said. They are made once and never rewritten."""
+"""Recorded logs: events as their bytes were when a version of the program wrote them, and what they
+said. They are made once and never rewritten.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ class RecordedEvent:
             "appended_at": self.stored.appended_at.isoformat(),
             "key": record.key.decode() if record.key is not None else None,
             "headers": json.loads(encode_headers(record.headers)),
-            **({"value": value.decode()} if _is_text(value) else {"base64": b64encode(value).decode()}),
+            **(
+                {"value": value.decode()}
+                if _is_text(value)
+                else {"base64": b64encode(value).decode()}
+            ),
             "means": self.decoded,
         }
         return json.dumps(fields, ensure_ascii=False)
@@ -62,7 +68,10 @@ class RecordedEvent:
         key = fields["key"].encode() if fields["key"] is not None else None
         record = Record(fields["topic"], key, value, decode_headers(json.dumps(fields["headers"])))
         position = Position(fields["topic"], 0, fields["offset"])
-        return cls(StoredRecord(record, position, datetime.fromisoformat(fields["appended_at"])), fields["means"])
+        return cls(
+            StoredRecord(record, position, datetime.fromisoformat(fields["appended_at"])),
+            fields["means"],
+        )
 
 
 def _is_text(value: bytes) -> bool:
@@ -78,7 +87,10 @@ def list_recordings() -> list[Path]:
 
 
 def load_log(recording: Path, name: str) -> list[RecordedEvent]:
-    return [RecordedEvent.from_line(line) for line in (recording / f"{name}.jsonl").read_text().splitlines()]
+    return [
+        RecordedEvent.from_line(line)
+        for line in (recording / f"{name}.jsonl").read_text().splitlines()
+    ]
 
 
 def iter_recorded_events() -> Iterator[tuple[Path, str, RecordedEvent]]:
@@ -89,8 +101,16 @@ def iter_recorded_events() -> Iterator[tuple[Path, str, RecordedEvent]]:
 
 
 def describe_event(fact: Event[Any]) -> dict[str, Any]:
-    envelope = {name: value for name, value in asdict(replace(fact, data=None)).items() if name not in OMITTED_FIELDS}
-    description = {"type": fact.data.event_type(), **envelope, "data": fact.data.model_dump(mode="json")}
+    envelope = {
+        name: value
+        for name, value in asdict(replace(fact, data=None)).items()
+        if name not in OMITTED_FIELDS
+    }
+    description = {
+        "type": fact.data.event_type(),
+        **envelope,
+        "data": fact.data.model_dump(mode="json"),
+    }
     return dict(json.loads(json.dumps(description, default=_to_json_value)))
 
 
@@ -118,7 +138,11 @@ class RecordedKeyStore:
         return {identity: self.keys[identity] for identity in ids if identity in self.keys}
 
     async def fetch_current_ids(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
-        return [key.id for key in self.keys.values() if key.subject in subjects and key.wrapped_key is not None]
+        return [
+            key.id
+            for key in self.keys.values()
+            if key.subject in subjects and key.wrapped_key is not None
+        ]
 
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
         for identity in keys:
@@ -128,9 +152,16 @@ class RecordedKeyStore:
 def load_keys(recording: Path) -> tuple[bytes, list[StoredKey]]:
     """The master key, and what it wraps. They were made for this recording, and keep nothing else."""
     fields = json.loads((recording / "keys.json").read_text())
-    wrapped = [None if key["wrapped"] is None else b64decode(key["wrapped"]) for key in fields["keys"]]
-    subjects = [NO_SUBJECT if key["subject"] is None else UUID(key["subject"]) for key in fields["keys"]]
-    stored_keys = [StoredKey(UUID(key["id"]), key["tenant"], subject, value) for key, subject, value in zip(fields["keys"], subjects, wrapped, strict=True)]
+    wrapped = [
+        None if key["wrapped"] is None else b64decode(key["wrapped"]) for key in fields["keys"]
+    ]
+    subjects = [
+        NO_SUBJECT if key["subject"] is None else UUID(key["subject"]) for key in fields["keys"]
+    ]
+    stored_keys = [
+        StoredKey(UUID(key["id"]), key["tenant"], subject, value)
+        for key, subject, value in zip(fields["keys"], subjects, wrapped, strict=True)
+    ]
     return b64decode(fields["master"]), stored_keys
 
 

@@ -1,4 +1,6 @@
-"""Whether one JSON Schema (draft 2020-12, as pydantic writes it) still takes all that another one took."""
+"""Whether one JSON Schema (draft 2020-12, as pydantic writes it) still takes all that another one
+took.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ CHOICES = ("anyOf", "oneOf")
 
 
 def find_incompatibilities(old: Schema, new: Schema) -> list[str]:
-    """What was taken and is not any more: a new required field, a type that is narrower, a tighter bound."""
+    """What was taken and is not any more: a new required field, a type that is narrower, a tighter
+    bound.
+    """
     return list(_SchemaPair(old, new).find_incompatibilities(old, new, "$", ()))
 
 
@@ -23,8 +27,12 @@ def find_removed_fields(old: Schema, new: Schema) -> list[str]:
     return sorted(set(_list_fields(old, old)) - set(_list_fields(new, new)))
 
 
-def _list_fields(schema: Schema, root: Schema, path: str = "$", visited: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the path of every field. Names of classes are not part of it, so that a class may be renamed."""
+def _list_fields(
+    schema: Schema, root: Schema, path: str = "$", visited: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Yield the path of every field. Names of classes are not part of it, so that a class may be
+    renamed.
+    """
     reference = schema.get("$ref")
     if reference in visited:
         return
@@ -33,7 +41,11 @@ def _list_fields(schema: Schema, root: Schema, path: str = "$", visited: tuple[s
     for name, subschema in schema.get("properties", {}).items():
         yield f"{path}.{name}"
         yield from _list_fields(subschema, root, f"{path}.{name}", visited)
-    elements = [schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), Mapping)]
+    elements = [
+        schema[name]
+        for name in ("items", "additionalProperties")
+        if isinstance(schema.get(name), Mapping)
+    ]
     for element in elements:
         yield from _list_fields(element, root, f"{path}[]", visited)
     for alternative in (alternative for name in CHOICES for alternative in schema.get(name, [])):
@@ -45,7 +57,9 @@ class _SchemaPair:
     old_root: Schema
     new_root: Schema
 
-    def find_incompatibilities(self, old: Schema, new: Schema, path: str, visited: tuple[tuple[Any, Any], ...]) -> Iterator[str]:
+    def find_incompatibilities(
+        self, old: Schema, new: Schema, path: str, visited: tuple[tuple[Any, Any], ...]
+    ) -> Iterator[str]:
         if (pair := (old.get("$ref"), new.get("$ref"))) in visited and all(pair):
             return
         visited = (*visited, pair) if all(pair) else visited
@@ -54,36 +68,76 @@ class _SchemaPair:
             for alternative in _list_alternatives(old):
                 yield from self.find_incompatibilities(alternative, new, path, visited)
         elif len(_list_alternatives(new)) > 1:
-            if all(any(self.find_incompatibilities(old, alternative, path, visited)) for alternative in _list_alternatives(new)):
+            if all(
+                any(self.find_incompatibilities(old, alternative, path, visited))
+                for alternative in _list_alternatives(new)
+            ):
                 yield f"{path}: none of the alternatives takes {_format_types(old)}"
         else:
-            yield from self._compare_constraints(old, {**new, **(_list_alternatives(new)[0] if _list_alternatives(new) else {})}, path, visited)
+            yield from self._compare_constraints(
+                old,
+                {**new, **(_list_alternatives(new)[0] if _list_alternatives(new) else {})},
+                path,
+                visited,
+            )
 
-    def _compare_constraints(self, old: Schema, new: Schema, path: str, visited: tuple[tuple[Any, Any], ...]) -> Iterator[str]:
+    def _compare_constraints(
+        self, old: Schema, new: Schema, path: str, visited: tuple[tuple[Any, Any], ...]
+    ) -> Iterator[str]:
         if not _list_types(old) <= _widen_types(_list_types(new)):
             yield f"{path}: took {_format_types(old)}, takes {_format_types(new)}"
             return
-        if "enum" in new and not set(old.get("enum", [old.get("const", _format_types(old))])) <= set(new["enum"]):
+        if "enum" in new and not set(
+            old.get("enum", [old.get("const", _format_types(old))])
+        ) <= set(new["enum"]):
             yield f"{path}: takes {new['enum']} only"
-        yield from (f"{path}: {name} is {new[name]!r}" for name in EXACT_CONSTRAINTS if name in new and new[name] != old.get(name))
-        yield from (f"{path}: {name} is {new[name]}" for name in LOWER_BOUNDS if name in new and (name not in old or new[name] > old[name]))
-        yield from (f"{path}: {name} is {new[name]}" for name in UPPER_BOUNDS if name in new and (name not in old or new[name] < old[name]))
-        yield from (f"{path}.{name} is required" for name in new.get("required", []) if name not in old.get("required", []))
+        yield from (
+            f"{path}: {name} is {new[name]!r}"
+            for name in EXACT_CONSTRAINTS
+            if name in new and new[name] != old.get(name)
+        )
+        yield from (
+            f"{path}: {name} is {new[name]}"
+            for name in LOWER_BOUNDS
+            if name in new and (name not in old or new[name] > old[name])
+        )
+        yield from (
+            f"{path}: {name} is {new[name]}"
+            for name in UPPER_BOUNDS
+            if name in new and (name not in old or new[name] < old[name])
+        )
+        yield from (
+            f"{path}.{name} is required"
+            for name in new.get("required", [])
+            if name not in old.get("required", [])
+        )
         yield from self._compare_children(old, new, path, visited)
 
-    def _compare_children(self, old: Schema, new: Schema, path: str, visited: tuple[tuple[Any, Any], ...]) -> Iterator[str]:
+    def _compare_children(
+        self, old: Schema, new: Schema, path: str, visited: tuple[tuple[Any, Any], ...]
+    ) -> Iterator[str]:
         old_properties, new_properties = old.get("properties", {}), new.get("properties", {})
         for name, subschema in old_properties.items():
             if name in new_properties:
-                yield from self.find_incompatibilities(subschema, new_properties[name], f"{path}.{name}", visited)
+                yield from self.find_incompatibilities(
+                    subschema, new_properties[name], f"{path}.{name}", visited
+                )
             elif new.get("additionalProperties") is False:
                 yield f"{path}.{name} is not taken"
-        if new.get("additionalProperties") is False and old.get("additionalProperties", True) is not False:
+        if (
+            new.get("additionalProperties") is False
+            and old.get("additionalProperties", True) is not False
+        ):
             yield f"{path}: other fields are not taken"
         for name in ("items", "additionalProperties"):
             if isinstance(new.get(name), Mapping):
                 subschema = old.get(name, {})
-                yield from self.find_incompatibilities(subschema if isinstance(subschema, Mapping) else {}, new[name], f"{path}[]", visited)
+                yield from self.find_incompatibilities(
+                    subschema if isinstance(subschema, Mapping) else {},
+                    new[name],
+                    f"{path}[]",
+                    visited,
+                )
 
 
 def _resolve_reference(schema: Schema, root: Schema) -> Schema:
@@ -97,7 +151,9 @@ def _resolve_reference(schema: Schema, root: Schema) -> Schema:
 
 
 def _list_alternatives(schema: Schema) -> list[Schema]:
-    """Alternatives of values; those that only say which fields come together are left to the event's class."""
+    """Alternatives of values; those that only say which fields come together are left to the
+    event's class.
+    """
     found = next((schema[name] for name in CHOICES if name in schema), [])
     return [each for each in found if "required" not in each or "type" in each or "$ref" in each]
 
@@ -106,12 +162,18 @@ def _list_types(schema: Schema) -> set[str]:
     """Empty where anything goes."""
     given = schema.get("type")
     if given is None:
-        return set() if not {"const", "enum"} & set(schema) else {get_json_type(value) for value in schema.get("enum", [schema.get("const")])}
+        return (
+            set()
+            if not {"const", "enum"} & set(schema)
+            else {get_json_type(value) for value in schema.get("enum", [schema.get("const")])}
+        )
     return {given} if isinstance(given, str) else set(given)
 
 
 def get_json_type(value: Any) -> str:
-    return {str: "string", bool: "boolean", int: "integer", float: "number"}.get(type(value), "null")
+    return {str: "string", bool: "boolean", int: "integer", float: "number"}.get(
+        type(value), "null"
+    )
 
 
 def _widen_types(types: set[str]) -> set[str]:

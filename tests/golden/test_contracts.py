@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from anabranch.cli.contract_files import REFERENCE_DIR, build_asyncapi_files, build_openapi_files, build_schema_files, find_drift
+from anabranch.cli.contract_files import (
+    REFERENCE_DIR,
+    build_asyncapi_files,
+    build_openapi_files,
+    build_schema_files,
+    find_drift,
+)
 from api.app import VERSION
 from schemas.events import list_event_classes
 from schemas.records import Position, Record, StoredRecord
@@ -26,7 +32,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("files", [build_openapi_files, build_asyncapi_files, build_schema_files])
 def test_committed_contracts_match_code(files: Any) -> None:
-    assert find_drift(files(), ROOT / REFERENCE_DIR) == [], "run `anabranch contract openapi`, `asyncapi`, `schemas`"
+    assert find_drift(files(), ROOT / REFERENCE_DIR) == [], (
+        "run `anabranch contract openapi`, `asyncapi`, `schemas`"
+    )
 
 
 def test_committed_schemas_are_exactly_the_declared_events() -> None:
@@ -61,9 +69,15 @@ def test_asyncapi_channels_list_all_events_of_topic() -> None:
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=get_schema_file_name)
 def test_examples_validate_against_their_schema(event: Any) -> None:
-    message = build_asyncapi_document(VERSION)["components"]["messages"][get_schema_file_name(event).removesuffix(".json")]
-    committed = json.loads((ROOT / REFERENCE_DIR / "events" / get_schema_file_name(event)).read_text())
-    assert message["examples"] and committed["examples"] == [example["payload"] for example in message["examples"]]
+    message = build_asyncapi_document(VERSION)["components"]["messages"][
+        get_schema_file_name(event).removesuffix(".json")
+    ]
+    committed = json.loads(
+        (ROOT / REFERENCE_DIR / "events" / get_schema_file_name(event)).read_text()
+    )
+    assert message["examples"] and committed["examples"] == [
+        example["payload"] for example in message["examples"]
+    ]
     for example in message["examples"]:
         Draft202012Validator(committed).validate(example["payload"])
         Draft202012Validator(message["headers"]).validate(example["headers"])
@@ -73,8 +87,15 @@ async def test_raw_event_examples_are_decodable() -> None:
     for event in [one for one in list_event_classes() if one.topic == RAW]:
         for example in EXAMPLES[event]:
             message = example.to_asyncapi(event)
-            record = Record(RAW, None, json.dumps(message["payload"]).encode(), {name: value.encode() for name, value in message["headers"].items()})
-            fact = await Codec().decode(StoredRecord(record, Position(RAW, 0, 0), datetime(2026, 3, 1, tzinfo=UTC)))
+            record = Record(
+                RAW,
+                None,
+                json.dumps(message["payload"]).encode(),
+                {name: value.encode() for name, value in message["headers"].items()},
+            )
+            fact = await Codec().decode(
+                StoredRecord(record, Position(RAW, 0, 0), datetime(2026, 3, 1, tzinfo=UTC))
+            )
             assert isinstance(fact.data, event) and fact.event_id == message["headers"]["ce_id"]
 
 
@@ -83,17 +104,26 @@ def test_recorded_events_validate_against_published_schemas() -> None:
     kinds = {(event.topic, event.event_type()): event for event in list_event_classes()}
     messages, checked = build_asyncapi_document(VERSION)["components"]["messages"], set()
     for _, _, recorded in iter_recorded_events():
-        event, record = kinds.get((recorded.topic, str(recorded.event_type))), recorded.stored.record
+        event, record = (
+            kinds.get((recorded.topic, str(recorded.event_type))),
+            recorded.stored.record,
+        )
         if event is None or record.headers["content-type"] == b"application/cloudevents+json":
             continue
         message = messages[get_schema_file_name(event).removesuffix(".json")]
-        Draft202012Validator(message["headers"]).validate({name: value.decode() for name, value in record.headers.items()})
+        Draft202012Validator(message["headers"]).validate(
+            {name: value.decode() for name, value in record.headers.items()}
+        )
         if record.headers["content-type"] == b"application/json":
-            Draft202012Validator(json.loads((ROOT / REFERENCE_DIR / "events" / get_schema_file_name(event)).read_text())).validate(
-                json.loads(record.value or b"")
-            )
+            Draft202012Validator(
+                json.loads(
+                    (ROOT / REFERENCE_DIR / "events" / get_schema_file_name(event)).read_text()
+                )
+            ).validate(json.loads(record.value or b""))
         checked.add((event, record.headers["content-type"]))
-    assert {event for event, _ in checked} == set(list_event_classes()) and len(checked) > len(list_event_classes())
+    assert {event for event, _ in checked} == set(list_event_classes()) and len(checked) > len(
+        list_event_classes()
+    )
 
 
 def test_external_producer_example_is_valid() -> None:
@@ -122,4 +152,8 @@ def _list_references(value: Any) -> list[str]:
     if isinstance(value, dict):
         own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
         return own + [found for item in value.values() for found in _list_references(item)]
-    return [found for item in value for found in _list_references(item)] if isinstance(value, list) else []
+    return (
+        [found for item in value for found in _list_references(item)]
+        if isinstance(value, list)
+        else []
+    )

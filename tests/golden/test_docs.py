@@ -49,23 +49,35 @@ def test_reference_lists_every_setting() -> None:
 
 def test_reference_lists_every_endpoint() -> None:
     reference = read_text("docs/reference/http.md")
-    calls = [f"{method.upper()} {path}" for path, methods in create_routes().openapi()["paths"].items() for method in methods]
+    calls = [
+        f"{method.upper()} {path}"
+        for path, methods in create_routes().openapi()["paths"].items()
+        for method in methods
+    ]
     assert [call for call in calls if f"### `{call}`" not in reference] == []
 
 
 def test_reference_lists_every_event() -> None:
     reference = read_text("docs/reference/events.md")
-    assert [event.event_type() for event in list_event_classes() if f"`{event.event_type()}`" not in reference] == []
+    assert [
+        event.event_type()
+        for event in list_event_classes()
+        if f"`{event.event_type()}`" not in reference
+    ] == []
 
 
 def test_reference_lists_every_command() -> None:
     reference = read_text("docs/reference/command-line.md")
-    assert [command for command in list_commands() if f"# anabranch {command}\n" not in reference] == []
+    assert [
+        command for command in list_commands() if f"# anabranch {command}\n" not in reference
+    ] == []
 
 
 def test_operations_page_lists_every_metric() -> None:
     operations = read_text("docs/operations.md")
-    assert [family.name for family in Metrics("0").registry.collect() if family.name not in operations] == []
+    assert [
+        family.name for family in Metrics("0").registry.collect() if family.name not in operations
+    ] == []
 
 
 def test_error_reference_explains_every_code() -> None:
@@ -73,18 +85,34 @@ def test_error_reference_explains_every_code() -> None:
 
 
 def test_error_reference_has_no_unused_codes() -> None:
-    source = "\n".join(path.read_text(encoding="utf-8") for room in PACKAGES for path in (ROOT / room).rglob("*.py"))
-    assert [code for code in sorted(list_explained_codes() - collect_codes()) if f'"{code}"' not in source] == []
+    source = "\n".join(
+        path.read_text(encoding="utf-8")
+        for room in PACKAGES
+        for path in (ROOT / room).rglob("*.py")
+    )
+    assert [
+        code
+        for code in sorted(list_explained_codes() - collect_codes())
+        if f'"{code}"' not in source
+    ] == []
 
 
 def list_explained_codes() -> set[str]:
     """Codes in the first cell of a row, and those that running text names."""
-    return set(re.findall(r"`([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)*)`", read_text("docs/reference/errors.md"))) - NO_CODES - list_settings_named()
+    return (
+        set(re.findall(r"`([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)*)`", read_text("docs/reference/errors.md")))
+        - NO_CODES
+        - list_settings_named()
+    )
 
 
 def list_settings_named() -> set[str]:
     """Settings are written without their prefix there."""
-    return {name for name in re.findall(r"`([A-Z_]+)`", read_text("docs/reference/errors.md")) if "__" in name or name in ("API_KEY", "MODEL", "BASE_URL")}
+    return {
+        name
+        for name in re.findall(r"`([A-Z_]+)`", read_text("docs/reference/errors.md"))
+        if "__" in name or name in ("API_KEY", "MODEL", "BASE_URL")
+    }
 
 
 def list_commands() -> list[str]:
@@ -93,7 +121,9 @@ def list_commands() -> list[str]:
 
 
 def _walk_commands(app: object, path: tuple[str, ...]) -> Iterator[str]:
-    children = [(name, child) for name, child in app.resolved_commands().items() if not name.startswith("-")]  # type: ignore[attr-defined]
+    children = [
+        (name, child) for name, child in app.resolved_commands().items() if not name.startswith("-")
+    ]  # type: ignore[attr-defined]
     if path:
         yield " ".join(path)
     for name, child in children:
@@ -101,50 +131,80 @@ def _walk_commands(app: object, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def test_commands_shown_in_docs_exist(page: Path) -> None:
-    shown = re.findall(r"\banabranch ((?:[a-z]+ ?){1,2})", extract_code(page.read_text(encoding="utf-8")))
+    shown = re.findall(
+        r"\banabranch ((?:[a-z]+ ?){1,2})", extract_code(page.read_text(encoding="utf-8"))
+    )
     assert [command for command in shown if not command_exists(command.split())] == []
 
 
 def test_commands_named_in_remedies_exist() -> None:
-    source = "\n".join(path.read_text(encoding="utf-8") for room in PACKAGES for path in (ROOT / room).rglob("*.py"))
+    source = "\n".join(
+        path.read_text(encoding="utf-8")
+        for room in PACKAGES
+        for path in (ROOT / room).rglob("*.py")
+    )
     named = re.findall(r"`anabranch ((?:[a-z]+ ?)+)(--[a-z-]+)?", source)
-    assert [(command, option) for command, option in named if not command_exists(command.split()) or option not in read_command_section(command.strip())] == []
+    assert [
+        (command, option)
+        for command, option in named
+        if not command_exists(command.split())
+        or option not in read_command_section(command.strip())
+    ] == []
 
 
 def read_command_section(command: str) -> str:
     """What the reference says of a command, and of all."""
     reference = read_text("docs/reference/command-line.md")
     shared, *others = re.split(r"\n(?=#+ anabranch )", reference)
-    return shared + next((one for one in others if one.splitlines()[0].endswith(f"anabranch {command}")), "")
+    return shared + next(
+        (one for one in others if one.splitlines()[0].endswith(f"anabranch {command}")), ""
+    )
 
 
 def command_exists(tokens: list[str]) -> bool:
     known = set(list_commands())
-    return " ".join(tokens) in known or (tokens[0] in known and not any(command.startswith(f"{tokens[0]} ") for command in known))
+    return " ".join(tokens) in known or (
+        tokens[0] in known and not any(command.startswith(f"{tokens[0]} ") for command in known)
+    )
 
 
 def extract_code(markdown: str) -> str:
     """What stands in fences of shell, and between back-ticks."""
     fences = re.findall(r"```(?:sh|console)\n(.*?)```", markdown, re.DOTALL)
-    return "\n".join([*fences, *re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", markdown, flags=re.DOTALL))])
+    return "\n".join(
+        [*fences, *re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", markdown, flags=re.DOTALL))]
+    )
 
 
 def test_make_targets_named_in_docs_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", read_text("Makefile"), re.MULTILINE))
-    assert set(re.findall(r"\bmake ([a-z]+)", extract_code(page.read_text(encoding="utf-8")))) <= targets
+    assert (
+        set(re.findall(r"\bmake ([a-z]+)", extract_code(page.read_text(encoding="utf-8"))))
+        <= targets
+    )
 
 
 def test_settings_named_in_docs_exist(page: Path) -> None:
     known = {to_environment_name(key) for key in list_setting_names()} | NON_SETTING_VARIABLES
-    named = {name.rstrip("_") for name in re.findall(r"ANABRANCH_[A-Z_]+", page.read_text(encoding="utf-8"))}
+    named = {
+        name.rstrip("_")
+        for name in re.findall(r"ANABRANCH_[A-Z_]+", page.read_text(encoding="utf-8"))
+    }
     assert [
-        name for name in sorted(named - known) if not any(one.startswith(f"{name}_") for one in known) and not name.startswith(SOURCE_SETTINGS_PREFIX)
+        name
+        for name in sorted(named - known)
+        if not any(one.startswith(f"{name}_") for one in known)
+        and not name.startswith(SOURCE_SETTINGS_PREFIX)
     ] == []
 
 
 def test_relative_links_resolve(page: Path) -> None:
     markdown = page.read_text(encoding="utf-8")
-    broken = [target for target in re.findall(r"\]\(([^)\s]+)\)", markdown) if not target.startswith("http") and not link_resolves(page, target)]
+    broken = [
+        target
+        for target in re.findall(r"\]\(([^)\s]+)\)", markdown)
+        if not target.startswith("http") and not link_resolves(page, target)
+    ]
     assert broken == []
 
 
@@ -165,4 +225,8 @@ def test_lock_file_has_hashes_and_no_urls(lock: str) -> None:
     pinned = read_text(lock)
     assert "://" not in pinned
     requirements = re.split(r"\n(?=[a-z0-9])", re.sub(r"^#.*\n", "", pinned, flags=re.MULTILINE))
-    assert [requirement.splitlines()[0] for requirement in requirements if requirement.strip() and "--hash=sha256:" not in requirement] == []
+    assert [
+        requirement.splitlines()[0]
+        for requirement in requirements
+        if requirement.strip() and "--hash=sha256:" not in requirement
+    ] == []

@@ -1,4 +1,6 @@
-"""Events as earlier versions of the program wrote them: each still says what it said, and what may be said has grown only."""
+"""Events as earlier versions of the program wrote them: each still says what it said, and what may
+be said has grown only.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,22 @@ from schemas.events import EventData, list_event_classes, map_event_classes
 from streams.asyncapi import JSON_SCHEMA, get_schema_file_name
 from streams.codec import CLEAR_TOPICS
 from streams.topics import RAW
-from tests.golden.recording import RecordedEvent, decode_or_error, iter_recorded_events, list_recordings, make_codec
+from tests.golden.recording import (
+    RecordedEvent,
+    decode_or_error,
+    iter_recorded_events,
+    list_recordings,
+    make_codec,
+)
 from tests.golden.schema_compatibility import find_incompatibilities, find_removed_fields
 
 SEALED = b"application/octet-stream"
 STRUCTURED = b"application/cloudevents+json"
 RECORDED_EVENTS = list(iter_recorded_events())
 DECODED_KINDS = {
-    (recorded.topic, recorded.event_type, recorded.stored.record.headers.get("content-type")) for _, _, recorded in RECORDED_EVENTS if recorded.event_type
+    (recorded.topic, recorded.event_type, recorded.stored.record.headers.get("content-type"))
+    for _, _, recorded in RECORDED_EVENTS
+    if recorded.event_type
 }
 PER_EVENT = pytest.mark.parametrize("event", list_event_classes(), ids=get_schema_file_name)
 
@@ -44,31 +54,62 @@ async def test_recorded_events_decode_unchanged(recording: Path) -> None:
     changed = [
         (name, one.stored.position, difference)
         for folder, name, one in RECORDED_EVENTS
-        if folder == recording and (difference := find_difference(one, await decode_or_error(codec, one.stored)))
+        if folder == recording
+        and (difference := find_difference(one, await decode_or_error(codec, one.stored)))
     ]
     assert changed == []
 
 
 def find_difference(recorded: RecordedEvent, decoded: dict[str, Any]) -> str | None:
-    """None where it says the same: of an older version, what its upcast makes of it; else all that was said, beside which new fields may have their defaults."""
+    """None where it says the same: of an older version, what its upcast makes of it; else all that
+    was said, beside which new fields may have their defaults.
+    """
     expected, actual = dict(recorded.decoded), dict(decoded)
     if "error" in expected:
         return None if expected == actual else f"{expected} became {actual}"
     before, after = expected.pop("data"), actual.pop("data", None)
-    event = next(one for (topic, _), one in map_event_classes().items() if topic == recorded.topic and one.name == str(recorded.event_type).rpartition(".v")[0])
+    event = next(
+        one
+        for (topic, _), one in map_event_classes().items()
+        if topic == recorded.topic and one.name == str(recorded.event_type).rpartition(".v")[0]
+    )
     if event.event_type() != recorded.event_type:
         expected["type"] = event.event_type()
         before = event.upcast_payload(before, int(str(recorded.event_type).rpartition(".v")[2]))
-    changed = [name for name, value in expected.items() if name not in actual or actual[name] != value]
-    return f"{changed}: {actual}" if changed else None if contains(after, before) else f"{before} became {after}"
+    changed = [
+        name for name, value in expected.items() if name not in actual or actual[name] != value
+    ]
+    return (
+        f"{changed}: {actual}"
+        if changed
+        else None
+        if contains(after, before)
+        else f"{before} became {after}"
+    )
 
 
 def test_decoding_change_is_detected_but_new_field_allowed() -> None:
-    one = next(recorded for _, _, recorded in RECORDED_EVENTS if recorded.event_type == "document.indexed.v1")
+    one = next(
+        recorded
+        for _, _, recorded in RECORDED_EVENTS
+        if recorded.event_type == "document.indexed.v1"
+    )
     data = one.decoded["data"]
-    assert find_difference(one, {**one.decoded, "traceparent_of": "new", "data": data | {"fresh": 1}}) is None
+    assert (
+        find_difference(one, {**one.decoded, "traceparent_of": "new", "data": data | {"fresh": 1}})
+        is None
+    )
     assert find_difference(one, {**one.decoded, "data": data | {"chunks_count": 77}}) is not None
-    assert find_difference(one, {**one.decoded, "data": {name: value for name, value in data.items() if name != "chunks_count"}}) is not None
+    assert (
+        find_difference(
+            one,
+            {
+                **one.decoded,
+                "data": {name: value for name, value in data.items() if name != "chunks_count"},
+            },
+        )
+        is not None
+    )
     assert find_difference(one, {**one.decoded, "tenant": "other"}) is not None
     assert find_difference(one, {"error": "MALFORMED_EVENT"}) is not None
 
@@ -76,7 +117,9 @@ def test_decoding_change_is_detected_but_new_field_allowed() -> None:
 def contains(actual: Any, expected: Any) -> bool:
     """Whether all that was said is still there."""
     if isinstance(actual, dict) and isinstance(expected, dict):
-        return all(name in actual and contains(actual[name], value) for name, value in expected.items())
+        return all(
+            name in actual and contains(actual[name], value) for name, value in expected.items()
+        )
     if isinstance(actual, list) and isinstance(expected, list):
         return len(actual) == len(expected) and all(map(contains, actual, expected))
     return bool(actual == expected)
@@ -84,18 +127,27 @@ def contains(actual: Any, expected: Any) -> bool:
 
 @pytest.mark.parametrize("recording", list_recordings(), ids=lambda path: path.name)
 @PER_EVENT
-def test_schema_change_is_compatible_or_has_new_version(event: type[EventData], recording: Path) -> None:
+def test_schema_change_is_compatible_or_has_new_version(
+    event: type[EventData], recording: Path
+) -> None:
     file = recording / "schemas" / get_schema_file_name(event)
     if not file.exists():
         pytest.skip("the event, or its version, is newer than this recording")
     then, now = json.loads(file.read_text()), event.model_json_schema(mode="validation")
     assert then["$schema"] == JSON_SCHEMA
-    # Names of tenants are fewer on purpose: two of the others could have shared a folder of the blob store.
+    # Names of tenants are fewer on purpose: two of the others could have shared a folder of the
+    # blob store.
     refused = [one for one in find_incompatibilities(then, now) if not one.startswith("$.tenant: ")]
-    assert refused == [] and find_removed_fields(then, now) == [], f"give {event.name} a new version, with an upcast from {event.event_type()}"
+    assert refused == [] and find_removed_fields(then, now) == [], (
+        f"give {event.name} a new version, with an upcast from {event.event_type()}"
+    )
 
 
 @pytest.mark.parametrize("recording", list_recordings(), ids=lambda path: path.name)
 def test_no_recorded_event_type_is_removed(recording: Path) -> None:
-    known = {get_schema_file_name(event).replace(event.event_type(), kind) for event in list_event_classes() for kind in list_versions(event)}
+    known = {
+        get_schema_file_name(event).replace(event.event_type(), kind)
+        for event in list_event_classes()
+        for kind in list_versions(event)
+    }
     assert {path.name for path in (recording / "schemas").iterdir()} <= known

@@ -23,18 +23,26 @@ def test_every_answer_occurs_in_its_document() -> None:
     wrong = [
         question.text
         for question in load_questions()
-        if question.is_answerable and not any(said in texts[question.document] for said in question.expected_quotes)
+        if question.is_answerable
+        and not any(said in texts[question.document] for said in question.expected_quotes)
     ]
-    assert wrong == [] and all(question.expected_quotes for question in load_questions() if question.is_answerable)
+    assert wrong == [] and all(
+        question.expected_quotes for question in load_questions() if question.is_answerable
+    )
 
 
 def test_every_document_is_in_exactly_one_split() -> None:
-    splits = Counter(document for document, _ in {(question.document, question.split) for question in load_questions()})
+    splits = Counter(
+        document
+        for document, _ in {(question.document, question.split) for question in load_questions()}
+    )
     assert set(splits) == {path.name for path in list_documents()} and set(splits.values()) == {1}
 
 
 def test_splits_cover_both_languages_and_answerability() -> None:
-    counts = Counter((question.split, question.is_answerable, question.language) for question in load_questions())
+    counts = Counter(
+        (question.split, question.is_answerable, question.language) for question in load_questions()
+    )
     assert len(counts) == 8 and min(counts.values()) >= 20
 
 

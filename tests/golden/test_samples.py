@@ -57,21 +57,37 @@ def test_text_pdf_has_text_and_scan_has_none() -> None:
     pages = read_pdf_pages(CORPUS / "annual-report-2025.pdf")
     assert len(pages) >= 3
     assert all("Ostrel" in page or "Authority" in page for page in pages)
-    assert [page.strip() for page in read_pdf_pages(CORPUS / "contrato-ponte-sao-telmo.pdf")] == ["", ""]
+    assert [page.strip() for page in read_pdf_pages(CORPUS / "contrato-ponte-sao-telmo.pdf")] == [
+        "",
+        "",
+    ]
 
 
 def test_generated_samples_match_committed_corpus(generated_samples: Path) -> None:
     assert set(generate.RENDERERS) == {path.name for path in generated_samples.iterdir()}
-    assert read_pdf_pages(generated_samples / "annual-report-2025.pdf") == read_pdf_pages(CORPUS / "annual-report-2025.pdf")
-    assert read_docx_text(generated_samples / "ferry-service-agreement.docx") == read_docx_text(CORPUS / "ferry-service-agreement.docx")
-    assert (generated_samples / "regulamento-mercado.html").read_bytes() == (CORPUS / "regulamento-mercado.html").read_bytes()
-    with Image.open(generated_samples / "notice-to-mariners.png") as ours, Image.open(CORPUS / "notice-to-mariners.png") as committed:
+    assert read_pdf_pages(generated_samples / "annual-report-2025.pdf") == read_pdf_pages(
+        CORPUS / "annual-report-2025.pdf"
+    )
+    assert read_docx_text(generated_samples / "ferry-service-agreement.docx") == read_docx_text(
+        CORPUS / "ferry-service-agreement.docx"
+    )
+    assert (generated_samples / "regulamento-mercado.html").read_bytes() == (
+        CORPUS / "regulamento-mercado.html"
+    ).read_bytes()
+    with (
+        Image.open(generated_samples / "notice-to-mariners.png") as ours,
+        Image.open(CORPUS / "notice-to-mariners.png") as committed,
+    ):
         assert ours.size == committed.size
 
 
 def test_sample_generation_is_deterministic(generated_samples: Path, tmp_path: Path) -> None:
     generate.main(tmp_path)
-    assert [path.name for path in generated_samples.iterdir() if path.read_bytes() != (tmp_path / path.name).read_bytes()] == []
+    assert [
+        path.name
+        for path in generated_samples.iterdir()
+        if path.read_bytes() != (tmp_path / path.name).read_bytes()
+    ] == []
 
 
 def read_docx_text(path: Path) -> list[str]:
@@ -88,9 +104,17 @@ def test_first_two_questions_are_answerable_last_is_not(questions: list[dict[str
         assert question["says"] in source.read_text(encoding="utf-8")
 
 
-def test_unanswerable_question_shares_no_rare_word_with_corpus(questions: list[dict[str, Any]]) -> None:
+def test_unanswerable_question_shares_no_rare_word_with_corpus(
+    questions: list[dict[str, Any]],
+) -> None:
     texts_of_ours = [
-        path.read_text(encoding="utf-8").lower() for path in [*CORPUS.glob("*.[mct]*"), *(ROOT / "samples/source").glob("*.md")] if path.suffix != ".png"
+        path.read_text(encoding="utf-8").lower()
+        for path in [*CORPUS.glob("*.[mct]*"), *(ROOT / "samples/source").glob("*.md")]
+        if path.suffix != ".png"
     ]
-    rare = {word for word in re.findall(r"[a-z]{6,}", questions[-1]["question"].lower()) if word not in ("temperature",)}
+    rare = {
+        word
+        for word in re.findall(r"[a-z]{6,}", questions[-1]["question"].lower())
+        if word not in ("temperature",)
+    }
     assert rare and not any(word in text for word in rare for text in texts_of_ours)

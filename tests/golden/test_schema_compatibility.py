@@ -65,7 +65,9 @@ OLD_SCHEMA = BaseSchema.model_json_schema(mode="validation")
         ({"title": (str | None, None)}, None),
     ],
 )
-def test_schema_change_is_classified_as_compatible_or_not(fields: dict[str, Any], place: str | None) -> None:
+def test_schema_change_is_classified_as_compatible_or_not(
+    fields: dict[str, Any], place: str | None
+) -> None:
     found = find_incompatibilities(OLD_SCHEMA, change_schema(**fields))
     assert found == [] if place is None else any(each.startswith(place) for each in found), found
 
@@ -77,5 +79,11 @@ def test_removed_field_is_reported_at_any_depth() -> None:
     without = {name: value for name, value in OLD_SCHEMA["properties"].items() if name != "note"}
     inner = {**OLD_SCHEMA["$defs"], "InnerSchema": Smaller.model_json_schema()}
     assert find_removed_fields(OLD_SCHEMA, OLD_SCHEMA | {"properties": without}) == ["$.note"]
-    assert find_removed_fields(OLD_SCHEMA, OLD_SCHEMA | {"$defs": inner}) == ["$.inner.count", "$.many[].count"]
-    assert find_removed_fields(OLD_SCHEMA, change_schema(fresh=(int, 0))) == [] and find_incompatibilities(OLD_SCHEMA, OLD_SCHEMA) == []
+    assert find_removed_fields(OLD_SCHEMA, OLD_SCHEMA | {"$defs": inner}) == [
+        "$.inner.count",
+        "$.many[].count",
+    ]
+    assert (
+        find_removed_fields(OLD_SCHEMA, change_schema(fresh=(int, 0))) == []
+        and find_incompatibilities(OLD_SCHEMA, OLD_SCHEMA) == []
+    )

@@ -1,4 +1,6 @@
-"""What the tables say, in words: no ids, no places, no times. Two logs that tell the same end in the same."""
+"""What the tables say, in words: no ids, no places, no times. Two logs that tell the same end in
+the same.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,13 @@ VIEWS = {
 
 async def fetch_views(pool: Pool) -> dict[str, list[Any]]:
     return {
-        name: sorted([json.loads(row["row"]) for row in await pool.fetch(f"select to_jsonb(q)::text as row from ({query}) q")], key=_sort_key)
+        name: sorted(
+            [
+                json.loads(row["row"])
+                for row in await pool.fetch(f"select to_jsonb(q)::text as row from ({query}) q")
+            ],
+            key=_sort_key,
+        )
         for name, query in VIEWS.items()
     }
 

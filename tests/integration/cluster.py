@@ -1,4 +1,6 @@
-"""A pipeline of worker processes on real Kafka, watched from outside: a bare producer in, a bare consumer of `outcomes` out."""
+"""A pipeline of worker processes on real Kafka, watched from outside: a bare producer in, a bare
+consumer of `outcomes` out.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupState,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from processors import STAGES
@@ -30,14 +41,20 @@ from tests.postgres_fixture import run_in_thread
 
 T = TypeVar("T")
 TIMEOUT_S = 120.0
-COORDINATOR_NOT_READY = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+COORDINATOR_NOT_READY = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 """What a broker says of a group that it is only getting to know."""
 
 
 def wait_until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not true():
-        assert time.monotonic() < deadline, f"waited in vain: {what if isinstance(what, str) else what()}"
+        assert time.monotonic() < deadline, (
+            f"waited in vain: {what if isinstance(what, str) else what()}"
+        )
         time.sleep(0.05)
 
 
@@ -88,12 +105,22 @@ class WorkerCluster:
     environment: Mapping[str, str] = field(default_factory=dict)
     workers: list[WorkerProcess] = field(default_factory=list)
 
-    def start_worker(self, *stages: str, pause_s: float = 0.0, real_parser: bool = False) -> WorkerProcess:
+    def start_worker(
+        self, *stages: str, pause_s: float = 0.0, real_parser: bool = False
+    ) -> WorkerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"worker-{len(self.workers) + 1}"
         notes, errors = self.folder / f"{name}.notes", self.folder / f"{name}.log"
         orders = NullWorkerOrders(str(notes), stages or ("all",), pause_s, real_parser)
-        self.workers.append(WorkerProcess(fork_process(run_null_worker, orders, log=errors, environment=self.worker_environment()), notes, errors))
+        self.workers.append(
+            WorkerProcess(
+                fork_process(
+                    run_null_worker, orders, log=errors, environment=self.worker_environment()
+                ),
+                notes,
+                errors,
+            )
+        )
         return self.workers[-1]
 
     def worker_environment(self) -> dict[str, str]:
@@ -122,13 +149,19 @@ class WorkerCluster:
             except KafkaException as error:
                 assert error.args[0].code() in COORDINATOR_NOT_READY, error
                 return False
-            return found.state == ConsumerGroupState.STABLE and sum(bool(member.assignment.topic_partitions) for member in found.members) == count
+            return (
+                found.state == ConsumerGroupState.STABLE
+                and sum(bool(member.assignment.topic_partitions) for member in found.members)
+                == count
+            )
 
         wait_until(joined, f"{count} members of {group}")
 
     def push(self, records: Iterable[tuple[str | None, Mapping[str, str], bytes]]) -> None:
         """(key, headers, value) onto `raw`."""
-        producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers, "enable.idempotence": True})
+        producer = Producer(
+            {"bootstrap.servers": self.settings.bootstrap_servers, "enable.idempotence": True}
+        )
         for key, headers, value in records:
             producer.produce(self.topic_name("raw"), value, key=key, headers=dict(headers))
         assert producer.flush(30) == 0
@@ -138,8 +171,14 @@ class WorkerCluster:
 
         async def quiet(log: KafkaLog) -> None:
             deadline = time.monotonic() + TIMEOUT_S
-            while unfinished := {stage.name: places for stage in stages if (places := await _find_unread_ranges(log, stage))}:
-                assert time.monotonic() < deadline, f"waited in vain for what is left, partition by partition: {unfinished}"
+            while unfinished := {
+                stage.name: places
+                for stage in stages
+                if (places := await _find_unread_ranges(log, stage))
+            }:
+                assert time.monotonic() < deadline, (
+                    f"waited in vain for what is left, partition by partition: {unfinished}"
+                )
                 await asyncio.sleep(0.2)
 
         self._run_with_log(quiet)
@@ -181,7 +220,9 @@ class WorkerCluster:
 
 
 @contextmanager
-def run_cluster(settings: KafkaClientSettings, dsn: str, folder: Path, **environment: str) -> Iterator[WorkerCluster]:
+def run_cluster(
+    settings: KafkaClientSettings, dsn: str, folder: Path, **environment: str
+) -> Iterator[WorkerCluster]:
     """Its workers are gone when the context is left."""
     found = WorkerCluster(settings, dsn, folder, environment)
     try:
@@ -192,10 +233,18 @@ def run_cluster(settings: KafkaClientSettings, dsn: str, folder: Path, **environ
 
 
 async def _find_unread_ranges(log: KafkaLog, stage: Stage) -> dict[int, tuple[int, int]]:
-    """Partition → (first offset not acknowledged, offset after the last), where there is something between."""
+    """Partition → (first offset not acknowledged, offset after the last), where there is something
+    between.
+    """
     ends = await log.fetch_offset_bounds(stage.topic)
-    read = await log.fetch_committed_offsets(format_group_name(stage.name, None if stage.serves_all_generations else FIRST_GENERATION), stage.topic)
-    places = {partition: (max(first, read.get(partition, 0)), after_last) for partition, (first, after_last) in ends.items()}
+    read = await log.fetch_committed_offsets(
+        format_group_name(stage.name, None if stage.serves_all_generations else FIRST_GENERATION),
+        stage.topic,
+    )
+    places = {
+        partition: (max(first, read.get(partition, 0)), after_last)
+        for partition, (first, after_last) in ends.items()
+    }
     return {partition: place for partition, place in places.items() if place[0] < place[1]}
 
 
@@ -212,9 +261,17 @@ class ConsumedRecord:
     @classmethod
     def from_message(cls, message: Message) -> ConsumedRecord:
         assert message.error() is None, message.error()
-        headers = {name: value.decode() if isinstance(value, bytes) else "" for name, value in dict(message.headers() or []).items()}
-        key, place = message.key() or b"", (message.timestamp()[1], message.partition() or 0, message.offset() or 0)
-        return cls(key.decode() if isinstance(key, bytes) else key, headers, message.value() or b"", place)
+        headers = {
+            name: value.decode() if isinstance(value, bytes) else ""
+            for name, value in dict(message.headers() or []).items()
+        }
+        key, place = (
+            message.key() or b"",
+            (message.timestamp()[1], message.partition() or 0, message.offset() or 0),
+        )
+        return cls(
+            key.decode() if isinstance(key, bytes) else key, headers, message.value() or b"", place
+        )
 
     @property
     def data(self) -> dict[str, Any]:
@@ -225,18 +282,33 @@ class TopicTail:
     """A topic from its beginning, read by a bare consumer outside any group."""
 
     def __init__(self, settings: KafkaClientSettings, topic: str) -> None:
-        self._consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False})
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": settings.bootstrap_servers,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+            }
+        )
         self._records: list[ConsumedRecord] = []
         name = settings.topic_prefix + topic
         wait_until(lambda: bool(self._list_partitions(name)), f"topic {name}")
-        self._consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in self._list_partitions(name)])
+        self._consumer.assign(
+            [
+                TopicPartition(name, partition, OFFSET_BEGINNING)
+                for partition in self._list_partitions(name)
+            ]
+        )
 
     def _list_partitions(self, name: str) -> list[int]:
         return list(self._consumer.list_topics(name, timeout=10).topics[name].partitions)
 
     def poll_records(self) -> list[ConsumedRecord]:
         """All that has come so far."""
-        self._records += [ConsumedRecord.from_message(message) for message in self._consumer.consume(500, 0.2) if not _is_transient(message.error())]
+        self._records += [
+            ConsumedRecord.from_message(message)
+            for message in self._consumer.consume(500, 0.2)
+            if not _is_transient(message.error())
+        ]
         return self._records
 
     def close(self) -> None:
@@ -245,7 +317,11 @@ class TopicTail:
 
 def _is_transient(error: KafkaError | None) -> bool:
     """What a consumer tells of a broker that is away, and tries again by itself."""
-    return error is not None and (error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN))
+    return error is not None and (
+        error.retriable()
+        or error.code()
+        in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    )
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""A worker as a process of its own that is made to be killed: its embedder notes what it answers, refuses a word, and after so many texts answers never again. A deadly word kills it."""
+"""A worker as a process of its own that is made to be killed: its embedder notes what it answers,
+refuses a word, and after so many texts answers never again. A deadly word kills it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class FailurePlan:
 
 
 class FailingEmbedder(NullEmbedder):
-    """Notes dimension and last word of each text that it has answered. Once it has fallen silent it is so for all."""
+    """Notes dimension and last word of each text that it has answered. Once it has fallen silent it
+    is so for all.
+    """
 
     def __init__(self, dimension: int, frailty: FailurePlan) -> None:
         super().__init__(dimension)
@@ -47,7 +51,9 @@ class FailingEmbedder(NullEmbedder):
         if self._failure_plan.deadly and any(self._failure_plan.deadly in text for text in texts):
             os.kill(os.getpid(), signal.SIGKILL)
         await self._spend_budget(len(texts))
-        write_notes(self._failure_plan.notes, *(f"{self.dimension} {text.split()[-1]}" for text in texts))
+        write_notes(
+            self._failure_plan.notes, *(f"{self.dimension} {text.split()[-1]}" for text in texts)
+        )
         return await super().embed(texts)
 
     async def _spend_budget(self, texts: int) -> None:
@@ -84,8 +90,13 @@ async def _run_until_stopped(orders: FailingWorkerOrders) -> None:
 
     def engines(config: IndexConfig) -> Overrides:
         usual = make_overrides(config)
-        return replace(usual, embedder=FailingEmbedder(usual.embedder.dimension if usual.embedder else 0, frailty))
+        return replace(
+            usual,
+            embedder=FailingEmbedder(usual.embedder.dimension if usual.embedder else 0, frailty),
+        )
 
-    async with prepare_worker(load_settings(), orders.dsn, overrides=Overrides(for_config=engines)) as worker:
+    async with prepare_worker(
+        load_settings(), orders.dsn, overrides=Overrides(for_config=engines)
+    ) as worker:
         write_notes(notes, READY)
         await worker.run()

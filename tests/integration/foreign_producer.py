@@ -1,16 +1,25 @@
-"""Somebody else's program: pushes what it is told to topic `raw` and reports what topic `outcomes` says of it. It knows Kafka and JSON, nothing more.
+"""Somebody else's program: pushes what it is told to topic `raw` and reports what topic `outcomes`
+says of it. It knows Kafka and JSON, nothing more.
 
     python foreign_producer.py BOOTSTRAP PREFIX < orders.json > outcomes.json
 
-Orders: {"events": [{"attributes": {...}, "data": ..., "mode": "binary" or "structured", "key": ..., "partitioner": ...} or {"headers": {...}, "value": ...}],
-"answers": how many outcomes to wait for}. An event's attributes go without the prefix `ce_`.
+Orders: {"events": [{"attributes": {...}, "data": ..., "mode": "binary" or "structured", "key": ...,
+"partitioner": ...} or {"headers": {...}, "value": ...}], "answers": how many outcomes to wait for}.
+An event's attributes go without the prefix `ce_`.
 """
 
 import json
 import sys
 import time
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 
 TIMEOUT_S = 100
 LEADER_UNAVAILABLE = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
@@ -22,7 +31,9 @@ def encode_binary(attributes, data):
 
 
 def encode_structured(attributes, data):
-    return {"content-type": "application/cloudevents+json; charset=utf-8"}, json.dumps({**attributes, "datacontenttype": "application/json", "data": data})
+    return {"content-type": "application/cloudevents+json; charset=utf-8"}, json.dumps(
+        {**attributes, "datacontenttype": "application/json", "data": data}
+    )
 
 
 def encode_event(order):
@@ -33,7 +44,9 @@ def encode_event(order):
 
 
 def push_events(servers, topic, orders):
-    """By one producer for each partitioner, one after the other where it changes, so that the order of the orders is the order in the log."""
+    """By one producer for each partitioner, one after the other where it changes, so that the order
+    of the orders is the order in the log.
+    """
     producers = {}
     last = None
     for order in orders:
@@ -41,7 +54,14 @@ def push_events(servers, topic, orders):
         if last and last != name:
             producers[last].flush()
         if name not in producers:
-            producers[name] = Producer({"bootstrap.servers": servers, "partitioner": name, "enable.idempotence": True, "message.max.bytes": 9_000_000})
+            producers[name] = Producer(
+                {
+                    "bootstrap.servers": servers,
+                    "partitioner": name,
+                    "enable.idempotence": True,
+                    "message.max.bytes": 9_000_000,
+                }
+            )
         headers, value = encode_event(order)
         producers[name].produce(topic, value, key=order.get("key"), headers=headers)
         last = name
@@ -52,14 +72,28 @@ def push_events(servers, topic, orders):
 
 def open_consumer_at_end(servers, topic):
     """Stands at the end of the topic before anything is pushed."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "somebody-else", "enable.auto.commit": False})
-    places = [TopicPartition(topic, number) for number in consumer.list_topics(topic, timeout=10).topics[topic].partitions]
-    consumer.assign([TopicPartition(topic, place.partition, fetch_end_offset(consumer, place) or OFFSET_BEGINNING) for place in places])
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "somebody-else", "enable.auto.commit": False}
+    )
+    places = [
+        TopicPartition(topic, number)
+        for number in consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    ]
+    consumer.assign(
+        [
+            TopicPartition(
+                topic, place.partition, fetch_end_offset(consumer, place) or OFFSET_BEGINNING
+            )
+            for place in places
+        ]
+    )
     return consumer
 
 
 def fetch_end_offset(consumer, place):
-    """Retry while the broker elects a leader of a topic made a moment ago: librdkafka does not retry this request."""
+    """Retry while the broker elects a leader of a topic made a moment ago: librdkafka does not
+    retry this request.
+    """
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -81,7 +115,12 @@ def collect_answers(consumer, count):
 
 def parse_answer(message):
     headers = {name: value.decode() for name, value in message.headers()}
-    return {"key": message.key().decode(), "type": headers["ce_type"], "headers": headers, "data": json.loads(message.value())}
+    return {
+        "key": message.key().decode(),
+        "type": headers["ce_type"],
+        "headers": headers,
+        "data": json.loads(message.value()),
+    }
 
 
 def main():

@@ -21,4 +21,6 @@ async def log(kafka_settings: KafkaClientSettings) -> AsyncIterator[KafkaLog]:
 
 
 async def append_numbers(log: KafkaLog, numbers: range, topic: str = TOPIC) -> None:
-    await log.append([Record(topic, str(number).encode(), str(number).encode()) for number in numbers])
+    await log.append(
+        [Record(topic, str(number).encode(), str(number).encode()) for number in numbers]
+    )

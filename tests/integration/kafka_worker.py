@@ -1,4 +1,6 @@
-"""A worker as a process of its own, with a trivial sink: it notes each record's number in a file and acknowledges in order."""
+"""A worker as a process of its own, with a trivial sink: it notes each record's number in a file
+and acknowledges in order.
+"""
 
 from __future__ import annotations
 
@@ -70,4 +72,8 @@ async def _run_subscriptions(orders: KafkaWorkerOrders) -> None:
     subscriber = FaustSubscriber(orders.settings, session_timeout_s=6)
     async with asyncio.TaskGroup() as tasks:
         for topic in orders.topics:
-            tasks.create_task(subscriber.subscribe(f"stage-{topic}", topic, lambda partition: RecordingSink(partition, notes)).run())
+            tasks.create_task(
+                subscriber.subscribe(
+                    f"stage-{topic}", topic, lambda partition: RecordingSink(partition, notes)
+                ).run()
+            )

@@ -1,4 +1,6 @@
-"""A worker as a process of its own: the real one by its settings from the environment, with engines that cost next to nothing. It notes what it embeds."""
+"""A worker as a process of its own: the real one by its settings from the environment, with engines
+that cost next to nothing. It notes what it embeds.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ async def _run_until_stopped(orders: NullWorkerOrders) -> None:
     overrides = Overrides(parser=parser, embedder=RecordingEmbedder(notes, orders.pause_s))
     async with (
         open_database(settings, is_shared=True) as dsn,
-        prepare_worker(settings, dsn, stages=select_stages(orders.stages), overrides=overrides) as worker,
+        prepare_worker(
+            settings, dsn, stages=select_stages(orders.stages), overrides=overrides
+        ) as worker,
     ):
         write_notes(notes, READY)
         await worker.run()

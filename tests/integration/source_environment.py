@@ -49,27 +49,51 @@ class SourceEnvironment:
             async with asyncio.timeout(TIMEOUT_S):
                 while found != dict(expected) or not await self.is_idle():
                     await asyncio.sleep(0.05)
-                    found = {name: text.strip() for name, text in (await self.fetch_visible_texts(source)).items()}
+                    found = {
+                        name: text.strip()
+                        for name, text in (await self.fetch_visible_texts(source)).items()
+                    }
         except TimeoutError:
-            raise AssertionError(f"{source} has {found}, not {dict(expected)}; {await self.fetch_source(source)}; {await self.fetch_dead_letters()}") from None
+            raise AssertionError(
+                f"{source} has {found}, not {dict(expected)}; {await self.fetch_source(source)}; {await self.fetch_dead_letters()}"
+            ) from None
 
     async def is_idle(self) -> bool:
         storage = self.worker.storage
-        groups = {"raw": "receive", "accepted": "transcribe.g1", "ocr_done": "chunk.g1", "chunked": "embed.g1", "embedded": "index.g1"}
-        return not any([await storage.count_pending(f"anabranch.{group}", topic) for topic, group in groups.items()])
+        groups = {
+            "raw": "receive",
+            "accepted": "transcribe.g1",
+            "ocr_done": "chunk.g1",
+            "chunked": "embed.g1",
+            "embedded": "index.g1",
+        }
+        return not any(
+            [
+                await storage.count_pending(f"anabranch.{group}", topic)
+                for topic, group in groups.items()
+            ]
+        )
 
     async def fetch_dead_letters(self) -> list[str]:
-        return [f"{row['code']} {row['detail']}" for row in await self.worker.storage.pool.fetch("select code, detail from dead_letters")]
+        return [
+            f"{row['code']} {row['detail']}"
+            for row in await self.worker.storage.pool.fetch("select code, detail from dead_letters")
+        ]
 
 
 @asynccontextmanager
-async def run_source_environment(folder: Path, dsn: str, *sets: str, overrides: Overrides | None = None) -> AsyncIterator[SourceEnvironment]:
+async def run_source_environment(
+    folder: Path, dsn: str, *sets: str, overrides: Overrides | None = None
+) -> AsyncIterator[SourceEnvironment]:
     settings = load_settings(data_dir=folder, sets=["logging.level=error", *sets])
     chosen = overrides or Overrides(embedder=NullEmbedder(32, 8))
     async with prepare_worker(settings, dsn, overrides=chosen) as worker:
         working = asyncio.create_task(worker.run())
         try:
-            async with prepare_api(settings, dsn, overrides=chosen) as services, api_client(services) as http:
+            async with (
+                prepare_api(settings, dsn, overrides=chosen) as services,
+                api_client(services) as http,
+            ):
                 yield SourceEnvironment(http, worker)
             if working.done():
                 working.result()

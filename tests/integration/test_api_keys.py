@@ -16,7 +16,14 @@ from anabranch.identity.api_keys import ApiKeyAuthenticator, ApiKeyService
 from anabranch.identity.audit import AuditLog
 from anabranch.identity.authentication import CredentialAuthenticator
 from schemas.api_keys import ApiKeyRequest, RotationRequest
-from schemas.errors import AnabranchError, Forbidden, InvalidRequest, LogUnavailable, NotFound, Unauthenticated
+from schemas.errors import (
+    AnabranchError,
+    Forbidden,
+    InvalidRequest,
+    LogUnavailable,
+    NotFound,
+    Unauthenticated,
+)
 from schemas.principals import Principal
 from schemas.records import Position, Record
 from services.local_token import LocalTokenAuthenticator
@@ -40,7 +47,11 @@ class ApiKeyStack:
     log: MemoryLog
 
     async def issue_key(self, caller: Principal = ADMIN, **wanted: object) -> str:
-        return (await self.service.create(caller, ApiKeyRequest.model_validate({"name": "test", **wanted}))).key
+        return (
+            await self.service.create(
+                caller, ApiKeyRequest.model_validate({"name": "test", **wanted})
+            )
+        ).key
 
     async def list_recorded_events(self) -> list[str]:
         return [str(record.record.value) async for record in self.log.read(CONTROL)]
@@ -52,7 +63,13 @@ async def keys(database: str) -> AsyncIterator[ApiKeyStack]:
     log = MemoryLog()
     await log.create_topics({CONTROL: 1}, retention_ms={})
     store = PgApiKeys(pool)
-    yield ApiKeyStack(pool, ApiKeyService(store, AuditLog(log, Codec())), ApiKeyAuthenticator(store), ApiKeyAuthenticator(store), log)
+    yield ApiKeyStack(
+        pool,
+        ApiKeyService(store, AuditLog(log, Codec())),
+        ApiKeyAuthenticator(store),
+        ApiKeyAuthenticator(store),
+        log,
+    )
     await close_pool(pool)
 
 
@@ -64,7 +81,9 @@ def parse_key(key: str) -> tuple[str, str]:
 async def test_key_gives_its_tenant_role_and_readers(keys: ApiKeyStack) -> None:
     key = await keys.issue_key(role="writer", user="ana", groups=["finance"])
     identity, _ = parse_key(key)
-    assert await keys.admit(key, None) == Principal(f"key:{identity}", "acme", "writer", ("user:ana", "group:finance"))
+    assert await keys.admit(key, None) == Principal(
+        f"key:{identity}", "acme", "writer", ("user:ana", "group:finance")
+    )
     unlimited = await keys.admit(await keys.issue_key(), None)
     assert (unlimited.role, unlimited.readers) == ("reader", None)
 
@@ -72,7 +91,9 @@ async def test_key_gives_its_tenant_role_and_readers(keys: ApiKeyStack) -> None:
 async def test_secret_is_stored_nowhere(keys: ApiKeyStack) -> None:
     issued = await keys.service.create(ADMIN, ApiKeyRequest(name="n"))
     rotated = await keys.service.rotate(ADMIN, issued.id, RotationRequest(grace_s=60))
-    row = await keys.pool.fetchval("select to_jsonb(k)::text from credentials.api_keys k where id = $1", issued.id)
+    row = await keys.pool.fetchval(
+        "select to_jsonb(k)::text from credentials.api_keys k where id = $1", issued.id
+    )
     listed = str(await keys.service.list_keys(ADMIN, after=None, limit=10))
     for key in (issued.key, rotated.key):
         for place in (row, listed, *await keys.list_recorded_events()):
@@ -89,11 +110,15 @@ async def test_other_roles_cannot_read_the_table(keys: ApiKeyStack) -> None:
         with pytest.raises(Exception, match="permission denied for schema credentials"):
             async with connection.transaction():
                 await connection.fetch("select hash from credentials.api_keys")
-        await connection.execute("reset role; revoke all on schema anabranch from documents_only; drop role documents_only")
+        await connection.execute(
+            "reset role; revoke all on schema anabranch from documents_only; drop role documents_only"
+        )
 
 
 @pytest.mark.parametrize("change", ["revoke", "rotate"])
-async def test_change_applies_within_a_second_in_every_process(keys: ApiKeyStack, change: str) -> None:
+async def test_change_applies_within_a_second_in_every_process(
+    keys: ApiKeyStack, change: str
+) -> None:
     key = await keys.issue_key()
     for process in (keys.admit, keys.other_process):
         await process(key, None)
@@ -153,10 +178,16 @@ async def test_wrong_keys_get_identical_errors(keys: ApiKeyStack) -> None:
     assert len(told) == 1
 
 
-async def test_unknown_ids_take_as_long_as_known_ones(keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Argon2 is all that takes noticeable time, so its runs and parameters are compared: a clock would be at the mercy of the machine."""
+async def test_unknown_ids_take_as_long_as_known_ones(
+    keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Argon2 is all that takes noticeable time, so its runs and parameters are compared: a clock
+    would be at the mercy of the machine.
+    """
     verified: list[str] = []
-    monkeypatch.setattr(api_keys, "_verify_hash", lambda hashed, credential: bool(verified.append(hashed)))
+    monkeypatch.setattr(
+        api_keys, "_verify_hash", lambda hashed, credential: bool(verified.append(hashed))
+    )
     known, rotated, revoked = [parse_key(await keys.issue_key())[0] for _ in range(3)]
     await keys.service.rotate(ADMIN, rotated, RotationRequest(grace_s=60))
     await keys.service.revoke(ADMIN, revoked)
@@ -170,10 +201,16 @@ async def test_unknown_ids_take_as_long_as_known_ones(keys: ApiKeyStack, monkeyp
     assert len(cost) == 2
 
 
-async def test_argon2_runs_once_for_many_requests_and_memory_is_bounded(keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_argon2_runs_once_for_many_requests_and_memory_is_bounded(
+    keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     verified: list[str] = []
     real = api_keys._verify_hash
-    monkeypatch.setattr(api_keys, "_verify_hash", lambda hashed, credential: verified.append(hashed) or real(hashed, credential))
+    monkeypatch.setattr(
+        api_keys,
+        "_verify_hash",
+        lambda hashed, credential: verified.append(hashed) or real(hashed, credential),
+    )
     monkeypatch.setattr(api_keys, "CACHE_SIZE", 8)
     key = await keys.issue_key()
     for _ in range(20):
@@ -199,7 +236,10 @@ async def test_caller_cannot_issue_key_above_own_role(keys: ApiKeyStack) -> None
     with pytest.raises(Forbidden):
         await keys.issue_key(ADMIN, role="operator")
     operators = await keys.issue_key(Principal("local", "acme", "operator"), role="operator")
-    for attempt in (keys.service.rotate(ADMIN, parse_key(operators)[0], RotationRequest()), keys.service.revoke(ADMIN, parse_key(operators)[0])):
+    for attempt in (
+        keys.service.rotate(ADMIN, parse_key(operators)[0], RotationRequest()),
+        keys.service.revoke(ADMIN, parse_key(operators)[0]),
+    ):
         with pytest.raises(Forbidden):
             await attempt
     await keys.admit(operators, None)
@@ -220,7 +260,10 @@ async def test_limited_admin_cannot_issue_wider_key(keys: ApiKeyStack) -> None:
 async def test_keys_of_another_tenant_are_not_found(keys: ApiKeyStack) -> None:
     key = await keys.issue_key(ADMIN)
     other = Principal("key:b", "globex", "admin")
-    for attempt in (keys.service.rotate(other, parse_key(key)[0], RotationRequest()), keys.service.revoke(other, parse_key(key)[0])):
+    for attempt in (
+        keys.service.rotate(other, parse_key(key)[0], RotationRequest()),
+        keys.service.revoke(other, parse_key(key)[0]),
+    ):
         with pytest.raises(NotFound):
             await attempt
     assert await keys.service.list_keys(other, after=None, limit=10) == ([], None)
@@ -246,7 +289,9 @@ async def test_keys_are_listed_in_pages(keys: ApiKeyStack) -> None:
     assert seen == issued[::-1]
 
 
-async def test_change_is_rolled_back_when_publish_fails(keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_is_rolled_back_when_publish_fails(
+    keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = await keys.issue_key()
 
     async def away(records: list[Record]) -> list[Position]:
@@ -270,8 +315,13 @@ async def test_every_change_is_recorded_without_its_secret(keys: ApiKeyStack) ->
     await keys.service.rotate(ADMIN, parse_key(key)[0], RotationRequest(), "request-1")
     await keys.service.revoke(ADMIN, parse_key(key)[0])
     told = await keys.list_recorded_events()
-    assert [next(what for what in ("created", "rotated", "revoked") if f"api_key.{what}" in text) for text in told] == ["created", "rotated", "revoked"]
-    assert "request-1" in told[1] and all('"who":"key:a"' in text and '"tenant":"acme"' in text for text in told)
+    assert [
+        next(what for what in ("created", "rotated", "revoked") if f"api_key.{what}" in text)
+        for text in told
+    ] == ["created", "rotated", "revoked"]
+    assert "request-1" in told[1] and all(
+        '"who":"key:a"' in text and '"tenant":"acme"' in text for text in told
+    )
 
 
 async def test_server_without_credentials_explains_how_to_create_one(keys: ApiKeyStack) -> None:

@@ -1,4 +1,6 @@
-"""A stage that is slow makes lag, not memory: its partition is paused and goes on later, the others are not held up."""
+"""A stage that is slow makes lag, not memory: its partition is paused and goes on later, the others
+are not held up.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ class ObservedPartition:
 
 @dataclass
 class ObservedSubscriber:
-    """A subscriber that shows the partitions of stage `embed`, and how many bytes each has held at most."""
+    """A subscriber that shows the partitions of stage `embed`, and how many bytes each has held at
+    most.
+    """
 
     inner: Subscriber
     partitions: dict[int, ObservedPartition] = field(default_factory=dict)
@@ -94,7 +98,9 @@ class ObservedSubscriber:
             return self.inner.subscribe(group, topic, open_sink)
 
         def opened(partition: Partition) -> Sink:
-            watched = self.partitions[partition.number] = ObservedPartition(partition, partition.topic, partition.number)
+            watched = self.partitions[partition.number] = ObservedPartition(
+                partition, partition.topic, partition.number
+            )
             sink = open_sink(watched)
             assert isinstance(sink, PartitionSink)
             watched.sink = sink
@@ -113,15 +119,28 @@ class EmbedStageRun:
 
     @property
     def sinks(self) -> dict[int, PartitionSink]:
-        return {number: partition.sink for number, partition in self.subscriber.partitions.items() if partition.sink}
+        return {
+            number: partition.sink
+            for number, partition in self.subscriber.partitions.items()
+            if partition.sink
+        }
 
 
 @asynccontextmanager
-async def prepare_embed_stage(settings: KafkaClientSettings, dsn: str, folder: Path) -> AsyncIterator[EmbedStageRun]:
-    options = KafkaOptions(bootstrap_servers=settings.bootstrap_servers, topic_prefix=settings.topic_prefix, partitions=PARTITIONS)
+async def prepare_embed_stage(
+    settings: KafkaClientSettings, dsn: str, folder: Path
+) -> AsyncIterator[EmbedStageRun]:
+    options = KafkaOptions(
+        bootstrap_servers=settings.bootstrap_servers,
+        topic_prefix=settings.topic_prefix,
+        partitions=PARTITIONS,
+    )
     embedder = BlockingEmbedder()
     async with prepare_worker(
-        Settings(data_dir=folder, kafka=options), dsn, stages=select_stages(["embed", "control"]), overrides=Overrides(embedder=embedder)
+        Settings(data_dir=folder, kafka=options),
+        dsn,
+        stages=select_stages(["embed", "control"]),
+        overrides=Overrides(embedder=embedder),
     ) as worker:
         hosting = worker.consumers
         watched = ObservedSubscriber(hosting.subscriber)
@@ -145,23 +164,53 @@ async def make_chunked_record(codec: Codec, number: int, kind: str, partition: i
     document = next(
         found
         for turn in range(1000)
-        if choose_partition(str(found := make_document_id("default", "", f"{kind}-{number}-{turn}")).encode(), PARTITIONS) == partition
+        if choose_partition(
+            str(found := make_document_id("default", "", f"{kind}-{number}-{turn}")).encode(),
+            PARTITIONS,
+        )
+        == partition
     )
     text = f"{kind} {number} " + random.Random(number).randbytes(EVENT_BYTES // 4).hex()
-    child = ChildChunk(id=content_id("child", document), ordinal=0, text=text, char_start=0, char_end=len(text), spans=[], tokens=1)
-    parent = ParentChunk(id=content_id("parent", document), ordinal=0, text=text, char_start=0, char_end=len(text), tokens=1, children=[child])
+    child = ChildChunk(
+        id=content_id("child", document),
+        ordinal=0,
+        text=text,
+        char_start=0,
+        char_end=len(text),
+        spans=[],
+        tokens=1,
+    )
+    parent = ParentChunk(
+        id=content_id("parent", document),
+        ordinal=0,
+        text=text,
+        char_start=0,
+        char_end=len(text),
+        tokens=1,
+        children=[child],
+    )
     identity = content_id("event", document)
     event = DocumentChunked(
         tenant="default", document_id=document, order=[1, number], part=1, parts=1, parents=[parent],
         origin=Origin(accepted_id=identity, event_id=f"{kind}-{number}", source="test"),
     )  # fmt: skip
-    fact = build_root_event(event, identity, "test", lambda: datetime(2026, 1, 1, tzinfo=UTC), tenant="default", document_id=document)
+    fact = build_root_event(
+        event,
+        identity,
+        "test",
+        lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        tenant="default",
+        document_id=document,
+    )
     return await codec.encode(fact, CHUNKED, str(document))
 
 
 async def read_embedded_ids(worker: Worker) -> set[UUID]:
     codec = worker.storage.codec
-    return {(await codec.decode(stored)).data.document_id async for stored in worker.storage.log.read(EMBEDDED)}
+    return {
+        (await codec.decode(stored)).data.document_id
+        async for stored in worker.storage.log.read(EMBEDDED)
+    }
 
 
 def read_resident_bytes() -> int:
@@ -179,20 +228,38 @@ class PeakMemory:
     peak_growth_bytes: int = 0
 
     def sample(self) -> None:
-        self.peak_queued_bytes = max([self.peak_queued_bytes, *(sink.buffered_bytes for sink in self.stage.sinks.values())])
-        self.peak_growth_bytes = max(self.peak_growth_bytes, read_resident_bytes() - self.initial_resident_bytes)
+        self.peak_queued_bytes = max(
+            [self.peak_queued_bytes, *(sink.buffered_bytes for sink in self.stage.sinks.values())]
+        )
+        self.peak_growth_bytes = max(
+            self.peak_growth_bytes, read_resident_bytes() - self.initial_resident_bytes
+        )
 
 
-async def test_slow_partition_is_paused_bounded_and_loses_nothing(kafka_settings: KafkaClientSettings, database: str, tmp_path: Path) -> None:
+async def test_slow_partition_is_paused_bounded_and_loses_nothing(
+    kafka_settings: KafkaClientSettings, database: str, tmp_path: Path
+) -> None:
     async with prepare_embed_stage(kafka_settings, database, tmp_path) as stage:
         codec = stage.worker.storage.codec
-        slow = [await make_chunked_record(codec, number, "slow", SLOW) for number in range(EVENTS_PER_PARTITION)]
-        quick = [await make_chunked_record(codec, number, "quick", QUICK) for number in range(EVENTS_PER_PARTITION)]
+        slow = [
+            await make_chunked_record(codec, number, "slow", SLOW)
+            for number in range(EVENTS_PER_PARTITION)
+        ]
+        quick = [
+            await make_chunked_record(codec, number, "quick", QUICK)
+            for number in range(EVENTS_PER_PARTITION)
+        ]
         log, highest = stage.worker.storage.log, PeakMemory(stage)
 
         async def have_embedded(count: int) -> None:
             async with asyncio.timeout(TIMEOUT_S):
-                while sum(after_last for _, after_last in (await log.fetch_offset_bounds(EMBEDDED)).values()) < count:
+                while (
+                    sum(
+                        after_last
+                        for _, after_last in (await log.fetch_offset_bounds(EMBEDDED)).values()
+                    )
+                    < count
+                ):
                     highest.sample()
                     await asyncio.sleep(0.05)
 
@@ -204,11 +271,22 @@ async def test_slow_partition_is_paused_bounded_and_loses_nothing(kafka_settings
             stage.embedder.gate.set()
             await have_embedded(2 * EVENTS_PER_PARTITION)
             async with asyncio.timeout(TIMEOUT_S):
-                while (lag := {line["stage"]: line for line in await fetch_stage_lags(stage.worker.storage)}["embed"])["lag"]:
+                while (
+                    lag := {
+                        line["stage"]: line for line in await fetch_stage_lags(stage.worker.storage)
+                    }["embed"]
+                )["lag"]:
                     await asyncio.sleep(0.05)
-            assert (lag["acknowledged"], lag["end"]) == (2 * EVENTS_PER_PARTITION, 2 * EVENTS_PER_PARTITION), "both partitions together"
+            assert (lag["acknowledged"], lag["end"]) == (
+                2 * EVENTS_PER_PARTITION,
+                2 * EVENTS_PER_PARTITION,
+            ), "both partitions together"
         assert stage.subscriber.partitions[SLOW].n_resumed > 0
-        assert {str(document).encode() for document in await read_embedded_ids(stage.worker)} == {record.key for record in (*slow, *quick)}
+        assert {str(document).encode() for document in await read_embedded_ids(stage.worker)} == {
+            record.key for record in (*slow, *quick)
+        }
     waiting = sum(len(record.value or b"") for record in slow)
-    assert highest.peak_queued_bytes < 2 * QUEUE_BYTES < waiting // 4, "no more than what makes it full, and what one fetch brings"
+    assert highest.peak_queued_bytes < 2 * QUEUE_BYTES < waiting // 4, (
+        "no more than what makes it full, and what one fetch brings"
+    )
     assert highest.peak_growth_bytes < MAX_GROWTH_BYTES

@@ -1,4 +1,6 @@
-"""Measurements still measure: run with next to nothing, for their figures to be there. Nobody judges them here."""
+"""Measurements still measure: run with next to nothing, for their figures to be there. Nobody
+judges them here.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,11 @@ import pytest
 )
 def test_benchmark_prints_its_figures(arguments: list[str], figures: set[str]) -> None:
     name, *options = arguments
-    done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert figures <= json.loads(done.stdout).keys()

@@ -13,14 +13,22 @@ from streams.topics import CONTROL
 from tests.integration.source_environment import SourceEnvironment, run_source_environment
 from tests.simulated_table import TOPIC, SimulatedTable
 
-SPEC = SourceSpec(name="notes", takes=DebeziumSource(topic=TOPIC, mapping=RowMapping(body=["body"], title="title")))
+SPEC = SourceSpec(
+    name="notes",
+    takes=DebeziumSource(topic=TOPIC, mapping=RowMapping(body=["body"], title="title")),
+)
 
 
 async def add_change_topic_source(world: SourceEnvironment) -> None:
     """As the API does, which refuses change topics where there is no Kafka."""
     storage = world.worker.storage
     await storage.log.create_topics({TOPIC: 1}, retention_ms={})
-    fact = build_root_event(SourceAdded(source=SPEC), content_id("event", "notes"), "test", lambda: world.worker.overrides.clock())
+    fact = build_root_event(
+        SourceAdded(source=SPEC),
+        content_id("event", "notes"),
+        "test",
+        lambda: world.worker.overrides.clock(),
+    )
     await storage.log.append([await storage.codec.encode(fact, CONTROL, SPEC.name)])
 
 
@@ -31,7 +39,9 @@ async def test_table_changes_become_documents(database: str, tmp_path: Path) -> 
     async with run_source_environment(tmp_path, database) as world:
         await add_change_topic_source(world)
         await world.worker.storage.log.append(table.records)
-        await world.wait_for_texts("notes", {str(key): f"Heron {key} stands in the reeds." for key in range(1, 6)})
+        await world.wait_for_texts(
+            "notes", {str(key): f"Heron {key} stands in the reeds." for key in range(1, 6)}
+        )
         table.records.clear()
         table.update_body(1, "Heron 1 flies.")
         table.delete(2)
@@ -39,8 +49,17 @@ async def test_table_changes_become_documents(database: str, tmp_path: Path) -> 
         table.update_title(4, "Title")
         table.delete_uncaptured(5)
         table.snapshot()
-        await world.worker.storage.log.append([*reversed(table.records), Record(TOPIC, b"{}", b"no json")])
-        await world.wait_for_texts("notes", {"1": "Heron 1 flies.", "30": "Heron 3 stands in the reeds.", "4": "Heron 4 stands in the reeds."})
+        await world.worker.storage.log.append(
+            [*reversed(table.records), Record(TOPIC, b"{}", b"no json")]
+        )
+        await world.wait_for_texts(
+            "notes",
+            {
+                "1": "Heron 1 flies.",
+                "30": "Heron 3 stands in the reeds.",
+                "4": "Heron 4 stands in the reeds.",
+            },
+        )
         assert len(await world.fetch_dead_letters()) == 1
         table.records.clear()
         table.truncate()

@@ -24,7 +24,9 @@ async def pool(database: str) -> AsyncIterator[Pool]:
     await close_pool(pool)
 
 
-async def compute_checksum_of(pool: Pool, *histories: EventHistory, everything: bool = False) -> dict[str, Any]:
+async def compute_checksum_of(
+    pool: Pool, *histories: EventHistory, everything: bool = False
+) -> dict[str, Any]:
     await pool.execute(
         "truncate handled, documents, document_revisions, visible, settled, child_chunks, parent_chunks, chunk_vectors, lexical_deltas, corpus_deltas,"
         "revision_texts, job_stages, chunk_history"
@@ -42,10 +44,20 @@ async def test_empty_database_has_a_checksum(database: str) -> None:
 
 
 async def test_histories_with_equal_outcome_have_equal_checksums(pool: Pool) -> None:
-    a1, a2, b = make_revision_events("a", 1, ["old"]), make_revision_events("a", 2, ["new", "words"]), make_revision_events("b", 3, ["other"])
+    a1, a2, b = (
+        make_revision_events("a", 1, ["old"]),
+        make_revision_events("a", 2, ["new", "words"]),
+        make_revision_events("b", 3, ["other"]),
+    )
     straight = await compute_checksum_of(pool, a2, b)
-    winding = await compute_checksum_of(pool, b, a1, a2, make_revision_events("c", 1, ["gone"]), [make_removed("c", 2)])
-    renumbered = await compute_checksum_of(pool, make_revision_events("a", 8, ["new", "words"]), make_revision_events("b", 9, ["other"]))
+    winding = await compute_checksum_of(
+        pool, b, a1, a2, make_revision_events("c", 1, ["gone"]), [make_removed("c", 2)]
+    )
+    renumbered = await compute_checksum_of(
+        pool,
+        make_revision_events("a", 8, ["new", "words"]),
+        make_revision_events("b", 9, ["other"]),
+    )
     assert straight == winding == renumbered
     assert straight["tables"]["child_chunks"]["rows"] == 3
 
@@ -64,10 +76,21 @@ async def test_every_visible_difference_changes_the_checksum(pool: Pool) -> None
 async def test_full_checksum_includes_revisions_tombstones_and_history(pool: Pool) -> None:
     short, long = (
         [make_revision_events("a", 2, ["new"])],
-        [make_revision_events("a", 1, ["old"]), make_revision_events("a", 2, ["new"]), make_revision_events("b", 1, ["x"]), [make_removed("b", 2)]],
+        [
+            make_revision_events("a", 1, ["old"]),
+            make_revision_events("a", 2, ["new"]),
+            make_revision_events("b", 1, ["x"]),
+            [make_removed("b", 2)],
+        ],
     )
     assert await compute_checksum_of(pool, *short) == await compute_checksum_of(pool, *long)
     everything = await compute_checksum_of(pool, *long, everything=True)
-    assert everything["checksum"] != (await compute_checksum_of(pool, *short, everything=True))["checksum"]
-    assert (everything["tables"]["tombstones"]["rows"], everything["tables"]["chunk_history"]["rows"]) == (1, 2)
+    assert (
+        everything["checksum"]
+        != (await compute_checksum_of(pool, *short, everything=True))["checksum"]
+    )
+    assert (
+        everything["tables"]["tombstones"]["rows"],
+        everything["tables"]["chunk_history"]["rows"],
+    ) == (1, 2)
     assert await compute_checksum_of(pool, *long, everything=True) == everything

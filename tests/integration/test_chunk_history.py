@@ -36,7 +36,11 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 async def insert_test_generation(pool: Pool, name: str, state: str) -> None:
     made = Generation(name=name, config=IndexConfig(), how={}, topics={})
     async with pool.acquire() as connection, connection.transaction():
-        await connection.execute("insert into generations (name, config, how, topics, state) values ($1, '{}', '{}', '{}', $2)", name, state)
+        await connection.execute(
+            "insert into generations (name, config, how, topics, state) values ($1, '{}', '{}', '{}', $2)",
+            name,
+            state,
+        )
         await create_partitions(connection, made, indexed=True)
 
 
@@ -52,7 +56,11 @@ async def insert_child_chunk(pool: Pool, of: str, text: str) -> RequestedText:
 
 async def insert_run(pool: Pool, on: str, *read: RequestedText) -> None:
     basis: dict[str, Any] = {"chunks": [{"id": str(one.id)} for one in read], "parents": []}
-    await pool.execute("insert into runs (id, tenant, kind, generation, basis) values (gen_random_uuid(), 'default', 'query', $1, $2)", on, basis)
+    await pool.execute(
+        "insert into runs (id, tenant, kind, generation, basis) values (gen_random_uuid(), 'default', 'query', $1, $2)",
+        on,
+        basis,
+    )
 
 
 async def test_text_lookup_needs_id_hash_and_tenant(pool: Pool) -> None:
@@ -61,7 +69,10 @@ async def test_text_lookup_needs_id_hash_and_tenant(pool: Pool) -> None:
     texts = PgRecordedTexts(pool)
     assert await texts.fetch_texts(LOCAL_CALLER, [here]) == {here.id: "a river"}
     assert await texts.fetch_texts(make_caller("stranger"), [here]) == {}
-    assert await texts.fetch_texts(LOCAL_CALLER, [RequestedText(here.id, sha256_hex(b"another text"))]) == {}
+    assert (
+        await texts.fetch_texts(LOCAL_CALLER, [RequestedText(here.id, sha256_hex(b"another text"))])
+        == {}
+    )
 
 
 async def test_drop_archives_only_texts_used_by_runs(pool: Pool) -> None:
@@ -75,7 +86,10 @@ async def test_drop_archives_only_texts_used_by_runs(pool: Pool) -> None:
     await insert_child_chunk(pool, "g2", "shared")
     await insert_run(pool, "g1", read, shared)
     await drop_partitions(pool, "g1")
-    assert await PgRecordedTexts(pool).fetch_texts(LOCAL_CALLER, [read, unread, shared]) == {read.id: "read", shared.id: "shared"}
+    assert await PgRecordedTexts(pool).fetch_texts(LOCAL_CALLER, [read, unread, shared]) == {
+        read.id: "read",
+        shared.id: "shared",
+    }
     kept = [dict(row) for row in await pool.fetch("select text, generation from chunk_history")]
     assert kept == [{"text": "read", "generation": "g1"}], json.dumps(kept)
 
@@ -98,7 +112,9 @@ async def test_archived_texts_outlive_later_generation(pool: Pool) -> None:
     for name in ("g1", "g2"):
         await pool.execute("update generations set state = 'dropped' where name = $1", name)
         await drop_partitions(pool, name)
-        assert await PgRecordedTexts(pool).fetch_texts(LOCAL_CALLER, [read]) == {read.id: "read"}, name
+        assert await PgRecordedTexts(pool).fetch_texts(LOCAL_CALLER, [read]) == {read.id: "read"}, (
+            name
+        )
 
 
 async def test_tampered_history_text_is_rejected(pool: Pool) -> None:

@@ -15,12 +15,20 @@ from anabranch.cli import COMMANDS, main
 
 def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
-    return subprocess.run([sys.executable, "-m", "anabranch", *arguments], capture_output=True, text=True, env=kept | environment, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "anabranch", *arguments],
+        capture_output=True,
+        text=True,
+        env=kept | environment,
+        check=False,
+    )
 
 
 def test_help_imports_neither_faust_nor_numpy_nor_the_database() -> None:
     program = "import sys\nfrom anabranch.cli import main\nmain(['--help'])\nprint(sorted(set(sys.modules) & {'faust', 'numpy', 'asyncpg', 'onnxruntime', 'fastapi'}), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stderr.strip() == "[]"
     assert all(name in done.stdout for name in COMMANDS)
 

@@ -1,4 +1,6 @@
-"""A worker that starts while others are at work takes what they do meanwhile for nothing that the tables have lost."""
+"""A worker that starts while others are at work takes what they do meanwhile for nothing that the
+tables have lost.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ async def storage(tmp_path: Path, database: str, log: SharedLog) -> AsyncIterato
         yield prepared
 
 
-async def test_concurrent_first_generation_does_not_trigger_recovery(storage: Storage, log: SharedLog) -> None:
+async def test_concurrent_first_generation_does_not_trigger_recovery(
+    storage: Storage, log: SharedLog
+) -> None:
     async def made() -> None:
         log.concurrent_work = do_nothing
         await apply_control_rows(storage.pool, GenerationRow(FIRST_GENERATION))
@@ -41,7 +45,9 @@ async def test_concurrent_first_generation_does_not_trigger_recovery(storage: St
     await check_tables_current(storage, {})
 
 
-async def test_decision_applied_concurrently_is_not_missed(storage: Storage, log: SharedLog) -> None:
+async def test_decision_applied_concurrently_is_not_missed(
+    storage: Storage, log: SharedLog
+) -> None:
     await apply_control_rows(storage.pool, GenerationRow(FIRST_GENERATION))
     await acknowledge_offset(storage.pool, log, CONTROL_GROUP, 1)
 
@@ -51,7 +57,16 @@ async def test_decision_applied_concurrently_is_not_missed(storage: Storage, log
         assert signatures is not None
         for kind in (b"generation.created.v1", b"erasure.requested.v1"):
             headers = {"ce_type": kind}
-            await log.append([Record("control", b"r", b"{}", headers | {SIGNATURE_HEADER: signatures.sign("control", b"{}", headers)})])
+            await log.append(
+                [
+                    Record(
+                        "control",
+                        b"r",
+                        b"{}",
+                        headers | {SIGNATURE_HEADER: signatures.sign("control", b"{}", headers)},
+                    )
+                ]
+            )
         await acknowledge_offset(storage.pool, log, CONTROL_GROUP, 2)
 
     log.concurrent_work = erased
@@ -72,7 +87,9 @@ async def test_offsets_are_imported_atomically(storage: Storage, log: SharedLog)
     )
     with pytest.raises(DatabaseUnavailable):
         await check_tables_current(storage, {})
-    assert await storage.offset_store.fetch_all() == {}, "what is missing of half of them would look lost"
+    assert await storage.offset_store.fetch_all() == {}, (
+        "what is missing of half of them would look lost"
+    )
     await storage.pool.execute("drop function fill_up cascade")
     await check_tables_current(storage, {})
     assert await storage.offset_store.fetch_all() == log.offsets

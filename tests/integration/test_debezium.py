@@ -84,21 +84,48 @@ async def test_debezium_table_changes_become_documents(
         f"kafka.topic_prefix={kafka_settings.topic_prefix}",
         "kafka.partitions=2",
     ]
-    encodings = {"price": {"type": "decimal", "scale": 2}, "made": {"type": "timestamp_us"}, "day": {"type": "date"}, "facts": {"type": "json"}}
-    mapping = {"body": ["body"], "title": "title", "metadata": ["price", "made", "day", "facts"], "encodings": {} if schemas else encodings}
+    encodings = {
+        "price": {"type": "decimal", "scale": 2},
+        "made": {"type": "timestamp_us"},
+        "day": {"type": "date"},
+        "facts": {"type": "json"},
+    }
+    mapping = {
+        "body": ["body"],
+        "title": "title",
+        "metadata": ["price", "made", "day", "facts"],
+        "encodings": {} if schemas else encodings,
+    }
     async with (
-        run_source_environment(tmp_path / "data", database, *sets, overrides=FAST_OVERRIDES) as world,
-        run_kafka_connect(kafka_settings.bootstrap_servers, tmp_path, prefix, schemas=schemas) as connect,
+        run_source_environment(
+            tmp_path / "data", database, *sets, overrides=FAST_OVERRIDES
+        ) as world,
+        run_kafka_connect(
+            kafka_settings.bootstrap_servers, tmp_path, prefix, schemas=schemas
+        ) as connect,
     ):
-        await world.add_source("crm", {"kind": "debezium", "topic": f"{prefix}.public.notes", "mapping": mapping})
-        await connect.start_connector(prefix, make_connector_config(tcp_dsn(postgres_server, empty_database), prefix))
+        await world.add_source(
+            "crm", {"kind": "debezium", "topic": f"{prefix}.public.notes", "mapping": mapping}
+        )
+        await connect.start_connector(
+            prefix, make_connector_config(tcp_dsn(postgres_server, empty_database), prefix)
+        )
         expected = {str(key): f"Heron {key} stands." for key in range(1, rows + 1)}
         await world.wait_for_texts("crm", expected)
-        metadata = await world.worker.storage.pool.fetchval("select metadata from documents where external_id = '2'")
-        assert metadata == {"price": "0.50", "made": "2026-03-01T12:00:00", "day": "2026-03-02", "facts": {"n": 1}}
+        metadata = await world.worker.storage.pool.fetchval(
+            "select metadata from documents where external_id = '2'"
+        )
+        assert metadata == {
+            "price": "0.50",
+            "made": "2026-03-01T12:00:00",
+            "day": "2026-03-02",
+            "facts": {"n": 1},
+        }
 
         await shop.execute("insert into notes values (5000, 'long', $$" + LONG_TEXT + "$$)")
-        await shop.execute("update notes set body = 'Heron 1 flies.' where id = 1; delete from notes where id = 2; update notes set id = 3000 where id = 3")
+        await shop.execute(
+            "update notes set body = 'Heron 1 flies.' where id = 1; delete from notes where id = 2; update notes set id = 3000 where id = 3"
+        )
         await shop.execute("update notes set title = 'longer' where id = 5000")
         await shop.execute("update notes set id = 6000 where id = 5000")
         expected |= {"1": "Heron 1 flies.", "3000": expected.pop("3"), "6000": LONG_TEXT}
@@ -107,11 +134,17 @@ async def test_debezium_table_changes_become_documents(
 
         await connect.stop_connector(prefix)
         await shop.execute("delete from notes where id > 10 and id < 3000")
-        again = make_connector_config(tcp_dsn(postgres_server, empty_database), prefix, **{"snapshot.mode": "always"})
+        again = make_connector_config(
+            tcp_dsn(postgres_server, empty_database), prefix, **{"snapshot.mode": "always"}
+        )
         await connect.start_connector(prefix, again)
-        expected = {key: text for key, text in expected.items() if int(key) <= 10 or int(key) >= 3000}
+        expected = {
+            key: text for key, text in expected.items() if int(key) <= 10 or int(key) >= 3000
+        }
         await world.wait_for_texts("crm", expected)
 
-        await shop.execute("begin; truncate notes; insert into notes (id, body) values (7, 'Only this one.'); commit")
+        await shop.execute(
+            "begin; truncate notes; insert into notes (id, body) values (7, 'Only this one.'); commit"
+        )
         await world.wait_for_texts("crm", {"7": "Only this one."})
         assert await world.fetch_dead_letters() == []

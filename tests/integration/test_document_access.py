@@ -16,14 +16,38 @@ from tests.document_rows import SampleDocument, insert_documents, insert_mention
 from tests.search_stack import SearchStack, open_search_stack
 
 ANA, BEN = ("user:ana",), ("user:ben", "group:finance")
-OPEN_DOCUMENT = SampleDocument("open", ["herons nest on the weir"], vectors=[[1, 0, 0, 0]], title="Open", collection="birds")
-SECRET_DOCUMENT = SampleDocument("secret", ["herons nest in the vault"], vectors=[[1, 0, 0, 0]], title="Secret", collection="vaults", readers=ANA)
-FINANCE_DOCUMENT = SampleDocument(
-    "finance", ["herons nest in the ledger"], vectors=[[1, 0, 0, 0]], title="Finance", collection="birds", readers=("group:finance",)
+OPEN_DOCUMENT = SampleDocument(
+    "open", ["herons nest on the weir"], vectors=[[1, 0, 0, 0]], title="Open", collection="birds"
 )
-UNREADABLE_DOCUMENT = SampleDocument("nobody", ["herons nest nowhere"], vectors=[[1, 0, 0, 0]], title="Nobody", readers=())
-OTHER_TENANT_DOCUMENT = SampleDocument("foreign", ["herons nest abroad"], vectors=[[1, 0, 0, 0]], title="Foreign", tenant="other")
-ALL_DOCUMENTS = [OPEN_DOCUMENT, SECRET_DOCUMENT, FINANCE_DOCUMENT, UNREADABLE_DOCUMENT, OTHER_TENANT_DOCUMENT]
+SECRET_DOCUMENT = SampleDocument(
+    "secret",
+    ["herons nest in the vault"],
+    vectors=[[1, 0, 0, 0]],
+    title="Secret",
+    collection="vaults",
+    readers=ANA,
+)
+FINANCE_DOCUMENT = SampleDocument(
+    "finance",
+    ["herons nest in the ledger"],
+    vectors=[[1, 0, 0, 0]],
+    title="Finance",
+    collection="birds",
+    readers=("group:finance",),
+)
+UNREADABLE_DOCUMENT = SampleDocument(
+    "nobody", ["herons nest nowhere"], vectors=[[1, 0, 0, 0]], title="Nobody", readers=()
+)
+OTHER_TENANT_DOCUMENT = SampleDocument(
+    "foreign", ["herons nest abroad"], vectors=[[1, 0, 0, 0]], title="Foreign", tenant="other"
+)
+ALL_DOCUMENTS = [
+    OPEN_DOCUMENT,
+    SECRET_DOCUMENT,
+    FINANCE_DOCUMENT,
+    UNREADABLE_DOCUMENT,
+    OTHER_TENANT_DOCUMENT,
+]
 VISIBLE_BY_READERS = {
     ANA: {OPEN_DOCUMENT.id, SECRET_DOCUMENT.id},
     BEN: {OPEN_DOCUMENT.id, FINANCE_DOCUMENT.id},
@@ -32,21 +56,42 @@ VISIBLE_BY_READERS = {
 }
 
 
-async def search_all_retrievers(stack: SearchStack, names: tuple[str, ...] | None, filters: Filters = Filters()) -> list[set[object]]:  # noqa: B008
+async def search_all_retrievers(
+    stack: SearchStack,
+    names: tuple[str, ...] | None,
+    filters: Filters = Filters(),  # noqa: B008
+) -> list[set[object]]:
     async with stack.search.open_snapshot(None, names) as snapshot:
-        lexical = await snapshot.search_lexical("default", "herons nest", language="en", filters=filters, k=50, budget=1000)
-        semantic = await snapshot.search_semantic("default", np.array([1, 0, 0, 0], np.float32), filters=filters, k=50)
-        graph = await snapshot.search_graph("default", [EntitySeed("bird", "heron", 1.0)], hops=1, fan_out=25, decay=0.5, filters=filters, k=50)
+        lexical = await snapshot.search_lexical(
+            "default", "herons nest", language="en", filters=filters, k=50, budget=1000
+        )
+        semantic = await snapshot.search_semantic(
+            "default", np.array([1, 0, 0, 0], np.float32), filters=filters, k=50
+        )
+        graph = await snapshot.search_graph(
+            "default",
+            [EntitySeed("bird", "heron", 1.0)],
+            hops=1,
+            fan_out=25,
+            decay=0.5,
+            filters=filters,
+            k=50,
+        )
         chunks = await snapshot.fetch_chunks([doc.chunk_id(0) for doc in ALL_DOCUMENTS])
         parents = await snapshot.fetch_parents([doc.parent_id(0) for doc in ALL_DOCUMENTS])
         children = await snapshot.fetch_children([doc.parent_id(0) for doc in ALL_DOCUMENTS])
     hits = [{hit.document_id for hit in channel} for channel in (lexical.hits, semantic, graph)]
-    own = [{view.document_id for view in views} - {OTHER_TENANT_DOCUMENT.id} for views in (chunks.values(), parents.values(), children)]
+    own = [
+        {view.document_id for view in views} - {OTHER_TENANT_DOCUMENT.id}
+        for views in (chunks.values(), parents.values(), children)
+    ]
     return [*hits, *own]
 
 
 @pytest.mark.parametrize("few", [True, False])
-async def test_every_retriever_returns_only_readable_documents(database: str, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_retriever_returns_only_readable_documents(
+    database: str, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not few:
         monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", 0)
         monkeypatch.setattr("sql.search_scope.MAX_LISTED_CHUNKS", 0)
@@ -56,8 +101,12 @@ async def test_every_retriever_returns_only_readable_documents(database: str, fe
             await insert_mention(desk.connection, doc, 0, "bird", "heron", "Heron")
         for names, documents in VISIBLE_BY_READERS.items():
             assert await search_all_retrievers(desk, names) == [documents] * 6, names
-        assert (await search_all_retrievers(desk, ANA, Filters(collections=["vaults"])))[:3] == [{SECRET_DOCUMENT.id}] * 3
-        assert (await search_all_retrievers(desk, BEN, Filters(collections=["vaults"])))[:3] == [set()] * 3
+        assert (await search_all_retrievers(desk, ANA, Filters(collections=["vaults"])))[:3] == [
+            {SECRET_DOCUMENT.id}
+        ] * 3
+        assert (await search_all_retrievers(desk, BEN, Filters(collections=["vaults"])))[:3] == [
+            set()
+        ] * 3
 
 
 async def test_graph_skips_relations_of_unreadable_documents(database: str) -> None:
@@ -70,13 +119,19 @@ async def test_graph_skips_relations_of_unreadable_documents(database: str) -> N
         for names, reached in ((ANA, {OPEN_DOCUMENT.id, SECRET_DOCUMENT.id}), (BEN, set())):
             async with desk.search.open_snapshot(None, names) as snapshot:
                 assert bool(await snapshot.link_entities("default", ["ann"])) == bool(reached)
-                hits = await snapshot.search_graph("default", seeds, hops=2, fan_out=25, decay=0.5, filters=Filters(), k=50)
+                hits = await snapshot.search_graph(
+                    "default", seeds, hops=2, fan_out=25, decay=0.5, filters=Filters(), k=50
+                )
                 assert {hit.document_id for hit in hits} == reached
 
 
 async def test_lists_counts_and_entities_include_only_readable_documents(database: str) -> None:
     async with open_search_stack(database) as desk:
-        documents, records, entities = PgDocuments(desk.pool), PgListings(desk.pool), PgEntities(desk.pool)
+        documents, records, entities = (
+            PgDocuments(desk.pool),
+            PgListings(desk.pool),
+            PgEntities(desk.pool),
+        )
         await insert_documents(desk.connection, *ALL_DOCUMENTS)
         shared = await insert_mention(desk.connection, OPEN_DOCUMENT, 0, "bird", "heron", "Heron")
         for doc, name in ((SECRET_DOCUMENT, "Secret Heron"), (FINANCE_DOCUMENT, "Finance Heron")):
@@ -85,38 +140,73 @@ async def test_lists_counts_and_entities_include_only_readable_documents(databas
         await insert_relation(desk.connection, SECRET_DOCUMENT, 0, hidden, shared)
         for names, readable in VISIBLE_BY_READERS.items():
             who = make_caller(readers=names)
-            listed, _ = await documents.find_documents(who, external_id=None, collection=None, tag=None, state=None, after=None, limit=50)
+            listed, _ = await documents.find_documents(
+                who, external_id=None, collection=None, tag=None, state=None, after=None, limit=50
+            )
             assert {item["document_id"] for item in listed} == readable
-            assert sum(item["documents"] for item in await records.list_collections(who)) == len(readable)
-            assert await documents.filter_readable(who, [doc.id for doc in ALL_DOCUMENTS]) == readable
+            assert sum(item["documents"] for item in await records.list_collections(who)) == len(
+                readable
+            )
+            assert (
+                await documents.filter_readable(who, [doc.id for doc in ALL_DOCUMENTS]) == readable
+            )
             for doc in ALL_DOCUMENTS:
                 may = doc.id in readable
                 found_document = await documents.fetch_document(who, doc.id)
                 assert (found_document is not None) == may
-                assert found_document is None or ("readers" in found_document) == (names is None), "names of others"
+                assert found_document is None or ("readers" in found_document) == (names is None), (
+                    "names of others"
+                )
                 assert (await documents.fetch_text(who, doc.id) is not None) == may
-                assert bool((await documents.fetch_chunks(who, doc.id, after=-1, limit=5))[0]) == may
-                assert bool((await documents.fetch_revisions(who, doc.id, after=None, limit=5))[0]) == may
+                assert (
+                    bool((await documents.fetch_chunks(who, doc.id, after=-1, limit=5))[0]) == may
+                )
+                assert (
+                    bool((await documents.fetch_revisions(who, doc.id, after=None, limit=5))[0])
+                    == may
+                )
             found = await entities.get_entity(who, shared)
             assert found is not None
-            assert found["mentions"] == len(readable & {OPEN_DOCUMENT.id, SECRET_DOCUMENT.id, FINANCE_DOCUMENT.id}) == len(found["occurrences"])
-            assert ("Secret Heron" in [found["name"], *found["aliases"]]) == (SECRET_DOCUMENT.id in readable)
-            assert (await entities.get_entity(who, hidden) is not None) == (SECRET_DOCUMENT.id in readable)
+            assert (
+                found["mentions"]
+                == len(readable & {OPEN_DOCUMENT.id, SECRET_DOCUMENT.id, FINANCE_DOCUMENT.id})
+                == len(found["occurrences"])
+            )
+            assert ("Secret Heron" in [found["name"], *found["aliases"]]) == (
+                SECRET_DOCUMENT.id in readable
+            )
+            assert (await entities.get_entity(who, hidden) is not None) == (
+                SECRET_DOCUMENT.id in readable
+            )
             assert bool(found["relations"]) == (SECRET_DOCUMENT.id in readable)
-            assert len((await entities.get_subgraph(who, [shared, hidden], hops=2, limit=10))["nodes"]) == (2 if SECRET_DOCUMENT.id in readable else 1)
+            assert len(
+                (await entities.get_subgraph(who, [shared, hidden], hops=2, limit=10))["nodes"]
+            ) == (2 if SECRET_DOCUMENT.id in readable else 1)
 
 
 async def test_old_readers_apply_until_new_revision_is_visible(database: str) -> None:
     async with open_search_stack(database) as desk:
         documents, who = PgDocuments(desk.pool), make_caller(readers=BEN)
         await insert_documents(desk.connection, SECRET_DOCUMENT)
-        later = SampleDocument("secret", ["herons nest in public"], vectors=[[1, 0, 0, 0]], order=(1, 2), revision=2)
+        later = SampleDocument(
+            "secret", ["herons nest in public"], vectors=[[1, 0, 0, 0]], order=(1, 2), revision=2
+        )
         await insert_documents(desk.connection, later, visible=False)
-        mine, whole = await documents.fetch_text(who, SECRET_DOCUMENT.id), await documents.fetch_text(LOCAL_CALLER, SECRET_DOCUMENT.id)
-        assert mine and whole and (mine.markdown, whole.markdown) == ("herons nest in public", "herons nest in the vault")
+        mine, whole = (
+            await documents.fetch_text(who, SECRET_DOCUMENT.id),
+            await documents.fetch_text(LOCAL_CALLER, SECRET_DOCUMENT.id),
+        )
+        assert (
+            mine
+            and whole
+            and (mine.markdown, whole.markdown)
+            == ("herons nest in public", "herons nest in the vault")
+        )
         found = await search_all_retrievers(desk, BEN)
         assert found[:3] == [set()] * 3
-        await desk.connection.execute("update visible set ord = $2 where document_id = $1", SECRET_DOCUMENT.id, [1, 2])
+        await desk.connection.execute(
+            "update visible set ord = $2 where document_id = $1", SECRET_DOCUMENT.id, [1, 2]
+        )
         assert (await search_all_retrievers(desk, BEN))[0] == {SECRET_DOCUMENT.id}
 
 
@@ -127,8 +217,12 @@ async def test_limited_callers_cannot_see_runs_of_others(database: str) -> None:
             "insert into runs (id, tenant, kind, asked_by, received_at) select gen_random_uuid(), 'default', 'query', who, now() from unnest(array['jwt:ana', 'jwt:ben']) who"
         )
         everything, _ = await records.list_runs(LOCAL_CALLER, after=None, limit=5)
-        own, _ = await records.list_runs(Principal("jwt:ana", "default", "reader", ANA), after=None, limit=5)
+        own, _ = await records.list_runs(
+            Principal("jwt:ana", "default", "reader", ANA), after=None, limit=5
+        )
         assert len(everything) == 2 and len(own) == 1
         for run in everything:
-            mine = await records.get_run(Principal("jwt:ana", "default", "reader", ANA), run["run_id"])
+            mine = await records.get_run(
+                Principal("jwt:ana", "default", "reader", ANA), run["run_id"]
+            )
             assert (mine is not None) == (run["run_id"] == own[0]["run_id"])

@@ -1,4 +1,6 @@
-"""What is told of documents while they are on their way, when they have arrived, and when they have not."""
+"""What is told of documents while they are on their way, when they have arrived, and when they have
+not.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from schemas.ids import content_id, make_derived_id, make_received_id
 from sql.documents import PgDocuments
 from sql.listings import PgListings
 from tests.callers import LOCAL_CALLER, make_caller
-from tests.document_rows import EPOCH, SampleDocument, activate_revision, insert_accepted, insert_documents, insert_index_rows
+from tests.document_rows import (
+    EPOCH,
+    SampleDocument,
+    activate_revision,
+    insert_accepted,
+    insert_documents,
+    insert_index_rows,
+)
 from tests.search_stack import SearchStack, open_search_stack
 
 DOCUMENT = SampleDocument("a", ["one two", "three"], title="A", collection="law", tags=("red",))
@@ -40,7 +49,9 @@ async def insert_job(stack: SearchStack, doc: SampleDocument) -> None:
     )
 
 
-async def insert_receive_claim(stack: SearchStack, event: UUID, offset: int, *, reacted: bool = True) -> None:
+async def insert_receive_claim(
+    stack: SearchStack, event: UUID, offset: int, *, reacted: bool = True
+) -> None:
     await stack.connection.execute(
         """insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, reacted)
            values ('', 'receive', $1, 'raw', 0, $2, 'owed', 'hash', $3)""",
@@ -49,22 +60,51 @@ async def insert_receive_claim(stack: SearchStack, event: UUID, offset: int, *, 
 
 
 async def insert_dead_letter(
-    stack: SearchStack, stage: str, *, topic: str, offset: int, document: UUID | None = None, event: UUID | None = None, **more: str
+    stack: SearchStack,
+    stage: str,
+    *,
+    topic: str,
+    offset: int,
+    document: UUID | None = None,
+    event: UUID | None = None,
+    **more: str,
 ) -> None:
     await stack.connection.execute(
         """insert into dead_letters (event_id, stage, generation, tenant, document_id, log_topic, log_partition, log_offset, code, detail, remedy, attempts,
              producer_event_id, producer_source, dead_lettered_at)
            values ($1, $2, $3, 'default', $4, $5, 0, $6, 'BROKEN', 'page 3 is torn', 'Scan it again.', 2, $7, $8, $9)""",
-        *(event or uuid4(), stage, more.get("generation", "g1"), document, topic, offset, more.get("event_id"), more.get("source"), EPOCH),
+        *(
+            event or uuid4(),
+            stage,
+            more.get("generation", "g1"),
+            document,
+            topic,
+            offset,
+            more.get("event_id"),
+            more.get("source"),
+            EPOCH,
+        ),
     )
 
 
-async def insert_settled_parts(stack: SearchStack, doc: SampleDocument, kind: str, topic: str, parts: int = 1, have: int = 1) -> None:
+async def insert_settled_parts(
+    stack: SearchStack, doc: SampleDocument, kind: str, topic: str, parts: int = 1, have: int = 1
+) -> None:
     for part in range(1, have + 1):
         await stack.connection.execute(
             """insert into settled (generation, document_id, ord, kind, part, parts, tenant, fact_id, log_topic, log_partition, log_offset)
                values ('g1', $1, $2, $3, $4, $5, $6, $7, $8, 0, $9)""",
-            *(doc.id, list(doc.order), kind, part, parts, doc.tenant, content_id("fact", kind, part), topic, 10 * doc.order[-1] + part),
+            *(
+                doc.id,
+                list(doc.order),
+                kind,
+                part,
+                parts,
+                doc.tenant,
+                content_id("fact", kind, part),
+                topic,
+                10 * doc.order[-1] + part,
+            ),
         )
 
 
@@ -72,34 +112,79 @@ async def test_job_is_accepted_before_its_document_is_projected(database: str) -
     async with open_search_stack(database) as desk:
         await insert_job(desk, DOCUMENT)
         found = await fetch_job_status(desk, DOCUMENT)
-        assert (found["state"], found["document_id"], found["external_id"]) == ("accepted", DOCUMENT.id, "a")
+        assert (found["state"], found["document_id"], found["external_id"]) == (
+            "accepted",
+            DOCUMENT.id,
+            "a",
+        )
         assert found["stages"][0]["stage"] == "receive" and found["chunks_count"] == 0
-        assert await PgDocuments(desk.pool).fetch_status(make_caller("other"), job_id=make_job_id(DOCUMENT)) is None
+        assert (
+            await PgDocuments(desk.pool).fetch_status(
+                make_caller("other"), job_id=make_job_id(DOCUMENT)
+            )
+            is None
+        )
         told = await PgDocuments(desk.pool).fetch_document(LOCAL_CALLER, DOCUMENT.id)
-        assert told is not None and (told["state"], told["document_id"], told["revision"], told["blob"]) == ("accepted", DOCUMENT.id, 0, None)
-        assert await PgDocuments(desk.pool).fetch_document(make_caller("other"), DOCUMENT.id) is None
-        assert (await PgDocuments(desk.pool).find_documents(LOCAL_CALLER, **dict.fromkeys(("external_id", "collection", "tag", "state", "after")), limit=5))[
-            0
-        ] == []
+        assert told is not None and (
+            told["state"],
+            told["document_id"],
+            told["revision"],
+            told["blob"],
+        ) == ("accepted", DOCUMENT.id, 0, None)
+        assert (
+            await PgDocuments(desk.pool).fetch_document(make_caller("other"), DOCUMENT.id) is None
+        )
+        assert (
+            await PgDocuments(desk.pool).find_documents(
+                LOCAL_CALLER,
+                **dict.fromkeys(("external_id", "collection", "tag", "state", "after")),
+                limit=5,
+            )
+        )[0] == []
 
 
 async def test_job_is_found_by_producer_event_id(database: str) -> None:
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, DOCUMENT)
-        found = await PgDocuments(desk.pool).fetch_status(LOCAL_CALLER, event_id=DOCUMENT.event_id, source="test")
-        assert found is not None and (found["state"], found["document_id"]) == ("searchable", DOCUMENT.id)
-        assert await PgDocuments(desk.pool).fetch_status(LOCAL_CALLER, event_id="unheard", source="test") is None
+        found = await PgDocuments(desk.pool).fetch_status(
+            LOCAL_CALLER, event_id=DOCUMENT.event_id, source="test"
+        )
+        assert found is not None and (found["state"], found["document_id"]) == (
+            "searchable",
+            DOCUMENT.id,
+        )
+        assert (
+            await PgDocuments(desk.pool).fetch_status(
+                LOCAL_CALLER, event_id="unheard", source="test"
+            )
+            is None
+        )
 
 
 async def test_event_dead_lettered_at_ingress_fails_its_job(database: str) -> None:
     async with open_search_stack(database) as desk:
-        await insert_dead_letter(desk, "receive", topic="raw", offset=4, event=make_received_id("default", "crm", "e-1"), generation="")
-        await insert_dead_letter(desk, "receive", topic="raw", offset=5, event_id="e-2", source="crm", generation="")
+        await insert_dead_letter(
+            desk,
+            "receive",
+            topic="raw",
+            offset=4,
+            event=make_received_id("default", "crm", "e-1"),
+            generation="",
+        )
+        await insert_dead_letter(
+            desk, "receive", topic="raw", offset=5, event_id="e-2", source="crm", generation=""
+        )
         for name in ("e-1", "e-2"):
-            found = await PgDocuments(desk.pool).fetch_status(LOCAL_CALLER, event_id=name, source="crm")
+            found = await PgDocuments(desk.pool).fetch_status(
+                LOCAL_CALLER, event_id=name, source="crm"
+            )
             assert found is not None and found["state"] == "failed" and found["document_id"] is None
             [line] = found["stages"]
-            assert line["error"] == {"code": "BROKEN", "detail": "page 3 is torn", "remedy": "Scan it again."} and line["attempts"] == 2
+            assert (
+                line["error"]
+                == {"code": "BROKEN", "detail": "page 3 is torn", "remedy": "Scan it again."}
+                and line["attempts"] == 2
+            )
 
 
 async def test_job_runs_until_last_part_settles(database: str) -> None:
@@ -119,12 +204,23 @@ async def test_job_runs_until_last_part_settles(database: str) -> None:
         await insert_settled_parts(desk, DOCUMENT, "chunks", "chunked")
         await insert_settled_parts(desk, DOCUMENT, "vectors", "embedded", parts=2)
         half = get_stage_states(await fetch_job_status(desk, DOCUMENT))
-        assert (half["chunk"], half["embed"], half["index"], half["graph"]) == ("done", "running", "running", "waiting")
+        assert (half["chunk"], half["embed"], half["index"], half["graph"]) == (
+            "done",
+            "running",
+            "running",
+            "waiting",
+        )
         await activate_revision(desk.connection, DOCUMENT)
         done = await fetch_job_status(desk, DOCUMENT)
-        assert (done["state"], done["chunks_count"], done["tokens_estimate"]) == ("searchable", 2, 10)
+        assert (done["state"], done["chunks_count"], done["tokens_estimate"]) == (
+            "searchable",
+            2,
+            10,
+        )
         assert [warning["code"] for warning in done["warnings"]] == ["GRAPH_PENDING"]
-        assert next(line for line in done["stages"] if line["stage"] == "index")["topic"] == "embedded"
+        assert (
+            next(line for line in done["stages"] if line["stage"] == "index")["topic"] == "embedded"
+        )
 
 
 async def test_dead_lettered_chunk_fails_revision_and_old_one_stays(database: str) -> None:
@@ -136,10 +232,17 @@ async def test_dead_lettered_chunk_fails_revision_and_old_one_stays(database: st
         await insert_dead_letter(desk, "chunk", topic="ocr_done", offset=2, document=DOCUMENT.id)
         failed = await fetch_job_status(desk, new)
         assert failed["state"] == "failed"
-        assert next(line for line in failed["stages"] if line["stage"] == "chunk")["error"]["code"] == "BROKEN"
+        assert (
+            next(line for line in failed["stages"] if line["stage"] == "chunk")["error"]["code"]
+            == "BROKEN"
+        )
         assert (await fetch_job_status(desk, DOCUMENT))["state"] == "searchable"
         found = await PgDocuments(desk.pool).fetch_document(LOCAL_CALLER, DOCUMENT.id)
-        assert found is not None and (found["state"], found["visible_revision"], found["revision"]) == ("failed", 1, 2)
+        assert found is not None and (
+            found["state"],
+            found["visible_revision"],
+            found["revision"],
+        ) == ("failed", 1, 2)
 
 
 async def test_dead_letter_does_not_affect_later_revision(database: str) -> None:
@@ -149,7 +252,11 @@ async def test_dead_letter_does_not_affect_later_revision(database: str) -> None
         await insert_dead_letter(desk, "embed", topic="chunked", offset=2, document=DOCUMENT.id)
         assert (await fetch_job_status(desk, DOCUMENT))["state"] == "failed"
         await insert_accepted(desk.connection, again)
-        await desk.connection.execute("update document_revisions set received_at = $1 where ord = $2", EPOCH + timedelta(hours=1), list(again.order))
+        await desk.connection.execute(
+            "update document_revisions set received_at = $1 where ord = $2",
+            EPOCH + timedelta(hours=1),
+            list(again.order),
+        )
         assert (await fetch_job_status(desk, again))["state"] == "running"
 
 
@@ -159,18 +266,27 @@ async def test_dead_lettered_entity_part_affects_only_the_graph(database: str) -
         await insert_settled_parts(desk, DOCUMENT, "entities", "entities")
         await insert_dead_letter(desk, "graph", topic="entities", offset=11, document=DOCUMENT.id)
         found = await fetch_job_status(desk, DOCUMENT)
-        assert found["state"] == "searchable" and [warning["code"] for warning in found["warnings"]] == ["GRAPH_INCOMPLETE"]
+        assert found["state"] == "searchable" and [
+            warning["code"] for warning in found["warnings"]
+        ] == ["GRAPH_INCOMPLETE"]
 
 
 async def test_older_revision_is_superseded_and_unchanged_one_is_reported(database: str) -> None:
-    second, same = SampleDocument("a", ["new"], order=(1, 2), revision=2), SampleDocument("a", ["new"], order=(1, 3), revision=3)
+    second, same = (
+        SampleDocument("a", ["new"], order=(1, 2), revision=2),
+        SampleDocument("a", ["new"], order=(1, 3), revision=3),
+    )
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, DOCUMENT)
         await insert_documents(desk.connection, second)
         await insert_accepted(desk.connection, same)
-        assert [(await fetch_job_status(desk, doc))["state"] for doc in (DOCUMENT, second, same)] == ["superseded", "searchable", "searchable"]
+        assert [
+            (await fetch_job_status(desk, doc))["state"] for doc in (DOCUMENT, second, same)
+        ] == ["superseded", "searchable", "searchable"]
         assert set(get_stage_states(await fetch_job_status(desk, same)).values()) == {"done"}
-        listed, _ = await PgDocuments(desk.pool).fetch_revisions(LOCAL_CALLER, DOCUMENT.id, after=None, limit=10)
+        listed, _ = await PgDocuments(desk.pool).fetch_revisions(
+            LOCAL_CALLER, DOCUMENT.id, after=None, limit=10
+        )
         assert [(item["revision"], item["state"], item["visible"]) for item in listed] == [
             (3, "searchable", False),
             (2, "searchable", True),
@@ -211,15 +327,27 @@ async def test_withdrawn_document_marks_jobs_and_leaves_lists(database: str) -> 
         await insert_job(desk, removal)
         assert (await fetch_job_status(desk, removal))["state"] == "accepted"
         await desk.connection.execute(
-            "update documents set latest = $2, withdrawn = $2, accepted_id = $3 where id = $1", DOCUMENT.id, list(removal.order), make_job_id(removal)
+            "update documents set latest = $2, withdrawn = $2, accepted_id = $3 where id = $1",
+            DOCUMENT.id,
+            list(removal.order),
+            make_job_id(removal),
         )
         await desk.connection.execute("delete from visible")
         documents = PgDocuments(desk.pool)
-        assert (await fetch_job_status(desk, removal))["state"] == (await fetch_job_status(desk, DOCUMENT))["state"] == "withdrawn"
+        assert (
+            (await fetch_job_status(desk, removal))["state"]
+            == (await fetch_job_status(desk, DOCUMENT))["state"]
+            == "withdrawn"
+        )
         assert (await documents.find_documents(LOCAL_CALLER, **NO_FILTERS, limit=10))[0] == []
-        assert [item["document_id"] for item in (await documents.find_documents(LOCAL_CALLER, **NO_FILTERS | {"state": "withdrawn"}, limit=10))[0]] == [
-            DOCUMENT.id
-        ]
+        assert [
+            item["document_id"]
+            for item in (
+                await documents.find_documents(
+                    LOCAL_CALLER, **NO_FILTERS | {"state": "withdrawn"}, limit=10
+                )
+            )[0]
+        ] == [DOCUMENT.id]
         found = await documents.fetch_document(LOCAL_CALLER, DOCUMENT.id)
         assert found is not None and found["state"] == "withdrawn"
         assert await documents.fetch_text(LOCAL_CALLER, DOCUMENT.id) is None
@@ -235,23 +363,51 @@ async def test_stage_records_give_attempts_times_and_errors(database: str) -> No
                    values ('g1', $1, '{1,1}', 'embed', $2::int, $3, $4, 'chunked', 0, $2::int, $5, 250)""",
                 *(DOCUMENT.id, part, state, attempts, EPOCH),
             )
-        line = next(line for line in (await fetch_job_status(desk, DOCUMENT))["stages"] if line["stage"] == "embed")
-        assert (line["state"], line["attempts"], line["duration_ms"], line["offset"]) == ("running", 3, 250.0, 1)
+        line = next(
+            line
+            for line in (await fetch_job_status(desk, DOCUMENT))["stages"]
+            if line["stage"] == "embed"
+        )
+        assert (line["state"], line["attempts"], line["duration_ms"], line["offset"]) == (
+            "running",
+            3,
+            250.0,
+            1,
+        )
         assert line["started_at"] == EPOCH.isoformat()
 
 
-NO_FILTERS: dict[str, Any] = {"external_id": None, "collection": None, "tag": None, "state": None, "after": None}
+NO_FILTERS: dict[str, Any] = {
+    "external_id": None,
+    "collection": None,
+    "tag": None,
+    "state": None,
+    "after": None,
+}
 
 
 @pytest.mark.parametrize(
     ("given", "found"),
-    [({"external_id": "b"}, ["b"]), ({"collection": "law"}, ["a"]), ({"tag": "red"}, ["a"]), ({"state": "running"}, ["c"]), ({"tag": "blue"}, [])],
+    [
+        ({"external_id": "b"}, ["b"]),
+        ({"collection": "law"}, ["a"]),
+        ({"tag": "red"}, ["a"]),
+        ({"state": "running"}, ["c"]),
+        ({"tag": "blue"}, []),
+    ],
 )
 async def test_lists_are_filtered(database: str, given: dict[str, str], found: list[str]) -> None:
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, DOCUMENT, SampleDocument("b", ["x"]), SampleDocument("mine", ["x"], tenant="other"))
+        await insert_documents(
+            desk.connection,
+            DOCUMENT,
+            SampleDocument("b", ["x"]),
+            SampleDocument("mine", ["x"], tenant="other"),
+        )
         await insert_accepted(desk.connection, SampleDocument("c", ["x"]))
-        items, following = await PgDocuments(desk.pool).find_documents(LOCAL_CALLER, **NO_FILTERS | given, limit=10)
+        items, following = await PgDocuments(desk.pool).find_documents(
+            LOCAL_CALLER, **NO_FILTERS | given, limit=10
+        )
         assert [item["external_id"] for item in items] == found and following is None
 
 
@@ -260,13 +416,17 @@ async def test_pages_do_not_repeat_documents(database: str) -> None:
         await insert_documents(desk.connection, *(SampleDocument(f"d{n}", ["x"]) for n in range(7)))
         documents, seen, after = PgDocuments(desk.pool), list[str](), None
         while True:
-            items, after = await documents.find_documents(LOCAL_CALLER, **NO_FILTERS | {"after": after}, limit=3)
+            items, after = await documents.find_documents(
+                LOCAL_CALLER, **NO_FILTERS | {"after": after}, limit=3
+            )
             seen += [item["external_id"] for item in items]
             if after is None:
                 break
         assert sorted(seen) == [f"d{n}" for n in range(7)]
         with pytest.raises(InvalidRequest):
-            await documents.find_documents(LOCAL_CALLER, **NO_FILTERS | {"after": "yesterday"}, limit=3)
+            await documents.find_documents(
+                LOCAL_CALLER, **NO_FILTERS | {"after": "yesterday"}, limit=3
+            )
 
 
 async def test_document_includes_text_and_chunks(database: str) -> None:
@@ -276,18 +436,34 @@ async def test_document_includes_text_and_chunks(database: str) -> None:
         text = await documents.fetch_text(LOCAL_CALLER, DOCUMENT.id)
         assert text is not None and text.markdown == "one two\n\nthree"
         first, after = await documents.fetch_chunks(LOCAL_CALLER, DOCUMENT.id, after=-1, limit=1)
-        second, end = await documents.fetch_chunks(LOCAL_CALLER, DOCUMENT.id, after=after or 0, limit=1)
+        second, end = await documents.fetch_chunks(
+            LOCAL_CALLER, DOCUMENT.id, after=after or 0, limit=1
+        )
         assert [item["text"] for item in first + second] == ["one two", "three"] and end is None
         assert first[0]["section"] == "Part" and first[0]["pages"] == [1]
         found = await documents.fetch_document(LOCAL_CALLER, DOCUMENT.id)
         assert found is not None
-        assert (found["title"], found["collection"], found["tags"], found["chunks_count"], found["bytes"]) == ("A", "law", ["red"], 2, 1)
-        assert len(found["stages"]) == 7 and await documents.fetch_document(make_caller("other"), DOCUMENT.id) is None
+        assert (
+            found["title"],
+            found["collection"],
+            found["tags"],
+            found["chunks_count"],
+            found["bytes"],
+        ) == ("A", "law", ["red"], 2, 1)
+        assert (
+            len(found["stages"]) == 7
+            and await documents.fetch_document(make_caller("other"), DOCUMENT.id) is None
+        )
 
 
 async def test_collections_report_documents_chunks_and_languages(database: str) -> None:
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, DOCUMENT, SampleDocument("p", ["x"], "pt", collection="law"), SampleDocument("none", ["x"], None))
+        await insert_documents(
+            desk.connection,
+            DOCUMENT,
+            SampleDocument("p", ["x"], "pt", collection="law"),
+            SampleDocument("none", ["x"], None),
+        )
         assert await PgListings(desk.pool).list_collections(LOCAL_CALLER) == [
             {"name": "law", "documents": 2, "chunks": 3, "languages": ["en", "pt"]},
             {"name": None, "documents": 1, "chunks": 1, "languages": []},
@@ -310,4 +486,7 @@ async def test_dead_letters_and_runs_are_tenant_scoped_latest_first(database: st
         )
         [line], _ = await records.list_runs(LOCAL_CALLER, after=None, limit=5)
         assert (line["run_id"], line["query"], line["answer"]) == (run, "why", "because")
-        assert await records.get_run(make_caller("other"), run) is None and (await records.get_run(LOCAL_CALLER, run) or {})["response"]["answer"] == "because"
+        assert (
+            await records.get_run(make_caller("other"), run) is None
+            and (await records.get_run(LOCAL_CALLER, run) or {})["response"]["answer"] == "because"
+        )

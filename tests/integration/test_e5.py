@@ -14,7 +14,13 @@ import numpy as np
 import pytest
 
 from engines.embed.background import Background
-from engines.embed.e5 import ASSETS, STATE_DIMENSION, E5Embedder, E5TextEncoder, get_background_file_name
+from engines.embed.e5 import (
+    ASSETS,
+    STATE_DIMENSION,
+    E5Embedder,
+    E5TextEncoder,
+    get_background_file_name,
+)
 from engines.embed.e5_file import locate_weights, verify_weights
 from engines.embed.e5_session import E5Encoder
 from schemas.errors import ConfigurationError
@@ -31,9 +37,13 @@ def encoder(cache_dir: Path) -> E5Encoder:
 
 
 def test_tokens_match_the_published_tokenizer(encoder: E5Encoder) -> None:
-    """`passage: hello world` is ▁passage, :, ▁hell, o, ▁world between the sentence marks 0 and 2 in XLM-RoBERTa's vocabulary."""
+    """`passage: hello world` is ▁passage, :, ▁hell, o, ▁world between the sentence marks 0 and 2 in
+    XLM-RoBERTa's vocabulary.
+    """
     assert encoder.tokenizer.encode("passage: hello world") == [0, 46692, 12, 33600, 31, 8999, 2]
-    assert encoder.tokenizer.encode("passage: hello \n\t world") == encoder.tokenizer.encode("passage: hello world")
+    assert encoder.tokenizer.encode("passage: hello \n\t world") == encoder.tokenizer.encode(
+        "passage: hello world"
+    )
     assert len(encoder.tokenizer.encode("word " * 5000)) == 512
 
 
@@ -45,14 +55,23 @@ def embedder(cache_dir: Path) -> Iterator[E5Embedder]:
 
 
 async def test_token_states_exclude_prefix_and_sentence_marks(embedder: E5Embedder) -> None:
-    (passage,), query = await embedder.embed(["hello world"]), await embedder.embed_query("hello world")
+    (passage,), query = (
+        await embedder.embed(["hello world"]),
+        await embedder.embed_query("hello world"),
+    )
     assert passage.token_ids is not None and query.token_ids is not None
     assert passage.token_ids.tolist() == query.token_ids.tolist() == [33600, 31, 8999]
 
 
 async def test_similarity_follows_meaning_across_languages(embedder: E5Embedder) -> None:
     query = await embedder.embed_query("how much does the bearing cost?")
-    found = await embedder.embed(["A substituição do rolamento custa 18.740 euros.", "How much sleep does a cat need?", "Bearing in mind the cost, he left."])
+    found = await embedder.embed(
+        [
+            "A substituição do rolamento custa 18.740 euros.",
+            "How much sleep does a cat need?",
+            "Bearing in mind the cost, he left.",
+        ]
+    )
     scores = [float(query.vector @ item.vector.astype(np.float32)) for item in found]
     assert scores[0] == max(scores)
 
@@ -60,7 +79,9 @@ async def test_similarity_follows_meaning_across_languages(embedder: E5Embedder)
 async def test_vectors_are_equal_alone_and_in_batch(embedder: E5Embedder) -> None:
     texts = [f"Text number {n} " + "about rivers and bridges " * n for n in range(12)]
     together, alone = await embedder.embed(texts), await embedder.embed(texts[:1])
-    assert np.allclose(together[0].vector.astype(np.float32), alone[0].vector.astype(np.float32), atol=1e-3)
+    assert np.allclose(
+        together[0].vector.astype(np.float32), alone[0].vector.astype(np.float32), atol=1e-3
+    )
     assert np.abs(together[0].states.astype(int) - alone[0].states.astype(int)).max() <= 1  # type: ignore[union-attr]
 
 
@@ -74,7 +95,9 @@ async def test_query_does_not_wait_for_long_ingest(embedder: E5Embedder) -> None
 
 
 async def test_embeddings_include_background_similarity(embedder: E5Embedder) -> None:
-    (passage,) = await embedder.embed(["The replacement of the bearing costs 18,740 euros and takes two days."])
+    (passage,) = await embedder.embed(
+        ["The replacement of the bearing costs 18,740 euros and takes two days."]
+    )
     query = await embedder.embed_query("What does replacing the bearing cost?")
     assert passage.background_dense is not None and 0.5 < passage.background_dense < 1
     assert passage.background_maxsim is not None and query.background_maxsim_mean is not None
@@ -82,12 +105,17 @@ async def test_embeddings_include_background_similarity(embedder: E5Embedder) ->
 
 
 @pytest.mark.parametrize("name", ["questions", "passages"])
-def test_shipped_background_matches_computed_one(cache_dir: Path, encoder: E5Encoder, name: str) -> None:
+def test_shipped_background_matches_computed_one(
+    cache_dir: Path, encoder: E5Encoder, name: str
+) -> None:
     with as_file(ASSETS / get_background_file_name(name, STATE_DIMENSION)) as file:
         shipped = Background.load(file)
     read = E5TextEncoder(cache_dir, STATE_DIMENSION).compute_background(name)
     assert np.array_equal(shipped.starts, read.starts)
-    assert np.abs(shipped.vectors - read.vectors).max() < 1e-4 and np.abs(shipped.states - read.states).max() < 1e-3
+    assert (
+        np.abs(shipped.vectors - read.vectors).max() < 1e-4
+        and np.abs(shipped.states - read.states).max() < 1e-3
+    )
 
 
 async def test_unshipped_background_is_computed_once(cache_dir: Path, encoder: E5Encoder) -> None:
@@ -100,7 +128,10 @@ async def test_unshipped_background_is_computed_once(cache_dir: Path, encoder: E
 
 
 def test_fingerprint_covers_state_dimension_without_loading_model(tmp_path: Path) -> None:
-    first, other = E5Embedder(tmp_path, state_dimension=64), E5Embedder(tmp_path, state_dimension=32)
+    first, other = (
+        E5Embedder(tmp_path, state_dimension=64),
+        E5Embedder(tmp_path, state_dimension=32),
+    )
     assert first.fingerprint != other.fingerprint and not list(tmp_path.iterdir())
     first.close()
     other.close()
@@ -144,5 +175,10 @@ asyncio.run(main())
 
 
 def test_process_can_exit_during_ingest(cache_dir: Path, encoder: E5Encoder) -> None:
-    ended = subprocess.run([sys.executable, "-c", EXIT_DURING_INGEST_SCRIPT, str(cache_dir)], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-c", EXIT_DURING_INGEST_SCRIPT, str(cache_dir)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -25,7 +25,9 @@ from sql.migrate import migrate
 from sql.server_account import Account, can_enter, find_server_account
 from tests.postgres_fixture import create_data_root, run_in_thread, tcp_dsn
 
-requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run Postgres as another account")
+requires_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root, to run Postgres as another account"
+)
 
 
 @pytest.fixture
@@ -56,7 +58,10 @@ async def query_server(server: EmbeddedPostgres, sql: str, dsn: str | None = Non
 
 
 async def test_accented_capitals_are_folded_for_portuguese(server: EmbeddedPostgres) -> None:
-    assert await query_server(server, "select to_tsvector('portuguese', 'AÇÃO ÁRVORES')::text") == "'açã':1 'árvor':2"
+    assert (
+        await query_server(server, "select to_tsvector('portuguese', 'AÇÃO ÁRVORES')::text")
+        == "'açã':1 'árvor':2"
+    )
 
 
 async def test_logical_decoding_is_enabled(server: EmbeddedPostgres) -> None:
@@ -98,7 +103,9 @@ def test_data_of_another_major_version_is_not_touched(server: EmbeddedPostgres) 
 async def test_root_stores_data_elsewhere_when_folder_is_private(folder: Path) -> None:
     closed = folder / "home"
     closed.mkdir(mode=0o700)
-    server = EmbeddedPostgres(closed / "data", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state")
+    server = EmbeddedPostgres(
+        closed / "data", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state"
+    )
     server.start()
     try:
         assert await query_server(server, "select 1") == 1
@@ -149,17 +156,32 @@ def test_unprivileged_user_runs_server_as_itself(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("gib", "buffers"), [(2, "256MB"), (8, "512MB"), (64, "1024MB")])
-def test_shared_buffers_are_one_sixteenth_of_memory_within_bounds(folder: Path, monkeypatch: pytest.MonkeyPatch, gib: int, buffers: str) -> None:
-    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gib << 18}.__getitem__)
+def test_shared_buffers_are_one_sixteenth_of_memory_within_bounds(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, gib: int, buffers: str
+) -> None:
+    monkeypatch.setattr(
+        os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gib << 18}.__getitem__
+    )
     assert EmbeddedPostgres(folder).settings["shared_buffers"] == buffers
-    assert EmbeddedPostgres(folder, settings={"shared_buffers": "128MB"}).settings["shared_buffers"] == "128MB"
+    assert (
+        EmbeddedPostgres(folder, settings={"shared_buffers": "128MB"}).settings["shared_buffers"]
+        == "128MB"
+    )
 
 
-def test_container_memory_is_its_cgroup_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 16 << 18}.__getitem__)
+def test_container_memory_is_its_cgroup_limit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 16 << 18}.__getitem__
+    )
     limit = folder / "memory.max"
     assert detect_memory_bytes([limit]) == 16 << 30, "there is none"
-    for told, found in (("max\n", 16 << 30), (f"{1 << 30}\n", 1 << 30), ("9223372036854771712\n", 16 << 30)):
+    for told, found in (
+        ("max\n", 16 << 30),
+        (f"{1 << 30}\n", 1 << 30),
+        ("9223372036854771712\n", 16 << 30),
+    ):
         limit.write_text(told)
         assert detect_memory_bytes([limit]) == found
 
@@ -169,7 +191,9 @@ def get_socket_folder(server: EmbeddedPostgres) -> Path:
 
 
 def run_as_account(account: str, work: Callable[[], Awaitable[Any]]) -> str:
-    """Class and text of what `work` fails with when another account runs it; empty where it succeeds."""
+    """Class and text of what `work` fails with when another account runs it; empty where it
+    succeeds.
+    """
     found, mine = multiprocessing.Pipe()
 
     def run() -> None:
@@ -196,7 +220,9 @@ async def test_tcp_is_off_by_default(server: EmbeddedPostgres) -> None:
     assert await query_server(server, "show listen_addresses") == ""
     port = int(parse_qs(urlsplit(server.dsn).query)["port"][0])
     with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", port)) != 0 or port == 5432, "another Postgres of this machine may listen on 5432"
+        assert probe.connect_ex(("127.0.0.1", port)) != 0 or port == 5432, (
+            "another Postgres of this machine may listen on 5432"
+        )
     assert server.tcp_dsn is None
 
 
@@ -212,7 +238,9 @@ def test_other_account_is_rejected_even_when_folder_is_open(server: EmbeddedPost
         path.chmod(0o755)
     (folder / ".s.PGSQL.5432").chmod(0o777)
     for dsn in (server.dsn, server.superuser_dsn):
-        assert "Peer authentication failed" in run_as_account("nobody", lambda dsn=dsn: asyncpg.connect(dsn))  # type: ignore[misc]
+        assert "Peer authentication failed" in run_as_account(
+            "nobody", lambda dsn=dsn: asyncpg.connect(dsn)
+        )  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -229,21 +257,42 @@ def test_other_account_is_rejected_even_when_folder_is_open(server: EmbeddedPost
         "alter system set archive_command = 'id'",
     ],
 )
-async def test_application_role_cannot_access_files_or_programs(postgres_server: EmbeddedPostgres, attack: str) -> None:
+async def test_application_role_cannot_access_files_or_programs(
+    postgres_server: EmbeddedPostgres, attack: str
+) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await query_server(postgres_server, attack)
 
 
-async def test_application_role_can_migrate_vacuum_and_create_roles(server: EmbeddedPostgres) -> None:
+async def test_application_role_can_migrate_vacuum_and_create_roles(
+    server: EmbeddedPostgres,
+) -> None:
     assert await migrate(server.dsn)
-    assert await query_server(server, "select rolsuper from pg_roles where rolname = current_user") is False
-    for work in ("vacuum full keystore.keys", "create role app_reader", "checkpoint", "select pg_switch_wal()"):
+    assert (
+        await query_server(server, "select rolsuper from pg_roles where rolname = current_user")
+        is False
+    )
+    for work in (
+        "vacuum full keystore.keys",
+        "create role app_reader",
+        "checkpoint",
+        "select pg_switch_wal()",
+    ):
         await query_server(server, work)
 
 
 def test_libpq_client_connects_with_dsn(postgres_server: EmbeddedPostgres) -> None:
-    command = [find_wheel_binaries() / "psql", "-XAt", "-c", "select current_user || ' ' || current_database()", postgres_server.dsn]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "anabranch anabranch"
+    command = [
+        find_wheel_binaries() / "psql",
+        "-XAt",
+        "-c",
+        "select current_user || ' ' || current_database()",
+        postgres_server.dsn,
+    ]
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        == "anabranch anabranch"
+    )
 
 
 @pytest.mark.parametrize("name", ["deep/" * 30, "with a space, and 'quotes'"])
@@ -268,12 +317,20 @@ async def test_tcp_requires_the_password(folder: Path) -> None:
     server.start()
     try:
         assert stat.S_IMODE(server.password_file.stat().st_mode) == 0o600
-        assert await query_server(server, "select current_user", tcp_dsn(server, server.dsn)) == "anabranch"
-        for dsn in (f"{server.tcp_dsn}?passfile={folder}/none", str(server.tcp_dsn).replace("anabranch@", "anabranch:guess@")):
+        assert (
+            await query_server(server, "select current_user", tcp_dsn(server, server.dsn))
+            == "anabranch"
+        )
+        for dsn in (
+            f"{server.tcp_dsn}?passfile={folder}/none",
+            str(server.tcp_dsn).replace("anabranch@", "anabranch:guess@"),
+        ):
             with pytest.raises(asyncpg.InvalidPasswordError):
                 await query_server(server, "select 1", dsn)
         with pytest.raises(asyncpg.InvalidAuthorizationSpecificationError):
-            await query_server(server, "select 1", str(server.tcp_dsn).replace("anabranch@", "postgres@"))
+            await query_server(
+                server, "select 1", str(server.tcp_dsn).replace("anabranch@", "postgres@")
+            )
     finally:
         server.stop()
     again = EmbeddedPostgres(folder / "postgres", settings=EPHEMERAL_SETTINGS)
@@ -285,17 +342,46 @@ async def test_tcp_requires_the_password(folder: Path) -> None:
 
 
 async def test_data_folder_of_older_version_is_secured_at_start(folder: Path) -> None:
-    """Its server, left running by a killed process, trusts every account on a TCP port; its tables are the superuser's."""
+    """Its server, left running by a killed process, trusts every account on a TCP port; its tables
+    are the superuser's.
+    """
     server = EmbeddedPostgres(folder / "postgres", settings=EPHEMERAL_SETTINGS)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    options = f"-c port={port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+    options = (
+        f"-c port={port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+    )
     older = f"postgresql://postgres@127.0.0.1:{port}/postgres"
-    server._run("initdb", "-D", str(server.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
-    server._run("pg_ctl", "-D", str(server.data), "-l", str(server.root / "postgres.log"), "-w", "-o", options, "start")
+    server._run(
+        "initdb",
+        "-D",
+        str(server.data),
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C.UTF-8",
+    )
+    server._run(
+        "pg_ctl",
+        "-D",
+        str(server.data),
+        "-l",
+        str(server.root / "postgres.log"),
+        "-w",
+        "-o",
+        options,
+        "start",
+    )
     await migrate(older)
-    await query_server(server, "insert into keystore.keys (id, tenant) values (gen_random_uuid(), 'default')", older)
+    await query_server(
+        server,
+        "insert into keystore.keys (id, tenant) values (gen_random_uuid(), 'default')",
+        older,
+    )
 
     server.start()
     try:
@@ -315,8 +401,12 @@ async def test_data_folder_of_older_version_is_secured_at_start(folder: Path) ->
 def test_tables_of_deleted_data_folder_are_reported(folder: Path) -> None:
     closed = folder / "home"
     closed.mkdir(mode=0o700)
-    EmbeddedPostgres(closed / "data" / "postgres", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state")
+    EmbeddedPostgres(
+        closed / "data" / "postgres", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state"
+    )
     shutil.rmtree(closed / "data")
     with pytest.raises(ConfigurationError, match="deleted data folder") as refused:
-        EmbeddedPostgres(closed / "data" / "postgres", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state")
+        EmbeddedPostgres(
+            closed / "data" / "postgres", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state"
+        )
     assert refused.value.code == "TABLES_LEFT_BEHIND" and "down --erase" in refused.value.remedy

@@ -26,11 +26,15 @@ class UnavailableEmbedder(NullEmbedder):
         return await super().embed(texts)
 
 
-async def test_lag_and_doctor_name_the_unavailable_engine(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lag_and_doctor_name_the_unavailable_engine(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stage_consumer, "STATUS_RENEWAL_S", 0.2)
     embedder = UnavailableEmbedder(dimension=8)
     settings = load_settings(data_dir=tmp_path, sets=[f"database.url={database}"])
-    async with run_pipeline(tmp_path, database, replace(null_overrides(), embedder=embedder), settings=settings) as at_work:
+    async with run_pipeline(
+        tmp_path, database, replace(null_overrides(), embedder=embedder), settings=settings
+    ) as at_work:
         await at_work.push({"heron": "Herons nest."})
 
         async def told() -> bool:
@@ -38,9 +42,14 @@ async def test_lag_and_doctor_name_the_unavailable_engine(database: str, tmp_pat
 
         await at_work.wait_for(told)
         found = await at_work.fetch_lag("embed")
-        assert found["why"] == "stalled: http://embedder.test does not answer" and "model server" in found["remedy"]
+        assert (
+            found["why"] == "stalled: http://embedder.test does not answer"
+            and "model server" in found["remedy"]
+        )
         assert not (await at_work.fetch_lag("chunk"))["paused"]
-        [finding] = [one for one in await stalls.check_stages(settings) if one.name == "stage: embed"]
+        [finding] = [
+            one for one in await stalls.check_stages(settings) if one.name == "stage: embed"
+        ]
         assert finding.status == "warn" and "http://embedder.test" in finding.detail
         embedder.is_unavailable = False
         await at_work.push_and_wait({})

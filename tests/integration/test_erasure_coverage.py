@@ -1,4 +1,6 @@
-"""No table is forgotten by an erasure: each one is removed from, or has a reason for which it need not be."""
+"""No table is forgotten by an erasure: each one is removed from, or has a reason for which it need
+not be.
+"""
 
 from __future__ import annotations
 
@@ -59,5 +61,13 @@ async def test_erasure_covers_every_table(database: str) -> None:
         )
     finally:
         await close_pool(pool)
-    known = ERASED_TABLES | WITHDRAWAL_TABLES.keys() | LOG_TABLES.keys() | DECISION_TABLES.keys() | KEY_TABLES.keys()
-    assert {row["name"] for row in rows} == known, "a new table needs its place in sql/erasure.py, or a reason here"
+    known = (
+        ERASED_TABLES
+        | WITHDRAWAL_TABLES.keys()
+        | LOG_TABLES.keys()
+        | DECISION_TABLES.keys()
+        | KEY_TABLES.keys()
+    )
+    assert {row["name"] for row in rows} == known, (
+        "a new table needs its place in sql/erasure.py, or a reason here"
+    )

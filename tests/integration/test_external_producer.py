@@ -1,4 +1,6 @@
-"""Documents from a program that imports nothing of ours, and what it learns of them: every form, order and mistake that Kafka lets through."""
+"""Documents from a program that imports nothing of ours, and what it learns of them: every form,
+order and mistake that Kafka lets through.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ pytestmark = pytest.mark.kafka
 
 PROGRAM = Path(__file__).with_name("foreign_producer.py")
 RECEIVED, WITHDRAWN = "document.received.v1", "document.withdrawn.v1"
-INDEXED, FAILED, SUPERSEDED, REMOVED = "document.indexed.v1", "document.failed.v1", "document.superseded.v1", "document.removed.v1"
+INDEXED, FAILED, SUPERSEDED, REMOVED = (
+    "document.indexed.v1",
+    "document.failed.v1",
+    "document.superseded.v1",
+    "document.removed.v1",
+)
 SOURCE = "shop/contracts"
 ProducerOrder = dict[str, Any]
 ProducerAnswer = dict[str, Any]
@@ -39,8 +46,12 @@ ProducerAnswer = dict[str, Any]
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("web")
-    (folder / "tides.html").write_text("<html><head><title>Tides</title></head><body><h1>Tides</h1><p>High water comes at noon.</p></body></html>")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
+    (folder / "tides.html").write_text(
+        "<html><head><title>Tides</title></head><body><h1>Tides</h1><p>High water comes at noon.</p></body></html>"
+    )
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)
+    ) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield f"127.0.0.1:{server.server_port}"
@@ -49,23 +60,43 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def system(kafka_bootstrap: str, postgres_server: Any, template_database: str, web: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerCluster]:
-    """One worker with all stages and the real parser, for all tests here: each has its own documents."""
+def system(
+    kafka_bootstrap: str,
+    postgres_server: Any,
+    template_database: str,
+    web: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[WorkerCluster]:
+    """One worker with all stages and the real parser, for all tests here: each has its own
+    documents.
+    """
     settings = KafkaClientSettings(kafka_bootstrap, topic_prefix=f"any-{uuid4().hex[:12]}.")
     with (
         contextmanager(clone_database)(postgres_server.dsn, template_database) as dsn,
-        run_cluster(settings, dsn, tmp_path_factory.mktemp("any"), ANABRANCH_INGEST__URL_ALLOW=web) as found,
+        run_cluster(
+            settings, dsn, tmp_path_factory.mktemp("any"), ANABRANCH_INGEST__URL_ALLOW=web
+        ) as found,
     ):
         worker = found.start_worker(real_parser=True)
         wait_until(lambda: worker.is_ready, "the worker")
         yield found
 
 
-def push_and_collect_answers(system: WorkerCluster, *orders: ProducerOrder, answers: int | None = None) -> list[ProducerAnswer]:
+def push_and_collect_answers(
+    system: WorkerCluster, *orders: ProducerOrder, answers: int | None = None
+) -> list[ProducerAnswer]:
     """What the foreign program heard, one answer an order unless said otherwise."""
-    command = [sys.executable, "-I", str(PROGRAM), system.settings.bootstrap_servers, system.settings.topic_prefix]
+    command = [
+        sys.executable,
+        "-I",
+        str(PROGRAM),
+        system.settings.bootstrap_servers,
+        system.settings.topic_prefix,
+    ]
     request = json.dumps({"events": orders, "answers": len(orders) if answers is None else answers})
-    done = subprocess.run(command, input=request, capture_output=True, text=True, cwd="/", check=False)
+    done = subprocess.run(
+        command, input=request, capture_output=True, text=True, cwd="/", check=False
+    )
     assert done.returncode == 0, done.stderr
     found: list[ProducerAnswer] = json.loads(done.stdout)
     for answer in found:
@@ -74,19 +105,29 @@ def push_and_collect_answers(system: WorkerCluster, *orders: ProducerOrder, answ
 
 
 def load_event_schema(event_type: str) -> Any:
-    return json.loads((ROOT / f"docs/reference/events/{event_type}.json").read_text(encoding="utf-8"))
+    return json.loads(
+        (ROOT / f"docs/reference/events/{event_type}.json").read_text(encoding="utf-8")
+    )
 
 
-def make_order(event_id: str, data: Any, kind: str = RECEIVED, *, source: str = SOURCE, **how: Any) -> ProducerOrder:
+def make_order(
+    event_id: str, data: Any, kind: str = RECEIVED, *, source: str = SOURCE, **how: Any
+) -> ProducerOrder:
     """An event, checked as its producer would check it."""
     sequence = how.pop("sequence", None)
     jsonschema.validate(data, load_event_schema(kind))
-    attributes = {"id": event_id, "source": source, "type": kind} | ({} if sequence is None else {"sequence": str(sequence)})
+    attributes = {"id": event_id, "source": source, "type": kind} | (
+        {} if sequence is None else {"sequence": str(sequence)}
+    )
     return {"attributes": attributes, "data": data, **how}
 
 
 def make_document(name: str, text: str | None = None, **more: Any) -> dict[str, Any]:
-    return {"external_id": name, "content": {"text": text or f"# {name}\n\nThe weir was built in 1911."}, **more}
+    return {
+        "external_id": name,
+        "content": {"text": text or f"# {name}\n\nThe weir was built in 1911."},
+        **more,
+    }
 
 
 def index_by_event(answers: list[ProducerAnswer]) -> dict[str, ProducerAnswer]:
@@ -102,12 +143,22 @@ def fetch_visible_text(system: WorkerCluster, name: str) -> list[str]:
 
 def test_producer_imports_no_project_code() -> None:
     tree = ast.parse(PROGRAM.read_text(encoding="utf-8"))
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     imported |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "confluent_kafka"}
+    assert {name.partition(".")[0] for name in imported} <= {
+        *sys.stdlib_module_names,
+        "confluent_kafka",
+    }
 
 
-def test_content_is_searchable_in_any_mode_partitioner_and_key(system: WorkerCluster, web: str) -> None:
+def test_content_is_searchable_in_any_mode_partitioner_and_key(
+    system: WorkerCluster, web: str
+) -> None:
     uploads = system.folder / "data/blobs/uploads/default"
     uploads.mkdir(parents=True, exist_ok=True)
     (uploads / "levels.txt").write_text("Level 2.40 m at six.\n")
@@ -124,7 +175,11 @@ def test_content_is_searchable_in_any_mode_partitioner_and_key(system: WorkerClu
         {"mode": "structured", "partitioner": "murmur2_random"},
     ]
     orders = [
-        make_order(f"forms-{name}-{number}", {"external_id": f"forms-{name}-{number}", "content": content, "filename": None}, **way)
+        make_order(
+            f"forms-{name}-{number}",
+            {"external_id": f"forms-{name}-{number}", "content": content, "filename": None},
+            **way,
+        )
         for name, (content, _) in contents.items()
         for number, way in enumerate(ways)
     ]
@@ -132,9 +187,17 @@ def test_content_is_searchable_in_any_mode_partitioner_and_key(system: WorkerClu
     assert answers.keys() == {sent["data"]["external_id"] for sent in orders}
     for name, answer in answers.items():
         data = answer["data"]
-        assert (answer["type"], data["external_id"], data["source"], data["tenant"], data["code"]) == (INDEXED, name, SOURCE, "default", None)
+        assert (
+            answer["type"],
+            data["external_id"],
+            data["source"],
+            data["tenant"],
+            data["code"],
+        ) == (INDEXED, name, SOURCE, "default", None)
         assert data["chunks_count"] >= 1
-        assert answer["key"] == data["document_id"] == str(make_document_id("default", "", name)), "keyed by document"
+        assert answer["key"] == data["document_id"] == str(make_document_id("default", "", name)), (
+            "keyed by document"
+        )
         assert answer["headers"]["ce_specversion"] == "1.0"
         (text,) = fetch_visible_text(system, name)
         assert contents[name.split("-")[1]][1] in text
@@ -143,85 +206,258 @@ def test_content_is_searchable_in_any_mode_partitioner_and_key(system: WorkerClu
 def test_highest_source_sequence_wins_in_any_order(system: WorkerCluster) -> None:
     names = [f"numbered-{number}" for number in range(8)]
     orders = [
-        make_order(f"{name}/{revision}", make_document(name, f"Revision {revision} of {name}."), sequence=revision, key=f"{revision}", partitioner=partitioner)
-        for revision, partitioner in ((3, "murmur2_random"), (7, "consistent_random"), (1, "murmur2_random"), (5, "consistent_random"))
+        make_order(
+            f"{name}/{revision}",
+            make_document(name, f"Revision {revision} of {name}."),
+            sequence=revision,
+            key=f"{revision}",
+            partitioner=partitioner,
+        )
+        for revision, partitioner in (
+            (3, "murmur2_random"),
+            (7, "consistent_random"),
+            (1, "murmur2_random"),
+            (5, "consistent_random"),
+        )
         for name in names
     ]
     answers = index_by_event(push_and_collect_answers(system, *orders))
     assert {answers[f"{name}/7"]["type"] for name in names} == {INDEXED}
     assert {answer["type"] for answer in answers.values()} <= {INDEXED, SUPERSEDED}
-    assert [fetch_visible_text(system, name) for name in names] == [[f"Revision 7 of {name}."] for name in names]
-    late = push_and_collect_answers(system, make_order("numbered-0/6", make_document("numbered-0", "Too late."), sequence=6))
-    assert [(answer["type"], answer["data"]["code"]) for answer in late] == [(SUPERSEDED, "SUPERSEDED")]
-    assert late[0]["key"] == str(make_document_id("default", SOURCE, "numbered-0")), "it belongs to its source"
-    (other,) = push_and_collect_answers(system, make_order("numbered-0/6", make_document("numbered-0", "Another's."), source="shop/other", sequence=6))
-    assert other["data"]["document_id"] == str(make_document_id("default", "shop/other", "numbered-0"))
+    assert [fetch_visible_text(system, name) for name in names] == [
+        [f"Revision 7 of {name}."] for name in names
+    ]
+    late = push_and_collect_answers(
+        system, make_order("numbered-0/6", make_document("numbered-0", "Too late."), sequence=6)
+    )
+    assert [(answer["type"], answer["data"]["code"]) for answer in late] == [
+        (SUPERSEDED, "SUPERSEDED")
+    ]
+    assert late[0]["key"] == str(make_document_id("default", SOURCE, "numbered-0")), (
+        "it belongs to its source"
+    )
+    (other,) = push_and_collect_answers(
+        system,
+        make_order(
+            "numbered-0/6",
+            make_document("numbered-0", "Another's."),
+            source="shop/other",
+            sequence=6,
+        ),
+    )
+    assert other["data"]["document_id"] == str(
+        make_document_id("default", "shop/other", "numbered-0")
+    )
 
 
 def test_unsequenced_revisions_end_with_last_appended(system: WorkerCluster) -> None:
-    orders = [make_order(f"plain/{revision}", make_document("plain", f"Revision {revision}."), key=f"{revision}") for revision in range(6)]
-    answers = index_by_event([answer for sent in orders for answer in push_and_collect_answers(system, sent)])
+    orders = [
+        make_order(
+            f"plain/{revision}", make_document("plain", f"Revision {revision}."), key=f"{revision}"
+        )
+        for revision in range(6)
+    ]
+    answers = index_by_event(
+        [answer for sent in orders for answer in push_and_collect_answers(system, sent)]
+    )
     assert {answer["type"] for answer in answers.values()} == {INDEXED}
     assert fetch_visible_text(system, "plain") == ["Revision 5."]
-    (repeated,) = push_and_collect_answers(system, make_order("plain/again", make_document("plain", "Revision 5.")))
-    assert (repeated["type"], repeated["data"]["code"], repeated["data"]["chunks_count"]) == (INDEXED, "UNCHANGED", 1)
+    (repeated,) = push_and_collect_answers(
+        system, make_order("plain/again", make_document("plain", "Revision 5."))
+    )
+    assert (repeated["type"], repeated["data"]["code"], repeated["data"]["chunks_count"]) == (
+        INDEXED,
+        "UNCHANGED",
+        1,
+    )
 
 
 def make_raw_order(event_id: str | None, value: str | None, **headers: str | None) -> ProducerOrder:
-    given = {"ce_specversion": "1.0", "ce_id": event_id, "ce_source": SOURCE, "ce_type": RECEIVED, "content-type": "application/json", **headers}
-    return {"headers": {name: text for name, text in given.items() if text is not None}, "value": value}
+    given = {
+        "ce_specversion": "1.0",
+        "ce_id": event_id,
+        "ce_source": SOURCE,
+        "ce_type": RECEIVED,
+        "content-type": "application/json",
+        **headers,
+    }
+    return {
+        "headers": {name: text for name, text in given.items() if text is not None},
+        "value": value,
+    }
 
 
 UNREADABLE = {
     "not-json": ("MALFORMED_EVENT", "JSON", make_raw_order("not-json", "{")),
     "not-an-object": ("MALFORMED_EVENT", "object", make_raw_order("not-an-object", "[1]")),
     "no-value": ("MALFORMED_EVENT", "no value", make_raw_order("no-value", None)),
-    "no-type": ("MALFORMED_EVENT", "ce_type", make_raw_order("no-type", json.dumps(make_document("no-type")), ce_type=None)),
-    "no-version": ("MALFORMED_EVENT", "ce_specversion", make_raw_order("no-version", json.dumps(make_document("no-version")), ce_specversion=None)),
-    "unknown-type": ("UNKNOWN_TYPE", "document.sent.v1", make_raw_order("unknown-type", json.dumps(make_document("unknown-type")), ce_type="document.sent.v1")),
+    "no-type": (
+        "MALFORMED_EVENT",
+        "ce_type",
+        make_raw_order("no-type", json.dumps(make_document("no-type")), ce_type=None),
+    ),
+    "no-version": (
+        "MALFORMED_EVENT",
+        "ce_specversion",
+        make_raw_order("no-version", json.dumps(make_document("no-version")), ce_specversion=None),
+    ),
+    "unknown-type": (
+        "UNKNOWN_TYPE",
+        "document.sent.v1",
+        make_raw_order(
+            "unknown-type", json.dumps(make_document("unknown-type")), ce_type="document.sent.v1"
+        ),
+    ),
     "unknown-version": (
         "UNKNOWN_VERSION",
         "v9",
-        make_raw_order("unknown-version", json.dumps(make_document("unknown-version")), ce_type="document.received.v9"),
+        make_raw_order(
+            "unknown-version",
+            json.dumps(make_document("unknown-version")),
+            ce_type="document.received.v9",
+        ),
     ),
-    "odd-time": ("MALFORMED_EVENT", "yesterday", make_raw_order("odd-time", json.dumps(make_document("odd-time")), ce_time="yesterday")),
-    "odd-sequence": ("MALFORMED_EVENT", "seven", make_raw_order("odd-sequence", json.dumps(make_document("odd-sequence")), ce_sequence="seven")),
-    "negative-sequence": ("MALFORMED_EVENT", "-1", make_raw_order("negative-sequence", json.dumps(make_document("negative-sequence")), ce_sequence="-1")),
+    "odd-time": (
+        "MALFORMED_EVENT",
+        "yesterday",
+        make_raw_order("odd-time", json.dumps(make_document("odd-time")), ce_time="yesterday"),
+    ),
+    "odd-sequence": (
+        "MALFORMED_EVENT",
+        "seven",
+        make_raw_order(
+            "odd-sequence", json.dumps(make_document("odd-sequence")), ce_sequence="seven"
+        ),
+    ),
+    "negative-sequence": (
+        "MALFORMED_EVENT",
+        "-1",
+        make_raw_order(
+            "negative-sequence", json.dumps(make_document("negative-sequence")), ce_sequence="-1"
+        ),
+    ),
     "text-and-url": (
         "MALFORMED_EVENT",
         "exactly one of",
-        make_raw_order("text-and-url", json.dumps({"external_id": "text-and-url", "content": {"text": "a", "url": "https://example.org/a"}})),
+        make_raw_order(
+            "text-and-url",
+            json.dumps(
+                {
+                    "external_id": "text-and-url",
+                    "content": {"text": "a", "url": "https://example.org/a"},
+                }
+            ),
+        ),
     ),
-    "no-content": ("MALFORMED_EVENT", "content", make_raw_order("no-content", json.dumps({"external_id": "no-content"}))),
-    "unknown-field": ("MALFORMED_EVENT", "colour", make_raw_order("unknown-field", json.dumps(make_document("unknown-field", colour="red")))),
-    "no-folder": ("MALFORMED_EVENT", "use 1 to 64 characters", make_raw_order("no-folder", json.dumps(make_document("no-folder", tenant="a\0b")))),
-    "old-specversion": ("MALFORMED_EVENT", "'0.3'", make_raw_order("old-specversion", json.dumps(make_document("old-specversion")), ce_specversion="0.3")),
-    "no-number": ("MALFORMED_EVENT", "NaN", make_raw_order("no-number", json.dumps(make_document("no-number", metadata={"a": float("nan")})))),
-    "bad-date": ("MALFORMED_EVENT", "document_date", make_raw_order("bad-date", json.dumps(make_document("bad-date", document_date="soon")))),
+    "no-content": (
+        "MALFORMED_EVENT",
+        "content",
+        make_raw_order("no-content", json.dumps({"external_id": "no-content"})),
+    ),
+    "unknown-field": (
+        "MALFORMED_EVENT",
+        "colour",
+        make_raw_order("unknown-field", json.dumps(make_document("unknown-field", colour="red"))),
+    ),
+    "no-folder": (
+        "MALFORMED_EVENT",
+        "use 1 to 64 characters",
+        make_raw_order("no-folder", json.dumps(make_document("no-folder", tenant="a\0b"))),
+    ),
+    "old-specversion": (
+        "MALFORMED_EVENT",
+        "'0.3'",
+        make_raw_order(
+            "old-specversion", json.dumps(make_document("old-specversion")), ce_specversion="0.3"
+        ),
+    ),
+    "no-number": (
+        "MALFORMED_EVENT",
+        "NaN",
+        make_raw_order(
+            "no-number", json.dumps(make_document("no-number", metadata={"a": float("nan")}))
+        ),
+    ),
+    "bad-date": (
+        "MALFORMED_EVENT",
+        "document_date",
+        make_raw_order("bad-date", json.dumps(make_document("bad-date", document_date="soon"))),
+    ),
 }
 """Code, a word of the reason, the record."""
 
 REJECTED = {
-    "not-base64": ("NOT_BASE64", "base64", {"external_id": "not-base64", "content": {"base64": "%%%"}}),
+    "not-base64": (
+        "NOT_BASE64",
+        "base64",
+        {"external_id": "not-base64", "content": {"base64": "%%%"}},
+    ),
     "nothing": ("EMPTY_DOCUMENT", "0 bytes", {"external_id": "nothing", "content": {"text": ""}}),
-    "too-large": ("INLINE_TOO_LARGE", "700001", {"external_id": "too-large", "content": {"text": "x" * 700_001}}),
-    "foreign-key": ("FORBIDDEN_KEY", "uploads/default/", {"external_id": "foreign-key", "content": {"storage_key": "uploads/other/file"}}),
-    "climbing-key": ("FORBIDDEN_KEY", "uploads/default/", {"external_id": "climbing-key", "content": {"storage_key": "uploads/default/../../secret"}}),
-    "no-blob": ("NO_SUCH_BLOB", "uploads/default/none", {"external_id": "no-blob", "content": {"storage_key": "uploads/default/none"}}),
-    "loopback": ("FORBIDDEN_ADDRESS", "127.0.0.1", {"external_id": "loopback", "content": {"url": "http://127.0.0.1:9/x"}}),
-    "file-url": ("FORBIDDEN_ADDRESS", "file:", {"external_id": "file-url", "content": {"url": "file:///etc/passwd"}}),
-    "not-there": ("FETCH_FAILED", "404", {"external_id": "not-there", "content": {"url": "http://WEB/none.html"}}),
-    "locked": ("ENCRYPTED_DOCUMENT", "encrypted", {"external_id": "locked", "content": {"base64": base64.b64encode(make_encrypted_pdf()).decode()}}),
+    "too-large": (
+        "INLINE_TOO_LARGE",
+        "700001",
+        {"external_id": "too-large", "content": {"text": "x" * 700_001}},
+    ),
+    "foreign-key": (
+        "FORBIDDEN_KEY",
+        "uploads/default/",
+        {"external_id": "foreign-key", "content": {"storage_key": "uploads/other/file"}},
+    ),
+    "climbing-key": (
+        "FORBIDDEN_KEY",
+        "uploads/default/",
+        {"external_id": "climbing-key", "content": {"storage_key": "uploads/default/../../secret"}},
+    ),
+    "no-blob": (
+        "NO_SUCH_BLOB",
+        "uploads/default/none",
+        {"external_id": "no-blob", "content": {"storage_key": "uploads/default/none"}},
+    ),
+    "loopback": (
+        "FORBIDDEN_ADDRESS",
+        "127.0.0.1",
+        {"external_id": "loopback", "content": {"url": "http://127.0.0.1:9/x"}},
+    ),
+    "file-url": (
+        "FORBIDDEN_ADDRESS",
+        "file:",
+        {"external_id": "file-url", "content": {"url": "file:///etc/passwd"}},
+    ),
+    "not-there": (
+        "FETCH_FAILED",
+        "404",
+        {"external_id": "not-there", "content": {"url": "http://WEB/none.html"}},
+    ),
+    "locked": (
+        "ENCRYPTED_DOCUMENT",
+        "encrypted",
+        {
+            "external_id": "locked",
+            "content": {"base64": base64.b64encode(make_encrypted_pdf()).decode()},
+        },
+    ),
 }
 """What a producer can write and the system cannot take."""
 
 
-def test_invalid_events_are_rejected_with_reason_and_others_pass(system: WorkerCluster, web: str) -> None:
-    refused = {name: json.loads(json.dumps(data).replace("WEB", web)) for name, (_, _, data) in REJECTED.items()}
-    bad = [record for _, _, record in UNREADABLE.values()] + [make_order(name, data) for name, data in refused.items()]
-    good = [make_order(f"neighbour-{number}", make_document(f"neighbour-{number}")) for number in range(len(bad) + 1)]
+def test_invalid_events_are_rejected_with_reason_and_others_pass(
+    system: WorkerCluster, web: str
+) -> None:
+    refused = {
+        name: json.loads(json.dumps(data).replace("WEB", web))
+        for name, (_, _, data) in REJECTED.items()
+    }
+    bad = [record for _, _, record in UNREADABLE.values()] + [
+        make_order(name, data) for name, data in refused.items()
+    ]
+    good = [
+        make_order(f"neighbour-{number}", make_document(f"neighbour-{number}"))
+        for number in range(len(bad) + 1)
+    ]
     between = [sent for pair in zip(good, bad, strict=False) for sent in pair] + good[-1:]
-    answers = index_by_event(push_and_collect_answers(system, *(sent | {"key": "one partition"} for sent in between)))
+    answers = index_by_event(
+        push_and_collect_answers(system, *(sent | {"key": "one partition"} for sent in between))
+    )
     assert {answers[sent["attributes"]["id"]]["type"] for sent in good} == {INDEXED}
     for name, (code, word, _) in {**UNREADABLE, **REJECTED}.items():
         answer, data = answers[name], answers[name]["data"]
@@ -229,9 +465,11 @@ def test_invalid_events_are_rejected_with_reason_and_others_pass(system: WorkerC
         assert word in data["detail"] and data["remedy"], data
         assert "Traceback" not in data["detail"]
     for name in REJECTED:
-        assert answers[name]["key"] == answers[name]["data"]["document_id"] == str(make_document_id("default", "", name)), (
-            "it could be read, so its document is known"
-        )
+        assert (
+            answers[name]["key"]
+            == answers[name]["data"]["document_id"]
+            == str(make_document_id("default", "", name))
+        ), "it could be read, so its document is known"
     buried = {str(row[0]) for row in system.select("select event_id from dead_letters")}
     for name in UNREADABLE:
         assert answers[name]["data"]["document_id"] is None
@@ -241,16 +479,44 @@ def test_invalid_events_are_rejected_with_reason_and_others_pass(system: WorkerC
 def test_oversized_events_do_not_stop_the_pipeline(system: WorkerCluster) -> None:
     """Some of it grows on the way: a record that Kafka took can become facts that it does not take."""
     many_blocks = make_order("many-blocks", make_document("many-blocks", "a\n\n" * 40_000))
-    long_heading = make_order("long-heading", make_document("long-heading", "# " + "word " * 20_000 + "\n\n" + "A sentence of the section under it. " * 2_000))
-    growing = make_raw_order("growing", '{"external_id": "growing", "content": {"text": "x"}, "metadata": {"numbers": [' + ",".join(["1e9"] * 200_000) + "]}}")
-    deep = {"headers": {"content-type": "application/cloudevents+json", "ce_id": "deep"}, "value": "[" * 200_000}
-    deep_data = make_raw_order("deep-data", '{"external_id": "deep-data", "content": {"text": "x"}, "metadata": {"a": ' + "[" * 100_000 + "]" * 100_000 + "}}")
-    long_id, long_type = make_raw_order("i" * 600_000, json.dumps(make_document("long-id"))), make_raw_order("long-type", "{}", ce_type="t" * 700_000)
+    long_heading = make_order(
+        "long-heading",
+        make_document(
+            "long-heading",
+            "# " + "word " * 20_000 + "\n\n" + "A sentence of the section under it. " * 2_000,
+        ),
+    )
+    growing = make_raw_order(
+        "growing",
+        '{"external_id": "growing", "content": {"text": "x"}, "metadata": {"numbers": ['
+        + ",".join(["1e9"] * 200_000)
+        + "]}}",
+    )
+    deep = {
+        "headers": {"content-type": "application/cloudevents+json", "ce_id": "deep"},
+        "value": "[" * 200_000,
+    }
+    deep_data = make_raw_order(
+        "deep-data",
+        '{"external_id": "deep-data", "content": {"text": "x"}, "metadata": {"a": '
+        + "[" * 100_000
+        + "]" * 100_000
+        + "}}",
+    )
+    long_id, long_type = (
+        make_raw_order("i" * 600_000, json.dumps(make_document("long-id"))),
+        make_raw_order("long-type", "{}", ce_type="t" * 700_000),
+    )
     large = make_order("large", make_document("large", "x" * 5_000_000))
     last = make_order("after-too-much", make_document("after-too-much"))
     hostile = [many_blocks, long_heading, growing, deep, deep_data, long_id, long_type, large, last]
-    answers = push_and_collect_answers(system, *(sent | {"key": "one partition"} for sent in hostile))
-    found = {name[:20]: (answer["type"], answer["data"]["code"]) for name, answer in index_by_event(answers).items()}
+    answers = push_and_collect_answers(
+        system, *(sent | {"key": "one partition"} for sent in hostile)
+    )
+    found = {
+        name[:20]: (answer["type"], answer["data"]["code"])
+        for name, answer in index_by_event(answers).items()
+    }
     assert found == {
         "many-blocks": (INDEXED, None),
         "long-heading": (INDEXED, None),
@@ -265,13 +531,28 @@ def test_oversized_events_do_not_stop_the_pipeline(system: WorkerCluster) -> Non
 
 
 def test_event_without_id_or_source_is_answered(system: WorkerCluster) -> None:
-    (nameless,) = push_and_collect_answers(system, make_raw_order(None, json.dumps(make_document("nameless"))))
-    assert (nameless["data"]["event_id"], nameless["data"]["source"], nameless["data"]["external_id"]) == (None, SOURCE, "nameless")
-    (homeless,) = push_and_collect_answers(system, make_raw_order("homeless", json.dumps(make_document("homeless")), ce_source=None))
+    (nameless,) = push_and_collect_answers(
+        system, make_raw_order(None, json.dumps(make_document("nameless")))
+    )
+    assert (
+        nameless["data"]["event_id"],
+        nameless["data"]["source"],
+        nameless["data"]["external_id"],
+    ) == (None, SOURCE, "nameless")
+    (homeless,) = push_and_collect_answers(
+        system, make_raw_order("homeless", json.dumps(make_document("homeless")), ce_source=None)
+    )
     assert (homeless["data"]["event_id"], homeless["data"]["source"]) == ("homeless", None)
-    structured = {"headers": {"content-type": "application/cloudevents+json"}, "value": json.dumps({"specversion": "1.0", "id": "half", "source": SOURCE})}
+    structured = {
+        "headers": {"content-type": "application/cloudevents+json"},
+        "value": json.dumps({"specversion": "1.0", "id": "half", "source": SOURCE}),
+    }
     (half,) = push_and_collect_answers(system, structured)
-    assert (half["type"], half["data"]["event_id"], half["data"]["source"]) == (FAILED, "half", SOURCE)
+    assert (half["type"], half["data"]["event_id"], half["data"]["source"]) == (
+        FAILED,
+        "half",
+        SOURCE,
+    )
 
 
 def test_reused_event_id_with_other_payload_is_rejected(system: WorkerCluster) -> None:
@@ -279,42 +560,88 @@ def test_reused_event_id_with_other_payload_is_rejected(system: WorkerCluster) -
     (said,) = push_and_collect_answers(system, make_order("once", first))
     fence = make_order("fence", make_document("fence"))
     respelt = {
-        "headers": {"ce_specversion": "1.0", "ce_id": "once", "ce_source": SOURCE, "ce_type": RECEIVED},
+        "headers": {
+            "ce_specversion": "1.0",
+            "ce_id": "once",
+            "ce_source": SOURCE,
+            "ce_type": RECEIVED,
+        },
         "value": json.dumps(dict(reversed(first.items())), indent=2),
     }
-    (only,) = push_and_collect_answers(system, make_order("once", first), make_order("once", first, mode="structured"), respelt, fence, answers=1)
+    (only,) = push_and_collect_answers(
+        system,
+        make_order("once", first),
+        make_order("once", first, mode="structured"),
+        respelt,
+        fence,
+        answers=1,
+    )
     assert only["data"]["event_id"] == "fence", "nothing is said of a repeat"
     (refused,) = push_and_collect_answers(system, make_order("once", other))
-    assert (refused["type"], refused["data"]["code"], refused["data"]["event_id"]) == (FAILED, "DUPLICATE_ID", "once")
+    assert (refused["type"], refused["data"]["code"], refused["data"]["event_id"]) == (
+        FAILED,
+        "DUPLICATE_ID",
+        "once",
+    )
     assert refused["data"]["detail"] and refused["data"]["remedy"]
     assert fetch_visible_text(system, "once") == ["Said once."]
-    (elsewhere,) = push_and_collect_answers(system, make_order("once", make_document("elsewhere"), source="shop/other"))
+    (elsewhere,) = push_and_collect_answers(
+        system, make_order("once", make_document("elsewhere"), source="shop/other")
+    )
     assert elsewhere["type"] == INDEXED, "ids are unique within a source only"
     assert said["data"]["document_id"] == refused["data"]["document_id"]
 
 
 def test_withdrawn_document_can_be_ingested_again(system: WorkerCluster) -> None:
-    assert [answer["type"] for answer in push_and_collect_answers(system, make_order("back/1", make_document("back", "First.")))] == [INDEXED]
-    (gone,) = push_and_collect_answers(system, make_order("back/2", {"external_id": "back", "reason": "expired"}, WITHDRAWN, mode="structured"))
-    assert (gone["type"], gone["key"], gone["data"]["event_id"]) == (REMOVED, str(make_document_id("default", "", "back")), "back/2")
+    assert [
+        answer["type"]
+        for answer in push_and_collect_answers(
+            system, make_order("back/1", make_document("back", "First."))
+        )
+    ] == [INDEXED]
+    (gone,) = push_and_collect_answers(
+        system,
+        make_order(
+            "back/2", {"external_id": "back", "reason": "expired"}, WITHDRAWN, mode="structured"
+        ),
+    )
+    assert (gone["type"], gone["key"], gone["data"]["event_id"]) == (
+        REMOVED,
+        str(make_document_id("default", "", "back")),
+        "back/2",
+    )
     assert fetch_visible_text(system, "back") == []
-    (back,) = push_and_collect_answers(system, make_order("back/3", make_document("back", "First.")))
+    (back,) = push_and_collect_answers(
+        system, make_order("back/3", make_document("back", "First."))
+    )
     assert (back["type"], back["data"]["code"]) == (INDEXED, None)
     assert fetch_visible_text(system, "back") == ["First."]
     by_id = {"document_id": back["data"]["document_id"]}
-    assert [answer["type"] for answer in push_and_collect_answers(system, make_order("back/4", by_id, WITHDRAWN))] == [REMOVED]
+    assert [
+        answer["type"]
+        for answer in push_and_collect_answers(system, make_order("back/4", by_id, WITHDRAWN))
+    ] == [REMOVED]
     assert fetch_visible_text(system, "back") == []
 
 
 def test_withdrawal_is_ordered_by_source_sequence(system: WorkerCluster) -> None:
-    (gone,) = push_and_collect_answers(system, make_order("race/2", {"external_id": "race"}, WITHDRAWN, sequence=20))
+    (gone,) = push_and_collect_answers(
+        system, make_order("race/2", {"external_id": "race"}, WITHDRAWN, sequence=20)
+    )
     assert gone["type"] == REMOVED
-    (late,) = push_and_collect_answers(system, make_order("race/1", make_document("race", "Old."), sequence=10))
+    (late,) = push_and_collect_answers(
+        system, make_order("race/1", make_document("race", "Old."), sequence=10)
+    )
     assert late["type"] == SUPERSEDED
     assert fetch_visible_text(system, "race") == []
-    (new,) = push_and_collect_answers(system, make_order("race/3", make_document("race", "New."), sequence=30))
+    (new,) = push_and_collect_answers(
+        system, make_order("race/3", make_document("race", "New."), sequence=30)
+    )
     assert new["type"] == INDEXED
-    assert [answer["type"] for answer in push_and_collect_answers(system, make_order("race/4", {"external_id": "race"}, WITHDRAWN, sequence=25))] == [
-        SUPERSEDED
-    ]
+    assert [
+        answer["type"]
+        for answer in push_and_collect_answers(
+            system, make_order("race/4", {"external_id": "race"}, WITHDRAWN, sequence=25)
+        )
+    ] == [SUPERSEDED]
     assert fetch_visible_text(system, "race") == ["New."]

@@ -1,4 +1,6 @@
-"""A one-page upload behind a 1,000-page document, in the same partition, is searchable while the long one is still worked on. No clock: what is slow stands still until the test lets it go."""
+"""A one-page upload behind a 1,000-page document, in the same partition, is searchable while the
+long one is still worked on. No clock: what is slow stands still until the test lets it go.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ TIMEOUT_S = 120
 
 
 class PageParser(LineParser):
-    """Makes up the pages of the long document, in ranges. The last range is not read before `may_end`."""
+    """Makes up the pages of the long document, in ranges. The last range is not read before
+    `may_end`.
+    """
 
     def __init__(self) -> None:
         self.may_end = asyncio.Event()
@@ -41,14 +45,21 @@ class PageParser(LineParser):
     async def plan(self, file: LocalFile) -> ParsePlan:
         if not file.path.read_text().startswith(LONG_DOCUMENT):
             return await super().plan(file)
-        return ParsePlan("text/plain", tuple(f"pages from {first}" for first in range(0, PAGES, PAGES_OF_A_PART)), PAGES)
+        return ParsePlan(
+            "text/plain",
+            tuple(f"pages from {first}" for first in range(0, PAGES, PAGES_OF_A_PART)),
+            PAGES,
+        )
 
     async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
         if plan.pages is None:
             return await super().parse(file, plan, part)
         if part == plan.parts[-1]:
             await self.may_end.wait()
-        lines = [f"{LONG_DOCUMENT}, {part}, line {number}: " + "heron " * 80 for number in range(PAGES_OF_A_PART * LINES_OF_A_PAGE)]
+        lines = [
+            f"{LONG_DOCUMENT}, {part}, line {number}: " + "heron " * 80
+            for number in range(PAGES_OF_A_PART * LINES_OF_A_PAGE)
+        ]
         return "\n".join(lines).encode() + b"\n"
 
     def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
@@ -77,7 +88,13 @@ class FairQueueEnvironment:
 
     async def push_document(self, name: str, text: str) -> None:
         event = DocumentReceived(external_id=name, content=Content(text=text))
-        await self.storage.log.append([await build_raw_record(event, name, time=datetime(2026, 1, 1, tzinfo=UTC), codec=self.storage.codec)])
+        await self.storage.log.append(
+            [
+                await build_raw_record(
+                    event, name, time=datetime(2026, 1, 1, tzinfo=UTC), codec=self.storage.codec
+                )
+            ]
+        )
 
     async def wait_for_searchable(self, count: int) -> list[str]:
         """The documents in the order in which they became searchable, once there are `count`."""
@@ -96,14 +113,25 @@ class FairQueueEnvironment:
         """Wait until all of its parts lie in the log, before what comes then."""
         codec = self.storage.codec
         async with asyncio.timeout(TIMEOUT_S):
-            while len([1 async for stored in self.storage.log.read(CHUNKED) if (await codec.decode(stored)).data.origin.external_id == "long"]) < count:
+            while (
+                len(
+                    [
+                        1
+                        async for stored in self.storage.log.read(CHUNKED)
+                        if (await codec.decode(stored)).data.origin.external_id == "long"
+                    ]
+                )
+                < count
+            ):
                 await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
 async def run_worker(settings: Settings, dsn: str) -> AsyncIterator[FairQueueEnvironment]:
     parser, embedder = PageParser(), GatedEmbedder()
-    overrides = Overrides(parser=parser, chunker=LineChunker(), embedder=embedder, extractor=NullExtractor())
+    overrides = Overrides(
+        parser=parser, chunker=LineChunker(), embedder=embedder, extractor=NullExtractor()
+    )
     async with prepare_worker(settings, dsn, overrides=overrides) as worker:
         running = asyncio.create_task(worker.run())
         try:
@@ -120,10 +148,17 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     if request.param == "postgres":
         return Settings(data_dir=tmp_path)
     kafka: KafkaClientSettings = request.getfixturevalue("kafka_settings")
-    return Settings(data_dir=tmp_path, kafka=KafkaOptions(bootstrap_servers=kafka.bootstrap_servers, topic_prefix=kafka.topic_prefix, partitions=1))
+    return Settings(
+        data_dir=tmp_path,
+        kafka=KafkaOptions(
+            bootstrap_servers=kafka.bootstrap_servers, topic_prefix=kafka.topic_prefix, partitions=1
+        ),
+    )
 
 
-async def test_short_document_is_searchable_before_earlier_long_one(settings: Settings, database: str) -> None:
+async def test_short_document_is_searchable_before_earlier_long_one(
+    settings: Settings, database: str
+) -> None:
     async with run_worker(settings, database) as world:
         await world.push_document("long", LONG_DOCUMENT)
         await world.push_document("while it is read", "One page.")

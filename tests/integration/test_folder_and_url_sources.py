@@ -32,22 +32,40 @@ async def test_folder_changes_while_stopped_are_picked_up(database: str, tmp_pat
     write_file(folder, "deep/skip.log", "Not this one.")
     write_file(folder, ".hidden/c.md", "Nor this.")
     takes = {"kind": "folder", "path": str(folder), "glob": "*.[mt][dx]*", "every_s": 0.2}
-    async with run_source_environment(tmp_path / "data", database, f"ingest.folders={tmp_path}") as world:
+    async with run_source_environment(
+        tmp_path / "data", database, f"ingest.folders={tmp_path}"
+    ) as world:
         await world.add_source("library", takes, collection="birds", tags=["wild"])
-        await world.wait_for_texts("library", {"a.md": "# A\n\nHerons stand.", "deep/b.txt": "Egrets walk."})
-        row = await world.worker.storage.pool.fetchrow("select collection, tags, filename, source_uri from documents where external_id = 'deep/b.txt'")
-        assert dict(row) == {"collection": "birds", "tags": ["wild"], "filename": "b.txt", "source_uri": (folder / "deep/b.txt").as_uri()}
+        await world.wait_for_texts(
+            "library", {"a.md": "# A\n\nHerons stand.", "deep/b.txt": "Egrets walk."}
+        )
+        row = await world.worker.storage.pool.fetchrow(
+            "select collection, tags, filename, source_uri from documents where external_id = 'deep/b.txt'"
+        )
+        assert dict(row) == {
+            "collection": "birds",
+            "tags": ["wild"],
+            "filename": "b.txt",
+            "source_uri": (folder / "deep/b.txt").as_uri(),
+        }
         write_file(folder, "a.md", "# A\n\nHerons fly now.")
         (folder / "deep/b.txt").rename(folder / "b.txt")
         write_file(folder, "new.md", "Storks arrive.")
-        await world.wait_for_texts("library", {"a.md": "# A\n\nHerons fly now.", "b.txt": "Egrets walk.", "new.md": "Storks arrive."})
+        await world.wait_for_texts(
+            "library",
+            {"a.md": "# A\n\nHerons fly now.", "b.txt": "Egrets walk.", "new.md": "Storks arrive."},
+        )
         (folder / "new.md").unlink()
         (folder / "b.txt").write_text("")
         await world.wait_for_texts("library", {"a.md": "# A\n\nHerons fly now."})
     write_file(folder, "a.md", "# A\n\nHerons are gone.")
     write_file(folder, "z.md", "Cranes came.")
-    async with run_source_environment(tmp_path / "data", database, f"ingest.folders={tmp_path}") as world:
-        await world.wait_for_texts("library", {"a.md": "# A\n\nHerons are gone.", "z.md": "Cranes came."})
+    async with run_source_environment(
+        tmp_path / "data", database, f"ingest.folders={tmp_path}"
+    ) as world:
+        await world.wait_for_texts(
+            "library", {"a.md": "# A\n\nHerons are gone.", "z.md": "Cranes came."}
+        )
         folder.rename(tmp_path / "elsewhere")
         while (await world.fetch_source("library"))["state"] != "failed":
             pass
@@ -57,10 +75,14 @@ async def test_folder_changes_while_stopped_are_picked_up(database: str, tmp_pat
         assert uploads == [], "what was staged for the door goes when it is taken in"
 
 
-async def test_last_change_time_follows_edits_moves_and_deletions(database: str, tmp_path: Path) -> None:
+async def test_last_change_time_follows_edits_moves_and_deletions(
+    database: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "library"
     write_file(folder, "a.md", "Herons stand.")
-    async with run_source_environment(tmp_path / "data", database, f"ingest.folders={tmp_path}") as world:
+    async with run_source_environment(
+        tmp_path / "data", database, f"ingest.folders={tmp_path}"
+    ) as world:
         await world.add_source("library", {"kind": "folder", "path": str(folder), "every_s": 0.1})
         await world.wait_for_texts("library", {"a.md": "Herons stand."})
 
@@ -123,11 +145,15 @@ def site() -> Iterator[str]:
         thread.join()
 
 
-async def test_urls_are_polled_and_ingested_only_when_changed(database: str, tmp_path: Path, site: str) -> None:
+async def test_urls_are_polled_and_ingested_only_when_changed(
+    database: str, tmp_path: Path, site: str
+) -> None:
     EntityTagSite.pages = {"/a": "Herons stand.", "/b": "Egrets walk."}
     a, b, absent = (f"http://{site}/{name}" for name in ("a", "b", "absent"))
     takes = {"kind": "urls", "urls": [a, b, absent], "every_s": 0.1, "gone_after": 2}
-    async with run_source_environment(tmp_path / "data", database, f"ingest.url_allow={site}", f"ingest.folders={tmp_path}") as world:
+    async with run_source_environment(
+        tmp_path / "data", database, f"ingest.url_allow={site}", f"ingest.folders={tmp_path}"
+    ) as world:
         await world.add_source("site", takes)
         await world.wait_for_texts("site", {a: "Herons stand.", b: "Egrets walk."})
         EntityTagSite.pages["/b"] = "Egrets walk away."

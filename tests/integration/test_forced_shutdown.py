@@ -27,7 +27,11 @@ asyncio.run(shutdown.run_until_stopped(stubborn()))
 
 def test_hanging_task_is_abandoned_and_reported() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", STUBBORN_SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", STUBBORN_SCRIPT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "at work\n"

@@ -1,4 +1,6 @@
-"""Attacks by somebody who may write on the broker and has no master key: on every topic but `raw` it is dead-lettered, and nothing follows from it."""
+"""Attacks by somebody who may write on the broker and has no master key: on every topic but `raw`
+it is dead-lettered, and nothing follows from it.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,23 @@ __all__ = ["settings"]
 ATTACK_EPOCH = 9_223_372_036_854_775_806
 
 
-def make_forged_record(topic: str, event_type: str, data: Mapping[str, Any], **attributes: str) -> Record:
+def make_forged_record(
+    topic: str, event_type: str, data: Mapping[str, Any], **attributes: str
+) -> Record:
     """As any Kafka client writes it."""
-    told = {"specversion": "1.0", "id": str(uuid4()), "source": "anabranch/receive", "type": event_type, **attributes}
-    headers = {f"ce_{name}": value.encode() for name, value in told.items()} | {"content-type": b"application/json"}
-    return Record(topic, attributes.get("document", "k").encode(), json.dumps(data).encode(), headers)
+    told = {
+        "specversion": "1.0",
+        "id": str(uuid4()),
+        "source": "anabranch/receive",
+        "type": event_type,
+        **attributes,
+    }
+    headers = {f"ce_{name}": value.encode() for name, value in told.items()} | {
+        "content-type": b"application/json"
+    }
+    return Record(
+        topic, attributes.get("document", "k").encode(), json.dumps(data).encode(), headers
+    )
 
 
 @pytest.fixture
@@ -47,19 +61,30 @@ async def append_and_fetch_codes(at_work: Pipeline, *records: Record) -> list[st
     """Codes of dead letters once everything is settled."""
     await at_work.worker.storage.log.append(records)
     await at_work.wait_until_idle()
-    return [row["code"] for row in await at_work.pool.fetch("select code from dead_letters group by event_id, code order by code")]
+    return [
+        row["code"]
+        for row in await at_work.pool.fetch(
+            "select code from dead_letters group by event_id, code order by code"
+        )
+    ]
 
 
 async def fetch_document(at_work: Pipeline, name: str) -> Any:
-    return await at_work.pool.fetchrow("select id, blob, source, withdrawn, latest from documents where external_id = $1", name)
+    return await at_work.pool.fetchrow(
+        "select id, blob, source, withdrawn, latest from documents where external_id = $1", name
+    )
 
 
 async def fetch_visible_ids(at_work: Pipeline) -> set[str]:
-    rows = await at_work.pool.fetch("select external_id from visible join documents on id = document_id")
+    rows = await at_work.pool.fetch(
+        "select external_id from visible join documents on id = document_id"
+    )
     return {row["external_id"] for row in rows}
 
 
-def make_accepted_payload(document: Any, name: str, identity: UUID, tenant: str = "default") -> dict[str, Any]:
+def make_accepted_payload(
+    document: Any, name: str, identity: UUID, tenant: str = "default"
+) -> dict[str, Any]:
     origin = {"accepted_id": str(uuid4()), "event_id": "x", "source": "evil", "external_id": name}
     return {
         "tenant": tenant, "document_id": str(identity), "order": [1, 1], "origin": origin, "external_id": name, "blob": document["blob"], "media_type": "text/plain",
@@ -71,20 +96,35 @@ def make_accepted_payload(document: Any, name: str, identity: UUID, tenant: str 
 async def test_unsigned_acceptance_of_foreign_blob_is_rejected(at_work: Pipeline) -> None:
     await at_work.push_and_wait({"secret": "The password of the vault."})
     victim, identity = await fetch_document(at_work, "secret"), uuid4()
-    record = make_forged_record("accepted", "document.accepted.v1", make_accepted_payload(victim, "mine", identity), tenant="default", document=str(identity))
+    record = make_forged_record(
+        "accepted",
+        "document.accepted.v1",
+        make_accepted_payload(victim, "mine", identity),
+        tenant="default",
+        document=str(identity),
+    )
     assert await append_and_fetch_codes(at_work, record) == ["UNSIGNED_EVENT"]
     assert await fetch_visible_ids(at_work) == {"secret"}
 
 
 @on_both_logs
-async def test_forged_key_destruction_is_ignored(at_work: Pipeline, settings: Settings, database: str) -> None:
+async def test_forged_key_destruction_is_ignored(
+    at_work: Pipeline, settings: Settings, database: str
+) -> None:
     """Neither when it comes nor when a process starts and reads what was destroyed."""
     await at_work.push_and_wait({"a": "Herons wait."})
-    [key] = await at_work.pool.fetch("select id from keystore.keys where subject = (select id from documents where external_id = 'a')")
+    [key] = await at_work.pool.fetch(
+        "select id from keystore.keys where subject = (select id from documents where external_id = 'a')"
+    )
     data = {"receipt_id": str(uuid4()), "tenant": "default", "keys": [str(key["id"])]}
-    assert await append_and_fetch_codes(at_work, make_forged_record("control", "key.destroyed.v1", data)) == ["UNSIGNED_EVENT"]
+    assert await append_and_fetch_codes(
+        at_work, make_forged_record("control", "key.destroyed.v1", data)
+    ) == ["UNSIGNED_EVENT"]
     async with prepare_worker(settings, database, overrides=null_overrides()):
-        assert await at_work.pool.fetchval("select count(*) from keystore.keys where wrapped is null") == 0
+        assert (
+            await at_work.pool.fetchval("select count(*) from keystore.keys where wrapped is null")
+            == 0
+        )
 
 
 @on_both_logs
@@ -95,7 +135,9 @@ async def test_forged_newer_version_does_not_pause_partition(at_work: Pipeline) 
         make_forged_record("control", "generation.promoted.v1", {"generation": "g1"}),
         make_forged_record("outcomes", "document.indexed.v99", {}),
     ]
-    assert await append_and_fetch_codes(at_work, *records) == ["UNSIGNED_EVENT"] * 3, "nobody reads outcomes here"
+    assert await append_and_fetch_codes(at_work, *records) == ["UNSIGNED_EVENT"] * 3, (
+        "nobody reads outcomes here"
+    )
     await at_work.push_and_wait({"a": "Herons wait."})
     assert await fetch_visible_ids(at_work) == {"a"}
 
@@ -106,9 +148,18 @@ async def test_withdrawal_with_huge_epoch_is_rejected(at_work: Pipeline) -> None
     document = await fetch_document(at_work, "a")
     attributes = {"source": "evil", "sequence": "1", "sequenceepoch": str(ATTACK_EPOCH)}
     for named in ({"document_id": str(document["id"])}, {"external_id": "a"}):
-        await append_and_fetch_codes(at_work, make_forged_record("raw", "document.withdrawn.v1", named, **attributes))
+        await append_and_fetch_codes(
+            at_work, make_forged_record("raw", "document.withdrawn.v1", named, **attributes)
+        )
     codes = await append_and_fetch_codes(
-        at_work, make_forged_record("raw", "document.withdrawn.v1", {"document_id": str(document["id"])}, source="evil", sequence="1")
+        at_work,
+        make_forged_record(
+            "raw",
+            "document.withdrawn.v1",
+            {"document_id": str(document["id"])},
+            source="evil",
+            sequence="1",
+        ),
     )
     assert codes == ["FORBIDDEN_SEQUENCE", "FORBIDDEN_SEQUENCE", "FOREIGN_DOCUMENT"]
     await at_work.push_and_wait({"a": "Herons go on waiting."})
@@ -118,27 +169,50 @@ async def test_withdrawal_with_huge_epoch_is_rejected(at_work: Pipeline) -> None
 async def test_text_under_foreign_source_with_huge_epoch_is_rejected(at_work: Pipeline) -> None:
     data = {"external_id": "a", "content": {"text": "forged"}}
     numbers = {"source": "crm", "sequence": "6"}
-    honest = make_forged_record("raw", "document.received.v1", data | {"content": {"text": "Herons wait."}}, **numbers)
+    honest = make_forged_record(
+        "raw", "document.received.v1", data | {"content": {"text": "Herons wait."}}, **numbers
+    )
     assert await append_and_fetch_codes(
-        at_work, honest, make_forged_record("raw", "document.received.v1", data, **numbers, sequenceepoch=str(ATTACK_EPOCH))
+        at_work,
+        honest,
+        make_forged_record(
+            "raw", "document.received.v1", data, **numbers, sequenceepoch=str(ATTACK_EPOCH)
+        ),
     ) == ["FORBIDDEN_SEQUENCE"]
-    later = make_forged_record("raw", "document.received.v1", data | {"content": {"text": "Herons fly."}}, source="crm", sequence="7")
+    later = make_forged_record(
+        "raw",
+        "document.received.v1",
+        data | {"content": {"text": "Herons fly."}},
+        source="crm",
+        sequence="7",
+    )
     await append_and_fetch_codes(at_work, later)
-    assert await at_work.pool.fetchval("select latest from documents where external_id = 'a'") == [1, 7, 0]
+    assert await at_work.pool.fetchval("select latest from documents where external_id = 'a'") == [
+        1,
+        7,
+        0,
+    ]
 
 
 @on_both_logs
 async def test_same_external_id_of_other_source_does_not_overwrite(at_work: Pipeline) -> None:
     await at_work.push_and_wait({"a": "Herons wait."})
     data = {"external_id": "a", "content": {"text": "forged"}}
-    assert await append_and_fetch_codes(at_work, make_forged_record("raw", "document.received.v1", data, source="evil")) == ["FOREIGN_DOCUMENT"]
+    assert await append_and_fetch_codes(
+        at_work, make_forged_record("raw", "document.received.v1", data, source="evil")
+    ) == ["FOREIGN_DOCUMENT"]
     assert (await fetch_document(at_work, "a"))["source"] == "test"
 
 
 async def test_reserved_source_names_cannot_be_claimed(at_work: Pipeline) -> None:
     data = {"external_id": "a", "content": {"text": "forged"}}
-    records = [make_forged_record("raw", "document.received.v1", data, source=source) for source in ("anabranch/api", "anabranch/source/crm")]
-    stolen = make_forged_record("raw", "document.received.v1", data, source="anabranch/api", signature="Zm9yZ2Vk")
+    records = [
+        make_forged_record("raw", "document.received.v1", data, source=source)
+        for source in ("anabranch/api", "anabranch/source/crm")
+    ]
+    stolen = make_forged_record(
+        "raw", "document.received.v1", data, source="anabranch/api", signature="Zm9yZ2Vk"
+    )
     assert await append_and_fetch_codes(at_work, *records, stolen) == ["FORGED_SOURCE"] * 3
 
 
@@ -146,13 +220,17 @@ async def test_reserved_source_names_cannot_be_claimed(at_work: Pipeline) -> Non
 async def test_tampered_signed_event_is_rejected(at_work: Pipeline, tamper: str) -> None:
     """A payload of a tenant in the clear, another type, another document, another topic."""
     codec = at_work.worker.storage.codec
-    fact = build_root_event(GenerationPromoted(generation="g1"), uuid4(), "anabranch/x", lambda: EVENT_TIME)
+    fact = build_root_event(
+        GenerationPromoted(generation="g1"), uuid4(), "anabranch/x", lambda: EVENT_TIME
+    )
     record = await codec.encode(fact, "control", "g1")
     changes = {
         "value": Record(record.topic, record.key, b'{"generation": "g2"}', record.headers),
         "topic": Record("queries", record.key, record.value, record.headers),
     }
-    changed = changes.get(tamper) or Record(record.topic, record.key, record.value, {**record.headers, tamper: b"generation.dropped.v1"})
+    changed = changes.get(tamper) or Record(
+        record.topic, record.key, record.value, {**record.headers, tamper: b"generation.dropped.v1"}
+    )
     assert set(await append_and_fetch_codes(at_work, changed)) == {"UNSIGNED_EVENT"}
 
 
@@ -160,7 +238,14 @@ async def test_copied_decision_is_not_applied_again(at_work: Pipeline) -> None:
     """Its signature is ours: the claim of the first one, which is kept for ever, makes it a repeat."""
     codec, storage = at_work.worker.storage.codec, at_work.worker.storage
     first = await codec.encode(
-        build_root_event(GenerationPromoted(generation="g1"), content_id("promotion", 1), "anabranch/x", lambda: EVENT_TIME), "control", "g1"
+        build_root_event(
+            GenerationPromoted(generation="g1"),
+            content_id("promotion", 1),
+            "anabranch/x",
+            lambda: EVENT_TIME,
+        ),
+        "control",
+        "g1",
     )
     await append_and_fetch_codes(at_work, first)
     decided = await at_work.pool.fetchval("select decided_at from live_generation")
@@ -173,25 +258,47 @@ async def test_copied_decision_is_not_applied_again(at_work: Pipeline) -> None:
 async def test_signed_blob_of_another_document_is_rejected(at_work: Pipeline) -> None:
     """Bound to tenant and document also where a program of ours would err."""
     await at_work.push_and_wait({"secret": "The password of the vault."})
-    victim, identity, codec = await fetch_document(at_work, "secret"), uuid4(), at_work.worker.storage.codec
+    victim, identity, codec = (
+        await fetch_document(at_work, "secret"),
+        uuid4(),
+        at_work.worker.storage.codec,
+    )
     record = make_forged_record(
-        "accepted", "document.accepted.v1", make_accepted_payload(victim, "mine", identity, "other"), tenant="other", document=str(identity)
+        "accepted",
+        "document.accepted.v1",
+        make_accepted_payload(victim, "mine", identity, "other"),
+        tenant="other",
+        document=str(identity),
     )
     assert codec.signer is not None
     signed = Record(
-        record.topic, record.key, record.value, {**record.headers, SIGNATURE_HEADER: codec.signer.sign(record.topic, record.value or b"", record.headers)}
+        record.topic,
+        record.key,
+        record.value,
+        {
+            **record.headers,
+            SIGNATURE_HEADER: codec.signer.sign(record.topic, record.value or b"", record.headers),
+        },
     )
     assert await append_and_fetch_codes(at_work, signed) == ["FOREIGN_BLOB"]
 
 
-async def test_rebuild_ignores_forged_decisions_and_keeps_owners(database: str, other_database: str, tmp_path: Path) -> None:
+async def test_rebuild_ignores_forged_decisions_and_keeps_owners(
+    database: str, other_database: str, tmp_path: Path
+) -> None:
     owned = "select external_id, o.source from document_owners o join documents on id = document_id"
     async with run_pipeline(tmp_path, database) as at_work:
         await at_work.push_and_wait({"a": "Herons wait.", "b": "Larks sing."})
-        key = await at_work.pool.fetchval("select id from keystore.keys where subject = (select id from documents where external_id = 'a')")
+        key = await at_work.pool.fetchval(
+            "select id from keystore.keys where subject = (select id from documents where external_id = 'a')"
+        )
         await append_and_fetch_codes(
             at_work,
-            make_forged_record("control", "key.destroyed.v1", {"receipt_id": str(uuid4()), "tenant": "default", "keys": [str(key)]}),
+            make_forged_record(
+                "control",
+                "key.destroyed.v1",
+                {"receipt_id": str(uuid4()), "tenant": "default", "keys": [str(key)]},
+            ),
             make_forged_record("control", "generation.created.v99", {}),
         )
     await copy_log(database, other_database)
@@ -200,13 +307,19 @@ async def test_rebuild_ignores_forged_decisions_and_keeps_owners(database: str, 
     async with run_pipeline(tmp_path, other_database) as at_work:
         await at_work.wait_until_idle()
         assert await fetch_visible_ids(at_work) == {"a", "b"}
-        assert {tuple(row) for row in await at_work.pool.fetch(owned)} == {("a", "test"), ("b", "test")}
+        assert {tuple(row) for row in await at_work.pool.fetch(owned)} == {
+            ("a", "test"),
+            ("b", "test"),
+        }
         assert "FOREIGN_DOCUMENT" in await append_and_fetch_codes(
-            at_work, make_forged_record("raw", "document.withdrawn.v1", {"external_id": "a"}, source="evil")
+            at_work,
+            make_forged_record("raw", "document.withdrawn.v1", {"external_id": "a"}, source="evil"),
         )
 
 
-async def test_log_from_version_without_signatures_continues(settings: Settings, database: str, tmp_path: Path) -> None:
+async def test_log_from_version_without_signatures_continues(
+    settings: Settings, database: str, tmp_path: Path
+) -> None:
     """What it held at the first start is accepted, what comes unsigned after that is not."""
     async with run_pipeline(tmp_path, database, settings=settings) as at_work:
         await at_work.push_and_wait({"a": "Herons wait."})
@@ -214,8 +327,13 @@ async def test_log_from_version_without_signatures_continues(settings: Settings,
         await at_work.pool.execute("delete from keystore.unsigned_events")
     async with run_pipeline(tmp_path, database, settings=settings) as at_work:
         storage = at_work.worker.storage
-        assert [fact.data.generation.name async for fact in _read_events(storage.codec, storage, "control")] == ["g1"]
-        assert await append_and_fetch_codes(at_work, make_forged_record("control", "generation.promoted.v1", {"generation": "g1"})) == ["UNSIGNED_EVENT"]
+        assert [
+            fact.data.generation.name
+            async for fact in _read_events(storage.codec, storage, "control")
+        ] == ["g1"]
+        assert await append_and_fetch_codes(
+            at_work, make_forged_record("control", "generation.promoted.v1", {"generation": "g1"})
+        ) == ["UNSIGNED_EVENT"]
         with pytest.raises(PermanentError, match="has no signature"):
             [fact async for fact in _read_events(storage.codec, storage, "control")]
 
@@ -225,9 +343,13 @@ async def _read_events(codec: Codec, storage: Any, topic: str) -> AsyncIterator[
         yield await codec.decode(stored)
 
 
-async def test_unsigned_event_boundary_cannot_be_moved(settings: Settings, database: str, tmp_path: Path) -> None:
+async def test_unsigned_event_boundary_cannot_be_moved(
+    settings: Settings, database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, settings=settings) as at_work:
-        await at_work.pool.execute("update keystore.unsigned_events set below = $1", b'{"control":{"0":999}}')
+        await at_work.pool.execute(
+            "update keystore.unsigned_events set below = $1", b'{"control":{"0":999}}'
+        )
     with pytest.raises(Exception, match="unsigned_events does not match"):
         async with prepare_worker(settings, database, overrides=null_overrides()):
             pass
@@ -238,5 +360,9 @@ async def test_signature_of_another_master_key_is_invalid() -> None:
     data = DocumentReceived(external_id="a", content=Content(text="x"))
     record = await build_raw_record(data, "e", time=EVENT_TIME, codec=Codec(signer=theirs))
     stored = StoredRecord(record, Position("raw", 0, 0), EVENT_TIME)
-    assert [one.verify(stored) for one in (ours, theirs, EventSigner([b"a" * 32, b"b" * 32]))] == [False, True, True]
+    assert [one.verify(stored) for one in (ours, theirs, EventSigner([b"a" * 32, b"b" * 32]))] == [
+        False,
+        True,
+        True,
+    ]
     assert not (await Codec(signer=ours).decode(stored)).is_ours

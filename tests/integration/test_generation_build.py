@@ -23,15 +23,31 @@ from services.generations.removal import remove_generation
 from sql.checksum import compute_checksum
 from sql.generation_builds import PgGenerationBuilds
 from sql.pool import connect
-from tests.integration.test_reindex import OVERRIDES, SETTING_CHANGES, TEXTS, WORDS, make_overrides, make_reindex_service
+from tests.integration.test_reindex import (
+    OVERRIDES,
+    SETTING_CHANGES,
+    TEXTS,
+    WORDS,
+    make_overrides,
+    make_reindex_service,
+)
 from tests.pipeline import Pipeline, run_pipeline
 
 EMBEDDER_CHANGE = SETTING_CHANGES["embedder"][0]
 
 
-async def test_shadow_at_barrier_equals_build_from_scratch(database: str, other_database: str, tmp_path: Path) -> None:
-    """Arrived before it, while it was built, and changed meanwhile: in the end the rows are those of an index that was made so from the start."""
-    changes = {"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}", "doc-2": TEXTS["doc-2"]}
+async def test_shadow_at_barrier_equals_build_from_scratch(
+    database: str, other_database: str, tmp_path: Path
+) -> None:
+    """Arrived before it, while it was built, and changed meanwhile: in the end the rows are those
+    of an index that was made so from the start.
+    """
+    changes = {
+        "doc-0": f"Changed.\n{WORDS}",
+        "doc-1": None,
+        "late": f"Late.\n{WORDS}",
+        "doc-2": TEXTS["doc-2"],
+    }
     async with run_pipeline(tmp_path / "one", database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         name, _ = await make_reindex_service(at_work).start_reindex(EMBEDDER_CHANGE)
@@ -39,7 +55,9 @@ async def test_shadow_at_barrier_equals_build_from_scratch(database: str, other_
         await at_work.wait_for_state(name, "shadow")
         await at_work.wait_until_idle()
         shadow = await compute_checksum(at_work.pool, generation=name)
-        barrier = await at_work.pool.fetchval("select barrier from generations where name = $1", name)
+        barrier = await at_work.pool.fetchval(
+            "select barrier from generations where name = $1", name
+        )
         assert set(barrier) == {"ocr_done", "chunked", "entities"} and all(barrier.values())
     settings = override_settings(Settings(data_dir=tmp_path / "other"), EMBEDDER_CHANGE)
     async with run_pipeline(tmp_path / "other", other_database, OVERRIDES, settings) as fresh:
@@ -51,12 +69,19 @@ async def test_shadow_at_barrier_equals_build_from_scratch(database: str, other_
 async def test_build_can_be_paused_resumed_and_throttled(database: str, tmp_path: Path) -> None:
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
-        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False, events_per_second=0.01)
+        name = await start_rebuild(
+            at_work.worker.storage,
+            at_work.worker.builder.decisions,
+            keep_previous=False,
+            events_per_second=0.01,
+        )
         desk = make_reindex_service(at_work)
         await desk.change_pace(name, {"paused": True})
         await asyncio.sleep(1.0)
         assert await count_visible(at_work, name) == 0
-        await at_work.push_and_wait_until_visible({"while": "Uploads are searchable while it rests."})
+        await at_work.push_and_wait_until_visible(
+            {"while": "Uploads are searchable while it rests."}
+        )
         told = await desk.change_pace(name, {"paused": False})
         assert told["events_per_second"] == pytest.approx(0.01), "what is not spoken of stays"
         await desk.change_pace(name, {"events_per_second": 500})
@@ -66,40 +91,65 @@ async def test_build_can_be_paused_resumed_and_throttled(database: str, tmp_path
         assert refused.value.code == "GENERATION_IS_BUILT"
 
 
-async def test_concurrent_reindex_requests_create_separate_generations(database: str, tmp_path: Path) -> None:
+async def test_concurrent_reindex_requests_create_separate_generations(
+    database: str, tmp_path: Path
+) -> None:
     wanted = [SETTING_CHANGES["chunker"], SETTING_CHANGES["embedder"]]
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         desk = make_reindex_service(at_work)
-        names = [name for name, _ in await asyncio.gather(*[desk.start_reindex(sets) for sets, _ in wanted])]
+        names = [
+            name
+            for name, _ in await asyncio.gather(*[desk.start_reindex(sets) for sets, _ in wanted])
+        ]
         assert sorted(names) == ["g2", "g3"]
         for name, (sets, stages) in zip(names, wanted, strict=True):
             build = await at_work.wait_for_state(name, "shadow")
             assert load_overrides(desk.settings, name) == sets
-            assert {topic for topic in build.generation.topics.values() if topic.endswith(name)} == {f"{OUTPUT_TOPICS[stage]}.{name}" for stage in stages}
+            assert {
+                topic for topic in build.generation.topics.values() if topic.endswith(name)
+            } == {f"{OUTPUT_TOPICS[stage]}.{name}" for stage in stages}
             assert await count_visible(at_work, name) == len(TEXTS)
 
 
-async def test_concurrent_rebuild_requests_create_one_generation(database: str, tmp_path: Path) -> None:
+async def test_concurrent_rebuild_requests_create_one_generation(
+    database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         desk = make_reindex_service(at_work)
-        assert list(await asyncio.gather(desk.start_rebuild(keep_previous=False), desk.start_rebuild(keep_previous=False))) == ["g2", "g2"]
+        assert list(
+            await asyncio.gather(
+                desk.start_rebuild(keep_previous=False), desk.start_rebuild(keep_previous=False)
+            )
+        ) == ["g2", "g2"]
         await at_work.wait_for_state("g2", "live")
 
 
-async def test_aborted_build_releases_everything_while_engine_hangs(database: str, tmp_path: Path) -> None:
+async def test_aborted_build_releases_everything_while_engine_hangs(
+    database: str, tmp_path: Path
+) -> None:
     sulking = StallingEmbedder()
 
     def engines(config: IndexConfig) -> Overrides:
-        return replace(make_overrides(config), embedder=sulking) if config.embed.engine == "openai" else make_overrides(config)
+        return (
+            replace(make_overrides(config), embedder=sulking)
+            if config.embed.engine == "openai"
+            else make_overrides(config)
+        )
 
     async with run_pipeline(tmp_path, database, Overrides(for_config=engines)) as at_work:
-        await at_work.push_and_wait({f"doc-{number}": f"Number {number}.\n{WORDS}" for number in range(40)})
+        await at_work.push_and_wait(
+            {f"doc-{number}": f"Number {number}.\n{WORDS}" for number in range(40)}
+        )
         name, _ = await make_reindex_service(at_work).start_reindex(EMBEDDER_CHANGE)
         await at_work.wait_for(lambda: count_visible(at_work, name))
         builder = at_work.worker.builder
-        assert (await remove_generation(at_work.pool, at_work.worker.storage.log, builder.decisions, name)).removed
+        assert (
+            await remove_generation(
+                at_work.pool, at_work.worker.storage.log, builder.decisions, name
+            )
+        ).removed
 
         async def idle() -> bool:
             return not builder.build_tasks and not builder.removal_tasks
@@ -107,7 +157,9 @@ async def test_aborted_build_releases_everything_while_engine_hangs(database: st
         await at_work.wait_for(idle)
         async with PgGenerationBuilds(at_work.pool).try_lock(name) as mine:
             assert mine, "nobody else works on it"
-        assert (await make_reindex_service(at_work).start_reindex(SETTING_CHANGES["chunker"][0]))[0] == "g3"
+        assert (await make_reindex_service(at_work).start_reindex(SETTING_CHANGES["chunker"][0]))[
+            0
+        ] == "g3"
 
 
 async def test_failed_build_resumes_on_request(database: str, tmp_path: Path) -> None:
@@ -150,7 +202,9 @@ INVALID_SETTINGS = {
 async def test_plan_names_the_settings_that_change(database: str, tmp_path: Path) -> None:
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait({})
-        plan = await make_reindex_service(at_work).plan_build(["chunk.child_tokens=120", "chunk.overlap=0.3"])
+        plan = await make_reindex_service(at_work).plan_build(
+            ["chunk.child_tokens=120", "chunk.overlap=0.3"]
+        )
         assert plan.to_dict()["settings"]["chunk.child_tokens"] == {"from": 200, "to": 120}
         assert plan.to_dict()["settings"].keys() == {"chunk.child_tokens", "chunk.overlap"}
 
@@ -183,10 +237,17 @@ class StallingEmbedder(NullEmbedder):
 
 async def test_replacement_worker_resumes_build(database: str, tmp_path: Path) -> None:
     """Nothing is remembered but the readers' places in the log, and what engines have said."""
-    sulking, many = StallingEmbedder(), {f"doc-{number}": f"Number {number}.\n{WORDS}" for number in range(40)}
+    sulking, many = (
+        StallingEmbedder(),
+        {f"doc-{number}": f"Number {number}.\n{WORDS}" for number in range(40)},
+    )
 
     def engines(config: IndexConfig) -> Overrides:
-        return replace(make_overrides(config), embedder=sulking) if config.embed.engine == "openai" else make_overrides(config)
+        return (
+            replace(make_overrides(config), embedder=sulking)
+            if config.embed.engine == "openai"
+            else make_overrides(config)
+        )
 
     async with run_pipeline(tmp_path, database, Overrides(for_config=engines)) as at_work:
         await at_work.push_and_wait(many)
@@ -194,7 +255,9 @@ async def test_replacement_worker_resumes_build(database: str, tmp_path: Path) -
         name, _ = await make_reindex_service(at_work).start_reindex(EMBEDDER_CHANGE)
         await at_work.wait_for(lambda: count_visible(at_work, name))
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
-        already = await at_work.pool.fetchval("select count(distinct document_id) from memo where engine = $1", sulking.fingerprint)
+        already = await at_work.pool.fetchval(
+            "select count(distinct document_id) from memo where engine = $1", sulking.fingerprint
+        )
         assert 0 < already < len(many)
         await at_work.wait_for_state(name, "shadow")
         assert await count_visible(at_work, name) == len(many)
@@ -203,20 +266,32 @@ async def test_replacement_worker_resumes_build(database: str, tmp_path: Path) -
 
 
 async def count_visible(at_work: Pipeline, generation: str) -> int:
-    return int(await at_work.pool.fetchval("select count(*) from visible where generation = $1", generation))
+    return int(
+        await at_work.pool.fetchval(
+            "select count(*) from visible where generation = $1", generation
+        )
+    )
 
 
-async def test_documents_stay_fresh_during_concurrent_index_build(database: str, tmp_path: Path) -> None:
-    """The build is held in the middle by an older reader; built without `concurrently` it would hold back the readers of the log, and uploads with them."""
+async def test_documents_stay_fresh_during_concurrent_index_build(
+    database: str, tmp_path: Path
+) -> None:
+    """The build is held in the middle by an older reader; built without `concurrently` it would
+    hold back the readers of the log, and uploads with them.
+    """
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         reader = await connect(database, name="test")
         transaction = reader.transaction(isolation="repeatable_read")
         await transaction.start()
         await reader.fetch("select count(*) from child_chunks")
-        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False)
+        name = await start_rebuild(
+            at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False
+        )
         await at_work.wait_for(lambda: is_index_building(at_work, name))
-        await at_work.push_and_wait_until_visible({f"fresh-{number}": f"Fresh {number}.\n{WORDS}" for number in range(5)})
+        await at_work.push_and_wait_until_visible(
+            {f"fresh-{number}": f"Fresh {number}.\n{WORDS}" for number in range(5)}
+        )
         assert await is_index_building(at_work, name)
         await transaction.rollback()
         await reader.close()
@@ -226,6 +301,7 @@ async def test_documents_stay_fresh_during_concurrent_index_build(database: str,
 async def is_index_building(at_work: Pipeline, name: str) -> bool:
     """An index of the generation is on its way, and waits."""
     found = await at_work.pool.fetchval(
-        "select count(*) from pg_stat_progress_create_index p join pg_class c on c.oid = p.relid where c.relname like '%\\_' || $1", name
+        "select count(*) from pg_stat_progress_create_index p join pg_class c on c.oid = p.relid where c.relname like '%\\_' || $1",
+        name,
     )
     return bool(found)

@@ -13,10 +13,20 @@ import pytest_asyncio
 from schemas.errors import LogUnavailable, NotFound, PermanentError, TransientError
 from schemas.rows import GenerationBuiltRow, GenerationRow
 from sql.derived_tables import PARTITIONED_TABLES
-from sql.generation_removal import begin_generation_drop, list_unremoved_generations, remove_generation_tables
+from sql.generation_removal import (
+    begin_generation_drop,
+    list_unremoved_generations,
+    remove_generation_tables,
+)
 from sql.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
-from tests.integration.test_ledger import G1, apply_control_rows, claim_events, make_generation, make_revision_events
+from tests.integration.test_ledger import (
+    G1,
+    apply_control_rows,
+    claim_events,
+    make_generation,
+    make_revision_events,
+)
 
 G2 = make_generation("g2")
 WORDS = ["heron", "stork"]
@@ -25,7 +35,9 @@ WORDS = ["heron", "stork"]
 @pytest_asyncio.fixture
 async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=8, name="test")
-    await apply_control_rows(pool, GenerationRow(G1), GenerationRow(G2, "g1", "rebuild"), GenerationBuiltRow("g2", {}))
+    await apply_control_rows(
+        pool, GenerationRow(G1), GenerationRow(G2, "g1", "rebuild"), GenerationBuiltRow("g2", {})
+    )
     accepted, *derived = make_revision_events("d", 1, WORDS)
     await claim_events(PgLedger(pool, G1), accepted)
     for one in (G1, G2):
@@ -53,11 +65,21 @@ async def open_read_transaction(database: str, query: str) -> AsyncIterator[None
 
 
 async def count_rows(pool: Pool, name: str) -> int:
-    return sum([await pool.fetchval(f"select count(*) from {table} where generation = $1", name) for table in PARTITIONED_TABLES])
+    return sum(
+        [
+            await pool.fetchval(f"select count(*) from {table} where generation = $1", name)
+            for table in PARTITIONED_TABLES
+        ]
+    )
 
 
 async def count_tables(pool: Pool, name: str) -> int:
-    return int(await pool.fetchval("select count(*) from pg_class where relname = any ($1::text[])", [f"{table}_{name}" for table in PARTITIONED_TABLES]))
+    return int(
+        await pool.fetchval(
+            "select count(*) from pg_class where relname = any ($1::text[])",
+            [f"{table}_{name}" for table in PARTITIONED_TABLES],
+        )
+    )
 
 
 async def test_drop_removes_all_tables_of_one_generation_only(pool: Pool) -> None:
@@ -66,14 +88,25 @@ async def test_drop_removes_all_tables_of_one_generation_only(pool: Pool) -> Non
     assert await list_unremoved_generations(pool) == ["g2"]
     assert (await remove_generation_tables(pool, "g2")).removed
     assert await count_tables(pool, "g2") == 0 and await count_rows(pool, "g1") == before > 0
-    assert await list_unremoved_generations(pool) == [] and (await remove_generation_tables(pool, "g2")).removed
+    assert (
+        await list_unremoved_generations(pool) == []
+        and (await remove_generation_tables(pool, "g2")).removed
+    )
 
 
-async def test_drop_deletes_rows_first_and_tables_after_open_readers(pool: Pool, database: str) -> None:
+async def test_drop_deletes_rows_first_and_tables_after_open_readers(
+    pool: Pool, database: str
+) -> None:
     await begin_generation_drop(pool, "g2", publish_drop)
-    async with open_read_transaction(database, "select count(*) from child_chunks where generation = 'g1'"):
+    async with open_read_transaction(
+        database, "select count(*) from child_chunks where generation = 'g1'"
+    ):
         removal = await remove_generation_tables(pool, "g2", timeout_s=0.5)
-        assert not removal.removed and removal.held_by is not None and removal.held_by["state"] == "idle in transaction"
+        assert (
+            not removal.removed
+            and removal.held_by is not None
+            and removal.held_by["state"] == "idle in transaction"
+        )
         assert await count_rows(pool, "g2") == 0
         assert await pool.fetchval("select count(*) from child_chunks") == len(WORDS)
         await claim_events(PgLedger(pool, G1), *make_revision_events("new", 2, WORDS))
@@ -87,20 +120,29 @@ async def test_locked_partitions_are_dropped_after_reader_ends(pool: Pool, datab
     async with open_read_transaction(database, "select count(*) from child_chunks"):
         removing = asyncio.create_task(remove_generation_tables(pool, "g2", timeout_s=0.5))
         while not removing.done():
-            assert await pool.fetchval("select count(*) from child_chunks where generation = 'g1'") == len(WORDS)
+            assert await pool.fetchval(
+                "select count(*) from child_chunks where generation = 'g1'"
+            ) == len(WORDS)
         assert not (await removing).removed
     assert (await remove_generation_tables(pool, "g2")).removed
 
 
 async def test_running_query_sees_whole_generation_during_drop(pool: Pool, database: str) -> None:
-    connection = await asyncpg.connect(database, server_settings={"search_path": "anabranch", "application_name": "anabranch questions"})
+    connection = await asyncpg.connect(
+        database,
+        server_settings={"search_path": "anabranch", "application_name": "anabranch questions"},
+    )
     async with connection.transaction(isolation="repeatable_read"):
         await connection.fetchval("select count(*) from visible where generation = 'g2'")
         await begin_generation_drop(pool, "g2", publish_drop)
         removing = asyncio.create_task(remove_generation_tables(pool, "g2"))
-        while not await pool.fetchval("select count(*) from pg_stat_activity where query like '%xact_start%' and pid <> pg_backend_pid()"):
+        while not await pool.fetchval(
+            "select count(*) from pg_stat_activity where query like '%xact_start%' and pid <> pg_backend_pid()"
+        ):
             await asyncio.sleep(0.01)
-        assert await connection.fetchval("select count(*) from child_chunks where generation = 'g2'") == len(WORDS)
+        assert await connection.fetchval(
+            "select count(*) from child_chunks where generation = 'g2'"
+        ) == len(WORDS)
     await connection.close()
     assert (await removing).removed
 

@@ -1,4 +1,6 @@
-"""The switch loses no document, and leaves no doubt: everything or nothing, also while documents arrive."""
+"""The switch loses no document, and leaves no doubt: everything or nothing, also while documents
+arrive.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,27 @@ from dataclasses import dataclass, field
 import pytest
 import pytest_asyncio
 
-from schemas.errors import AnabranchError, InvalidRequest, LogUnavailable, NotFound, PermanentError, TransientError
+from schemas.errors import (
+    AnabranchError,
+    InvalidRequest,
+    LogUnavailable,
+    NotFound,
+    PermanentError,
+    TransientError,
+)
 from schemas.rows import GenerationBuiltRow, GenerationDroppedRow, GenerationRow, LiveGenerationRow
 from sql.generation_switch import PublishPromotion, SwitchResult, roll_back, switch_generation
 from sql.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from sql.visibility_lock import share_visibility_lock
 from tests.contract.ledger_events import make_removed
-from tests.integration.test_ledger import G1, apply_control_rows, claim_events, make_generation, make_revision_events
+from tests.integration.test_ledger import (
+    G1,
+    apply_control_rows,
+    claim_events,
+    make_generation,
+    make_revision_events,
+)
 
 G2, G3 = make_generation("g2"), make_generation("g3")
 
@@ -43,12 +58,22 @@ class FakePromotionLog:
 @pytest_asyncio.fixture
 async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=12, name="test")
-    await apply_control_rows(pool, GenerationRow(G1), *(row for g in (G2, G3) for row in (GenerationRow(g, "g1", "rebuild"), GenerationBuiltRow(g.name, {}))))
+    await apply_control_rows(
+        pool,
+        GenerationRow(G1),
+        *(
+            row
+            for g in (G2, G3)
+            for row in (GenerationRow(g, "g1", "rebuild"), GenerationBuiltRow(g.name, {}))
+        ),
+    )
     yield pool
     await close_pool(pool)
 
 
-async def insert_revision(pool: Pool, document: str, order: int, words: Sequence[str], *names: str) -> None:
+async def insert_revision(
+    pool: Pool, document: str, order: int, words: Sequence[str], *names: str
+) -> None:
     """As the stages do: the document once, what is derived from it for each generation."""
     accepted, *derived = make_revision_events(document, order, list(words))
     await claim_events(PgLedger(pool, G1), accepted)
@@ -58,11 +83,15 @@ async def insert_revision(pool: Pool, document: str, order: int, words: Sequence
 
 async def fetch_generation_states(pool: Pool) -> tuple[str, dict[str, str]]:
     rows = await pool.fetch("select name, state from generations order by name")
-    return await pool.fetchval("select name from live_generation"), {row["name"]: row["state"] for row in rows}
+    return await pool.fetchval("select name from live_generation"), {
+        row["name"]: row["state"] for row in rows
+    }
 
 
 async def fetch_visibility_waiters(pool: Pool) -> list[bool]:
-    """Of those who wait: whether they have a transaction id, for which the readers of the log would wait."""
+    """Of those who wait: whether they have a transaction id, for which the readers of the log would
+    wait.
+    """
     rows = await pool.fetch(
         "select backend_xid is not null as numbered from pg_stat_activity where wait_event_type = 'Lock' and wait_event = 'advisory' "
         "and datname = current_database()"
@@ -74,10 +103,15 @@ async def test_generation_missing_a_document_is_refused(pool: Pool) -> None:
     await insert_revision(pool, "here", 1, ["heron"], "g1", "g2")
     await insert_revision(pool, "missing", 2, ["stork"], "g1")
     decisions = FakePromotionLog()
-    with pytest.raises(PermanentError, match="1 documents that are visible in g1 are not settled in g2: missing") as refused:
+    with pytest.raises(
+        PermanentError, match="1 documents that are visible in g1 are not settled in g2: missing"
+    ) as refused:
         await switch_generation(pool, "g2", decisions.publish, timeout_s=0.1)
     assert refused.value.code == "GENERATION_BEHIND"
-    assert decisions.promotions == [] and await fetch_generation_states(pool) == ("g1", {"g1": "live", "g2": "shadow", "g3": "shadow"})
+    assert decisions.promotions == [] and await fetch_generation_states(pool) == (
+        "g1",
+        {"g1": "live", "g2": "shadow", "g3": "shadow"},
+    )
 
 
 async def test_switch_requires_same_or_later_revision_in_target(pool: Pool) -> None:
@@ -86,7 +120,9 @@ async def test_switch_requires_same_or_later_revision_in_target(pool: Pool) -> N
     await insert_revision(pool, "d", 3, ["crane"], "g3")
     with pytest.raises(PermanentError, match="not settled in g2"):
         await switch_generation(pool, "g2", FakePromotionLog().publish, timeout_s=0)
-    assert await switch_generation(pool, "g3", FakePromotionLog().publish, timeout_s=0) == SwitchResult("g3", "g1", has_moved=True)
+    assert await switch_generation(
+        pool, "g3", FakePromotionLog().publish, timeout_s=0
+    ) == SwitchResult("g3", "g1", has_moved=True)
 
 
 async def test_withdrawn_document_does_not_block_switch(pool: Pool) -> None:
@@ -101,7 +137,9 @@ async def test_activations_wait_for_switch_without_blocking_log_readers(pool: Po
     switching = asyncio.create_task(switch_generation(pool, "g2", decisions.publish, timeout_s=60))
     accepted, *derived = make_revision_events("new", 2, ["stork"])
     await claim_events(PgLedger(pool, G1), accepted)
-    while not await pool.fetchval("select count(*) from pg_locks where locktype = 'advisory' and granted"):
+    while not await pool.fetchval(
+        "select count(*) from pg_locks where locktype = 'advisory' and granted"
+    ):
         await asyncio.sleep(0.01)
     flipping = asyncio.create_task(claim_events(PgLedger(pool, G1), *derived))
     while not (waiting := await fetch_visibility_waiters(pool)):
@@ -111,7 +149,10 @@ async def test_activations_wait_for_switch_without_blocking_log_readers(pool: Po
     assert (await switching).has_moved and decisions.promotions == [("g2", "g1")]
     await flipping
     assert {
-        row["generation"] for row in await pool.fetch("select generation from visible v join documents d on d.id = v.document_id and external_id = 'new'")
+        row["generation"]
+        for row in await pool.fetch(
+            "select generation from visible v join documents d on d.id = v.document_id and external_id = 'new'"
+        )
     } == {"g1"}
 
 
@@ -119,17 +160,26 @@ async def test_switch_is_invisible_while_being_published(pool: Pool) -> None:
     decisions = FakePromotionLog(hold=asyncio.Event())
     switching = asyncio.create_task(switch_generation(pool, "g2", decisions.publish))
     await decisions.publish_started.wait()
-    assert await fetch_generation_states(pool) == ("g1", {"g1": "live", "g2": "shadow", "g3": "shadow"})
+    assert await fetch_generation_states(pool) == (
+        "g1",
+        {"g1": "live", "g2": "shadow", "g3": "shadow"},
+    )
     assert decisions.hold is not None
     decisions.hold.set()
     assert (await switching).has_moved
-    assert await fetch_generation_states(pool) == ("g2", {"g1": "standby", "g2": "live", "g3": "shadow"})
+    assert await fetch_generation_states(pool) == (
+        "g2",
+        {"g1": "standby", "g2": "live", "g3": "shadow"},
+    )
 
 
 async def test_unpublished_promotion_changes_nothing(pool: Pool) -> None:
     with pytest.raises(LogUnavailable):
         await switch_generation(pool, "g2", FakePromotionLog(error=LogUnavailable("away")).publish)
-    assert await fetch_generation_states(pool) == ("g1", {"g1": "live", "g2": "shadow", "g3": "shadow"})
+    assert await fetch_generation_states(pool) == (
+        "g1",
+        {"g1": "live", "g2": "shadow", "g3": "shadow"},
+    )
     assert await fetch_visibility_waiters(pool) == []
     await insert_revision(pool, "d", 1, ["heron"], "g1")
 
@@ -142,7 +192,10 @@ async def test_switch_interrupted_after_publish_completes_from_log(pool: Pool) -
     await asyncio.gather(switching, return_exceptions=True)
     assert (await fetch_generation_states(pool))[0] == "g1"
     await apply_control_rows(pool, LiveGenerationRow("g2", 101))
-    assert await fetch_generation_states(pool) == ("g2", {"g1": "standby", "g2": "live", "g3": "shadow"})
+    assert await fetch_generation_states(pool) == (
+        "g2",
+        {"g1": "standby", "g2": "live", "g3": "shadow"},
+    )
     assert (await roll_back(pool, make_publisher(200))).generation == "g1"
 
 
@@ -152,7 +205,10 @@ async def test_late_promotion_does_not_undo_rollback(pool: Pool) -> None:
     await roll_back(pool, decisions.publish)
     await apply_control_rows(pool, LiveGenerationRow("g2", 101), LiveGenerationRow("g1", 102))
     assert decisions.promotions == [("g2", "g1"), ("g1", "g2")]
-    assert await fetch_generation_states(pool) == ("g1", {"g1": "live", "g2": "standby", "g3": "shadow"})
+    assert await fetch_generation_states(pool) == (
+        "g1",
+        {"g1": "live", "g2": "standby", "g3": "shadow"},
+    )
 
 
 async def test_rollback_requires_later_documents_and_is_reversible(pool: Pool) -> None:
@@ -178,14 +234,18 @@ async def test_rollback_to_dropped_or_missing_generation_is_refused(pool: Pool) 
 
 
 async def test_promotion_of_building_unknown_or_dropped_generation_is_refused(pool: Pool) -> None:
-    await apply_control_rows(pool, GenerationRow(make_generation("g4"), "g1", "reindex"), GenerationDroppedRow("g3"))
+    await apply_control_rows(
+        pool, GenerationRow(make_generation("g4"), "g1", "reindex"), GenerationDroppedRow("g3")
+    )
     with pytest.raises(InvalidRequest) as building:
         await switch_generation(pool, "g4", FakePromotionLog().publish)
     assert building.value.code == "GENERATION_NOT_BUILT"
     for unknown in ("g3", "g9"):
         with pytest.raises(NotFound):
             await switch_generation(pool, unknown, FakePromotionLog().publish)
-    assert await switch_generation(pool, "g1", FakePromotionLog(error=LogUnavailable("not asked")).publish) == SwitchResult("g1", None, has_moved=False)
+    assert await switch_generation(
+        pool, "g1", FakePromotionLog(error=LogUnavailable("not asked")).publish
+    ) == SwitchResult("g1", None, has_moved=False)
 
 
 async def test_switch_times_out_on_long_activation(pool: Pool) -> None:
@@ -212,13 +272,17 @@ async def test_concurrent_switches_conflict(pool: Pool) -> None:
     await decisions.publish_started.wait()
     second = asyncio.create_task(switch_generation(pool, "g3", decisions.publish))
     async with asyncio.timeout(60):
-        while not await pool.fetchval("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"):
+        while not await pool.fetchval(
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        ):
             await asyncio.sleep(0.01)
     assert decisions.hold is not None
     decisions.hold.set()
     answers = await asyncio.gather(first, second, return_exceptions=True)
     assert len(decisions.promotions) == 1
-    assert sorted(type(answer) for answer in answers if isinstance(answer, BaseException)) == [TransientError]
+    assert sorted(type(answer) for answer in answers if isinstance(answer, BaseException)) == [
+        TransientError
+    ]
 
 
 def make_publisher(offset: int) -> PublishPromotion:

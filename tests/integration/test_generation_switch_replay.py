@@ -19,7 +19,13 @@ from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
 from streams.topics import CONTROL
 from tests.contract.log_cases import LogCase, log_and_subscriber, open_case
-from tests.integration.test_ledger import G1, apply_control_rows, claim_events, make_generation, make_revision_events
+from tests.integration.test_ledger import (
+    G1,
+    apply_control_rows,
+    claim_events,
+    make_generation,
+    make_revision_events,
+)
 
 __all__ = ["log_and_subscriber", "open_case"]
 
@@ -42,7 +48,9 @@ async def other(other_database: str) -> AsyncIterator[Pool]:
 
 async def fetch_generation_states(pool: Pool) -> tuple[Any, ...]:
     rows = await pool.fetch("select name, state from generations order by name")
-    return tuple(await pool.fetchrow("select name, previous from live_generation")), [tuple(row) for row in rows]
+    return tuple(await pool.fetchrow("select name, previous from live_generation")), [
+        tuple(row) for row in rows
+    ]
 
 
 async def replay_control_topic(case: LogCase, pool: Pool) -> None:
@@ -52,7 +60,9 @@ async def replay_control_topic(case: LogCase, pool: Pool) -> None:
         await apply_control_rows(pool, *control.project(await codec.decode(stored)))
 
 
-async def test_switches_and_drop_are_reproduced_from_log(log_and_subscriber: LogCase, pool: Pool, other: Pool) -> None:
+async def test_switches_and_drop_are_reproduced_from_log(
+    log_and_subscriber: LogCase, pool: Pool, other: Pool
+) -> None:
     case = log_and_subscriber
     await case.log.create_topics({CONTROL: 1}, retention_ms={})
     decisions = GenerationDecisions(case.log, Codec())
@@ -71,7 +81,9 @@ async def test_switches_and_drop_are_reproduced_from_log(log_and_subscriber: Log
     expected = (("g3", "g1"), [("g1", "standby"), ("g2", "dropped"), ("g3", "live")])
     assert await fetch_generation_states(pool) == expected
     await replay_control_topic(case, pool)
-    assert await fetch_generation_states(pool) == expected, "what a stage reads later than it was done changes nothing"
+    assert await fetch_generation_states(pool) == expected, (
+        "what a stage reads later than it was done changes nothing"
+    )
     await replay_control_topic(case, other)
     assert await fetch_generation_states(other) == expected
 
@@ -79,12 +91,28 @@ async def test_switches_and_drop_are_reproduced_from_log(log_and_subscriber: Log
 @pytest.mark.parametrize(
     ("gone", "others", "expected"),
     [
-        ({"chunked": "chunked", "embedded": "embedded.g2"}, [{"chunked": "chunked", "embedded": "embedded"}], ["embedded.g2"]),
-        ({"raw": "raw", "accepted": "accepted", "embedded": "embedded"}, [{"embedded": "embedded.g2"}], ["embedded"]),
+        (
+            {"chunked": "chunked", "embedded": "embedded.g2"},
+            [{"chunked": "chunked", "embedded": "embedded"}],
+            ["embedded.g2"],
+        ),
+        (
+            {"raw": "raw", "accepted": "accepted", "embedded": "embedded"},
+            [{"embedded": "embedded.g2"}],
+            ["embedded"],
+        ),
         ({"embedded": "embedded"}, [{"embedded": "embedded.g2"}, {}], []),
         ({"embedded": "embedded.g2"}, [{"embedded": "embedded"}, {"embedded": "embedded.g2"}], []),
     ],
 )
-def test_only_topics_unused_by_other_generations_are_deleted(gone: dict[str, str], others: list[dict[str, str]], expected: list[str]) -> None:
+def test_only_topics_unused_by_other_generations_are_deleted(
+    gone: dict[str, str], others: list[dict[str, str]], expected: list[str]
+) -> None:
     dropped = make_generation("g2").model_copy(update={"topics": gone})
-    assert find_unused_topics(dropped, [make_generation("g1").model_copy(update={"topics": topics}) for topics in others]) == expected
+    assert (
+        find_unused_topics(
+            dropped,
+            [make_generation("g1").model_copy(update={"topics": topics}) for topics in others],
+        )
+        == expected
+    )

@@ -1,4 +1,6 @@
-"""Partitions of generations: made, indexed and dropped beside what reads and writes; decisions that may be read twice."""
+"""Partitions of generations: made, indexed and dropped beside what reads and writes; decisions that
+may be read twice.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any
 import asyncpg
 import pytest_asyncio
 
-from schemas.rows import GenerationBuiltRow, GenerationDroppedRow, GenerationRow, LiveGenerationRow, Row
+from schemas.rows import (
+    GenerationBuiltRow,
+    GenerationDroppedRow,
+    GenerationRow,
+    LiveGenerationRow,
+    Row,
+)
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.generation_builds import PgGenerationBuilds
 from sql.migrate import FOLDER, migrate
@@ -50,21 +58,32 @@ async def fetch_index_definitions(pool: Pool, name: str) -> dict[str, str]:
 
 
 async def fetch_decisions(pool: Pool) -> list[dict[str, Any]]:
-    rows = await pool.fetch("select name, state, base, purpose, barrier, l.decided_at from generations left join live_generation l using (name) order by name")
+    rows = await pool.fetch(
+        "select name, state, base, purpose, barrier, l.decided_at from generations left join live_generation l using (name) order by name"
+    )
     return [dict(row) for row in rows]
 
 
 async def test_replayed_decisions_change_nothing(pool: Pool) -> None:
     await apply_control_rows(pool, *CONTROL_ROWS)
     before = await fetch_decisions(pool)
-    assert {row["name"]: row["state"] for row in before} == {"g1": "dropped", "g2": "standby", "g3": "live"}
+    assert {row["name"]: row["state"] for row in before} == {
+        "g1": "dropped",
+        "g2": "standby",
+        "g3": "live",
+    }
     assert next(row["barrier"] for row in before if row["name"] == "g2") == {"chunked": {"0": 12}}
     await apply_control_rows(pool, *CONTROL_ROWS)
     assert await fetch_decisions(pool) == before
 
 
 async def test_late_promotion_does_not_undo_later_one(pool: Pool) -> None:
-    await apply_control_rows(pool, GenerationRow(make_generation("g2"), "g1", "rebuild"), LiveGenerationRow("g1", 9), LiveGenerationRow("g2", 7))
+    await apply_control_rows(
+        pool,
+        GenerationRow(make_generation("g2"), "g1", "rebuild"),
+        LiveGenerationRow("g1", 9),
+        LiveGenerationRow("g2", 7),
+    )
     assert await pool.fetchval("select name from live_generation") == "g1"
 
 
@@ -76,7 +95,9 @@ async def test_live_generation_cannot_be_dropped(pool: Pool) -> None:
 async def test_indexes_are_created_after_the_build(pool: Pool) -> None:
     await apply_control_rows(pool, GenerationRow(make_generation("g2"), "g1", "rebuild"))
     assert all("_pkey" in name for name in await fetch_index_definitions(pool, "g2"))
-    assert [name async for name in build_indexes(pool, "g2")] == [index.format_name("g2") for index in SECONDARY_INDEXES]
+    assert [name async for name in build_indexes(pool, "g2")] == [
+        index.format_name("g2") for index in SECONDARY_INDEXES
+    ]
     assert await fetch_index_definitions(pool, "g2") == await fetch_index_definitions(pool, "g1")
     assert [name async for name in build_indexes(pool, "g2")] == []
 
@@ -85,9 +106,14 @@ async def test_interrupted_index_build_is_repeated(pool: Pool, superuser_databas
     await apply_control_rows(pool, GenerationRow(make_generation("g2"), "g1", "rebuild"))
     half = SECONDARY_INDEXES[0].format_name("g2")
     await pool.execute(SECONDARY_INDEXES[0].format_ddl("g2", concurrently=False))
-    execute_sql(superuser_database, f"update pg_index set indisvalid = false where indexrelid = 'anabranch.{half}'::regclass")
+    execute_sql(
+        superuser_database,
+        f"update pg_index set indisvalid = false where indexrelid = 'anabranch.{half}'::regclass",
+    )
     assert half in [name async for name in build_indexes(pool, "g2")]
-    assert await pool.fetchval("select indisvalid from pg_index where indexrelid = $1::regclass", half)
+    assert await pool.fetchval(
+        "select indisvalid from pg_index where indexrelid = $1::regclass", half
+    )
 
 
 async def test_migrated_database_gets_the_same_indexes(empty_database: str, tmp_path: Any) -> None:
@@ -98,12 +124,19 @@ async def test_migrated_database_gets_the_same_indexes(empty_database: str, tmp_
             (earlier / path.name).write_text(path.read_text())
     await migrate(empty_database, earlier)
     pool = await open_pool(empty_database, size=2, name="test")
-    await pool.execute("insert into generations (name, config, how, topics, state) values ('g1', '{}', '{}', '{}', 'live')")
+    await pool.execute(
+        "insert into generations (name, config, how, topics, state) values ('g1', '{}', '{}', '{}', 'live')"
+    )
     for table in PARTITIONED_TABLES:
-        await pool.execute(f"create table {table}_g1 (like {table} including all); alter table {table} attach partition {table}_g1 for values in ('g1')")
+        await pool.execute(
+            f"create table {table}_g1 (like {table} including all); alter table {table} attach partition {table}_g1 for values in ('g1')"
+        )
     await migrate(empty_database)
     await apply_control_rows(pool, GenerationRow(make_generation("g2")))
-    upgraded, fresh = await fetch_index_definitions(pool, "g1"), await fetch_index_definitions(pool, "g2")
+    upgraded, fresh = (
+        await fetch_index_definitions(pool, "g1"),
+        await fetch_index_definitions(pool, "g2"),
+    )
     await close_pool(pool)
     assert upgraded == fresh
 
@@ -131,7 +164,12 @@ async def test_build_without_engine_calls_leaves_no_open_transaction(database: s
     await PgGenerationBuilds(pool).add_engine_calls("g2", {})
     await PgGenerationBuilds(pool).add_engine_calls("g2", {"embed": 2})
     await PgGenerationBuilds(pool).add_engine_calls("g2", {"embed": 3, "parse": 1})
-    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        rows = await connection.fetch("select engine, inputs from generation_engine_calls where generation = 'g2' order by engine")
+    async with (
+        pool.acquire() as connection,
+        connection.transaction(isolation="repeatable_read", readonly=True),
+    ):
+        rows = await connection.fetch(
+            "select engine, inputs from generation_engine_calls where generation = 'g2' order by engine"
+        )
     await close_pool(pool)
     assert [tuple(row) for row in rows] == [("embed", 5), ("parse", 1)]

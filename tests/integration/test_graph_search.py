@@ -11,24 +11,41 @@ from schemas.ports.search import EntitySeed, Hit
 from schemas.questions import Filters
 from sql.entities import PgEntities
 from tests.callers import LOCAL_CALLER, make_caller
-from tests.document_rows import SampleDocument, activate_revision, insert_documents, insert_mention, insert_relation
+from tests.document_rows import (
+    SampleDocument,
+    activate_revision,
+    insert_documents,
+    insert_mention,
+    insert_relation,
+)
 from tests.search_stack import SearchStack, open_search_stack
 
 NO_FILTERS = Filters()
 
 
 async def search_graph(
-    stack: SearchStack, *seeds: EntitySeed, hops: int = 2, fan_out: int = 25, decay: float = 0.5, filters: Filters = NO_FILTERS, k: int = 10
+    stack: SearchStack,
+    *seeds: EntitySeed,
+    hops: int = 2,
+    fan_out: int = 25,
+    decay: float = 0.5,
+    filters: Filters = NO_FILTERS,
+    k: int = 10,
 ) -> Sequence[Hit]:
     async with stack.search.open_snapshot() as snapshot:
-        return await snapshot.search_graph("default", seeds, hops=hops, fan_out=fan_out, decay=decay, filters=filters, k=k)
+        return await snapshot.search_graph(
+            "default", seeds, hops=hops, fan_out=fan_out, decay=decay, filters=filters, k=k
+        )
 
 
 async def insert_chain(stack: SearchStack) -> tuple[SampleDocument, list[UUID]]:
     """ada → bob → cyd → dee, each named in a chunk of its own."""
     doc = SampleDocument("chain", ["ada", "bob", "cyd", "dee"])
     await insert_documents(stack.connection, doc)
-    people = [await insert_mention(stack.connection, doc, place, "person", name) for place, name in enumerate(doc.texts)]
+    people = [
+        await insert_mention(stack.connection, doc, place, "person", name)
+        for place, name in enumerate(doc.texts)
+    ]
     for place in range(3):
         await insert_relation(stack.connection, doc, place, people[place], people[place + 1], 0.8)
     return doc, people
@@ -38,8 +55,14 @@ async def test_scores_decay_per_hop_up_to_the_limit(database: str) -> None:
     async with open_search_stack(database) as desk:
         doc, _ = await insert_chain(desk)
         one = await search_graph(desk, EntitySeed("person", "ada", 1.0), hops=1)
-        assert {hit.chunk_id: hit.score for hit in one} == {doc.chunk_id(0): 1.0, doc.chunk_id(1): pytest.approx(0.4)}
-        two = {hit.chunk_id: hit.score for hit in await search_graph(desk, EntitySeed("person", "ada", 1.0))}
+        assert {hit.chunk_id: hit.score for hit in one} == {
+            doc.chunk_id(0): 1.0,
+            doc.chunk_id(1): pytest.approx(0.4),
+        }
+        two = {
+            hit.chunk_id: hit.score
+            for hit in await search_graph(desk, EntitySeed("person", "ada", 1.0))
+        }
         assert two[doc.chunk_id(2)] == pytest.approx(0.16)
         assert doc.chunk_id(3) not in two
         assert two[doc.chunk_id(0)] == pytest.approx(1.16)
@@ -48,7 +71,10 @@ async def test_scores_decay_per_hop_up_to_the_limit(database: str) -> None:
 async def test_relations_are_followed_in_both_directions(database: str) -> None:
     async with open_search_stack(database) as desk:
         doc, _ = await insert_chain(desk)
-        assert doc.chunk_id(1) in {hit.chunk_id for hit in await search_graph(desk, EntitySeed("person", "cyd", 1.0), hops=1)}
+        assert doc.chunk_id(1) in {
+            hit.chunk_id
+            for hit in await search_graph(desk, EntitySeed("person", "cyd", 1.0), hops=1)
+        }
 
 
 async def test_only_heaviest_relations_of_a_hub_are_followed(database: str) -> None:
@@ -57,9 +83,19 @@ async def test_only_heaviest_relations_of_a_hub_are_followed(database: str) -> N
         await insert_documents(desk.connection, doc)
         hub = await insert_mention(desk.connection, doc, 0, "org", "hub")
         for n in range(30):
-            await insert_relation(desk.connection, doc, n + 1, hub, await insert_mention(desk.connection, doc, n + 1, "org", f"spoke {n}"), (n + 1) / 31)
+            await insert_relation(
+                desk.connection,
+                doc,
+                n + 1,
+                hub,
+                await insert_mention(desk.connection, doc, n + 1, "org", f"spoke {n}"),
+                (n + 1) / 31,
+            )
         hits = await search_graph(desk, EntitySeed("org", "hub", 1.0), hops=1, fan_out=5, k=50)
-        assert {hit.chunk_id for hit in hits} == {doc.chunk_id(0), *(doc.chunk_id(n + 1) for n in range(25, 30))}
+        assert {hit.chunk_id for hit in hits} == {
+            doc.chunk_id(0),
+            *(doc.chunk_id(n + 1) for n in range(25, 30)),
+        }
 
 
 async def test_chunk_naming_both_entities_ranks_first(database: str) -> None:
@@ -78,19 +114,31 @@ async def test_chunk_naming_both_entities_ranks_first(database: str) -> None:
 
 
 async def test_invisible_revisions_are_not_linked_or_followed(database: str) -> None:
-    old, new = SampleDocument("d", ["ada bob"]), SampleDocument("d", ["ada cyd"], order=(1, 2), revision=2)
+    old, new = (
+        SampleDocument("d", ["ada bob"]),
+        SampleDocument("d", ["ada cyd"], order=(1, 2), revision=2),
+    )
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, old)
         await insert_documents(desk.connection, new, visible=False)
         for doc, other in ((old, "bob"), (new, "cyd")):
-            ada, friend = await insert_mention(desk.connection, doc, 0, "person", "ada"), await insert_mention(desk.connection, doc, 0, "person", other)
+            ada, friend = (
+                await insert_mention(desk.connection, doc, 0, "person", "ada"),
+                await insert_mention(desk.connection, doc, 0, "person", other),
+            )
             await insert_relation(desk.connection, doc, 0, ada, friend)
         async with desk.search.open_snapshot() as snapshot:
-            assert [seed.key for seed in await snapshot.link_entities("default", ["ada", "bob", "cyd"])] == ["ada", "bob"]
+            assert [
+                seed.key for seed in await snapshot.link_entities("default", ["ada", "bob", "cyd"])
+            ] == ["ada", "bob"]
             assert not await snapshot.link_entities("other", ["ada"])
-        assert {hit.chunk_id for hit in await search_graph(desk, EntitySeed("person", "ada", 1.0))} == {old.chunk_id(0)}
+        assert {
+            hit.chunk_id for hit in await search_graph(desk, EntitySeed("person", "ada", 1.0))
+        } == {old.chunk_id(0)}
         await activate_revision(desk.connection, new)
-        assert {hit.chunk_id for hit in await search_graph(desk, EntitySeed("person", "ada", 1.0))} == {new.chunk_id(0)}
+        assert {
+            hit.chunk_id for hit in await search_graph(desk, EntitySeed("person", "ada", 1.0))
+        } == {new.chunk_id(0)}
 
 
 async def test_ambiguous_name_is_weighted_by_mentions(database: str) -> None:
@@ -101,17 +149,25 @@ async def test_ambiguous_name_is_weighted_by_mentions(database: str) -> None:
             await insert_mention(desk.connection, doc, place, "planet", "mercury")
         await insert_mention(desk.connection, doc, 3, "metal", "mercury")
         async with desk.search.open_snapshot() as snapshot:
-            assert await snapshot.link_entities("default", ["mercury"]) == [EntitySeed("planet", "mercury", 0.75), EntitySeed("metal", "mercury", 0.25)]
+            assert await snapshot.link_entities("default", ["mercury"]) == [
+                EntitySeed("planet", "mercury", 0.75),
+                EntitySeed("metal", "mercury", 0.25),
+            ]
             assert await snapshot.link_entities("default", []) == []
 
 
 async def test_filters_apply_to_graph_hits(database: str) -> None:
-    a, b = SampleDocument("a", ["ada"], collection="x"), SampleDocument("b", ["ada"], collection="y")
+    a, b = (
+        SampleDocument("a", ["ada"], collection="x"),
+        SampleDocument("b", ["ada"], collection="y"),
+    )
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, a, b)
         for doc in (a, b):
             await insert_mention(desk.connection, doc, 0, "person", "ada")
-        hits = await search_graph(desk, EntitySeed("person", "ada", 1.0), filters=Filters(collections=["y"]))
+        hits = await search_graph(
+            desk, EntitySeed("person", "ada", 1.0), filters=Filters(collections=["y"])
+        )
         assert [hit.document_id for hit in hits] == [b.id]
 
 
@@ -122,8 +178,12 @@ async def test_entity_name_is_its_most_frequent_mention(database: str) -> None:
         for place, name in enumerate(["ACME Corp", "Acme", "Acme", "ACME Corp"]):
             entity = await insert_mention(desk.connection, doc, place, "org", "acme", name)
         await insert_mention(desk.connection, doc, 0, "org", "acme", "ZACME")
-        found, following = await PgEntities(desk.pool).list_entities(LOCAL_CALLER, text="acme", kind="org", after=None, limit=10)
-        assert [(item["id"], item["name"], item["aliases"], item["mentions"]) for item in found] == [(entity, "ACME Corp", ["Acme", "ZACME"], 5)]
+        found, following = await PgEntities(desk.pool).list_entities(
+            LOCAL_CALLER, text="acme", kind="org", after=None, limit=10
+        )
+        assert [
+            (item["id"], item["name"], item["aliases"], item["mentions"]) for item in found
+        ] == [(entity, "ACME Corp", ["Acme", "ZACME"], 5)]
         assert following is None
 
 
@@ -137,7 +197,9 @@ async def test_entity_without_visible_mentions_is_not_found(database: str) -> No
         assert await entities.get_entity(make_caller("other"), entity) is None
         await desk.connection.execute("delete from visible")
         assert await entities.get_entity(LOCAL_CALLER, entity) is None
-        assert await entities.list_entities(LOCAL_CALLER, text=None, kind=None, after=None, limit=5) == ([], None)
+        assert await entities.list_entities(
+            LOCAL_CALLER, text=None, kind=None, after=None, limit=5
+        ) == ([], None)
 
 
 async def test_entity_pages_do_not_repeat(database: str) -> None:
@@ -149,7 +211,9 @@ async def test_entity_pages_do_not_repeat(database: str) -> None:
                 await insert_mention(desk.connection, doc, 0, "thing", f"thing {n}")
         entities, seen, after = PgEntities(desk.pool), list[str](), None
         while True:
-            page, after = await entities.list_entities(LOCAL_CALLER, text=None, kind=None, after=after, limit=2)
+            page, after = await entities.list_entities(
+                LOCAL_CALLER, text=None, kind=None, after=after, limit=2
+            )
             seen += [item["name"] for item in page]
             if after is None:
                 break
@@ -161,8 +225,15 @@ async def test_entity_lists_relations_and_subgraph_respects_hops(database: str) 
         doc, people = await insert_chain(desk)
         entities = PgEntities(desk.pool)
         bob = await entities.get_entity(LOCAL_CALLER, people[1])
-        assert bob is not None and {(r["subject"], r["type"], r["object"]) for r in bob["relations"]} == {("ada", "knows", "bob"), ("bob", "knows", "cyd")}
+        assert bob is not None and {
+            (r["subject"], r["type"], r["object"]) for r in bob["relations"]
+        } == {("ada", "knows", "bob"), ("bob", "knows", "cyd")}
         assert [place["chunk_id"] for place in bob["occurrences"]] == [doc.chunk_id(1)]
         near = await entities.get_subgraph(LOCAL_CALLER, people[:1], hops=1, limit=10)
-        assert {node["name"] for node in near["nodes"]} == {"ada", "bob"} and len(near["edges"]) == 1
-        assert len((await entities.get_subgraph(LOCAL_CALLER, people[:1], hops=3, limit=10))["edges"]) == 3
+        assert {node["name"] for node in near["nodes"]} == {"ada", "bob"} and len(
+            near["edges"]
+        ) == 1
+        assert (
+            len((await entities.get_subgraph(LOCAL_CALLER, people[:1], hops=3, limit=10))["edges"])
+            == 3
+        )

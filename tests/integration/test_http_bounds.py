@@ -1,4 +1,6 @@
-"""Callers who send slowly, much, or from many connections: each attack is answered, and others are still served."""
+"""Callers who send slowly, much, or from many connections: each attack is answered, and others are
+still served.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ UPLOAD_PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.
 
 
 @asynccontextmanager
-async def open_connections(port: int, request: bytes, times: int) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
+async def open_connections(
+    port: int, request: bytes, times: int
+) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(times)]
     for _, writer in opened:
         writer.write(request)
@@ -53,7 +57,10 @@ async def test_partial_bodies_of_one_address_do_not_block_others() -> None:
             while await fetch_status("127.0.0.1", port, LIST_REQUEST) != 503:
                 await asyncio.sleep(0.01)
         assert await fetch_status("127.0.0.2", port, LIST_REQUEST) == 200
-        assert await fetch_status("127.0.0.1", port, LIST_REQUEST.replace(b"/v1/documents", b"/livez")) == 200
+        assert (
+            await fetch_status("127.0.0.1", port, LIST_REQUEST.replace(b"/v1/documents", b"/livez"))
+            == 200
+        )
 
 
 async def test_partial_body_times_out_and_frees_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +77,10 @@ async def test_partial_body_times_out_and_frees_its_slot(monkeypatch: pytest.Mon
 async def test_upload_below_minimum_rate_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "UPLOAD_GRACE_S", 0.3)
     intake = FakeIntake()
-    async with run_server(ingest=intake) as port, open_connections(port, UPLOAD_HEADERS + UPLOAD_PART, 1) as ((reader, writer),):
+    async with (
+        run_server(ingest=intake) as port,
+        open_connections(port, UPLOAD_HEADERS + UPLOAD_PART, 1) as ((reader, writer),),
+    ):
         for _ in range(4):  # each byte would start a time-out of its own anew
             writer.write(b"x")
             await asyncio.sleep(0.06)
@@ -83,7 +93,12 @@ async def test_upload_below_minimum_rate_is_aborted(monkeypatch: pytest.MonkeyPa
 async def test_slow_upload_above_minimum_rate_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "UPLOAD_GRACE_S", 0.3)
     body = UPLOAD_PART + b"x" * 9_000 + b"\r\n--b--\r\n"
-    async with run_server() as port, open_connections(port, UPLOAD_HEADERS.replace(b"90000", str(len(body)).encode()), 1) as ((reader, writer),):
+    async with (
+        run_server() as port,
+        open_connections(port, UPLOAD_HEADERS.replace(b"90000", str(len(body)).encode()), 1) as (
+            (reader, writer),
+        ),
+    ):
         for start in range(0, len(body), 1_000):
             writer.write(body[start : start + 1_000])
             await asyncio.sleep(0.1)
@@ -101,7 +116,9 @@ async def test_slow_upload_above_minimum_rate_is_accepted(monkeypatch: pytest.Mo
 )
 async def test_headers_over_the_limit_are_rejected(headers: bytes) -> None:
     async with run_server() as port:
-        status, _, problem = await fetch_answer(port, b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n")
+        status, _, problem = await fetch_answer(
+            port, b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n"
+        )
     assert (status, problem["code"]) == (431, "HEADERS_TOO_LARGE")
 
 
@@ -109,7 +126,13 @@ CHUNKED_HEADERS = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: 
 
 
 @pytest.mark.parametrize(
-    "start", [b"GET /v1/documents HTTP/1.1\r\nX: ", CHUNKED_HEADERS + b"0\r\nX: ", CHUNKED_HEADERS + b"2;x="], ids=["header", "trailer", "chunk extension"]
+    "start",
+    [
+        b"GET /v1/documents HTTP/1.1\r\nX: ",
+        CHUNKED_HEADERS + b"0\r\nX: ",
+        CHUNKED_HEADERS + b"2;x=",
+    ],
+    ids=["header", "trailer", "chunk extension"],
 )
 async def test_endless_header_is_rejected_early(start: bytes) -> None:
     async with run_server() as port, open_connections(port, start, 1) as ((reader, writer),):
@@ -125,16 +148,30 @@ async def test_endless_header_is_rejected_early(start: bytes) -> None:
 
 async def test_unfinished_headers_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "HEAD_TIMEOUT_S", 0.2)
-    async with run_server() as port, open_connections(port, b"GET /v1/documents HTTP/1.1\r\nX: ", 1) as ((reader, _),):
+    async with (
+        run_server() as port,
+        open_connections(port, b"GET /v1/documents HTTP/1.1\r\nX: ", 1) as ((reader, _),),
+    ):
         assert (await read_response(reader))[0] == 408
 
 
 async def test_hundred_headers_are_accepted() -> None:
     headers = b"\r\n".join(b"X-%d: %b" % (number, b"y" * 500) for number in range(98))
     async with run_server() as port:
-        assert await fetch_status("127.0.0.1", port, b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n") == 200
+        assert (
+            await fetch_status(
+                "127.0.0.1",
+                port,
+                b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n",
+            )
+            == 200
+        )
 
 
 def test_ipv6_subscriber_counts_as_one_address() -> None:
-    assert normalize_address("2001:db8:1:2::1") == normalize_address("2001:db8:1:2:ffff::9") != normalize_address("2001:db8:1:3::1")
+    assert (
+        normalize_address("2001:db8:1:2::1")
+        == normalize_address("2001:db8:1:2:ffff::9")
+        != normalize_address("2001:db8:1:3::1")
+    )
     assert normalize_address("::ffff:127.0.0.1") == normalize_address("127.0.0.1") == "127.0.0.1"

@@ -23,7 +23,16 @@ from tests.unit.api_fakes import FakeIntake, MemoryFeed, make_services
 
 @asynccontextmanager
 async def run_server(**replaced: Any) -> AsyncIterator[int]:
-    server = uvicorn.Server(uvicorn.Config(create_app(make_services(**replaced)), port=0, http=HttpProtocol, lifespan="off", log_config=None, access_log=False))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(make_services(**replaced)),
+            port=0,
+            http=HttpProtocol,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+        )
+    )
     task = asyncio.create_task(server._serve())
     try:
         await wait_until(lambda: server.started)
@@ -54,22 +63,43 @@ async def fetch_answer(port: int, request: bytes) -> tuple[int, dict[str, str], 
     writer.close()
     await writer.wait_closed()
     status, *lines = head.decode().split("\r\n")
-    return int(status.split()[1]), {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}, json.loads(body)
+    return (
+        int(status.split()[1]),
+        {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)},
+        json.loads(body),
+    )
 
 
-@pytest.mark.parametrize("header", [b"Content-Length: -5", b"Content-Length: many", b"Bad\x00Name: x"])
+@pytest.mark.parametrize(
+    "header", [b"Content-Length: -5", b"Content-Length: many", b"Bad\x00Name: x"]
+)
 async def test_invalid_http_gets_problem_with_remedy(header: bytes) -> None:
     async with run_server() as port:
-        status, headers, problem = await fetch_answer(port, b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n")
-    assert (status, headers["content-type"], problem["code"]) == (400, "application/problem+json", "BAD_REQUEST")
+        status, headers, problem = await fetch_answer(
+            port, b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n"
+        )
+    assert (status, headers["content-type"], problem["code"]) == (
+        400,
+        "application/problem+json",
+        "BAD_REQUEST",
+    )
     assert problem["detail"]
     assert "Content-Length" in problem["remedy"]
     assert problem["request_id"] == headers["x-request-id"]
 
 
 async def test_server_stops_despite_clients_not_reading_streams() -> None:
-    feed = MemoryFeed([FeedMessage(event="document.chunked.v1", data={"text": "x" * 64_000}, cursor="1.1")] * 100)
-    config = uvicorn.Config(create_app(make_services(event_feed=feed)), port=0, http=HttpProtocol, lifespan="off", log_config=None, access_log=False)
+    feed = MemoryFeed(
+        [FeedMessage(event="document.chunked.v1", data={"text": "x" * 64_000}, cursor="1.1")] * 100
+    )
+    config = uvicorn.Config(
+        create_app(make_services(event_feed=feed)),
+        port=0,
+        http=HttpProtocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+    )
     server = UvicornServer(config)
     task = asyncio.create_task(server.serve())
     await wait_until(lambda: server.started)
@@ -78,7 +108,15 @@ async def test_server_stops_despite_clients_not_reading_streams() -> None:
     for _, writer in opened:
         writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
     reading = [asyncio.create_task(reader.read()) for reader, _ in opened[:3]]
-    await wait_until(lambda: sum(isinstance(one, HttpProtocol) and one.flow.write_paused for one in server.server_state.connections) >= 3)
+    await wait_until(
+        lambda: (
+            sum(
+                isinstance(one, HttpProtocol) and one.flow.write_paused
+                for one in server.server_state.connections
+            )
+            >= 3
+        )
+    )
     feed.close_streams()
     server.should_exit = True
     async with asyncio.timeout(60):
@@ -104,11 +142,16 @@ async def test_client_disconnect_during_upload_is_not_an_error() -> None:
         async with run_server(ingest=Waiting()) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             head = b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000\r\n\r\n"
-            writer.write(head + b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhalf of')
+            writer.write(
+                head
+                + b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhalf of'
+            )
             await writer.drain()
             await asyncio.wait_for(begun.wait(), 20)
             writer.close()
             await writer.wait_closed()
             await wait_until(lambda: bool(lines))
-    assert [(line["log_level"], line["event"]) for line in lines] == [("info", "client_disconnected")]
+    assert [(line["log_level"], line["event"]) for line in lines] == [
+        ("info", "client_disconnected")
+    ]
     assert intake.accepted == []

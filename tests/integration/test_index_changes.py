@@ -12,7 +12,14 @@ import pytest
 
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import SnapshotVersion
-from sql.invalidation import ALL_GENERATIONS, CHANGE_RETENTION_S, IndexChangePruner, PgIndexChanges, delete_foreign_changes, record_index_change
+from sql.invalidation import (
+    ALL_GENERATIONS,
+    CHANGE_RETENTION_S,
+    IndexChangePruner,
+    PgIndexChanges,
+    delete_foreign_changes,
+    record_index_change,
+)
 from sql.migrate import migrate
 from sql.pool import ASYNC_COMMIT_SETTINGS, Connection, Pool, close_pool, open_pool
 from tests.postgres_fixture import run_postgres
@@ -28,14 +35,18 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 
 
 @asynccontextmanager
-async def note_change_in_transaction(pool: Pool, generation: str = "g1", tenant: str = "default") -> AsyncIterator[Connection]:
+async def note_change_in_transaction(
+    pool: Pool, generation: str = "g1", tenant: str = "default"
+) -> AsyncIterator[Connection]:
     """Commits at the end."""
     async with pool.acquire() as connection, connection.transaction():
         await record_index_change(connection, generation, [tenant])
         yield connection
 
 
-async def take_index_snapshot(pool: Pool, tenant: str = "default", generation: str = "g1") -> SnapshotVersion:
+async def take_index_snapshot(
+    pool: Pool, tenant: str = "default", generation: str = "g1"
+) -> SnapshotVersion:
     return SnapshotVersion(tenant, generation, await pool.fetchval(SNAPSHOT_QUERY))
 
 
@@ -70,9 +81,17 @@ async def test_rolled_back_change_keeps_snapshot_valid(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("generation", "tenant", "stand"), [("g1", "default", False), (ALL_GENERATIONS, "default", False), ("g2", "default", True), ("g1", "other", True)]
+    ("generation", "tenant", "stand"),
+    [
+        ("g1", "default", False),
+        (ALL_GENERATIONS, "default", False),
+        ("g2", "default", True),
+        ("g1", "other", True),
+    ],
 )
-async def test_change_invalidates_only_its_tenant_and_generation(pool: Pool, generation: str, tenant: str, stand: bool) -> None:
+async def test_change_invalidates_only_its_tenant_and_generation(
+    pool: Pool, generation: str, tenant: str, stand: bool
+) -> None:
     before = await take_index_snapshot(pool)
     async with note_change_in_transaction(pool, generation, tenant):
         """Commits."""
@@ -87,7 +106,9 @@ async def test_many_snapshots_are_checked_in_order(pool: Pool) -> None:
     assert await PgIndexChanges(pool).check_unchanged([]) == []
 
 
-async def test_snapshot_of_another_server_or_database_is_invalid(pool: Pool, other_database: str) -> None:
+async def test_snapshot_of_another_server_or_database_is_invalid(
+    pool: Pool, other_database: str
+) -> None:
     other = await open_pool(other_database, size=1, name="test")
     try:
         assert not await is_unchanged(pool, await take_index_snapshot(other))
@@ -98,13 +119,18 @@ async def test_snapshot_of_another_server_or_database_is_invalid(pool: Pool, oth
 async def test_changes_of_another_server_are_discarded(pool: Pool) -> None:
     async with note_change_in_transaction(pool, tenant="changed here"):
         """Commits."""
-    await pool.execute("insert into index_changes select (xact::text::bigint + 1000000)::text::xid8, 'default', generation from index_changes")
+    await pool.execute(
+        "insert into index_changes select (xact::text::bigint + 1000000)::text::xid8, 'default', generation from index_changes"
+    )
     assert not await is_unchanged(pool, await take_index_snapshot(pool))
     async with note_change_in_transaction(pool, tenant="changing here"):
         await delete_foreign_changes(pool)
         look_of_now = await take_index_snapshot(pool)
     assert await is_unchanged(pool, look_of_now)
-    assert {row["tenant"] for row in await pool.fetch("select tenant from index_changes")} == {"changed here", "changing here"}
+    assert {row["tenant"] for row in await pool.fetch("select tenant from index_changes")} == {
+        "changed here",
+        "changing here",
+    }
 
 
 async def test_snapshot_is_invalid_after_crash_reuses_transaction_ids() -> None:
@@ -143,7 +169,9 @@ async def test_changes_are_pruned_when_no_snapshot_needs_them(pool: Pool) -> Non
         await pruned.prune()
         now += CHANGE_RETENTION_S
         await pruned.prune()
-        assert await pool.fetchval("select count(*) from index_changes") == 0, "the old one is forgotten, the slow one cannot be seen yet"
+        assert await pool.fetchval("select count(*) from index_changes") == 0, (
+            "the old one is forgotten, the slow one cannot be seen yet"
+        )
         held = await take_index_snapshot(pool)
         await slow.execute("select 1")
     await pruned.prune()

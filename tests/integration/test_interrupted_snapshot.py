@@ -22,21 +22,44 @@ from tests.raw_documents import read_current_documents
 from tests.simulated_table import TOPIC, SimulatedTable
 
 RECORD_TIME = datetime(2026, 1, 1, tzinfo=UTC)
-SPEC = SourceSpec(name="notes", takes=DebeziumSource(topic=TOPIC, mapping=RowMapping(body=["body"])))
+SPEC = SourceSpec(
+    name="notes", takes=DebeziumSource(topic=TOPIC, mapping=RowMapping(body=["body"]))
+)
 
 
 class ScriptedReader:
     """A reader whose records the test hands over."""
 
     def __init__(self, store: PgSourceStore) -> None:
-        self.log, blobs, codec, takes = MemoryLog(lambda: RECORD_TIME), open_blobs("memory:///"), Codec(), SPEC.takes
+        self.log, blobs, codec, takes = (
+            MemoryLog(lambda: RECORD_TIME),
+            open_blobs("memory:///"),
+            Codec(),
+            SPEC.takes,
+        )
         assert isinstance(takes, DebeziumSource)
-        self.applier = ChangeApplier(store, RawProducer(SPEC, codec, blobs, lambda: RECORD_TIME), takes.mapping, self.log)
+        self.applier = ChangeApplier(
+            store, RawProducer(SPEC, codec, blobs, lambda: RECORD_TIME), takes.mapping, self.log
+        )
         undertaker = ChangeDeadLetters(SPEC, codec, blobs, self.log, lambda: RECORD_TIME)
-        self.reader = TopicReader(DeclaredSource(SPEC, 1), takes, self.applier, self.log, self.log, "notes", undertaker, store, Backoff())
+        self.reader = TopicReader(
+            DeclaredSource(SPEC, 1),
+            takes,
+            self.applier,
+            self.log,
+            self.log,
+            "notes",
+            undertaker,
+            store,
+            Backoff(),
+        )
 
     async def read(self, records: Sequence[Record], up_to: int, *, end: int) -> None:
-        said = [saying for record in records for saying in parse_change_events(record, 1, self.reader.config.mapping)]
+        said = [
+            saying
+            for record in records
+            for saying in parse_change_events(record, 1, self.reader.config.mapping)
+        ]
         await self.applier.apply(said, BatchPosition(TOPIC, 0, up_to, {0: end}))
 
 
@@ -54,13 +77,17 @@ async def test_unread_snapshot_rows_are_not_treated_as_deleted(database: str) ->
         await source.log.create_topics({"raw": 1, TOPIC: 1}, retention_ms={})
         await source.log.append([*inserted, last, late])
         await source.read([*inserted, last], 4, end=6)
-        await pool.execute("update source_states set last_change_at = last_change_at - interval '1 day'")
+        await pool.execute(
+            "update source_states set last_change_at = last_change_at - interval '1 day'"
+        )
         await pool.execute("update source_tables set ended_at = ended_at - interval '1 day'")
         await source.applier.end_snapshots(source.reader.is_snapshot_read)
         assert await read_current_documents(source.log) == {"1", "2", "3"}
         await source.read([late], 5, end=6)
         await source.applier.end_snapshots()
-        assert await read_current_documents(source.log) == {"1", "2", "3"}, "the offset before the end may hold a record"
+        assert await read_current_documents(source.log) == {"1", "2", "3"}, (
+            "the offset before the end may hold a record"
+        )
         await source.applier.end_snapshots(source.reader.is_snapshot_read)
         assert await read_current_documents(source.log) == {"1", "2"}, "it holds none"
     finally:

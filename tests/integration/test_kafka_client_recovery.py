@@ -1,4 +1,6 @@
-"""What works behind a reader on real Kafka and ends, or answers in the wrong moment: nothing tells of it by itself, and the reader goes on all the same."""
+"""What works behind a reader on real Kafka and ends, or answers in the wrong moment: nothing tells
+of it by itself, and the reader goes on all the same.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ async def wait_for_numbers(reader: SubscriptionReader, *numbers: int) -> None:
     await wait_until(lambda: wanted <= {stored.record.value for stored in reader.records})
 
 
-async def test_both_threads_share_one_queue_despite_slow_creation(log: KafkaLog, subscriber: FaustSubscriber, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_both_threads_share_one_queue_despite_slow_creation(
+    log: KafkaLog, subscriber: FaustSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make = MethodQueue.__init__
 
     def slowly(queue: MethodQueue, *args: Any, **kwargs: Any) -> None:
@@ -61,8 +65,12 @@ async def test_both_threads_share_one_queue_despite_slow_creation(log: KafkaLog,
         await wait_for_numbers(reader, 1)
 
 
-@pytest.mark.parametrize("which", ["_fetcher._fetch_task", "_client._sync_task", "_coordinator._coordination_task"])
-async def test_subscription_restarts_when_its_client_stops(log: KafkaLog, subscriber: FaustSubscriber, consumers: list[FaustConsumer], which: str) -> None:
+@pytest.mark.parametrize(
+    "which", ["_fetcher._fetch_task", "_client._sync_task", "_coordinator._coordination_task"]
+)
+async def test_subscription_restarts_when_its_client_stops(
+    log: KafkaLog, subscriber: FaustSubscriber, consumers: list[FaustConsumer], which: str
+) -> None:
     async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
         await append_numbers(log, range(1, 2))
         await wait_for_numbers(reader, 1)
@@ -74,7 +82,12 @@ async def test_subscription_restarts_when_its_client_stops(log: KafkaLog, subscr
         await wait_for_numbers(reader, 2)
 
 
-async def test_interrupted_commits_resume(log: KafkaLog, subscriber: FaustSubscriber, consumers: list[FaustConsumer], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interrupted_commits_resume(
+    log: KafkaLog,
+    subscriber: FaustSubscriber,
+    consumers: list[FaustConsumer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def broken_off(consumer: FaustConsumer, *args: Any, **kwargs: Any) -> bool:
         monkeypatch.setattr(FaustConsumer, "commit", commit)
         raise asyncio.CancelledError
@@ -91,7 +104,10 @@ async def test_interrupted_commits_resume(log: KafkaLog, subscriber: FaustSubscr
 
 
 async def test_failed_offset_fetch_is_retried(
-    log: KafkaLog, subscriber: FaustSubscriber, consumers: list[FaustConsumer], monkeypatch: pytest.MonkeyPatch
+    log: KafkaLog,
+    subscriber: FaustSubscriber,
+    consumers: list[FaustConsumer],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await append_numbers(log, range(1, 2))
     async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
@@ -109,5 +125,7 @@ async def test_failed_offset_fetch_is_retried(
     async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as again:
         await append_numbers(log, range(2, 3))
         await wait_for_numbers(again, 2)
-        assert [stored.record.value for stored in again.records] == [b"2"], "what was acknowledged is not read again"
+        assert [stored.record.value for stored in again.records] == [b"2"], (
+            "what was acknowledged is not read again"
+        )
     assert refused == 2

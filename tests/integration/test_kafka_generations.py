@@ -1,4 +1,6 @@
-"""Generations on real Kafka: rebuilt, indexed anew, and filled again from the log when the database is lost."""
+"""Generations on real Kafka: rebuilt, indexed anew, and filled again from the log when the database
+is lost.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,34 @@ from services.generations.removal import remove_generation
 from sql.checksum import compute_checksum
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.integration.test_recovery import copy_keys
-from tests.integration.test_reindex import OVERRIDES, SETTING_CHANGES, TEXTS, WORDS, make_reindex_service
+from tests.integration.test_reindex import (
+    OVERRIDES,
+    SETTING_CHANGES,
+    TEXTS,
+    WORDS,
+    make_reindex_service,
+)
 from tests.log_backends import on_kafka
 from tests.pipeline import run_pipeline
 
 
 @on_kafka
 async def test_rebuild_reindex_recovery_and_drop_keep_documents(
-    log_settings: list[str], kafka_settings: KafkaClientSettings, database: str, other_database: str, tmp_path: Path
+    log_settings: list[str],
+    kafka_settings: KafkaClientSettings,
+    database: str,
+    other_database: str,
+    tmp_path: Path,
 ) -> None:
     settings = load_settings(data_dir=tmp_path, sets=log_settings)
     sets, _ = SETTING_CHANGES["embedder"]
     async with run_pipeline(tmp_path, database, OVERRIDES, settings) as at_work:
         await at_work.push_and_wait(TEXTS)
         await at_work.push_and_wait({"doc-0": f"Changed.\n{WORDS}", "doc-1": None})
-        before, asked = await compute_checksum(at_work.pool, include_history=True), at_work.count_engine_calls()
+        before, asked = (
+            await compute_checksum(at_work.pool, include_history=True),
+            at_work.count_engine_calls(),
+        )
         storage, decisions = at_work.worker.storage, at_work.worker.builder.decisions
         name = await start_rebuild(storage, decisions, keep_previous=True)
         await at_work.wait_for_state(name, "live")
@@ -48,7 +63,9 @@ async def test_rebuild_reindex_recovery_and_drop_keep_documents(
         assert set(again.count_engine_calls().values()) <= {1.0, 2.0}
         assert await again.pool.fetchval("select count(*) from dead_letters") == 0
         assert list_topics(kafka_settings) >= {"embedded", f"embedded.{shadow}"}
-        await remove_generation(again.pool, again.worker.storage.log, again.worker.builder.decisions, shadow)
+        await remove_generation(
+            again.pool, again.worker.storage.log, again.worker.builder.decisions, shadow
+        )
         await again.wait_for(lambda: are_generation_topics_deleted(kafka_settings, shadow))
         await again.push_and_wait({"doc-5": "Changed when it had gone."})
         assert await again.pool.fetchval("select count(*) from dead_letters") == 0
@@ -63,4 +80,8 @@ async def are_generation_topics_deleted(kafka: KafkaClientSettings, generation: 
 
 def list_topics(kafka: KafkaClientSettings) -> set[str]:
     found = AdminClient({**kafka.to_librdkafka_config()}).list_topics(timeout=10).topics
-    return {name.removeprefix(kafka.topic_prefix) for name in found if name.startswith(kafka.topic_prefix)}
+    return {
+        name.removeprefix(kafka.topic_prefix)
+        for name in found
+        if name.startswith(kafka.topic_prefix)
+    }

@@ -1,4 +1,6 @@
-"""The whole pipeline on real Kafka in several worker processes: killed, scaled, shared, slowed down."""
+"""The whole pipeline on real Kafka in several worker processes: killed, scaled, shared, slowed
+down.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ import pytest
 
 from processors import STAGES
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.integration.cluster import ConsumedRecord, WorkerCluster, collect_outcomes, run_cluster, tail_topic, wait_until
+from tests.integration.cluster import (
+    ConsumedRecord,
+    WorkerCluster,
+    collect_outcomes,
+    run_cluster,
+    tail_topic,
+    wait_until,
+)
 from tests.workload import KafkaEvent, generate_histories, interleave, make_received
 
 pytestmark = pytest.mark.kafka
@@ -26,25 +35,40 @@ def clean_settings(kafka_settings: KafkaClientSettings) -> KafkaClientSettings:
 
 
 @pytest.fixture
-def interrupted_cluster(kafka_settings: KafkaClientSettings, database: str, tmp_path: Path) -> Iterator[WorkerCluster]:
+def interrupted_cluster(
+    kafka_settings: KafkaClientSettings, database: str, tmp_path: Path
+) -> Iterator[WorkerCluster]:
     with run_cluster(kafka_settings, database, tmp_path / "troubled") as found:
         yield found
 
 
 @pytest.fixture
-def clean(clean_settings: KafkaClientSettings, other_database: str, tmp_path: Path) -> Iterator[WorkerCluster]:
+def clean(
+    clean_settings: KafkaClientSettings, other_database: str, tmp_path: Path
+) -> Iterator[WorkerCluster]:
     with run_cluster(clean_settings, other_database, tmp_path / "clean") as found:
         yield found
 
 
-def run_with_kill(system: WorkerCluster, events: Sequence[KafkaEvent]) -> dict[str, set[tuple[str, str]]]:
-    """Two workers, one of them killed in the middle, a third in its place. Gives what was told of each event."""
+def run_with_kill(
+    system: WorkerCluster, events: Sequence[KafkaEvent]
+) -> dict[str, set[tuple[str, str]]]:
+    """Two workers, one of them killed in the middle, a third in its place. Gives what was told of
+    each event.
+    """
     first, second = system.start_worker(pause_s=0.05), system.start_worker(pause_s=0.05)
     wait_until(lambda: first.is_ready and second.is_ready, "two workers")
     most = len(events) * 2 // 3
     with tail_topic(system.settings, "outcomes") as outcomes:
         system.push(events[:most])
-        wait_until(lambda: len(collect_outcomes(outcomes)) > most // 5 and bool(first.embedded_words) and bool(second.embedded_words), "the middle")
+        wait_until(
+            lambda: (
+                len(collect_outcomes(outcomes)) > most // 5
+                and bool(first.embedded_words)
+                and bool(second.embedded_words)
+            ),
+            "the middle",
+        )
         first.stop(signal.SIGKILL)
         assert len(collect_outcomes(outcomes)) < most, "killed in the middle"
         third = system.start_worker()
@@ -52,18 +76,24 @@ def run_with_kill(system: WorkerCluster, events: Sequence[KafkaEvent]) -> dict[s
         system.push(events[most:])
         wait_until(
             lambda: len(collect_outcomes(outcomes)) == len(events),
-            lambda: f"outcomes of {sorted({headers['ce_id'] for _, headers, _ in events} - collect_outcomes(outcomes).keys())}",
+            lambda: (
+                f"outcomes of {sorted({headers['ce_id'] for _, headers, _ in events} - collect_outcomes(outcomes).keys())}"
+            ),
         )
         system.wait_until_idle()
         return collect_outcomes(outcomes)
 
 
-def run_uninterrupted(system: WorkerCluster, events: Iterable[KafkaEvent], count: int) -> dict[str, set[tuple[str, str]]]:
+def run_uninterrupted(
+    system: WorkerCluster, events: Iterable[KafkaEvent], count: int
+) -> dict[str, set[tuple[str, str]]]:
     worker = system.start_worker()
     wait_until(lambda: worker.is_ready, "a worker")
     system.push(events)
     with tail_topic(system.settings, "outcomes") as outcomes:
-        wait_until(lambda: len(collect_outcomes(outcomes)) == count, "every outcome of the clean run")
+        wait_until(
+            lambda: len(collect_outcomes(outcomes)) == count, "every outcome of the clean run"
+        )
         system.wait_until_idle()
         return collect_outcomes(outcomes)
 
@@ -79,24 +109,52 @@ def read_in_append_order(system: WorkerCluster, topic: str, count: int) -> list[
         return sorted(records.poll_records(), key=lambda record: record.append_position)
 
 
-def test_killed_worker_leaves_same_tables_as_clean_run(interrupted_cluster: WorkerCluster, clean: WorkerCluster) -> None:
+def test_killed_worker_leaves_same_tables_as_clean_run(
+    interrupted_cluster: WorkerCluster, clean: WorkerCluster
+) -> None:
     documents = generate_histories(random.Random(7), DOCUMENTS)
     events = interleave(documents, random.Random(8))
     said = run_with_kill(interrupted_cluster, events)
-    again = [(record.key, record.headers, record.value) for record in read_in_append_order(interrupted_cluster, "raw", len(events))]
+    again = [
+        (record.key, record.headers, record.value)
+        for record in read_in_append_order(interrupted_cluster, "raw", len(events))
+    ]
     expected = run_uninterrupted(clean, again, len(events))
-    assert {len(outcomes) for outcomes in said.values()} == {1}, "of an event one thing is told, however often"
+    assert {len(outcomes) for outcomes in said.values()} == {1}, (
+        "of an event one thing is told, however often"
+    )
     last = [history[-1][1]["ce_id"] for history in documents.values()]
-    assert [get_outcome_types(said[event]) for event in last] == [get_outcome_types(expected[event]) for event in last]
-    found, wanted = interrupted_cluster.compute_checksum()["tables"], clean.compute_checksum()["tables"]
+    assert [get_outcome_types(said[event]) for event in last] == [
+        get_outcome_types(expected[event]) for event in last
+    ]
+    found, wanted = (
+        interrupted_cluster.compute_checksum()["tables"],
+        clean.compute_checksum()["tables"],
+    )
     assert found == wanted
-    assert found["documents"]["rows"] == DOCUMENTS - 30 - 15, "all but the withdrawn and the unreadable"
-    assert all(found[table]["rows"] for table in ("child_chunks", "chunk_vectors", "chunk_states", "entity_mentions", "relations", "lexical_counts")), found
+    assert found["documents"]["rows"] == DOCUMENTS - 30 - 15, (
+        "all but the withdrawn and the unreadable"
+    )
+    assert all(
+        found[table]["rows"]
+        for table in (
+            "child_chunks",
+            "chunk_vectors",
+            "chunk_states",
+            "entity_mentions",
+            "relations",
+            "lexical_counts",
+        )
+    ), found
 
 
 def test_two_workers_for_one_stage_share_its_partitions(interrupted_cluster: WorkerCluster) -> None:
     others = [stage.name for stage in STAGES if stage.name != "embed"]
-    one, two, rest = interrupted_cluster.start_worker("embed"), interrupted_cluster.start_worker("embed"), interrupted_cluster.start_worker(*others)
+    one, two, rest = (
+        interrupted_cluster.start_worker("embed"),
+        interrupted_cluster.start_worker("embed"),
+        interrupted_cluster.start_worker(*others),
+    )
     wait_until(lambda: one.is_ready and two.is_ready and rest.is_ready, "three workers")
     interrupted_cluster.wait_for_members("anabranch.embed.g1", 2)
     names = [f"shared-{number}" for number in range(100)]
@@ -104,8 +162,12 @@ def test_two_workers_for_one_stage_share_its_partitions(interrupted_cluster: Wor
     with tail_topic(interrupted_cluster.settings, "outcomes") as outcomes:
         wait_until(lambda: len(outcomes.poll_records()) == len(names), "every outcome")
     chunked = read_in_append_order(interrupted_cluster, "chunked", len(names))
-    partitions = {record.data["origin"]["external_id"]: record.append_position[1] for record in chunked}
+    partitions = {
+        record.data["origin"]["external_id"]: record.append_position[1] for record in chunked
+    }
     by_one, by_two = ({partitions[name] for name in worker.embedded_words} for worker in (one, two))
-    assert sorted(one.embedded_words + two.embedded_words) == sorted(names), "each document is embedded once, by one of them"
+    assert sorted(one.embedded_words + two.embedded_words) == sorted(names), (
+        "each document is embedded once, by one of them"
+    )
     assert by_one and by_two
     assert not by_one & by_two, "a partition belongs to one of them"

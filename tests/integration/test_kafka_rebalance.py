@@ -1,4 +1,6 @@
-"""Workers of a group on real Kafka that join, hand over, are refused or forgotten: each goes on, and nothing is lost."""
+"""Workers of a group on real Kafka that join, hand over, are refused or forgotten: each goes on,
+and nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,20 @@ def slow_seek(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams.kafka.faust_app.seek_to_first_unread", seek)
 
 
-async def test_slow_seek_keeps_the_assignment(log: KafkaLog, kafka_settings: KafkaClientSettings, slow_seek: None) -> None:
+async def test_slow_seek_keeps_the_assignment(
+    log: KafkaLog, kafka_settings: KafkaClientSettings, slow_seek: None
+) -> None:
     await append_numbers(log, range(100))
-    async with run_subscription(FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2), "g", TOPIC) as reader:
+    async with run_subscription(
+        FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2), "g", TOPIC
+    ) as reader:
         await wait_until(lambda: len(reader.records) == 100)
     assert len(reader.sinks) == 6
 
 
-async def test_worker_slow_to_close_sinks_rejoins(log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
+async def test_worker_slow_to_close_sinks_rejoins(
+    log: KafkaLog, kafka_settings: KafkaClientSettings
+) -> None:
     def open_sink(partition: Partition) -> SlowClosingSink:
         sinks.append(SlowClosingSink(partition, auto_acknowledge=True, capacity=None))
         return sinks[-1]
@@ -58,14 +66,21 @@ async def test_worker_slow_to_close_sinks_rejoins(log: KafkaLog, kafka_settings:
     async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
         await wait_until(lambda: len(reader.open_sinks) == 3)
         await append_numbers(log, range(100))
-        await wait_until(lambda: len(reader.records) + sum(len(sink.received) for sink in sinks) == 100)
+        await wait_until(
+            lambda: len(reader.records) + sum(len(sink.received) for sink in sinks) == 100
+        )
         assert sum(not sink.closed for sink in sinks) == 3
     slow.cancel()
     await asyncio.gather(slow, return_exceptions=True)
 
 
 @pytest.mark.parametrize("refused", [1, 2], ids=["at first", "when another joins"])
-async def test_rejected_join_is_retried(log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+async def test_rejected_join_is_retried(
+    log: KafkaLog,
+    kafka_settings: KafkaClientSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    refused: int,
+) -> None:
     joins: Counter[str] = Counter()
     rejoin = GroupCoordinator._do_rejoin_group
 
@@ -86,7 +101,9 @@ async def test_rejected_join_is_retried(log: KafkaLog, kafka_settings: KafkaClie
             await wait_until(lambda: len(first.records) + len(second.records) == 100)
 
 
-async def test_client_restarts_when_its_membership_ends(log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_restarts_when_its_membership_ends(
+    log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def ended(coordinator: GroupCoordinator, subscription: Any) -> bool:
         monkeypatch.undo()
         raise asyncio.CancelledError
@@ -97,7 +114,9 @@ async def test_client_restarts_when_its_membership_ends(log: KafkaLog, kafka_set
         await wait_until(lambda: len(reader.records) == 100)
 
 
-async def test_subscription_restarts_when_flow_is_never_resumed(log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_subscription_restarts_when_flow_is_never_resumed(
+    log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As where Faust expects another rebalance, which does not come."""
 
     async def unheard(recovery: Recovery, *args: Any) -> None:
@@ -111,9 +130,16 @@ async def test_subscription_restarts_when_flow_is_never_resumed(log: KafkaLog, k
         await wait_until(lambda: len(reader.records) == 100)
 
 
-async def test_records_dropped_in_rebalance_are_refetched_without_committed_offset(log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
+async def test_records_dropped_in_rebalance_are_refetched_without_committed_offset(
+    log: KafkaLog, kafka_settings: KafkaClientSettings
+) -> None:
     await append_numbers(log, range(100))
-    consumer = AIOKafkaConsumer(kafka_settings.topic_prefix + TOPIC, **kafka_settings.to_aiokafka_arguments(), group_id="g", auto_offset_reset="earliest")
+    consumer = AIOKafkaConsumer(
+        kafka_settings.topic_prefix + TOPIC,
+        **kafka_settings.to_aiokafka_arguments(),
+        group_id="g",
+        auto_offset_reset="earliest",
+    )
     await consumer.start()
     try:
         first = await consume_offsets(consumer, 100)

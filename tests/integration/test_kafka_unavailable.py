@@ -10,10 +10,26 @@ import pytest
 from anabranch.process.database import POSTGRES_FOLDER
 from tests.journey.server_process import run_anabranch
 
-UNREACHABLE_KAFKA_OPTIONS = ("--set", "kafka.bootstrap_servers=127.0.0.1:9", "--set", "kafka.start_timeout_s=2", "--set", 'ingest.sources={"*": []}')
+UNREACHABLE_KAFKA_OPTIONS = (
+    "--set",
+    "kafka.bootstrap_servers=127.0.0.1:9",
+    "--set",
+    "kafka.start_timeout_s=2",
+    "--set",
+    'ingest.sources={"*": []}',
+)
 
 
-@pytest.mark.parametrize("command", [("up", "--port", "0"), ("query", "What holds?"), ("ingest", "/dev/stdin"), ("worker",), ("api", "--port", "0")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("up", "--port", "0"),
+        ("query", "What holds?"),
+        ("ingest", "/dev/stdin"),
+        ("worker",),
+        ("api", "--port", "0"),
+    ],
+)
 def test_start_without_kafka_exits_7_with_remedy(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "data" / POSTGRES_FOLDER).mkdir(parents=True)
     (tmp_path / "data" / "log-kind").write_text("kafka\n")

@@ -47,13 +47,21 @@ class KafkaWorkerProcesses:
 
     def start_worker(self, *topics: str) -> ForkedProcess:
         self._started += 1
-        orders = KafkaWorkerOrders(self._settings, str(self._folder / f"notes-{self._started}"), topics)
-        worker = fork_process(run_kafka_worker, orders, log=self._folder / f"log-{self._started}", environment={})
+        orders = KafkaWorkerOrders(
+            self._settings, str(self._folder / f"notes-{self._started}"), topics
+        )
+        worker = fork_process(
+            run_kafka_worker, orders, log=self._folder / f"log-{self._started}", environment={}
+        )
         self._stack.callback(stop_process, worker, signal.SIGKILL)
         return worker
 
     def count_noted(self) -> Counter[int]:
-        return Counter(int(line) for notes in self._folder.glob("notes-*") for line in notes.read_text().splitlines())
+        return Counter(
+            int(line)
+            for notes in self._folder.glob("notes-*")
+            for line in notes.read_text().splitlines()
+        )
 
     def count_noted_by(self, number: int) -> int:
         notes = self._folder / f"notes-{number}"
@@ -79,7 +87,9 @@ async def append_slowly(log: KafkaLog, count: int) -> None:
 
 
 class TestFaults:
-    async def test_killing_one_of_two_workers_loses_nothing(self, log: KafkaLog, workers: KafkaWorkerProcesses) -> None:
+    async def test_killing_one_of_two_workers_loses_nothing(
+        self, log: KafkaLog, workers: KafkaWorkerProcesses
+    ) -> None:
         first, _ = workers.start_worker(TOPIC), workers.start_worker(TOPIC)
         trickle = asyncio.create_task(append_slowly(log, 2_000))
         await wait_until(lambda: workers.count_noted_by(1) > 50 and workers.count_noted_by(2) > 50)
@@ -89,7 +99,9 @@ class TestFaults:
         await trickle
         await wait_until(lambda: workers.count_noted().keys() == set(range(2_000)))
 
-    async def test_scaling_workers_loses_nothing(self, log: KafkaLog, workers: KafkaWorkerProcesses) -> None:
+    async def test_scaling_workers_loses_nothing(
+        self, log: KafkaLog, workers: KafkaWorkerProcesses
+    ) -> None:
         trickle = asyncio.create_task(append_slowly(log, 3_000))
         workers.start_worker(TOPIC)
         await wait_until(lambda: workers.count_noted_by(1) > 50)
@@ -101,7 +113,9 @@ class TestFaults:
         await trickle
         await wait_until(lambda: workers.count_noted().keys() == set(range(3_000)))
 
-    async def test_one_process_consumes_several_topics(self, log: KafkaLog, workers: KafkaWorkerProcesses) -> None:
+    async def test_one_process_consumes_several_topics(
+        self, log: KafkaLog, workers: KafkaWorkerProcesses
+    ) -> None:
         await log.create_topics({"others": 2, "more": 1}, retention_ms={})
         workers.start_worker(TOPIC, "others", "more")
         await append_numbers(log, range(100))
@@ -111,11 +125,17 @@ class TestFaults:
 
 
 class TestSlowConsumers:
-    async def test_blocked_sink_beyond_poll_interval_keeps_partitions(self, log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
+    async def test_blocked_sink_beyond_poll_interval_keeps_partitions(
+        self, log: KafkaLog, kafka_settings: KafkaClientSettings
+    ) -> None:
         subscriber = FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2)
         await append_numbers(log, range(2_000))
         async with run_subscription(subscriber, "g", TOPIC, capacity=lambda number: 1) as reader:
-            await wait_until(lambda: len(reader.open_sinks) == 6 and all(sink.is_full for sink in reader.open_sinks))
+            await wait_until(
+                lambda: (
+                    len(reader.open_sinks) == 6 and all(sink.is_full for sink in reader.open_sinks)
+                )
+            )
             await asyncio.sleep(5)
             assert len(reader.open_sinks) == len(reader.sinks) == 6
             while len(reader.records) < 2_000:
@@ -125,8 +145,12 @@ class TestSlowConsumers:
         assert len(reader.sinks) == 6
         assert Counter(reader.values) == Counter(str(number).encode() for number in range(2_000))
 
-    async def test_busy_event_loop_beyond_session_timeout_keeps_partitions(self, log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
-        async with run_subscription(FaustSubscriber(kafka_settings, session_timeout_s=6), "g", TOPIC, auto_acknowledge=True) as reader:
+    async def test_busy_event_loop_beyond_session_timeout_keeps_partitions(
+        self, log: KafkaLog, kafka_settings: KafkaClientSettings
+    ) -> None:
+        async with run_subscription(
+            FaustSubscriber(kafka_settings, session_timeout_s=6), "g", TOPIC, auto_acknowledge=True
+        ) as reader:
             await append_numbers(log, range(10))
             await wait_until(lambda: len(reader.records) == 10)
             time.sleep(8)
@@ -134,9 +158,13 @@ class TestSlowConsumers:
             await wait_until(lambda: len(reader.records) == 100)
         assert len(reader.sinks) == 6
 
-    async def test_memory_stays_bounded_while_a_sink_is_full(self, log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
+    async def test_memory_stays_bounded_while_a_sink_is_full(
+        self, log: KafkaLog, kafka_settings: KafkaClientSettings
+    ) -> None:
         await log.append([Record(TOPIC, b"one", bytes(100_000)) for _ in range(1_000)])
-        async with run_subscription(FaustSubscriber(kafka_settings), "g", TOPIC, capacity=lambda number: 5) as reader:
+        async with run_subscription(
+            FaustSubscriber(kafka_settings), "g", TOPIC, capacity=lambda number: 5
+        ) as reader:
             await wait_until(lambda: any(sink.is_full for sink in reader.open_sinks))
             await asyncio.sleep(2)
             assert len(reader.records) <= 5 + 100, "at most what one fetch handed over"
@@ -144,10 +172,14 @@ class TestSlowConsumers:
 
 
 class TestProducerTransactions:
-    async def test_aborted_records_are_neither_read_nor_delivered(self, log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
+    async def test_aborted_records_are_neither_read_nor_delivered(
+        self, log: KafkaLog, kafka_settings: KafkaClientSettings
+    ) -> None:
         await asyncio.to_thread(produce_in_transactions, kafka_settings, log)
         assert [record.record.value async for record in log.read(TOPIC)] == [b"kept 1", b"kept 2"]
-        async with run_subscription(FaustSubscriber(kafka_settings), "g", TOPIC, auto_acknowledge=True) as reader:
+        async with run_subscription(
+            FaustSubscriber(kafka_settings), "g", TOPIC, auto_acknowledge=True
+        ) as reader:
             await wait_until(lambda: len(reader.records) == 2)
             await append_numbers(log, range(7, 8))
             await wait_until(lambda: len(reader.records) == 3)
@@ -155,9 +187,19 @@ class TestProducerTransactions:
 
 
 def produce_in_transactions(settings: KafkaClientSettings, log: KafkaLog) -> None:
-    producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": settings.topic_prefix, "partitioner": "murmur2_random"})
+    producer = Producer(
+        {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "transactional.id": settings.topic_prefix,
+            "partitioner": "murmur2_random",
+        }
+    )
     producer.init_transactions()
-    for value, ending in ((b"kept 1", producer.commit_transaction), (b"dropped", producer.abort_transaction), (b"kept 2", producer.commit_transaction)):
+    for value, ending in (
+        (b"kept 1", producer.commit_transaction),
+        (b"dropped", producer.abort_transaction),
+        (b"kept 2", producer.commit_transaction),
+    ):
         producer.begin_transaction()
         producer.produce(settings.topic_prefix + TOPIC, value, key=b"7")
         producer.flush()
@@ -179,18 +221,24 @@ class TestRejections:
         await log.append([Record(TOPIC, b"k", b"small")])
         assert [record.record.value async for record in log.read(TOPIC)] == [b"small"]
 
-    async def test_subscription_can_stop_at_any_point_of_startup(self, log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
+    async def test_subscription_can_stop_at_any_point_of_startup(
+        self, log: KafkaLog, kafka_settings: KafkaClientSettings
+    ) -> None:
         for milliseconds in (0, 1, 2, 3, 4, 5, 7, 10, 15, 20, 25, 30, 40, 50, 70, 100, 150):
             async with run_subscription(FaustSubscriber(kafka_settings), "g", TOPIC):
                 await asyncio.sleep(milliseconds / 1000)
-            assert [thread for thread in threading.enumerate() if isinstance(thread, FetchThread)] == []
+            assert [
+                thread for thread in threading.enumerate() if isinstance(thread, FetchThread)
+            ] == []
         async with run_subscription(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
             await append_numbers(log, range(10))
             await wait_until(lambda: len(reader.records) == 10)
 
 
 class TestBroker:
-    async def test_broker_is_found_and_stopped_by_its_folder(self, kafka_broker: Broker, tmp_path: Path) -> None:
+    async def test_broker_is_found_and_stopped_by_its_folder(
+        self, kafka_broker: Broker, tmp_path: Path
+    ) -> None:
         here, elsewhere = Broker(tmp_path, heap_mb=256), Broker(tmp_path)
         assert not elsewhere.status().is_running
         await here.start()
@@ -204,14 +252,18 @@ class TestBroker:
         finally:
             await here.stop()
 
-    async def test_killed_broker_keeps_acknowledged_records(self, kafka_broker: Broker, tmp_path: Path) -> None:
+    async def test_killed_broker_keeps_acknowledged_records(
+        self, kafka_broker: Broker, tmp_path: Path
+    ) -> None:
         broker = Broker(tmp_path, heap_mb=256)
         await broker.start()
         settings = KafkaClientSettings(broker.bootstrap_servers)
         log = KafkaLog(settings, append_timeout_s=60)
         try:
             await log.create_topics({TOPIC: 2}, retention_ms={})
-            async with run_subscription(FaustSubscriber(settings, session_timeout_s=6), "g", TOPIC, auto_acknowledge=True) as reader:
+            async with run_subscription(
+                FaustSubscriber(settings, session_timeout_s=6), "g", TOPIC, auto_acknowledge=True
+            ) as reader:
                 await append_numbers(log, range(500))
                 await wait_until(lambda: len(reader.records) == 500)
                 os.kill(broker.status().pid or 0, signal.SIGKILL)
@@ -220,12 +272,16 @@ class TestBroker:
                 await broker.start()
                 assert broker.bootstrap_servers == settings.bootstrap_servers
                 await appending
-                await wait_until(lambda: {int(value or b"") for value in reader.values} == set(range(600)))
+                await wait_until(
+                    lambda: {int(value or b"") for value in reader.values} == set(range(600))
+                )
         finally:
             await log.close()
             await broker.stop()
 
-    async def test_subscription_waits_for_the_broker(self, kafka_broker: Broker, tmp_path: Path) -> None:
+    async def test_subscription_waits_for_the_broker(
+        self, kafka_broker: Broker, tmp_path: Path
+    ) -> None:
         broker = Broker(tmp_path, heap_mb=256)
         await broker.start()
         settings = KafkaClientSettings(broker.bootstrap_servers)
@@ -236,15 +292,21 @@ class TestBroker:
             await broker.stop()
             with pytest.raises(LogUnavailable):
                 await append_numbers(log, range(10, 20))
-            async with run_subscription(FaustSubscriber(settings, session_timeout_s=6), "g", TOPIC) as reader:
+            async with run_subscription(
+                FaustSubscriber(settings, session_timeout_s=6), "g", TOPIC
+            ) as reader:
                 await asyncio.sleep(3)
                 await broker.start()
-                await wait_until(lambda: {int(value or b"") for value in reader.values} >= set(range(10)))
+                await wait_until(
+                    lambda: {int(value or b"") for value in reader.values} >= set(range(10))
+                )
         finally:
             await log.close()
             await broker.stop()
 
-    async def test_unavailable_topic_is_not_reported_missing(self, kafka_broker: Broker, tmp_path: Path) -> None:
+    async def test_unavailable_topic_is_not_reported_missing(
+        self, kafka_broker: Broker, tmp_path: Path
+    ) -> None:
         broker = Broker(tmp_path, heap_mb=256)
         await broker.start()
         log = KafkaLog(KafkaClientSettings(broker.bootstrap_servers), append_timeout_s=4)
@@ -269,7 +331,9 @@ class FailingSink(CollectingSink):
             raise ZeroDivisionError("in the sink")
 
 
-async def test_failing_sink_leaves_later_records_unacknowledged(log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
+async def test_failing_sink_leaves_later_records_unacknowledged(
+    log: KafkaLog, kafka_settings: KafkaClientSettings
+) -> None:
     def open_sink(partition: Partition) -> FailingSink:
         return FailingSink(partition, auto_acknowledge=True, capacity=None)
 
@@ -279,20 +343,29 @@ async def test_failing_sink_leaves_later_records_unacknowledged(log: KafkaLog, k
     assert set((await log.fetch_committed_offsets("g", TOPIC)).values()) == {20}
 
 
-async def test_producer_timestamped_topic_is_rejected_with_fix_command(kafka_settings: KafkaClientSettings) -> None:
+async def test_producer_timestamped_topic_is_rejected_with_fix_command(
+    kafka_settings: KafkaClientSettings,
+) -> None:
     name = f"{kafka_settings.topic_prefix}raw"
     admin = AdminClient({"bootstrap.servers": kafka_settings.bootstrap_servers})
-    for future in admin.create_topics([NewTopic(name, 1, 1, config={"message.timestamp.type": "CreateTime"})]).values():
+    for future in admin.create_topics(
+        [NewTopic(name, 1, 1, config={"message.timestamp.type": "CreateTime"})]
+    ).values():
         await asyncio.wrap_future(future)
     log = KafkaLog(kafka_settings)
     try:
-        with pytest.raises(ConfigurationError, match=f"Topic {name} has message.timestamp.type=CreateTime") as refusal:
+        with pytest.raises(
+            ConfigurationError, match=f"Topic {name} has message.timestamp.type=CreateTime"
+        ) as refusal:
             await log.create_topics({"raw": 1, "accepted": 1}, retention_ms={})
         java = find_java()
         assert java is not None
         script, *arguments = refusal.value.remedy.split()
         assert script == "kafka-configs.sh", "which runs the class below"
-        subprocess.run([java, "-cp", f"{get_default_jars_dir()}/*", "kafka.admin.ConfigCommand", *arguments], check=True)
+        subprocess.run(
+            [java, "-cp", f"{get_default_jars_dir()}/*", "kafka.admin.ConfigCommand", *arguments],
+            check=True,
+        )
         await log.create_topics({"raw": 1, "accepted": 1}, retention_ms={})
     finally:
         await log.close()

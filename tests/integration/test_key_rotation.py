@@ -14,7 +14,11 @@ from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.encryption import local_keys
-from anabranch.encryption.local_keys import MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE
+from anabranch.encryption.local_keys import (
+    MASTER_KEY_FILE,
+    NEXT_MASTER_KEY_FILE,
+    OLD_MASTER_KEY_FILE,
+)
 from anabranch.process import key_rotation
 from anabranch.process.key_rotation import rotate_master_key
 from schemas.errors import ConfigurationError
@@ -48,21 +52,30 @@ async def append_sealed_events(settings: Settings, dsn: str) -> None:
                 payload_sha256="", received_at=NOW, reason=f"of {document}",
             )  # fmt: skip
             identity = uuid4()
-            fact = Event(identity, data, "anabranch/receive", str(identity), NOW, "default", document)
+            fact = Event(
+                identity, data, "anabranch/receive", str(identity), NOW, "default", document
+            )
             await found.log.append([await found.codec.encode(fact, ACCEPTED, "k")])
 
 
 async def assert_all_events_readable(settings: Settings, dsn: str) -> None:
     async with open_test_storage(settings, dsn) as found:
         records: list[StoredRecord] = [stored async for stored in found.log.read(ACCEPTED)]
-        assert [(await found.codec.decode(stored)).data.reason for stored in records] == [f"of {document}" for document in DOCUMENTS]
-        assert all(found.codec.is_own_record(stored) for stored in records), "what the former master key signed is still ours"
+        assert [(await found.codec.decode(stored)).data.reason for stored in records] == [
+            f"of {document}" for document in DOCUMENTS
+        ]
+        assert all(found.codec.is_own_record(stored) for stored in records), (
+            "what the former master key signed is still ours"
+        )
 
 
 async def fetch_wrapped_keys(dsn: str) -> list[bytes]:
     pool = await open_pool(dsn, size=1, name="test")
     try:
-        return [row["wrapped"] for row in await pool.fetch("select wrapped from keystore.keys order by id")]
+        return [
+            row["wrapped"]
+            for row in await pool.fetch("select wrapped from keystore.keys order by id")
+        ]
     finally:
         await close_pool(pool)
 
@@ -79,22 +92,36 @@ async def test_log_is_readable_after_key_rotation(settings: Settings, database: 
     assert not any(old in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-async def test_rotation_is_refused_while_worker_is_connected(settings: Settings, database: str) -> None:
+async def test_rotation_is_refused_while_worker_is_connected(
+    settings: Settings, database: str
+) -> None:
     await append_sealed_events(settings, database)
     before = await fetch_wrapped_keys(database)
     async with open_test_storage(settings, database):
         with pytest.raises(ConfigurationError) as refused:
             await rotate_master_key(settings, database, None)
-    assert refused.value.code == "PROCESSES_CONNECTED" and "Stop every worker" in refused.value.remedy
+    assert (
+        refused.value.code == "PROCESSES_CONNECTED" and "Stop every worker" in refused.value.remedy
+    )
     assert await fetch_wrapped_keys(database) == before
     await assert_all_events_readable(settings, database)
     assert await rotate_master_key(settings, database, None) == len(DOCUMENTS)
     await assert_all_events_readable(settings, database)
 
 
-@pytest.mark.parametrize("step", ["before the keys", "before the files", "between the files", "before the old one is overwritten"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "before the keys",
+        "before the files",
+        "between the files",
+        "before the old one is overwritten",
+    ],
+)
 @pytest.mark.parametrize("again", [True, False], ids=["called again", "started"])
-async def test_interrupted_rotation_loses_no_key(settings: Settings, database: str, monkeypatch: pytest.MonkeyPatch, step: str, again: bool) -> None:
+async def test_interrupted_rotation_loses_no_key(
+    settings: Settings, database: str, monkeypatch: pytest.MonkeyPatch, step: str, again: bool
+) -> None:
     await append_sealed_events(settings, database)
     folder, old = settings.data_dir, (settings.data_dir / MASTER_KEY_FILE).read_bytes()
 
@@ -125,12 +152,21 @@ async def test_interrupted_rotation_loses_no_key(settings: Settings, database: s
         await rotate_master_key(settings, database, None)
     await assert_all_events_readable(settings, database)
     if step != "before the keys" or again:
-        assert (folder / MASTER_KEY_FILE).read_bytes() != old and not (folder / OLD_MASTER_KEY_FILE).exists() and not (folder / NEXT_MASTER_KEY_FILE).exists()
+        assert (
+            (folder / MASTER_KEY_FILE).read_bytes() != old
+            and not (folder / OLD_MASTER_KEY_FILE).exists()
+            and not (folder / NEXT_MASTER_KEY_FILE).exists()
+        )
 
 
 async def test_key_in_settings_is_rotated_to_key_file(tmp_path: Path, database: str) -> None:
     old, new = (b64encode(os.urandom(32)).decode() for _ in range(2))
-    given, wanted = (load_settings(data_dir=tmp_path / "data", sets=[f"log.master_key={key}", "logging.level=error"]) for key in (old, new))
+    given, wanted = (
+        load_settings(
+            data_dir=tmp_path / "data", sets=[f"log.master_key={key}", "logging.level=error"]
+        )
+        for key in (old, new)
+    )
     await append_sealed_events(given, database)
     with pytest.raises(ConfigurationError, match="no new key was given"):
         await rotate_master_key(given, database, None)
@@ -146,9 +182,15 @@ async def test_key_in_settings_is_rotated_to_key_file(tmp_path: Path, database: 
         await assert_all_events_readable(given, database)
 
 
-async def test_keys_of_older_version_are_split_into_shares(settings: Settings, tmp_path: Path, database: str) -> None:
-    """They were wrapped with the master key alone; what is destroyed of them afterwards is gone from the disk."""
-    without = settings.model_copy(update={"database": settings.database.model_copy(update={"url": "unused"})})
+async def test_keys_of_older_version_are_split_into_shares(
+    settings: Settings, tmp_path: Path, database: str
+) -> None:
+    """They were wrapped with the master key alone; what is destroyed of them afterwards is gone
+    from the disk.
+    """
+    without = settings.model_copy(
+        update={"database": settings.database.model_copy(update={"url": "unused"})}
+    )
     await append_sealed_events(without, database)
     pool = await open_pool(database, size=1, name="test")
     try:

@@ -33,7 +33,9 @@ async def storage(settings: Settings, database: str) -> AsyncIterator[Storage]:
 @pytest.fixture
 async def writer(database: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection with a name, for a transaction that stays open."""
-    connection = await asyncpg.connect(database, server_settings={"application_name": "slow loader"})
+    connection = await asyncpg.connect(
+        database, server_settings={"application_name": "slow loader"}
+    )
     yield connection
     await connection.close()
 
@@ -45,7 +47,10 @@ async def fetch_lag_line(storage: Storage, stage: str = "control") -> dict[str, 
 
 async def append_control_record(storage: Storage, hours_ago: float = 0.0) -> None:
     await storage.log.append([Record("control", b"a", b"{}", {})])
-    await storage.pool.execute("update events set appended_at = clock_timestamp() - make_interval(secs => $1)", 3600 * hours_ago)
+    await storage.pool.execute(
+        "update events set appended_at = clock_timestamp() - make_interval(secs => $1)",
+        3600 * hours_ago,
+    )
 
 
 async def insert_lease(storage: Storage) -> None:
@@ -64,43 +69,71 @@ async def begin_and_write(writer: asyncpg.Connection) -> None:
 
 async def test_no_lag_gives_no_diagnosis(storage: Storage) -> None:
     found = await fetch_lag_line(storage)
-    assert (found["lag"], found["why"], found["remedy"], found["oldest_seconds"]) == (0, None, None, None)
+    assert (found["lag"], found["why"], found["remedy"], found["oldest_seconds"]) == (
+        0,
+        None,
+        None,
+        None,
+    )
 
 
 async def test_stage_without_consumer_is_reported_with_waiting_time(storage: Storage) -> None:
     await append_control_record(storage, hours_ago=1)
     found = await fetch_lag_line(storage)
-    assert (found["lag"], found["why"]) == (1, "no worker consumes it") and found["oldest_seconds"] >= 3600
+    assert (found["lag"], found["why"]) == (1, "no worker consumes it") and found[
+        "oldest_seconds"
+    ] >= 3600
 
 
-async def test_transaction_holding_the_horizon_is_named(storage: Storage, writer: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_transaction_holding_the_horizon_is_named(
+    storage: Storage, writer: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("services.monitoring.lag_diagnosis.MIN_BLOCKING_S", 0.0)
     await insert_lease(storage)
     await begin_and_write(writer)
     await append_control_record(storage)
     _, horizon = await explain_lags(storage)
     found = await fetch_lag_line(storage)
-    assert horizon is not None and horizon["pid"] == writer.get_server_pid() and "create temporary table held" in horizon["query"]
-    assert "held by a transaction of slow loader" in found["why"] and f"pg_terminate_backend({horizon['pid']})" in found["remedy"]
+    assert (
+        horizon is not None
+        and horizon["pid"] == writer.get_server_pid()
+        and "create temporary table held" in horizon["query"]
+    )
+    assert (
+        "held by a transaction of slow loader" in found["why"]
+        and f"pg_terminate_backend({horizon['pid']})" in found["remedy"]
+    )
     await writer.execute("rollback")
     assert (await fetch_lag_line(storage))["why"] == "it is being processed"
 
 
-async def test_first_lock_holder_in_queue_is_named(storage: Storage, writer: asyncpg.Connection, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_lock_holder_in_queue_is_named(
+    storage: Storage, writer: asyncpg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not who waits in it, nor the worker whose own transaction holds the log back meanwhile."""
     monkeypatch.setattr("services.monitoring.lag_diagnosis.MIN_BLOCKING_S", 0.0)
     await insert_lease(storage)
     await append_control_record(storage)
     await writer.execute("begin; lock table anabranch.documents in share mode")
-    queue = [await asyncpg.connect(database, server_settings={"application_name": name}) for name in ("psql", "anabranch worker")]
+    queue = [
+        await asyncpg.connect(database, server_settings={"application_name": name})
+        for name in ("psql", "anabranch worker")
+    ]
     waiting = []
     for connection in queue:
         await connection.execute("begin; create temporary table held as select 1")
-        waiting.append(asyncio.create_task(connection.execute("update anabranch.documents set title = ''")))
-        while not await storage.pool.fetchval("select exists (select from pg_locks where pid = $1 and not granted)", connection.get_server_pid()):
+        waiting.append(
+            asyncio.create_task(connection.execute("update anabranch.documents set title = ''"))
+        )
+        while not await storage.pool.fetchval(
+            "select exists (select from pg_locks where pid = $1 and not granted)",
+            connection.get_server_pid(),
+        ):
             await asyncio.sleep(0)
     found = await fetch_lag_line(storage)
-    assert "locked by a transaction of slow loader" in found["why"] and "in share mode" in found["why"]
+    assert (
+        "locked by a transaction of slow loader" in found["why"] and "in share mode" in found["why"]
+    )
     assert f"pg_terminate_backend({writer.get_server_pid()})" in found["remedy"]
     await writer.execute("rollback")
     for connection, task in zip(queue, waiting, strict=True):
@@ -119,7 +152,12 @@ async def test_repeatedly_retried_event_is_named(storage: Storage) -> None:
         document,
     )
     found = await fetch_lag_line(storage)
-    assert str(document) in found["why"] and "control[0]@7" in found["why"] and "attempt 4" in found["why"] and str(document) in found["remedy"]
+    assert (
+        str(document) in found["why"]
+        and "control[0]@7" in found["why"]
+        and "attempt 4" in found["why"]
+        and str(document) in found["remedy"]
+    )
 
 
 async def test_unstarted_lag_is_not_reported_as_in_progress(storage: Storage) -> None:
@@ -131,19 +169,33 @@ async def test_unstarted_lag_is_not_reported_as_in_progress(storage: Storage) ->
 
 
 async def test_doctor_warns_only_about_long_waits(storage: Storage, settings: Settings) -> None:
-    assert [(finding.status, finding.detail) for finding in await stalls.check_stages(settings)] == [("pass", "no pending events")]
+    assert [
+        (finding.status, finding.detail) for finding in await stalls.check_stages(settings)
+    ] == [("pass", "no pending events")]
     await append_control_record(storage)
     [fresh] = await stalls.check_stages(settings)
     assert fresh.status == "pass" and fresh.detail.endswith("none for 30 s")
     await append_control_record(storage, hours_ago=1)
-    stuck = {finding.name: finding for finding in await stalls.check_stages(settings)}["stage: control"]
-    assert stuck.status == "warn" and "no worker consumes it" in stuck.detail and "anabranch up" in stuck.fix
+    stuck = {finding.name: finding for finding in await stalls.check_stages(settings)}[
+        "stage: control"
+    ]
+    assert (
+        stuck.status == "warn"
+        and "no worker consumes it" in stuck.detail
+        and "anabranch up" in stuck.fix
+    )
 
 
 async def test_doctor_names_transaction_holding_back_the_log(
-    storage: Storage, settings: Settings, writer: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    storage: Storage,
+    settings: Settings,
+    writer: asyncpg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stalls, "LOCK_THRESHOLD_S", 0.0)
     await begin_and_write(writer)
     findings = {finding.name: finding for finding in await stalls.check_stages(settings)}
-    assert findings["log horizon"].status == "warn" and str(writer.get_server_pid()) in findings["log horizon"].fix
+    assert (
+        findings["log horizon"].status == "warn"
+        and str(writer.get_server_pid()) in findings["log horizon"].fix
+    )

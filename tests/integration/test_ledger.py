@@ -102,11 +102,21 @@ def _take_same_stage(batch: Sequence[tuple[Any, ...]], stage: str) -> Sequence[t
 
 
 def make_revision_events(name: str, order: int, words: list[str]) -> list[Event[Any]]:
-    return [make_accepted(name, order), make_transcribed(name, order, fingerprint="how"), make_chunked(name, order, words), make_embedded(name, order, words)]
+    return [
+        make_accepted(name, order),
+        make_transcribed(name, order, fingerprint="how"),
+        make_chunked(name, order, words),
+        make_embedded(name, order, words),
+    ]
 
 
 async def fetch_word_counts(pool: Pool) -> dict[str, int]:
-    return {row[0]: row[1] for row in await pool.fetch("select lexeme, sum(delta) from lexical_deltas group by 1 having sum(delta) <> 0")}
+    return {
+        row[0]: row[1]
+        for row in await pool.fetch(
+            "select lexeme, sum(delta) from lexical_deltas group by 1 having sum(delta) <> 0"
+        )
+    }
 
 
 async def recount_words(pool: Pool) -> dict[str, int]:
@@ -121,22 +131,39 @@ async def count_rows(pool: Pool, *tables: str) -> dict[str, int]:
 
 
 class TestRevisions:
-    async def test_new_revision_replaces_rows_and_archives_texts(self, pool: Pool, ledger: PgLedger) -> None:
-        await claim_events(ledger, *make_revision_events("a", 1, ["river", "delta"]), *make_revision_events("a", 2, ["river", "estuary", "mouth"]))
-        assert {row["text"] for row in await pool.fetch("select text from child_chunks")} == {"river", "estuary", "mouth"}
-        assert {row["text"] for row in await pool.fetch("select text from chunk_history")} == {"river", "delta"}
+    async def test_new_revision_replaces_rows_and_archives_texts(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
+        await claim_events(
+            ledger,
+            *make_revision_events("a", 1, ["river", "delta"]),
+            *make_revision_events("a", 2, ["river", "estuary", "mouth"]),
+        )
+        assert {row["text"] for row in await pool.fetch("select text from child_chunks")} == {
+            "river",
+            "estuary",
+            "mouth",
+        }
+        assert {row["text"] for row in await pool.fetch("select text from chunk_history")} == {
+            "river",
+            "delta",
+        }
         assert await count_rows(pool, "parent_chunks", "chunk_vectors", "revision_texts", "settled") == {
             "parent_chunks": 3, "chunk_vectors": 3, "revision_texts": 1, "settled": 2,
         }  # fmt: skip
 
-    async def test_word_counts_cover_only_visible_revisions(self, pool: Pool, ledger: PgLedger) -> None:
+    async def test_word_counts_cover_only_visible_revisions(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
         await claim_events(
             ledger,
             *make_revision_events("a", 1, ["rivers run", "deltas"]),
             *make_revision_events("b", 1, ["rivers"]),
             *make_revision_events("a", 2, ["estuaries"]),
         )
-        assert await fetch_word_counts(pool) == await recount_words(pool) == {"river": 1, "estuari": 1}
+        assert (
+            await fetch_word_counts(pool) == await recount_words(pool) == {"river": 1, "estuari": 1}
+        )
         await claim_events(ledger, make_removed("b", 5))
         assert await fetch_word_counts(pool) == await recount_words(pool) == {"estuari": 1}
         assert await pool.fetchval("select sum(chunks) from corpus_deltas") == 1
@@ -145,23 +172,45 @@ class TestRevisions:
         one, two = make_revision_events("a", 1, ["x"]), make_revision_events("a", 2, ["y", "z"])
         await claim_events(ledger, one[0], two[0], one[2], two[2])
         flips = [answer.visibility_change for answer in await claim_events(ledger, one[3], two[3])]
-        assert [(flip.order, flip.previous, flip.n_chunks) for flip in flips if flip] == [((1, 1), None, 1), ((1, 2), (1, 1), 2)]
+        assert [(flip.order, flip.previous, flip.n_chunks) for flip in flips if flip] == [
+            ((1, 1), None, 1),
+            ((1, 2), (1, 1), 2),
+        ]
 
     async def test_late_revision_stores_only_its_texts(self, pool: Pool, ledger: PgLedger) -> None:
-        await claim_events(ledger, *make_revision_events("a", 2, ["new"]), *make_revision_events("a", 1, ["old"])[2:])
-        assert {row["text"] for row in await pool.fetch("select text from chunk_history")} == {"old"}
-        assert await count_rows(pool, "child_chunks", "chunk_vectors") == {"child_chunks": 1, "chunk_vectors": 1}
+        await claim_events(
+            ledger,
+            *make_revision_events("a", 2, ["new"]),
+            *make_revision_events("a", 1, ["old"])[2:],
+        )
+        assert {row["text"] for row in await pool.fetch("select text from chunk_history")} == {
+            "old"
+        }
+        assert await count_rows(pool, "child_chunks", "chunk_vectors") == {
+            "child_chunks": 1,
+            "chunk_vectors": 1,
+        }
 
-    async def test_revision_is_not_unchanged_while_another_is_pending(self, ledger: PgLedger) -> None:
+    async def test_revision_is_not_unchanged_while_another_is_pending(
+        self, ledger: PgLedger
+    ) -> None:
         await claim_events(ledger, *make_revision_events("a", 1, ["x"]))
-        other, back = await claim_events(ledger, make_accepted("a", 2, "other bytes"), make_accepted("a", 3))
+        other, back = await claim_events(
+            ledger, make_accepted("a", 2, "other bytes"), make_accepted("a", 3)
+        )
         assert (other.is_unchanged, back.is_unchanged) == (False, False)
 
-    async def test_rows_written_during_activation_are_not_orphaned(self, pool: Pool, ledger: PgLedger) -> None:
-        """A transaction that found its revision still good, and is slow to write, while a later revision becomes visible."""
+    async def test_rows_written_during_activation_are_not_orphaned(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
+        """A transaction that found its revision still good, and is slow to write, while a later
+        revision becomes visible.
+        """
         found, go_on = asyncio.Event(), asyncio.Event()
 
-        async def slowly(connection: Connection, generation: str, events: Sequence[ProjectedEvent]) -> None:
+        async def slowly(
+            connection: Connection, generation: str, events: Sequence[ProjectedEvent]
+        ) -> None:
             found.set()
             await go_on.wait()
             await insert_rows(connection, generation, events)
@@ -180,76 +229,142 @@ class TestRevisions:
         go_on.set()
         await asyncio.gather(writing, flipping)
         assert await pool.fetchval("select ord from visible") == [1, 2]
-        assert [row["ord"] for row in await pool.fetch("select ord from revision_texts")] == [[1, 2]]
+        assert [row["ord"] for row in await pool.fetch("select ord from revision_texts")] == [
+            [1, 2]
+        ]
 
-    async def test_claims_are_pruned_only_below_the_offset(self, pool: Pool, ledger: PgLedger) -> None:
-        facts = [replace(make_chunked(name, 1, ["x"]), position=Position("chunked", 0, offset)) for name, offset in (("a", 4), ("b", 5), ("c", 6))]
+    async def test_claims_are_pruned_only_below_the_offset(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
+        facts = [
+            replace(make_chunked(name, 1, ["x"]), position=Position("chunked", 0, offset))
+            for name, offset in (("a", 4), ("b", 5), ("c", 6))
+        ]
         await claim_events(ledger, *facts)
         await ledger.complete("embed", [fact.id for fact in facts], [])
         await ledger.prune("embed", "chunked", 0, 5)
-        assert {row["log_offset"] for row in await pool.fetch("select log_offset from handled where stage = 'embed'")} == {5, 6}
+        assert {
+            row["log_offset"]
+            for row in await pool.fetch("select log_offset from handled where stage = 'embed'")
+        } == {5, 6}
 
-    async def test_superseded_withdrawal_still_removes_older_revisions(self, pool: Pool, ledger: PgLedger) -> None:
-        await claim_events(ledger, *make_revision_events("a", 1, ["x"]), make_accepted("a", 3, "fails later"))
+    async def test_superseded_withdrawal_still_removes_older_revisions(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
+        await claim_events(
+            ledger, *make_revision_events("a", 1, ["x"]), make_accepted("a", 3, "fails later")
+        )
         [late] = await claim_events(ledger, make_removed("a", 2))
         assert late.status is ClaimStatus.SUPERSEDED
-        assert await count_rows(pool, "visible", "child_chunks") == {"visible": 0, "child_chunks": 0}
+        assert await count_rows(pool, "visible", "child_chunks") == {
+            "visible": 0,
+            "child_chunks": 0,
+        }
         assert await pool.fetchval("select latest from documents") == [1, 3]
 
-    async def test_withdrawal_applies_to_every_generation(self, pool: Pool, ledger: PgLedger) -> None:
+    async def test_withdrawal_applies_to_every_generation(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
         second = make_generation("g2", dimension=8)
         await apply_control_rows(pool, GenerationRow(second))
         facts = make_revision_events("a", 1, ["x"])
         await claim_events(ledger, *facts)
         wide = ProjectedEvent(
-            facts[3], tuple(replace(row, vector=np.zeros(8, np.float16)) if isinstance(row, VectorRow) else row for row in project_event(facts[3])[2].rows)
+            facts[3],
+            tuple(
+                replace(row, vector=np.zeros(8, np.float16)) if isinstance(row, VectorRow) else row
+                for row in project_event(facts[3])[2].rows
+            ),
         )
         other = PgLedger(pool, second)
         await claim_events(other, facts[2])
         await other.claim("index", "visible", [wide])
-        assert await count_rows(pool, "visible", "chunk_vectors") == {"visible": 2, "chunk_vectors": 2}
+        assert await count_rows(pool, "visible", "chunk_vectors") == {
+            "visible": 2,
+            "chunk_vectors": 2,
+        }
         await claim_events(ledger, make_removed("a", 2))
-        assert await count_rows(pool, "visible", "chunk_vectors", "child_chunks") == {"visible": 0, "chunk_vectors": 0, "child_chunks": 0}
+        assert await count_rows(pool, "visible", "chunk_vectors", "child_chunks") == {
+            "visible": 0,
+            "chunk_vectors": 0,
+            "child_chunks": 0,
+        }
         assert await fetch_word_counts(pool) == {}
 
-    async def test_revisions_have_numbers_and_log_positions(self, pool: Pool, ledger: PgLedger) -> None:
-        await claim_events(ledger, make_accepted("a", 3), make_accepted("a", 7), make_accepted("a", 5))
-        rows = await pool.fetch("select revision, log_offset from document_revisions order by revision")
+    async def test_revisions_have_numbers_and_log_positions(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
+        await claim_events(
+            ledger, make_accepted("a", 3), make_accepted("a", 7), make_accepted("a", 5)
+        )
+        rows = await pool.fetch(
+            "select revision, log_offset from document_revisions order by revision"
+        )
         assert [tuple(row) for row in rows] == [(1, 3), (2, 7)]
         assert await pool.fetchval("select revision from documents") == 2
 
     async def test_text_with_nul_keeps_its_length(self, pool: Pool, ledger: PgLedger) -> None:
-        fact = make_accepted("a", 1, title="a\0b", tags=["t\0"], metadata={"k\0": ["v\0", "\\u0000"]})
+        fact = make_accepted(
+            "a", 1, title="a\0b", tags=["t\0"], metadata={"k\0": ["v\0", "\\u0000"]}
+        )
         await claim_events(ledger, fact, make_chunked("a", 1, ["x\0y"]))
         row = await pool.fetchrow("select title, tags, metadata from documents")
-        assert dict(row) == {"title": "a\ufffdb", "tags": ["t\ufffd"], "metadata": {"k\ufffd": ["v\ufffd", "\\u0000"]}}
+        assert dict(row) == {
+            "title": "a\ufffdb",
+            "tags": ["t\ufffd"],
+            "metadata": {"k\ufffd": ["v\ufffd", "\\u0000"]},
+        }
         assert await pool.fetchval("select text from child_chunks") == "x\ufffdy"
 
 
 class TestConcurrency:
     @pytest.mark.parametrize("seed", range(4))
-    async def test_tables_do_not_depend_on_order_batching_or_redelivery(self, pool: Pool, ledger: PgLedger, seed: int) -> None:
+    async def test_tables_do_not_depend_on_order_batching_or_redelivery(
+        self, pool: Pool, ledger: PgLedger, seed: int
+    ) -> None:
         mood = random.Random(seed)
         facts, last = generate_history(mood)
-        await asyncio.gather(*(claim_in_random_batches(PgLedger(pool, G1), facts, random.Random(f"{seed} {n}")) for n in range(6)))
-        await claim_events(ledger, *sorted(facts, key=lambda fact: (project_event(fact)[0], fact.data.order)))
-        shown = {row["document_id"]: tuple(row["ord"]) for row in await pool.fetch("select document_id, ord from visible")}
+        await asyncio.gather(
+            *(
+                claim_in_random_batches(PgLedger(pool, G1), facts, random.Random(f"{seed} {n}"))
+                for n in range(6)
+            )
+        )
+        await claim_events(
+            ledger, *sorted(facts, key=lambda fact: (project_event(fact)[0], fact.data.order))
+        )
+        shown = {
+            row["document_id"]: tuple(row["ord"])
+            for row in await pool.fetch("select document_id, ord from visible")
+        }
         assert shown == last
         assert await fetch_word_counts(pool) == await recount_words(pool)
-        rows = await pool.fetch("select count(*) from child_chunks c left join visible v using (generation, document_id, ord) where v.document_id is null")
+        rows = await pool.fetch(
+            "select count(*) from child_chunks c left join visible v using (generation, document_id, ord) where v.document_id is null"
+        )
         assert rows[0][0] == 0
 
     async def test_two_workers_claim_an_event_once(self, pool: Pool) -> None:
         stage, counted, event = project_event(make_chunked("a", 1, ["x"]))
-        await asyncio.gather(*(PgLedger(pool, G1).claim(stage, counted, [event]) for _ in range(10)))
-        assert await count_rows(pool, "handled", "child_chunks", "settled") == {"handled": 2, "child_chunks": 1, "settled": 1}
+        await asyncio.gather(
+            *(PgLedger(pool, G1).claim(stage, counted, [event]) for _ in range(10))
+        )
+        assert await count_rows(pool, "handled", "child_chunks", "settled") == {
+            "handled": 2,
+            "child_chunks": 1,
+            "settled": 1,
+        }
 
     async def test_ten_deliveries_at_ingress_are_one_claim(self, pool: Pool) -> None:
         event = ProjectedEvent(make_accepted("a", 1), ())
-        answers = await asyncio.gather(*(PgLedger(pool, None).claim("receive", "once_per_id", [event]) for _ in range(10)))
+        answers = await asyncio.gather(
+            *(PgLedger(pool, None).claim("receive", "once_per_id", [event]) for _ in range(10))
+        )
         assert {answer.status for (answer,) in answers} == {ClaimStatus.PENDING}
 
-    async def test_lost_connection_is_retryable_database_unavailable(self, pool: Pool, ledger: PgLedger, database: str) -> None:
+    async def test_lost_connection_is_retryable_database_unavailable(
+        self, pool: Pool, ledger: PgLedger, database: str
+    ) -> None:
         killer = await asyncpg.connect(database)
         blocker = await asyncpg.connect(database)
         await claim_events(ledger, make_accepted("a", 1))
@@ -257,18 +372,26 @@ class TestConcurrency:
         await transaction.start()
         await blocker.execute("select from anabranch.documents for update")
         stuck = asyncio.create_task(claim_events(ledger, make_chunked("a", 1, ["x"])))
-        while not await killer.fetchval("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"):
+        while not await killer.fetchval(
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        ):
             await asyncio.sleep(0.01)
-        await killer.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+        await killer.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        )
         with pytest.raises(DatabaseUnavailable):
             await stuck
         await transaction.rollback()
         await killer.close()
         await blocker.close()
-        assert (await claim_events(ledger, make_chunked("a", 1, ["x"])))[0].status is ClaimStatus.PENDING
+        assert (await claim_events(ledger, make_chunked("a", 1, ["x"])))[
+            0
+        ].status is ClaimStatus.PENDING
 
 
-async def claim_in_random_batches(ledger: PgLedger, facts: Sequence[Event[Any]], mood: random.Random) -> None:
+async def claim_in_random_batches(
+    ledger: PgLedger, facts: Sequence[Event[Any]], mood: random.Random
+) -> None:
     """Handles a random three quarters of the facts, in any order and in batches of any size."""
     mine = mood.sample(list(facts), len(facts) * 3 // 4)
     while mine:
@@ -292,27 +415,83 @@ class TestRows:
             ClaimRow(content_id("c"), chunk_id=chunk, subject_type="PERSON", subject_key="ada", property="born", value="1815", **place, **owner),
         )  # fmt: skip
         for number in range(2):
-            await ledger.claim("test", "visible", [ProjectedEvent(replace(fact, id=content_id("try", number)), rows)])
+            await ledger.claim(
+                "test",
+                "visible",
+                [ProjectedEvent(replace(fact, id=content_id("try", number)), rows)],
+            )
         ada = content_id("entity", "default", "PERSON", "ada")
-        assert (await pool.fetchval("select embedding from chunk_vectors")).to_list() == [0.5, -1, 2, 0]
-        assert tuple(await pool.fetchrow("select blob_key, blob_offset, blob_length from chunk_states")) == ("k", 3, 5)
-        assert tuple(await pool.fetchrow("select entity_id, key, name from entity_mentions")) == (ada, "ada", "Ada")
-        assert tuple(await pool.fetchrow("select subject_id, object_id, weight from relations")) == (ada, content_id("entity", "default", "PERSON", "bob"), 0.5)
-        assert tuple(await pool.fetchrow("select subject_id, property, value from claims")) == (ada, "born", "1815")
+        assert (await pool.fetchval("select embedding from chunk_vectors")).to_list() == [
+            0.5,
+            -1,
+            2,
+            0,
+        ]
+        assert tuple(
+            await pool.fetchrow("select blob_key, blob_offset, blob_length from chunk_states")
+        ) == ("k", 3, 5)
+        assert tuple(await pool.fetchrow("select entity_id, key, name from entity_mentions")) == (
+            ada,
+            "ada",
+            "Ada",
+        )
+        assert tuple(
+            await pool.fetchrow("select subject_id, object_id, weight from relations")
+        ) == (ada, content_id("entity", "default", "PERSON", "bob"), 0.5)
+        assert tuple(await pool.fetchrow("select subject_id, property, value from claims")) == (
+            ada,
+            "born",
+            "1815",
+        )
 
     async def test_parent_split_in_two_parts_is_one_row(self, pool: Pool, ledger: PgLedger) -> None:
-        owner = {"document_id": make_sample_document_id("a"), "order": (1, 1), "tenant": "default", "ordinal": 0, "section": "", "char_start": 0, "char_end": 1}
-        parents = [ParentRow(content_id("p", n), text="t", pages=(1, 2), tokens=1, **owner) for n in range(100)]
+        owner = {
+            "document_id": make_sample_document_id("a"),
+            "order": (1, 1),
+            "tenant": "default",
+            "ordinal": 0,
+            "section": "",
+            "char_start": 0,
+            "char_end": 1,
+        }
+        parents = [
+            ParentRow(content_id("p", n), text="t", pages=(1, 2), tokens=1, **owner)
+            for n in range(100)
+        ]
         one, two = make_chunked("a", 1, ["x"], 1, 2), make_chunked("a", 1, ["y"], 2, 2)
         await ledger.claim("embed", "visible", [ProjectedEvent(one, tuple(parents))])
         await ledger.claim(
-            "embed", "visible", [ProjectedEvent(two, (*parents[50:], PartCompletedRow(make_sample_document_id("a"), (1, 1), "default", "chunks", 2, 2)))]
+            "embed",
+            "visible",
+            [
+                ProjectedEvent(
+                    two,
+                    (
+                        *parents[50:],
+                        PartCompletedRow(
+                            make_sample_document_id("a"), (1, 1), "default", "chunks", 2, 2
+                        ),
+                    ),
+                )
+            ],
         )
-        assert await count_rows(pool, "parent_chunks", "settled") == {"parent_chunks": 100, "settled": 1}
+        assert await count_rows(pool, "parent_chunks", "settled") == {
+            "parent_chunks": 100,
+            "settled": 1,
+        }
         assert await pool.fetchval("select pages from parent_chunks limit 1") == [1, 2]
 
-    async def test_large_batches_write_the_same_rows_as_small(self, pool: Pool, ledger: PgLedger) -> None:
-        await claim_events(ledger, *[fact for number in range(60) for fact in make_revision_events(f"doc{number}", 1, [f"w{number}"])])
+    async def test_large_batches_write_the_same_rows_as_small(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
+        await claim_events(
+            ledger,
+            *[
+                fact
+                for number in range(60)
+                for fact in make_revision_events(f"doc{number}", 1, [f"w{number}"])
+            ],
+        )
         small = await compute_checksum(pool)
         await pool.execute(
             "truncate handled, documents, visible, settled, child_chunks, parent_chunks, chunk_vectors, lexical_deltas, corpus_deltas, revision_texts, job_stages"
@@ -330,11 +509,18 @@ class TestGenerations:
         live = await generations.fetch_live()
         assert live is not None
         assert (live.name, live.state, live.how) == ("g1", "live", {"transcribe": "how"})
-        assert [found.state for found in await generations.fetch_undropped()] == ["live", "building"]
+        assert [found.state for found in await generations.fetch_undropped()] == [
+            "live",
+            "building",
+        ]
 
     async def test_promotion_puts_previous_generation_on_standby(self, pool: Pool) -> None:
-        await apply_control_rows(pool, GenerationRow(make_generation("g2")), LiveGenerationRow("g2"))
-        assert {found.name: found.state for found in await PgGenerations(pool).fetch_undropped()} == {"g1": "standby", "g2": "live"}
+        await apply_control_rows(
+            pool, GenerationRow(make_generation("g2")), LiveGenerationRow("g2")
+        )
+        assert {
+            found.name: found.state for found in await PgGenerations(pool).fetch_undropped()
+        } == {"g1": "standby", "g2": "live"}
 
     async def test_creating_a_generation_is_idempotent(self, pool: Pool) -> None:
         await apply_control_rows(pool, GenerationRow(make_generation("g1", dimension=99)))
@@ -343,9 +529,19 @@ class TestGenerations:
         assert found.config.embed.dimension == DIMENSION
 
     async def test_vectors_of_another_dimension_are_rejected(self, ledger: PgLedger) -> None:
-        row = VectorRow(uuid4(), make_sample_document_id("a"), (1, 1), "default", np.zeros(DIMENSION + 1, np.float16), None, None)
+        row = VectorRow(
+            uuid4(),
+            make_sample_document_id("a"),
+            (1, 1),
+            "default",
+            np.zeros(DIMENSION + 1, np.float16),
+            None,
+            None,
+        )
         with pytest.raises(asyncpg.CheckViolationError):
-            await ledger.claim("index", "visible", [ProjectedEvent(make_chunked("a", 1, ["x"]), (row,))])
+            await ledger.claim(
+                "index", "visible", [ProjectedEvent(make_chunked("a", 1, ["x"]), (row,))]
+            )
 
     async def test_partitions_have_every_index_of_their_table(self, pool: Pool) -> None:
         missing = await pool.fetchval(
@@ -357,36 +553,92 @@ class TestGenerations:
 
 class TestDecisions:
     @pytest.mark.parametrize("turn", [1, -1])
-    async def test_question_and_answer_make_one_run_in_any_order(self, pool: Pool, turn: int) -> None:
+    async def test_question_and_answer_make_one_run_in_any_order(
+        self, pool: Pool, turn: int
+    ) -> None:
         run = uuid4()
         asked = RunRow(run, "default", "query", {"query": "?"}, NOW, None, None, None, [], {})
-        answered = RunRow(run, "default", "", None, None, "g1", {"answer": "!"}, NOW, [{"rank": 1}], {"mean": 0.5})
+        answered = RunRow(
+            run, "default", "", None, None, "g1", {"answer": "!"}, NOW, [{"rank": 1}], {"mean": 0.5}
+        )
         for row in (asked, answered)[::turn]:
             await apply_control_rows(pool, row)
-        row = await pool.fetchrow("select kind, request, generation, response, candidates, numbers from runs")
-        assert tuple(row) == ("query", {"query": "?"}, "g1", {"answer": "!"}, [{"rank": 1}], {"mean": 0.5})
+        row = await pool.fetchrow(
+            "select kind, request, generation, response, candidates, numbers from runs"
+        )
+        assert tuple(row) == (
+            "query",
+            {"query": "?"},
+            "g1",
+            {"answer": "!"},
+            [{"rank": 1}],
+            {"mean": 0.5},
+        )
 
     async def test_second_dead_letter_records_the_last_attempt(self, pool: Pool) -> None:
-        first = DeadLetterRow(uuid4(), "embed", None, "t", "default", None, "chunked", 0, 3, "A", "first", "", None, 1, None, None, None, NOW)
-        await apply_control_rows(pool, first, replace(first, code="B", dead_lettered_at=NOW.replace(year=2027)), replace(first, code="C"))
-        assert [tuple(row) for row in await pool.fetch("select generation, code from dead_letters")] == [("", "B")]
+        first = DeadLetterRow(
+            uuid4(),
+            "embed",
+            None,
+            "t",
+            "default",
+            None,
+            "chunked",
+            0,
+            3,
+            "A",
+            "first",
+            "",
+            None,
+            1,
+            None,
+            None,
+            None,
+            NOW,
+        )
+        await apply_control_rows(
+            pool,
+            first,
+            replace(first, code="B", dead_lettered_at=NOW.replace(year=2027)),
+            replace(first, code="C"),
+        )
+        assert [
+            tuple(row) for row in await pool.fetch("select generation, code from dead_letters")
+        ] == [("", "B")]
 
 
 class TestSettling:
-    async def test_stage_runs_until_settled_and_fails_when_dead_lettered(self, pool: Pool, ledger: PgLedger) -> None:
+    async def test_stage_runs_until_settled_and_fails_when_dead_lettered(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
         one, two = make_chunked("a", 1, ["x"], 1, 2), make_chunked("a", 1, ["y"], 2, 2)
         await claim_events(ledger, one, two)
         await claim_events(ledger, one)
         states = "select part, state, attempts, error->>'code' from job_stages order by part"
-        assert [tuple(row) for row in await pool.fetch(states)] == [(1, "running", 2, None), (2, "running", 1, None)]
+        assert [tuple(row) for row in await pool.fetch(states)] == [
+            (1, "running", 2, None),
+            (2, "running", 1, None),
+        ]
         buried = EventDeadLettered(
-            stage="embed", event_id=two.id, place=LogPosition(topic="chunked", partition=0, offset=2), code="BAD", detail="no", attempts=5
+            stage="embed",
+            event_id=two.id,
+            place=LogPosition(topic="chunked", partition=0, offset=2),
+            code="BAD",
+            detail="no",
+            attempts=5,
         )
         await ledger.complete("embed", [one.id], [buried])
-        assert [tuple(row) for row in await pool.fetch(states)] == [(1, "done", 2, None), (2, "failed", 5, "BAD")]
-        assert {answer.status for answer in await claim_events(ledger, one, two)} == {ClaimStatus.DONE}
+        assert [tuple(row) for row in await pool.fetch(states)] == [
+            (1, "done", 2, None),
+            (2, "failed", 5, "BAD"),
+        ]
+        assert {answer.status for answer in await claim_events(ledger, one, two)} == {
+            ClaimStatus.DONE
+        }
 
-    async def test_pruned_claims_can_be_repeated_without_changing_tables(self, pool: Pool, ledger: PgLedger) -> None:
+    async def test_pruned_claims_can_be_repeated_without_changing_tables(
+        self, pool: Pool, ledger: PgLedger
+    ) -> None:
         facts = make_revision_events("a", 1, ["x"])
         await claim_events(ledger, *facts)
         before = await compute_checksum(pool, include_history=True)
@@ -394,7 +646,9 @@ class TestSettling:
             await ledger.complete(stage, [fact.id for fact in facts], [])
             await ledger.prune(stage, "accepted", 0, 100)
         assert await pool.fetchval("select count(*) from handled where stage <> 'control'") == 0
-        assert {answer.status for answer in await claim_events(ledger, *facts)} == {ClaimStatus.PENDING}
+        assert {answer.status for answer in await claim_events(ledger, *facts)} == {
+            ClaimStatus.PENDING
+        }
         assert await compute_checksum(pool, include_history=True) == before
 
     async def test_pending_events_keep_their_claims_when_pruned(self, ledger: PgLedger) -> None:
@@ -407,7 +661,10 @@ class TestSettling:
 
 class TestMemo:
     async def test_first_result_is_kept_per_full_key(self, pool: Pool) -> None:
-        memo, key = PgEngineResultCache(pool), MemoKey("default", make_sample_document_id("a"), "e", b"\x00\x01")
+        memo, key = (
+            PgEngineResultCache(pool),
+            MemoKey("default", make_sample_document_id("a"), "e", b"\x00\x01"),
+        )
         others = [
             replace(key, tenant="t"),
             replace(key, document_id=make_sample_document_id("b")),
@@ -421,7 +678,9 @@ class TestMemo:
 
 
 async def test_document_without_chunks_becomes_visible(pool: Pool, ledger: PgLedger) -> None:
-    answers = await claim_events(ledger, make_accepted("a", 1), make_chunked("a", 1, []), make_embedded("a", 1, []))
+    answers = await claim_events(
+        ledger, make_accepted("a", 1), make_chunked("a", 1, []), make_embedded("a", 1, [])
+    )
     assert answers[-1].visibility_change is not None
     assert answers[-1].visibility_change.n_chunks == 0
     assert isinstance(make_chunked("a", 1, []).data, DocumentChunked)

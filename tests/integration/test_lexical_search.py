@@ -22,19 +22,59 @@ from tests.document_rows import SampleDocument, activate_revision, insert_docume
 from tests.search_stack import SearchStack, open_search_stack
 
 NO_FILTERS = Filters()
-ENGLISH = [f"{head}{tail}" for head in ("bark", "drum", "grip", "lamp", "mast", "plank", "quilt", "stork", "tramp", "wharf") for tail in ("ing", "ed", "s", "")]
-PORTUGUESE = ["barragem", "colheita", "descarga", "enchente", "farinha", "granito", "hortelã", "inversões", "jangada", "lavoura", "árvores", "açaí"]
+ENGLISH = [
+    f"{head}{tail}"
+    for head in (
+        "bark",
+        "drum",
+        "grip",
+        "lamp",
+        "mast",
+        "plank",
+        "quilt",
+        "stork",
+        "tramp",
+        "wharf",
+    )
+    for tail in ("ing", "ed", "s", "")
+]
+PORTUGUESE = [
+    "barragem",
+    "colheita",
+    "descarga",
+    "enchente",
+    "farinha",
+    "granito",
+    "hortelã",
+    "inversões",
+    "jangada",
+    "lavoura",
+    "árvores",
+    "açaí",
+]
 
 
 def generate_words(rng: random.Random, vocabulary: Sequence[str], count: int) -> str:
     """Few words often and many seldom, as in real text."""
-    return " ".join(vocabulary[min(int(rng.paretovariate(0.7)) - 1, len(vocabulary) - 1)] for _ in range(count))
+    return " ".join(
+        vocabulary[min(int(rng.paretovariate(0.7)) - 1, len(vocabulary) - 1)] for _ in range(count)
+    )
 
 
 def generate_corpus() -> list[SampleDocument]:
     rng = random.Random(7)
-    english = [SampleDocument(f"en-{n}", [generate_words(rng, ENGLISH, rng.randint(5, 120)) for _ in range(2)], "en") for n in range(120)]
-    portuguese = [SampleDocument(f"pt-{n}", [generate_words(rng, PORTUGUESE, rng.randint(5, 60))], "pt", prefix="jangada") for n in range(60)]
+    english = [
+        SampleDocument(
+            f"en-{n}", [generate_words(rng, ENGLISH, rng.randint(5, 120)) for _ in range(2)], "en"
+        )
+        for n in range(120)
+    ]
+    portuguese = [
+        SampleDocument(
+            f"pt-{n}", [generate_words(rng, PORTUGUESE, rng.randint(5, 60))], "pt", prefix="jangada"
+        )
+        for n in range(60)
+    ]
     return english + portuguese
 
 
@@ -42,22 +82,40 @@ class ReferenceBm25:
     """Robertson's formula, term by term; k1 1.2, b 0.75, average length 100, one index a language."""
 
     def __init__(self, documents: Sequence[SampleDocument]) -> None:
-        self.stem = {language: snowballstemmer.stemmer(name) for language, name in (("en", "english"), ("pt", "portuguese"))}
+        self.stem = {
+            language: snowballstemmer.stemmer(name)
+            for language, name in (("en", "english"), ("pt", "portuguese"))
+        }
         self.chunks: dict[str, dict[UUID, Counter[str]]] = {"en": {}, "pt": {}}
         for document in documents:
             for place, text in enumerate(document.texts):
-                self.chunks[document.language or ""][document.chunk_id(place)] = Counter(self.stem_terms(f"{document.prefix} {text}", document.language or ""))
+                self.chunks[document.language or ""][document.chunk_id(place)] = Counter(
+                    self.stem_terms(f"{document.prefix} {text}", document.language or "")
+                )
 
     def stem_terms(self, text: str, language: str) -> list[str]:
         return [self.stem[language].stemWord(word) for word in re.findall(r"\w+", text.lower())]
 
     def rank(self, question: str) -> list[tuple[UUID, float]]:
-        scores = [item for language in self.chunks for item in self._score_chunks(set(self.stem_terms(question, language)), self.chunks[language])]
-        return sorted(((chunk, score) for chunk, score in scores if score > 0), key=lambda item: (-item[1], item[0]))
+        scores = [
+            item
+            for language in self.chunks
+            for item in self._score_chunks(
+                set(self.stem_terms(question, language)), self.chunks[language]
+            )
+        ]
+        return sorted(
+            ((chunk, score) for chunk, score in scores if score > 0),
+            key=lambda item: (-item[1], item[0]),
+        )
 
-    def _score_chunks(self, question: set[str], chunks: dict[UUID, Counter[str]]) -> list[tuple[UUID, float]]:
+    def _score_chunks(
+        self, question: set[str], chunks: dict[UUID, Counter[str]]
+    ) -> list[tuple[UUID, float]]:
         df = Counter(term for chunk in chunks.values() for term in chunk)
-        idf = {term: log(1 + (len(chunks) - df[term] + 0.5) / (df[term] + 0.5)) for term in question}
+        idf = {
+            term: log(1 + (len(chunks) - df[term] + 0.5) / (df[term] + 0.5)) for term in question
+        }
 
         def score(chunk: Counter[str]) -> float:
             norm = 1.2 * (1 - 0.75 + 0.75 * chunk.total() / 100)
@@ -67,14 +125,25 @@ class ReferenceBm25:
 
 
 async def search_lexical(
-    stack: SearchStack, text: str, *, language: str | None = "en", filters: Filters = NO_FILTERS, k: int = 20, budget: int = 5000, tenant: str = "default"
+    stack: SearchStack,
+    text: str,
+    *,
+    language: str | None = "en",
+    filters: Filters = NO_FILTERS,
+    k: int = 20,
+    budget: int = 5000,
+    tenant: str = "default",
 ) -> LexicalHits:
     async with stack.search.open_snapshot() as snapshot:
-        return await snapshot.search_lexical(tenant, text, language=language, filters=filters, k=k, budget=budget)
+        return await snapshot.search_lexical(
+            tenant, text, language=language, filters=filters, k=k, budget=budget
+        )
 
 
 def assert_same_ranking(hits: LexicalHits, ranking: list[tuple[UUID, float]], k: int) -> None:
-    """The same scores place by place; where neighbours have (nearly) the same score their order may differ."""
+    """The same scores place by place; where neighbours have (nearly) the same score their order may
+    differ.
+    """
     assert len(hits.hits) == min(k, len(ranking))
     expected = dict(ranking)
     for hit, (_, score) in zip(hits.hits, ranking, strict=False):
@@ -96,57 +165,100 @@ async def test_scores_match_reference_bm25_in_both_languages(database: str) -> N
 
 async def test_portuguese_document_matches_another_word_form(database: str) -> None:
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, SampleDocument("a", ["As INVERSÕES térmicas da cidade"], "pt"), SampleDocument("b", ["Nothing about it"], "en"))
-        assert [hit.document_id for hit in (await search_lexical(desk, "TÉRMICA", language="pt")).hits] == [SampleDocument("a", []).id]
+        await insert_documents(
+            desk.connection,
+            SampleDocument("a", ["As INVERSÕES térmicas da cidade"], "pt"),
+            SampleDocument("b", ["Nothing about it"], "en"),
+        )
+        assert [
+            hit.document_id for hit in (await search_lexical(desk, "TÉRMICA", language="pt")).hits
+        ] == [SampleDocument("a", []).id]
 
 
 async def test_query_stopwords_match_nothing_in_other_languages(database: str) -> None:
     async with open_search_stack(database) as desk:
         await insert_documents(
-            desk.connection, SampleDocument("quote", ["o lema dizia the end of the road"], "pt"), SampleDocument("fish", ["the sardine"], "en")
+            desk.connection,
+            SampleDocument("quote", ["o lema dizia the end of the road"], "pt"),
+            SampleDocument("fish", ["the sardine"], "en"),
         )
         assert not [
-            hit for hit in (await search_lexical(desk, "what is the sardine of", language="en")).hits if hit.document_id == SampleDocument("quote", []).id
+            hit
+            for hit in (await search_lexical(desk, "what is the sardine of", language="en")).hits
+            if hit.document_id == SampleDocument("quote", []).id
         ]
         assert (await search_lexical(desk, "the", language="en")).hits
 
 
 async def test_unknown_language_is_matched_without_stemming(database: str) -> None:
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, SampleDocument("x", ["zorblax running quickly"], None))
+        await insert_documents(
+            desk.connection, SampleDocument("x", ["zorblax running quickly"], None)
+        )
         assert (await search_lexical(desk, "zorblax", language=None)).hits
         assert not (await search_lexical(desk, "run", language=None)).hits
-        assert resolve_text_search_config(None) == "simple" and resolve_text_search_config("pt-BR") == "portuguese"
+        assert (
+            resolve_text_search_config(None) == "simple"
+            and resolve_text_search_config("pt-BR") == "portuguese"
+        )
 
 
 @pytest.mark.parametrize(
-    "text", ["it's w5x | & ! 'quoted", "", "   ", "\\", "'", "a\\'b", ":* <-> !", "🙂 \u200b", "((((", "x" * 3000, "drop table documents; --", "%s {passes}"]
+    "text",
+    [
+        "it's w5x | & ! 'quoted",
+        "",
+        "   ",
+        "\\",
+        "'",
+        "a\\'b",
+        ":* <-> !",
+        "🙂 \u200b",
+        "((((",
+        "x" * 3000,
+        "drop table documents; --",
+        "%s {passes}",
+    ],
 )
 async def test_hostile_queries_are_answered(database: str, text: str) -> None:
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, SampleDocument("a", ["it's a quoted w5x, a\\'b and documents; drop"], "en"))
+        await insert_documents(
+            desk.connection,
+            SampleDocument("a", ["it's a quoted w5x, a\\'b and documents; drop"], "en"),
+        )
         hits = await search_lexical(desk, text)
         assert hits.exactness == "exact"
 
 
 async def test_quote_or_backslash_in_word_is_searchable(database: str) -> None:
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, SampleDocument("path", [r"/usr/o'brien/x\y"], None), SampleDocument("other", ["nothing"], None))
+        await insert_documents(
+            desk.connection,
+            SampleDocument("path", [r"/usr/o'brien/x\y"], None),
+            SampleDocument("other", ["nothing"], None),
+        )
         hits = await search_lexical(desk, r"/usr/o'brien/x\y", language=None)
         assert [hit.document_id for hit in hits.hits] == [SampleDocument("path", []).id]
 
 
 async def test_budget_grows_until_no_unseen_chunk_can_win(database: str) -> None:
-    """One rare word in long chunks, two frequent words together in a short one that must come first."""
+    """One rare word in long chunks, two frequent words together in a short one that must come
+    first.
+    """
     rng = random.Random(3)
-    long = [SampleDocument(f"long-{n}", ["rarity " + generate_words(rng, ENGLISH, 110)], "en") for n in range(3)]
+    long = [
+        SampleDocument(f"long-{n}", ["rarity " + generate_words(rng, ENGLISH, 110)], "en")
+        for n in range(3)
+    ]
     short = SampleDocument("short", ["wolf tiger " * 8], "en")
     filler = [SampleDocument(f"f-{n}", ["wolf" if n % 2 else "tiger"], "en") for n in range(60)]
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, *long, short, *filler)
         hits = await search_lexical(desk, "rarity wolf tiger", k=3, budget=4)
         assert hits.exactness == "exact" and hits.hits[0].document_id == short.id
-        assert_same_ranking(hits, ReferenceBm25([*long, short, *filler]).rank("rarity wolf tiger"), 3)
+        assert_same_ranking(
+            hits, ReferenceBm25([*long, short, *filler]).rank("rarity wolf tiger"), 3
+        )
 
 
 async def test_bounded_is_reported_when_unseen_chunks_may_win(database: str) -> None:
@@ -161,19 +273,34 @@ async def test_bounded_is_reported_when_unseen_chunks_may_win(database: str) -> 
 
 async def test_idfs_include_unknown_words(database: str) -> None:
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, SampleDocument("a", ["wolf"], "en"), SampleDocument("b", ["tiger"], "en"))
+        await insert_documents(
+            desk.connection,
+            SampleDocument("a", ["wolf"], "en"),
+            SampleDocument("b", ["tiger"], "en"),
+        )
         idf = (await search_lexical(desk, "wolves unheard")).idf
-        assert idf["english"]["wolv"] == pytest.approx(log(1 + 2.5 / 0.5)) and idf["english"]["unheard"] == pytest.approx(log(1 + 2.5 / 0.5))
+        assert idf["english"]["wolv"] == pytest.approx(log(1 + 2.5 / 0.5)) and idf["english"][
+            "unheard"
+        ] == pytest.approx(log(1 + 2.5 / 0.5))
 
 
 async def test_only_visible_revisions_of_the_tenant_match(database: str) -> None:
-    first, second = SampleDocument("a", ["heron stork"], "en"), SampleDocument("a", ["stork crane"], "en", order=(1, 2), revision=2)
+    first, second = (
+        SampleDocument("a", ["heron stork"], "en"),
+        SampleDocument("a", ["stork crane"], "en", order=(1, 2), revision=2),
+    )
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, first, SampleDocument("a", ["heron"], "en", tenant="other"))
+        await insert_documents(
+            desk.connection, first, SampleDocument("a", ["heron"], "en", tenant="other")
+        )
         await insert_documents(desk.connection, second, visible=False)
-        assert [hit.chunk_id for hit in (await search_lexical(desk, "heron crane")).hits] == [first.chunk_id(0)]
+        assert [hit.chunk_id for hit in (await search_lexical(desk, "heron crane")).hits] == [
+            first.chunk_id(0)
+        ]
         await activate_revision(desk.connection, second)
-        assert [hit.chunk_id for hit in (await search_lexical(desk, "heron crane")).hits] == [second.chunk_id(0)]
+        assert [hit.chunk_id for hit in (await search_lexical(desk, "heron crane")).hits] == [
+            second.chunk_id(0)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -192,15 +319,34 @@ async def test_only_visible_revisions_of_the_tenant_match(database: str) -> None
     ],
 )
 @pytest.mark.parametrize("few", [2_000, 0])
-async def test_all_filters_apply_for_few_and_many_matches(database: str, monkeypatch: pytest.MonkeyPatch, filters: Filters, found: set[str], few: int) -> None:
+async def test_all_filters_apply_for_few_and_many_matches(
+    database: str, monkeypatch: pytest.MonkeyPatch, filters: Filters, found: set[str], few: int
+) -> None:
     monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", few)
-    a = SampleDocument("a", ["lobster"], "en", collection="law", tags=("red", "old"), document_date=date(2024, 5, 1))
-    b = SampleDocument("b", ["lobster"], "en", collection="art", tags=("red",), document_date=date(2025, 6, 1), metadata={"pages": 3, "x": [1]})
+    a = SampleDocument(
+        "a",
+        ["lobster"],
+        "en",
+        collection="law",
+        tags=("red", "old"),
+        document_date=date(2024, 5, 1),
+    )
+    b = SampleDocument(
+        "b",
+        ["lobster"],
+        "en",
+        collection="art",
+        tags=("red",),
+        document_date=date(2025, 6, 1),
+        metadata={"pages": 3, "x": [1]},
+    )
     c = SampleDocument("c", ["lobster"], "pt", collection="law")
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, a, b, c)
         hits = await search_lexical(desk, "lobster", filters=filters)
-        assert {hit.document_id for hit in hits.hits} == {SampleDocument(name, []).id for name in found}
+        assert {hit.document_id for hit in hits.hits} == {
+            SampleDocument(name, []).id for name in found
+        }
 
 
 async def test_compacting_deltas_changes_no_score(database: str) -> None:

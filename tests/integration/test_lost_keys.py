@@ -1,4 +1,6 @@
-"""Keys that the keystore lacks are given up only where what they sealed comes in once more by the door."""
+"""Keys that the keystore lacks are given up only where what they sealed comes in once more by the
+door.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,18 @@ from tests.shared_log import SharedLog, acknowledge_offset, open_storage
 
 FIRST_GENERATION = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
 EVENT_TIME = datetime(2026, 1, 1, tzinfo=UTC)
-STAGE_TOPICS = (("transcribe", "g1", "accepted"), ("embed", "g1", "chunked"), ("runs", None, "queries"))
-TRANSCRIBE, EMBED, RUNS = ((format_group_name(stage, generation), topic) for stage, generation, topic in STAGE_TOPICS)
-KEY, CAUSES = UUID(int=7), [make_received_id("default", "test", f"event-{number}") for number in range(3)]
+STAGE_TOPICS = (
+    ("transcribe", "g1", "accepted"),
+    ("embed", "g1", "chunked"),
+    ("runs", None, "queries"),
+)
+TRANSCRIBE, EMBED, RUNS = (
+    (format_group_name(stage, generation), topic) for stage, generation, topic in STAGE_TOPICS
+)
+KEY, CAUSES = (
+    UUID(int=7),
+    [make_received_id("default", "test", f"event-{number}") for number in range(3)],
+)
 
 
 @pytest.fixture
@@ -39,7 +50,14 @@ async def storage(tmp_path: Path, database: str) -> AsyncIterator[Storage]:
     async with open_storage(log, tmp_path, database) as prepared:
         await apply_control_rows(prepared.pool, GenerationRow(FIRST_GENERATION))
         data = DocumentReceived(external_id="a", content=Content(text="A heron."))
-        await log.append([await build_raw_record(data, f"event-{number}", source="test", time=EVENT_TIME, codec=Codec()) for number in range(3)])
+        await log.append(
+            [
+                await build_raw_record(
+                    data, f"event-{number}", source="test", time=EVENT_TIME, codec=Codec()
+                )
+                for number in range(3)
+            ]
+        )
         await acknowledge_offset(prepared.pool, log, INGRESS_GROUP, 1)
         log.offsets[INGRESS_GROUP] = {0: 3}
         yield prepared
@@ -50,13 +68,25 @@ def get_shared_log(storage: Storage) -> SharedLog:
     return storage.log
 
 
-async def append_sealed_records(storage: Storage, reading: tuple[str, str], *causes: UUID, document: bool = True, signed: bool = True) -> None:
+async def append_sealed_records(
+    storage: Storage,
+    reading: tuple[str, str],
+    *causes: UUID,
+    document: bool = True,
+    signed: bool = True,
+) -> None:
     """A record for each, that the reading has acknowledged and the tables do not know."""
     log, signatures = get_shared_log(storage), storage.codec.signer
     assert signatures is not None
-    headers = {"ce_keyid": str(KEY), "ce_tenant": "default", **({"ce_document": str(uuid4())} if document else {})}
+    headers = {
+        "ce_keyid": str(KEY),
+        "ce_tenant": "default",
+        **({"ce_document": str(uuid4())} if document else {}),
+    }
     for cause in causes:
-        encoded = {name: text.encode() for name, text in {**headers, "ce_causationid": str(cause)}.items()}
+        encoded = {
+            name: text.encode() for name, text in {**headers, "ce_causationid": str(cause)}.items()
+        }
         if signed:
             encoded[SIGNATURE_HEADER] = signatures.sign(reading[1], b"?", encoded)
         await log.append([Record(reading[1], b"k", b"?", encoded)])
@@ -64,13 +94,20 @@ async def append_sealed_records(storage: Storage, reading: tuple[str, str], *cau
 
 
 async def is_key_marked_lost(storage: Storage) -> bool:
-    return bool(await storage.pool.fetchval("select lost_at is not null from keystore.keys where id = $1", KEY))
+    return bool(
+        await storage.pool.fetchval(
+            "select lost_at is not null from keystore.keys where id = $1", KEY
+        )
+    )
 
 
 async def assert_recovery_refused(storage: Storage) -> str:
     with pytest.raises(ConfigurationError, match="lacks 1 keys") as error:
         await check_tables_current(storage, {})
-    assert error.value.code == "TABLES_RESTORED" and "newest backup of schema `keystore`" in error.value.remedy
+    assert (
+        error.value.code == "TABLES_RESTORED"
+        and "newest backup of schema `keystore`" in error.value.remedy
+    )
     assert not await is_key_marked_lost(storage)
     return error.value.remedy
 

@@ -1,4 +1,6 @@
-"""What tables know of the places of their readers, and what they make of it that they know less than before."""
+"""What tables know of the places of their readers, and what they make of it that they know less
+than before.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,13 @@ async def test_offsets_advanced_by_another_process_are_not_lost(pool: Pool) -> N
     assert await first.fetch_offsets(*GROUP_AND_TOPIC) == {0: 9}
 
 
-@pytest.mark.parametrize("backup", ["update consumer_offsets set next_offset = 4", "delete from consumer_offsets"])
+@pytest.mark.parametrize(
+    "backup", ["update consumer_offsets set next_offset = 4", "delete from consumer_offsets"]
+)
 @pytest.mark.parametrize("asked", ["note", "known", "check"])
-async def test_restored_tables_are_detected_and_not_written(pool: Pool, backup: str, asked: str) -> None:
+async def test_restored_tables_are_detected_and_not_written(
+    pool: Pool, backup: str, asked: str
+) -> None:
     reached = await record_offsets(pool, {0: 5})
     await pool.execute(backup)
     before = await PgOffsetStore(pool).fetch_offsets(*GROUP_AND_TOPIC)
@@ -89,7 +95,11 @@ async def test_offset_stored_during_check_is_remembered(pool: Pool, asked: str) 
     reached = PgOffsetStore(cast(Pool, looks))
     await reached.store_offsets(*GROUP_AND_TOPIC, {0: 5})
     looks.on_fetch = lambda: reached.store_offsets(*GROUP_AND_TOPIC, {0: 9})
-    await (reached.fetch_offsets(*GROUP_AND_TOPIC) if asked == "known" else reached.check_not_restored())
+    await (
+        reached.fetch_offsets(*GROUP_AND_TOPIC)
+        if asked == "known"
+        else reached.check_not_restored()
+    )
     await pool.execute("update consumer_offsets set next_offset = 8")
     with pytest.raises(FatalError, match="were at 9 before"):
         await reached.check_not_restored()

@@ -7,7 +7,9 @@ from tests.log_backends import on_both_logs
 
 __all__ = ["worker_group"]
 
-ORDINARY_DOCUMENTS: dict[str, str | None] = {f"doc-{number}": f"An ordinary document {number}" for number in range(12)}
+ORDINARY_DOCUMENTS: dict[str, str | None] = {
+    f"doc-{number}": f"An ordinary document {number}" for number in range(12)
+}
 POISON_WORD = "nightshade"
 
 
@@ -16,7 +18,9 @@ async def test_event_that_kills_three_workers_is_dead_lettered(worker_group: Wor
     names = list(ORDINARY_DOCUMENTS)
     first = await worker_group.start_worker(deadly=POISON_WORD)
     texts = ORDINARY_DOCUMENTS | {"deadly": f"Some {POISON_WORD} is here"}
-    await worker_group.push_texts({name: texts[name] for name in [*names[:6], "deadly", *names[6:]]})
+    await worker_group.push_texts(
+        {name: texts[name] for name in [*names[:6], "deadly", *names[6:]]}
+    )
     workers = [first]
     while True:
         worker = workers[-1]
@@ -32,8 +36,13 @@ async def test_event_that_kills_three_workers_is_dead_lettered(worker_group: Wor
     assert [worker.process.poll() is not None for worker in workers] == [True, True, True, False]
     await worker_group.wait_until_idle()
     assert await fetch_dead_letters(worker_group) == [("WORKER_LOST", "embed")]
-    assert await worker_group.pool.fetchval("select count(*) from visible where generation = 'g1'") == len(ORDINARY_DOCUMENTS)
+    assert await worker_group.pool.fetchval(
+        "select count(*) from visible where generation = 'g1'"
+    ) == len(ORDINARY_DOCUMENTS)
 
 
 async def fetch_dead_letters(worker_group: WorkerGroup) -> list[tuple[str, str]]:
-    return [(row["code"], row["stage"]) for row in await worker_group.pool.fetch("select code, stage from dead_letters")]
+    return [
+        (row["code"], row["stage"])
+        for row in await worker_group.pool.fetch("select code, stage from dead_letters")
+    ]

@@ -1,4 +1,6 @@
-"""What only the Postgres log must withstand: transactions that commit out of order, and readers that take over from each other."""
+"""What only the Postgres log must withstand: transactions that commit out of order, and readers
+that take over from each other.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from sql.log_import import adopt_imported_log
 from sql.log_reader import PgSubscriber, PgSubscription
 from sql.pool import Pool, close_pool, open_pool
 
-INSERT_QUERY = "insert into anabranch.events (topic, headers, value) values ('t', '{}', $1) returning position"
+INSERT_QUERY = (
+    "insert into anabranch.events (topic, headers, value) values ('t', '{}', $1) returning position"
+)
 
 
 class PostgresCollectingSink:
@@ -75,7 +79,9 @@ async def run_subscription(
         found.sinks.append(PostgresCollectingSink(partition, acknowledge=acknowledge, room=room))
         return found.sinks[-1]
 
-    task = asyncio.create_task(PgSubscriber(pool, dsn, owner=uuid4(), poll_s=poll_s).subscribe("g", "t", open_sink).run())
+    task = asyncio.create_task(
+        PgSubscriber(pool, dsn, owner=uuid4(), poll_s=poll_s).subscribe("g", "t", open_sink).run()
+    )
     try:
         yield found
     finally:
@@ -107,7 +113,9 @@ async def test_binary_headers_round_trip(log: PgLog) -> None:
     assert stored.record == make_record("a")
 
 
-async def test_late_committing_transaction_is_not_skipped(pool: Pool, database: str, log: PgLog) -> None:
+async def test_late_committing_transaction_is_not_skipped(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     async with run_subscription(pool, database) as found, pool.acquire() as slow:
         transaction = slow.transaction()
         await transaction.start()
@@ -119,7 +127,9 @@ async def test_late_committing_transaction_is_not_skipped(pool: Pool, database: 
         assert await found.wait_for_values(2) == [b"slow", b"fast"]
 
 
-async def test_acknowledgement_follows_transaction_order_not_position(pool: Pool, database: str, log: PgLog) -> None:
+async def test_acknowledgement_follows_transaction_order_not_position(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     async with pool.acquire() as old:
         transaction = old.transaction()
         await transaction.start()
@@ -145,11 +155,15 @@ async def test_interrupted_bulk_read_misses_nothing(pool: Pool, log: PgLog) -> N
     assert second > first
     [one, other] = [record async for record in log.read("t")]
     assert one.position.offset == second
-    assert [record async for record in log.read("t", resume_after={0: one.position.offset})] == [other]
+    assert [record async for record in log.read("t", resume_after={0: one.position.offset})] == [
+        other
+    ]
     assert [record async for record in log.read("t", resume_after={0: other.position.offset})] == []
 
 
-async def test_retention_is_bound_by_lowest_unacknowledged_position(pool: Pool, database: str, log: PgLog) -> None:
+async def test_retention_is_bound_by_lowest_unacknowledged_position(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     async with pool.acquire() as old:
         transaction = old.transaction()
         await transaction.start()
@@ -164,14 +178,20 @@ async def test_retention_is_bound_by_lowest_unacknowledged_position(pool: Pool, 
         for stored, kept in zip(sink.records, (young.offset, young.offset + 2), strict=True):
             sink.partition.acknowledge(stored.position.offset + 1)
             async with asyncio.timeout(10):
-                while await log.fetch_committed_offsets("g", "t") != {0: stored.position.offset + 1}:
+                while await log.fetch_committed_offsets("g", "t") != {
+                    0: stored.position.offset + 1
+                }:
                     await asyncio.sleep(0.005)
             await asyncio.sleep(0.05)
             assert sink.partition.committed_offset == kept
 
 
 async def test_readers_poll_while_listener_is_unavailable(
-    pool: Pool, database: str, log: PgLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pool: Pool,
+    database: str,
+    log: PgLog,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     tries = 0
 
@@ -193,10 +213,18 @@ async def test_readers_poll_while_listener_is_unavailable(
     assert "listener_failed" in capsys.readouterr().out
 
 
-async def test_concurrent_appends_are_not_lost_or_reordered(pool: Pool, database: str, log: PgLog) -> None:
+async def test_concurrent_appends_are_not_lost_or_reordered(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     other = PgLog(pool)
     async with run_subscription(pool, database) as found:
-        await asyncio.gather(*(writer.append([make_record(f"{i}-{n}") for n in range(5)]) for i in range(60) for writer in (log, other)))
+        await asyncio.gather(
+            *(
+                writer.append([make_record(f"{i}-{n}") for n in range(5)])
+                for i in range(60)
+                for writer in (log, other)
+            )
+        )
         values = await found.wait_for_values(600)
     assert len(values) == 600
     assert set(values) == {f"{i}-{n}".encode() for i in range(60) for n in range(5)}
@@ -220,7 +248,9 @@ async def test_interrupted_append_raises_and_can_be_retried(pool: Pool, log: PgL
     assert await log.fetch_offset_bounds("t") == {0: (position.offset, position.offset + 1)}
 
 
-async def test_full_sink_receives_nothing_until_resumed(pool: Pool, database: str, log: PgLog) -> None:
+async def test_full_sink_receives_nothing_until_resumed(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     await log.append([make_record(str(n)) for n in range(10)])
     async with run_subscription(pool, database, room=3) as found:
         await found.wait_for_values(3)
@@ -231,7 +261,9 @@ async def test_full_sink_receives_nothing_until_resumed(pool: Pool, database: st
         assert await found.wait_for_values(10) == [str(n).encode() for n in range(10)]
 
 
-async def test_second_reader_takes_over_when_first_stops(pool: Pool, database: str, log: PgLog) -> None:
+async def test_second_reader_takes_over_when_first_stops(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     async with run_subscription(pool, database) as first:
         await log.append([make_record("a")])
         await first.wait_for_values(1)
@@ -244,20 +276,30 @@ async def test_second_reader_takes_over_when_first_stops(pool: Pool, database: s
         assert await third.wait_for_values(1) == [b"c"]
 
 
-async def test_lease_of_killed_process_is_taken_over_immediately(pool: Pool, database: str, log: PgLog) -> None:
+async def test_lease_of_killed_process_is_taken_over_immediately(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     dead = uuid4()
-    await pool.execute("insert into log_readers (reader, topic, lease_owner, lease_until) values ('g', 't', $1, now() + interval '1 hour')", dead)
+    await pool.execute(
+        "insert into log_readers (reader, topic, lease_owner, lease_until) values ('g', 't', $1, now() + interval '1 hour')",
+        dead,
+    )
     async with run_subscription(pool, database) as found:
         await log.append([make_record("a")])
         assert await found.wait_for_values(1) == [b"a"]
 
 
-async def test_reader_without_lease_cannot_move_the_offset(pool: Pool, database: str, log: PgLog) -> None:
+async def test_reader_without_lease_cannot_move_the_offset(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     await log.append([make_record("a")])
     async with run_subscription(pool, database, acknowledge=False) as found:
         await found.wait_for_values(1)
         connection = await asyncpg.connect(database)
-        await pool.execute("update log_readers set lease_owner = $1, lease_until = now() + interval '1 hour'", uuid4())
+        await pool.execute(
+            "update log_readers set lease_owner = $1, lease_until = now() + interval '1 hour'",
+            uuid4(),
+        )
         reader = found.sinks[0]
         reader.partition.acknowledge(reader.records[0].position.offset + 1)
         while not reader.closed:
@@ -272,7 +314,9 @@ async def test_reader_survives_lost_connection(pool: Pool, database: str, log: P
         await log.append([make_record("a")])
         await found.wait_for_values(1)
         async with pool.acquire() as other:
-            await other.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
+            await other.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+            )
         await asyncio.sleep(0.05)
         await log.append([make_record("b")])
         assert (await found.wait_for_values(2))[-1] == b"b"
@@ -316,7 +360,9 @@ class UnstableLease(ReaderLease):
         raise LogUnavailable("the connection was lost")
 
 
-async def test_reader_stops_when_cancellation_breaks_its_connection(pool: Pool, database: str, log: PgLog) -> None:
+async def test_reader_stops_when_cancellation_breaks_its_connection(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     await log.create_topics({"t": 1}, retention_ms={})
     await log.append([make_record("a")])
     sinks = list[PostgresCollectingSink]()
@@ -326,7 +372,9 @@ async def test_reader_stops_when_cancellation_breaks_its_connection(pool: Pool, 
         return sinks[-1]
 
     lease = UnstableLease(pool, "g", "t", uuid4(), 10.0)
-    task = asyncio.create_task(PgSubscription(lease, TopicListener(database, str(lease.owner)), open_sink, 0.2).run())
+    task = asyncio.create_task(
+        PgSubscription(lease, TopicListener(database, str(lease.owner)), open_sink, 0.2).run()
+    )
     async with asyncio.timeout(30):
         await lease.renewal_started.wait()
         task.cancel()
@@ -335,7 +383,9 @@ async def test_reader_stops_when_cancellation_breaks_its_connection(pool: Pool, 
     assert len(sinks) == 1, "it did not begin again"
 
 
-async def test_imported_log_resumes_at_stored_offsets(pool: Pool, database: str, log: PgLog) -> None:
+async def test_imported_log_resumes_at_stored_offsets(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     """As pg_dump and a restore leave it."""
     await log.create_topics({"t": 1}, retention_ms={})
     await log.append([make_record("a"), make_record("b")])
@@ -353,7 +403,9 @@ async def test_imported_log_resumes_at_stored_offsets(pool: Pool, database: str,
         await pool.execute(f"update {table} set xact = (xact::text::bigint + 1000000)::text::xid8")
     [own] = await log.append([make_record("g")])
     assert await adopt_imported_log(pool) is True
-    assert (await log.fetch_committed_offsets("g", "t"))[0] <= own.offset, "what was appended here before is not taken for read"
+    assert (await log.fetch_committed_offsets("g", "t"))[0] <= own.offset, (
+        "what was appended here before is not taken for read"
+    )
     assert await adopt_imported_log(pool) is False
 
 
@@ -369,7 +421,9 @@ async def test_log_of_same_server_is_not_imported(pool: Pool, log: PgLog) -> Non
     assert [r.record.value async for r in log.read("t")] == [b"slow", b"fast"]
 
 
-async def test_retention_does_not_block_on_concurrent_erasure(pool: Pool, database: str, log: PgLog) -> None:
+async def test_retention_does_not_block_on_concurrent_erasure(
+    pool: Pool, database: str, log: PgLog
+) -> None:
     await log.create_topics({"t": 1}, retention_ms={"t": 0})
     await log.append([make_record("a")])
     async with run_subscription(pool, database) as found:
@@ -378,8 +432,12 @@ async def test_retention_does_not_block_on_concurrent_erasure(pool: Pool, databa
         async with erasing.transaction():
             await erasing.execute("update expired_batches set batch = batch + 1")
             expiring = asyncio.create_task(log.expire())
-            while not await erasing.fetchval("select exists (select from pg_locks where not granted and locktype in ('tuple', 'transactionid'))"):
+            while not await erasing.fetchval(
+                "select exists (select from pg_locks where not granted and locktype in ('tuple', 'transactionid'))"
+            ):
                 await asyncio.sleep(0.005)
-            assert await erasing.fetch("select position from events where topic = 't' for update nowait"), "each would wait for the other"
+            assert await erasing.fetch(
+                "select position from events where topic = 't' for update nowait"
+            ), "each would wait for the other"
         await expiring
     assert [r async for r in log.read("t")] == []

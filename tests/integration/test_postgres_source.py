@@ -29,13 +29,19 @@ async def shop(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
         "alter table notes alter column body set storage external"
     )
     yield connection
-    for slot in await connection.fetch("select slot_name from pg_replication_slots where database = current_database()"):
+    for slot in await connection.fetch(
+        "select slot_name from pg_replication_slots where database = current_database()"
+    ):
         await connection.execute(f"select pg_drop_replication_slot('{slot['slot_name']}')")
     await connection.close()
 
 
 def make_takes(**mapping: Any) -> dict[str, Any]:
-    return {"kind": "postgres", "table": "notes", "mapping": {"body": ["body"], "title": "title"} | mapping}
+    return {
+        "kind": "postgres",
+        "table": "notes",
+        "mapping": {"body": ["body"], "title": "title"} | mapping,
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +62,11 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[SourceEnvironmen
 
 
 async def count_slots(shop: asyncpg.Connection) -> int:
-    return int(await shop.fetchval("select count(*) from pg_replication_slots where database = current_database()"))
+    return int(
+        await shop.fetchval(
+            "select count(*) from pg_replication_slots where database = current_database()"
+        )
+    )
 
 
 async def execute_between_reads(shop: asyncpg.Connection, accident: str) -> None:
@@ -69,59 +79,102 @@ async def execute_between_reads(shop: asyncpg.Connection, accident: str) -> None
                 await asyncio.sleep(0.01)
 
 
-async def test_table_is_snapshotted_then_streamed(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
-    await shop.execute("insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.' from generate_series(1, 40) g")
+async def test_table_is_snapshotted_then_streamed(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
+    await shop.execute(
+        "insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.' from generate_series(1, 40) g"
+    )
     await world.add_source("crm", make_takes(metadata=["price", "made", "facts", "active"]))
     expected = {str(key): f"Heron {key} stands." for key in range(1, 41)}
     await world.wait_for_texts("crm", expected)
-    await shop.execute("insert into notes values (41, 'new', 'Heron 41 comes.', 12.50, '2026-03-01 12:00+00', '{\"a\": [1]}', true)")
-    await shop.execute("update notes set body = 'Heron 1 flies.' where id = 1; delete from notes where id = 2; update notes set id = 300 where id = 3")
+    await shop.execute(
+        "insert into notes values (41, 'new', 'Heron 41 comes.', 12.50, '2026-03-01 12:00+00', '{\"a\": [1]}', true)"
+    )
+    await shop.execute(
+        "update notes set body = 'Heron 1 flies.' where id = 1; delete from notes where id = 2; update notes set id = 300 where id = 3"
+    )
     expected |= {"1": "Heron 1 flies.", "300": expected.pop("3"), "41": "Heron 41 comes."}
     del expected["2"]
     await world.wait_for_texts("crm", expected)
-    metadata = await world.worker.storage.pool.fetchval("select metadata from documents where external_id = '41'")
-    assert metadata == {"price": "12.50", "made": "2026-03-01T12:00:00+00", "facts": {"a": [1]}, "active": True}
-    await shop.execute("begin; truncate notes; insert into notes values (5, 'five', 'Only this.'); commit")
+    metadata = await world.worker.storage.pool.fetchval(
+        "select metadata from documents where external_id = '41'"
+    )
+    assert metadata == {
+        "price": "12.50",
+        "made": "2026-03-01T12:00:00+00",
+        "facts": {"a": [1]},
+        "active": True,
+    }
+    await shop.execute(
+        "begin; truncate notes; insert into notes values (5, 'five', 'Only this.'); commit"
+    )
     await world.wait_for_texts("crm", {"5": "Only this."})
     assert (await world.fetch_source("crm"))["state"] == "streaming"
 
 
-async def test_large_transaction_is_read_in_batches(shop: asyncpg.Connection, empty_database: str) -> None:
-    """Whoever loads a table in one transaction must not fill our memory, and none of theirs stays open while we work."""
+async def test_large_transaction_is_read_in_batches(
+    shop: asyncpg.Connection, empty_database: str
+) -> None:
+    """Whoever loads a table in one transaction must not fill our memory, and none of theirs stays
+    open while we work.
+    """
     reader = PgChangeReader(empty_database, "public", "notes", "anabranch_crm")
     async with reader.open_snapshot() as snapshot:
         assert [rows async for rows in snapshot.rows] == []
-    await shop.execute("insert into notes (id, body) select g, 'Heron ' || g from generate_series(1, 5000) g")
+    await shop.execute(
+        "insert into notes (id, body) select g, 'Heron ' || g from generate_series(1, 5000) g"
+    )
     await shop.execute("insert into notes (id, body) values (5001, 'The next.')")
     async with reader.peek(100) as peeked:
         sizes = [len(batch) async for batch in peeked.batches]
         assert sum(sizes) > 5000 and max(sizes) <= 500
-        assert await shop.fetchval("select count(*) from pg_stat_activity where application_name = 'anabranch source' and xact_start is not null") == 0
+        assert (
+            await shop.fetchval(
+                "select count(*) from pg_stat_activity where application_name = 'anabranch source' and xact_start is not null"
+            )
+            == 0
+        )
     async with reader.peek(100) as peeked:
         last = [message async for batch in peeked.batches for message in batch][-1].sequence
     await reader.advance(last)
     async with reader.peek(100) as peeked:
-        assert [b"The next." in message.payload async for batch in peeked.batches for message in batch].count(True) == 1
+        assert [
+            b"The next." in message.payload async for batch in peeked.batches for message in batch
+        ].count(True) == 1
     await reader.close()
 
 
-async def test_unchanged_toast_value_is_kept(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
+async def test_unchanged_toast_value_is_kept(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
     await shop.execute("insert into notes values (1, 'first', $$" + LONG_TEXT + "$$)")
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": LONG_TEXT})
     await shop.execute("update notes set title = 'second' where id = 1")
     await shop.execute("update notes set id = 7 where id = 1")
     await world.wait_for_texts("crm", {"7": LONG_TEXT})
-    assert await world.worker.storage.pool.fetchval("select title from documents where external_id = '7'") == "second"
+    assert (
+        await world.worker.storage.pool.fetchval(
+            "select title from documents where external_id = '7'"
+        )
+        == "second"
+    )
 
 
-async def test_changes_during_snapshot_converge_to_table(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
-    await shop.execute("insert into notes select g, '', 'Heron ' || g from generate_series(1, 60) g")
+async def test_changes_during_snapshot_converge_to_table(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
+    await shop.execute(
+        "insert into notes select g, '', 'Heron ' || g from generate_series(1, 60) g"
+    )
 
     async def change() -> None:
         other = await asyncpg.connect(empty_database)
         for key in range(1, 61, 3):
-            await other.execute(f"begin; update notes set body = 'Egret {key}' where id = {key}; delete from notes where id = {key + 1}; commit")
+            await other.execute(
+                f"begin; update notes set body = 'Egret {key}' where id = {key}; delete from notes where id = {key + 1}; commit"
+            )
         await other.close()
 
     changing = asyncio.create_task(change())
@@ -131,35 +184,47 @@ async def test_changes_during_snapshot_converge_to_table(shop: asyncpg.Connectio
     await world.wait_for_texts("crm", {str(row["id"]): row["body"] for row in rows})
 
 
-async def test_restarted_reader_resumes_at_its_position(shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path) -> None:
+async def test_restarted_reader_resumes_at_its_position(
+    shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path
+) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with run_source_environment(tmp_path, database) as world:
         await world.add_source("crm", make_takes())
         await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    await shop.execute("delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')")
+    await shop.execute(
+        "delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')"
+    )
     async with run_source_environment(tmp_path, database) as world:
         await world.wait_for_texts("crm", {"2": "Heron 2.", "3": "Heron 3."})
 
 
-async def test_lost_slot_is_recreated_and_deleted_rows_withdrawn(shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path) -> None:
+async def test_lost_slot_is_recreated_and_deleted_rows_withdrawn(
+    shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path
+) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with run_source_environment(tmp_path, database) as world:
         await world.add_source("crm", make_takes())
         await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await shop.execute("select pg_drop_replication_slot('anabranch_crm')")
-    await shop.execute("delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')")
+    await shop.execute(
+        "delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')"
+    )
     async with run_source_environment(tmp_path, database) as world:
         await world.wait_for_texts("crm", {"2": "Heron 2.", "3": "Heron 3."})
 
 
-async def test_lost_reader_state_is_rebuilt_by_snapshot(shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path) -> None:
+async def test_lost_reader_state_is_rebuilt_by_snapshot(
+    shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path
+) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with run_source_environment(tmp_path, database) as world:
         await world.add_source("crm", make_takes())
         await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
         pool = world.worker.storage.pool
     mine = await asyncpg.connect(database)
-    await mine.execute("set search_path = anabranch; truncate source_changes, source_rows, source_tables, source_notes, source_states")
+    await mine.execute(
+        "set search_path = anabranch; truncate source_changes, source_rows, source_tables, source_notes, source_states"
+    )
     await mine.close()
     assert pool is not None
     await shop.execute("delete from notes where id = 1")
@@ -167,14 +232,20 @@ async def test_lost_reader_state_is_rebuilt_by_snapshot(shop: asyncpg.Connection
         await world.wait_for_texts("crm", {"2": "Heron 2."})
 
 
-async def test_reset_follows_the_restored_table(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
+async def test_reset_follows_the_restored_table(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    await world.worker.storage.pool.execute("update source_notes set value = value || '{\"sequence\": 9000000000000}' where key = 'position'")
+    await world.worker.storage.pool.execute(
+        "update source_notes set value = value || '{\"sequence\": 9000000000000}' where key = 'position'"
+    )
     response = await world.http.post("/v1/sources/reset", params={"name": "crm"})
     assert response.json()["epoch"] == 2
-    await shop.execute("delete from notes where id = 2; insert into notes values (4, '', 'Heron 4.')")
+    await shop.execute(
+        "delete from notes where id = 2; insert into notes values (4, '', 'Heron 4.')"
+    )
     await world.wait_for_texts("crm", {"1": "Heron 1.", "4": "Heron 4."})
 
 
@@ -201,7 +272,10 @@ async def test_restored_server_with_slot_is_detected_and_recovered_by_reset(
 
 
 async def test_server_restored_while_reading_is_detected(
-    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment, monkeypatch: pytest.MonkeyPatch
+    shop: asyncpg.Connection,
+    empty_database: str,
+    world: SourceEnvironment,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @asynccontextmanager
     async def from_before(reader: PgChangeReader, limit: int) -> AsyncIterator[PeekedChanges]:
@@ -212,7 +286,12 @@ async def test_server_restored_while_reading_is_detected(
     await world.wait_for_texts("crm", {"1": "Heron 1."})
     monkeypatch.setattr(PgChangeReader, "peek", from_before)
     await wait_for_status_code(world, "SOURCE_WENT_BACK")
-    assert await world.worker.storage.pool.fetchval("select (value ->> 'sequence')::numeric from source_notes where key = 'position'") > 1
+    assert (
+        await world.worker.storage.pool.fetchval(
+            "select (value ->> 'sequence')::numeric from source_notes where key = 'position'"
+        )
+        > 1
+    )
 
 
 async def read_no_messages() -> AsyncIterator[Sequence[LogicalMessage]]:
@@ -220,7 +299,9 @@ async def read_no_messages() -> AsyncIterator[Sequence[LogicalMessage]]:
     yield
 
 
-async def test_removed_source_drops_slot_and_optionally_documents(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
+async def test_removed_source_drops_slot_and_optionally_documents(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.')")
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1."})
@@ -238,12 +319,16 @@ async def test_removed_source_drops_slot_and_optionally_documents(shop: asyncpg.
     await world.wait_for_texts("crm", {"1": "Heron 1."})
 
 
-async def test_source_is_listed_immediately_and_can_be_recreated(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
+async def test_source_is_listed_immediately_and_can_be_recreated(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
     await shop.execute("insert into notes values (1, 'one', 'Heron 1.'), (2, 'two', 'Heron 2.')")
     await world.add_source("crm", make_takes())
     assert (await world.http.get("/v1/sources/crm")).status_code == 200
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    assert (await world.http.delete("/v1/sources/crm", params={"withdraw": True})).status_code == 202
+    assert (
+        await world.http.delete("/v1/sources/crm", params={"withdraw": True})
+    ).status_code == 202
     await world.add_source("crm", make_takes(id=["title"]))
     await world.wait_for_texts("crm", {"one": "Heron 1.", "two": "Heron 2."})
 
@@ -254,30 +339,47 @@ async def wait_for_status_code(world: SourceEnvironment, code: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_renamed_column_stops_reader_without_emptying_documents(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
+async def test_renamed_column_stops_reader_without_emptying_documents(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    await shop.execute("alter table notes rename body to text; update notes set text = 'Egret 1.' where id = 1; delete from notes where id = 2")
+    await shop.execute(
+        "alter table notes rename body to text; update notes set text = 'Egret 1.' where id = 1; delete from notes where id = 2"
+    )
     await wait_for_status_code(world, "NO_SUCH_COLUMN")
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    await shop.execute("alter table notes rename text to body; insert into notes values (3, '', 'Heron 3.')")
+    await shop.execute(
+        "alter table notes rename text to body; insert into notes values (3, '', 'Heron 3.')"
+    )
     await world.http.delete("/v1/sources/crm")
     await world.add_source("again", make_takes())
     await world.wait_for_texts("again", {"1": "Egret 1.", "3": "Heron 3."})
 
 
-async def test_added_dropped_and_retyped_columns_are_followed(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
-    await shop.execute("alter table notes add column rank int; insert into notes (id, body, rank) values (1, 'Heron 1.', 1)")
+async def test_added_dropped_and_retyped_columns_are_followed(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
+    await shop.execute(
+        "alter table notes add column rank int; insert into notes (id, body, rank) values (1, 'Heron 1.', 1)"
+    )
     await world.add_source("crm", make_takes(metadata=["rank"]))
     await world.wait_for_texts("crm", {"1": "Heron 1."})
-    await shop.execute("alter table notes add column more text, drop column price, alter column rank type text; alter table notes rename made to created")
+    await shop.execute(
+        "alter table notes add column more text, drop column price, alter column rank type text; alter table notes rename made to created"
+    )
     await shop.execute(
         "insert into notes (id, body, rank, more) values (2, 'Heron 2.', 'high', 'more'); update notes set body = 'Egret 1.', rank = 'low' where id = 1"
     )
     await world.wait_for_texts("crm", {"1": "Egret 1.", "2": "Heron 2."})
-    rows = await world.worker.storage.pool.fetch("select external_id, metadata from documents where withdrawn is null")
-    assert {row["external_id"]: row["metadata"] for row in rows} == {"1": {"rank": "low"}, "2": {"rank": "high"}}
+    rows = await world.worker.storage.pool.fetch(
+        "select external_id, metadata from documents where withdrawn is null"
+    )
+    assert {row["external_id"]: row["metadata"] for row in rows} == {
+        "1": {"rank": "low"},
+        "2": {"rank": "high"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -290,39 +392,55 @@ async def test_added_dropped_and_retyped_columns_are_followed(shop: asyncpg.Conn
     ],
     ids=["slot", "publication", "publication of the table", "table"],
 )
-async def test_dropped_slot_publication_or_table_is_recovered(accident: str, shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
+async def test_dropped_slot_publication_or_table_is_recovered(
+    accident: str, shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await execute_between_reads(shop, accident)
-    await shop.execute("delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')")
-    expected = {str(row["id"]): row["body"] for row in await shop.fetch("select id, body from notes")}
+    await shop.execute(
+        "delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')"
+    )
+    expected = {
+        str(row["id"]): row["body"] for row in await shop.fetch("select id, body from notes")
+    }
     await world.wait_for_texts("crm", expected)
     await shop.execute("insert into notes values (4, '', 'Heron 4.')")
     await world.wait_for_texts("crm", expected | {"4": "Heron 4."})
 
 
-async def test_rows_missed_by_recreated_slot_are_reread(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
+async def test_rows_missed_by_recreated_slot_are_reread(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
     """Somebody made the slot again, or it is read by another installation too."""
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await execute_between_reads(shop, "select pg_drop_replication_slot('anabranch_crm')")
-    await shop.execute("delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')")
+    await shop.execute(
+        "delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')"
+    )
     await shop.execute("select pg_create_logical_replication_slot('anabranch_crm', 'pgoutput')")
     await shop.execute("insert into notes values (4, '', 'Heron 4.')")
     await world.wait_for_texts("crm", {"1": "Heron 1.", "3": "Heron 3.", "4": "Heron 4."})
 
 
-async def test_partitioned_table_is_followed_by_root_name(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
+async def test_partitioned_table_is_followed_by_root_name(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
     await shop.execute(
         "create table parted (id int primary key, body text) partition by range (id);"
         "create table low partition of parted for values from (0) to (10); create table high partition of parted for values from (10) to (20);"
         "insert into parted values (1, 'Heron 1.'), (11, 'Heron 11.')"
     )
-    await world.add_source("crm", {"kind": "postgres", "table": "parted", "mapping": {"body": ["body"]}})
+    await world.add_source(
+        "crm", {"kind": "postgres", "table": "parted", "mapping": {"body": ["body"]}}
+    )
     await world.wait_for_texts("crm", {"1": "Heron 1.", "11": "Heron 11."})
-    await shop.execute("insert into parted values (2, 'Heron 2.'); update parted set id = 12 where id = 1; delete from parted where id = 11")
+    await shop.execute(
+        "insert into parted values (2, 'Heron 2.'); update parted set id = 12 where id = 1; delete from parted where id = 11"
+    )
     await world.wait_for_texts("crm", {"2": "Heron 2.", "12": "Heron 1."})
     await shop.execute("truncate parted; insert into parted values (5, 'Only this.')")
     await world.wait_for_texts("crm", {"5": "Only this."})
@@ -330,10 +448,19 @@ async def test_partitioned_table_is_followed_by_root_name(shop: asyncpg.Connecti
 
 @pytest.mark.parametrize(
     ("table", "mapping", "code"),
-    [("keyless", {"body": ["body"]}, "NO_PRIMARY_KEY"), ("notes", {"body": ["nowhere"]}, "NO_SUCH_COLUMN"), ("absent", {"body": ["body"]}, "NO_SUCH_TABLE")],
+    [
+        ("keyless", {"body": ["body"]}, "NO_PRIMARY_KEY"),
+        ("notes", {"body": ["nowhere"]}, "NO_SUCH_COLUMN"),
+        ("absent", {"body": ["body"]}, "NO_SUCH_TABLE"),
+    ],
 )
 async def test_unsupported_table_fails_with_reason(
-    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment, table: str, mapping: dict[str, Any], code: str
+    shop: asyncpg.Connection,
+    empty_database: str,
+    world: SourceEnvironment,
+    table: str,
+    mapping: dict[str, Any],
+    code: str,
 ) -> None:
     await shop.execute("create table keyless (body text)")
     await world.add_source("crm", make_takes() | {"table": table, "mapping": mapping})
@@ -351,7 +478,9 @@ async def test_dsn_password_is_not_written_to_the_log(world: SourceEnvironment) 
     assert "secret" not in response.text
 
 
-async def test_erasure_removes_row_text_under_older_keys(shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment) -> None:
+async def test_erasure_removes_row_text_under_older_keys(
+    shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
+) -> None:
     await shop.execute("insert into notes values (1, '', 'canary-4711'), (2, '', 'Heron 2.')")
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "canary-4711", "2": "Heron 2."})
@@ -361,5 +490,8 @@ async def test_erasure_removes_row_text_under_older_keys(shop: asyncpg.Connectio
     pool = world.worker.storage.pool
     document = await pool.fetchval("select id from documents where external_id = '8'")
     await pool.execute(load_query("erase_source_changes"), "default", [document])
-    kept = {row["key"]: row["columns"]["body"] for row in await pool.fetch("select key, columns from source_changes where not gone")}
+    kept = {
+        row["key"]: row["columns"]["body"]
+        for row in await pool.fetch("select key, columns from source_changes where not gone")
+    }
     assert kept == {"1": "Another 1.", "2": "Heron 2."}

@@ -1,4 +1,6 @@
-"""A producer that has read nothing but the page 'Push documents to Kafka' and the published schemas: its programs are taken from the page as they stand."""
+"""A producer that has read nothing but the page 'Push documents to Kafka' and the published
+schemas: its programs are taken from the page as they stand.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,15 @@ def extract_programs(language: str) -> list[str]:
 
 
 def load_event_schema(event_type: str) -> Any:
-    return json.loads((ROOT / f"docs/reference/events/{event_type}.json").read_text(encoding="utf-8"))
+    return json.loads(
+        (ROOT / f"docs/reference/events/{event_type}.json").read_text(encoding="utf-8")
+    )
 
 
 @pytest.fixture
-def shop(kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, ModuleType]]:
+def shop(
+    kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[ModuleType, ModuleType]]:
     """`push` and `outcomes` of the page."""
     monkeypatch.setenv("KAFKA", kafka_settings.bootstrap_servers)
     monkeypatch.setenv("TOPIC_PREFIX", kafka_settings.topic_prefix)
@@ -58,8 +64,12 @@ def shop(kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch) -
 def web(tmp_path: Path) -> Iterator[str]:
     folder = tmp_path / "web"
     folder.mkdir()
-    (folder / "tides.html").write_text("<html><body><h1>Tides</h1><p>High water comes at noon.</p></body></html>")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
+    (folder / "tides.html").write_text(
+        "<html><body><h1>Tides</h1><p>High water comes at noon.</p></body></html>"
+    )
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)
+    ) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"127.0.0.1:{server.server_port}"
@@ -68,7 +78,9 @@ def web(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-async def at_work(kafka_settings: KafkaClientSettings, database: str, web: str, tmp_path: Path) -> AsyncIterator[Path]:
+async def at_work(
+    kafka_settings: KafkaClientSettings, database: str, web: str, tmp_path: Path
+) -> AsyncIterator[Path]:
     """A worker with all stages, and its blob store's folder."""
     sets = [
         f"kafka.bootstrap_servers={kafka_settings.bootstrap_servers}",
@@ -78,26 +90,41 @@ async def at_work(kafka_settings: KafkaClientSettings, database: str, web: str, 
         'ingest.sources={"shop/contracts": ["default"], "shop/notices": ["default"]}',
     ]
     settings = load_settings(data_dir=tmp_path / "data", sets=sets)
-    async with prepare_worker(settings, database, overrides=Overrides(embedder=NullEmbedder(32, 8))) as worker:
+    async with prepare_worker(
+        settings, database, overrides=Overrides(embedder=NullEmbedder(32, 8))
+    ) as worker:
         working = asyncio.create_task(worker.run())
         yield tmp_path / "data" / "blobs"
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
 
-async def collect_outcomes(shop: tuple[ModuleType, ModuleType], *event_ids: str) -> dict[str, tuple[str, dict[str, Any]]]:
+async def collect_outcomes(
+    shop: tuple[ModuleType, ModuleType], *event_ids: str
+) -> dict[str, tuple[str, dict[str, Any]]]:
     push, outcomes = shop
     assert push.producer.flush(30) == 0
     async with asyncio.timeout(120):
         return dict(await asyncio.to_thread(outcomes.outcomes, set(event_ids)))
 
 
-async def test_page_programs_push_documents_and_read_outcomes(shop: tuple[ModuleType, ModuleType], at_work: Path, web: str, tmp_path: Path) -> None:
+async def test_page_programs_push_documents_and_read_outcomes(
+    shop: tuple[ModuleType, ModuleType], at_work: Path, web: str, tmp_path: Path
+) -> None:
     push = shop[0]
     payloads = {
-        "text": {"external_id": "note-1", "content": {"text": "# Locks\n\nThe lock is closed on Mondays."}, "collection": "notes", "tags": ["lock"]},
+        "text": {
+            "external_id": "note-1",
+            "content": {"text": "# Locks\n\nThe lock is closed on Mondays."},
+            "collection": "notes",
+            "tags": ["lock"],
+        },
         "url": {"external_id": "tides", "content": {"url": f"http://{web}/tides.html"}},
-        "storage": {"external_id": "log-1", "filename": "log.txt", "content": {"storage_key": "uploads/default/log.txt"}},
+        "storage": {
+            "external_id": "log-1",
+            "filename": "log.txt",
+            "content": {"storage_key": "uploads/default/log.txt"},
+        },
         "structured": {"external_id": "note-2", "content": {"text": "The weir was built in 1911."}},
     }
     for payload in payloads.values():
@@ -119,7 +146,9 @@ async def test_page_programs_push_documents_and_read_outcomes(shop: tuple[Module
     assert found["text"][1]["external_id"] == "note-1"
 
 
-async def test_page_programs_replace_repeat_and_withdraw_document(shop: tuple[ModuleType, ModuleType], at_work: Path) -> None:
+async def test_page_programs_replace_repeat_and_withdraw_document(
+    shop: tuple[ModuleType, ModuleType], at_work: Path
+) -> None:
     push = shop[0]
     first = {"external_id": "contract-17", "content": {"text": "Notice is 45 days."}}
     push.send(RECEIVED, first, "one", sequence=10)
@@ -137,13 +166,29 @@ async def test_page_programs_replace_repeat_and_withdraw_document(shop: tuple[Mo
 
 @pytest.mark.skipif(shutil.which("javac") is None, reason="no Java compiler")
 async def test_java_program_of_the_page_pushes_document(
-    shop: tuple[ModuleType, ModuleType], at_work: Path, kafka_settings: KafkaClientSettings, tmp_path: Path
+    shop: tuple[ModuleType, ModuleType],
+    at_work: Path,
+    kafka_settings: KafkaClientSettings,
+    tmp_path: Path,
 ) -> None:
     (program,) = extract_programs("java")
     source = tmp_path / "Push.java"
-    source.write_text(program.replace("UUID.randomUUID().toString()", '"from-java"').replace("import java.util.UUID;\n", ""))
-    command = ["java", "-cp", f"{get_default_jars_dir()}/*", str(source), kafka_settings.bootstrap_servers, kafka_settings.topic_prefix]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    source.write_text(
+        program.replace("UUID.randomUUID().toString()", '"from-java"').replace(
+            "import java.util.UUID;\n", ""
+        )
+    )
+    command = [
+        "java",
+        "-cp",
+        f"{get_default_jars_dir()}/*",
+        str(source),
+        kafka_settings.bootstrap_servers,
+        kafka_settings.topic_prefix,
+    ]
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     kind, payload = (await collect_outcomes(shop, "from-java"))["from-java"]
     assert (kind, payload["external_id"]) == ("document.indexed.v1", "notice-1")

@@ -1,4 +1,6 @@
-"""A random history over real workers: changes that their source numbers lie scattered over the log, out of order and some of them twice, and a worker dies over them."""
+"""A random history over real workers: changes that their source numbers lie scattered over the log,
+out of order and some of them twice, and a worker dies over them.
+"""
 
 from __future__ import annotations
 
@@ -30,36 +32,58 @@ TEXTS = [LONG, SHORT, LINES[0], "\n".join(LINES[:20])]
 
 @dataclass
 class RandomHistory:
-    """`said` is what each document's source said last: its text, or None where it was withdrawn. A text names its document and its number."""
+    """`said` is what each document's source said last: its text, or None where it was withdrawn. A
+    text names its document and its number.
+    """
 
     rng: random.Random
     latest_texts: dict[str, str | None] = field(default_factory=dict)
 
     async def generate_records(self) -> list[Record]:
         """Keys are anything, so that a document's changes lie in any partition."""
-        found = [await self._make_record(f"doc-{place}", number) for place in range(DOCUMENTS) for number in range(1, CHANGES + 1)]
+        found = [
+            await self._make_record(f"doc-{place}", number)
+            for place in range(DOCUMENTS)
+            for number in range(1, CHANGES + 1)
+        ]
         found += self.rng.sample(found, len(found) // 6)
         self.rng.shuffle(found)
         return [replace(record, key=str(self.rng.random()).encode()) for record in found]
 
     async def _make_record(self, name: str, number: int) -> Record:
-        record = await build_raw_record(self._make_change(name, number), f"{name}/{number}", source="shop", time=EVENT_TIME, codec=Codec())
+        record = await build_raw_record(
+            self._make_change(name, number),
+            f"{name}/{number}",
+            source="shop",
+            time=EVENT_TIME,
+            codec=Codec(),
+        )
         return replace(record, headers={**record.headers, "ce_sequence": str(number).encode()})
 
-    def _make_change(self, name: str, number: int) -> DocumentReceived | DocumentAmended | DocumentWithdrawn:
+    def _make_change(
+        self, name: str, number: int
+    ) -> DocumentReceived | DocumentAmended | DocumentWithdrawn:
         if self.rng.random() < 0.2:
             return DocumentAmended(external_id=name, tags=[f"t{number}"])
-        self.latest_texts[name] = None if self.rng.random() < 0.3 else f"{name} in edition {number}\n{self.rng.choice(TEXTS)}"
+        self.latest_texts[name] = (
+            None
+            if self.rng.random() < 0.3
+            else f"{name} in edition {number}\n{self.rng.choice(TEXTS)}"
+        )
         return make_event(name, self.latest_texts[name])
 
 
 @on_both_logs
-async def test_random_history_leaves_no_orphans_and_latest_texts_win(worker_group: WorkerGroup, tmp_path: Path) -> None:
+async def test_random_history_leaves_no_orphans_and_latest_texts_win(
+    worker_group: WorkerGroup, tmp_path: Path
+) -> None:
     history = RandomHistory(random.Random(SEED))
     records = await history.generate_records()
     first, _ = await worker_group.start_worker(), await worker_group.start_worker()
     if worker_group.settings.log_kind == "kafka":
-        crew = WorkerCluster(build_kafka_settings(worker_group.settings.kafka), worker_group.storage.dsn, tmp_path)
+        crew = WorkerCluster(
+            build_kafka_settings(worker_group.settings.kafka), worker_group.storage.dsn, tmp_path
+        )
         await asyncio.to_thread(crew.wait_for_members, "anabranch.receive", 2)
     half = len(records) // 2
     await worker_group.storage.log.append(records[:half])
@@ -68,16 +92,22 @@ async def test_random_history_leaves_no_orphans_and_latest_texts_win(worker_grou
     await worker_group.start_worker()
     await worker_group.storage.log.append(records[half:])
     await worker_group.wait_until_idle()
-    assert await fetch_visible_texts(worker_group) == {name: text for name, text in history.latest_texts.items() if text is not None}
-    assert {place: rows for place, rows in (await check_integrity(worker_group.pool, assume_idle=True)).items() if rows} == {}
+    assert await fetch_visible_texts(worker_group) == {
+        name: text for name, text in history.latest_texts.items() if text is not None
+    }
+    assert {
+        place: rows
+        for place, rows in (await check_integrity(worker_group.pool, assume_idle=True)).items()
+        if rows
+    } == {}
     assert await worker_group.pool.fetchval("select count(*) from dead_letters") == 0
-    told = run_anabranch("db", "check", "--drained", "--json", **to_environment(worker_group.setting_overrides))
+    told = run_anabranch(
+        "db", "check", "--drained", "--json", **to_environment(worker_group.setting_overrides)
+    )
     assert (told.returncode, json.loads(told.stdout)["rows"]) == (0, 0), told.stderr
 
 
 async def fetch_visible_texts(worker_group: WorkerGroup) -> dict[str, str]:
     """External id → the text that answers."""
-    query = (
-        "select d.external_id, t.markdown from visible v join revision_texts t using (generation, document_id, ord) join documents d on d.id = v.document_id"
-    )
+    query = "select d.external_id, t.markdown from visible v join revision_texts t using (generation, document_id, ord) join documents d on d.id = v.document_id"
     return {row["external_id"]: row["markdown"] for row in await worker_group.pool.fetch(query)}

@@ -1,4 +1,6 @@
-"""The log projected anew beside the generation that answers: equal to before, without any engine, while questions and uploads go on."""
+"""The log projected anew beside the generation that answers: equal to before, without any engine,
+while questions and uploads go on.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from sql.derived_tables import PARTITIONED_TABLES
 from tests.pipeline import Pipeline, run_pipeline
 
 WORDS = "heron stork crane rail coot grebe swan teal duck goose"
-TEXTS: dict[str, str | None] = {f"doc-{number}": f"{WORDS}\nNumber {number} flies to Lisbon on 3 May 2026.\n{WORDS}" for number in range(40)}
+TEXTS: dict[str, str | None] = {
+    f"doc-{number}": f"{WORDS}\nNumber {number} flies to Lisbon on 3 May 2026.\n{WORDS}"
+    for number in range(40)
+}
 CHANGES: tuple[dict[str, str | None], ...] = (
     {"doc-1": "Quite another text.", "doc-2": "A second one."},
     {"doc-1": "And another one.", "doc-3": None, "doc-4": None},
@@ -31,13 +36,20 @@ async def push_history(at_work: Pipeline) -> None:
         await at_work.push_and_wait(change)
 
 
-async def test_rebuild_equals_live_generation_without_engine_calls(database: str, tmp_path: Path) -> None:
+async def test_rebuild_equals_live_generation_without_engine_calls(
+    database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database) as at_work:
         await push_history(at_work)
-        before, asked = await compute_checksum(at_work.pool, include_history=True), at_work.count_engine_calls()
+        before, asked = (
+            await compute_checksum(at_work.pool, include_history=True),
+            at_work.count_engine_calls(),
+        )
         storage = at_work.worker.storage
         said = await storage.log.fetch_offset_bounds("outcomes")
-        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False)
+        name = await start_rebuild(
+            at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False
+        )
         build = await at_work.wait_for_state(name, "live")
         assert await compute_checksum(at_work.pool, include_history=True) == before
         assert at_work.count_engine_calls() == asked and asked["embed"] > 0
@@ -51,21 +63,36 @@ async def test_documents_can_change_during_and_after_rebuild(database: str, tmp_
     async with run_pipeline(tmp_path, database) as at_work:
         await push_history(at_work)
         outcomes = "select count(distinct headers->>'ce_id') from events where topic = 'outcomes'"
-        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False)
+        name = await start_rebuild(
+            at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False
+        )
         for number in range(12):
-            await at_work.push({f"late-{number}": f"Late number {number}.\n{WORDS}", f"doc-{number}": f"Changed to {number}.", f"doc-{number + 20}": None})
+            await at_work.push(
+                {
+                    f"late-{number}": f"Late number {number}.\n{WORDS}",
+                    f"doc-{number}": f"Changed to {number}.",
+                    f"doc-{number + 20}": None,
+                }
+            )
             await asyncio.sleep(0.1)
         await at_work.wait_for_state(name, "live")
         await at_work.wait_for(lambda: are_tables_dropped(at_work, "g1"))
-        await at_work.push_and_wait({"last": "The last one comes when the old one has gone.", "doc-39": None})
+        await at_work.push_and_wait(
+            {"last": "The last one comes when the old one has gone.", "doc-39": None}
+        )
         live = await compute_checksum(at_work.pool)
         said = await at_work.pool.fetchval(outcomes)
         shown = {
             row["external_id"]
-            for row in await at_work.pool.fetch("select external_id from visible join documents on id = document_id where generation = $1", name)
+            for row in await at_work.pool.fetch(
+                "select external_id from visible join documents on id = document_id where generation = $1",
+                name,
+            )
         }
         assert {"last", "late-11"} <= shown and "doc-39" not in shown
-        again = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=True)
+        again = await start_rebuild(
+            at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=True
+        )
         await at_work.wait_for_state(again, "live")
         await at_work.wait_until_idle()
         assert await compute_checksum(at_work.pool) == live
@@ -81,10 +108,14 @@ async def test_rebuild_skips_erased_events(database: str, tmp_path: Path) -> Non
         receipt = await erasures.request_erasure("default", "document", str(gone))
         await at_work.wait_for(lambda: is_erased(erasures, receipt))
         before = await compute_checksum(at_work.pool, include_history=True)
-        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False)
+        name = await start_rebuild(
+            at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False
+        )
         await at_work.wait_for_state(name, "live")
         assert await compute_checksum(at_work.pool, include_history=True) == before
-        assert await at_work.pool.fetchval("select count(*) from documents where id = $1", gone) == 0
+        assert (
+            await at_work.pool.fetchval("select count(*) from documents where id = $1", gone) == 0
+        )
         assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
 
 
@@ -96,14 +127,26 @@ async def is_erased(erasures: ErasureService, receipt: UUID) -> bool:
 async def test_rebuild_of_truncated_log_names_missing_range(database: str, tmp_path: Path) -> None:
     async with run_pipeline(tmp_path, database) as at_work:
         await at_work.push_and_wait({f"doc-{number}": f"{WORDS} {number}" for number in range(5)})
-        gone = [row["position"] for row in await at_work.pool.fetch("select position from events where topic = 'embedded' order by position limit 2")]
+        gone = [
+            row["position"]
+            for row in await at_work.pool.fetch(
+                "select position from events where topic = 'embedded' order by position limit 2"
+            )
+        ]
         await at_work.pool.execute("delete from events where position = any($1::bigint[])", gone)
-        with pytest.raises(PermanentError, match=f"embedded, partition 0: offsets {gone[0]} to ") as refused:
-            await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False)
+        with pytest.raises(
+            PermanentError, match=f"embedded, partition 0: offsets {gone[0]} to "
+        ) as refused:
+            await start_rebuild(
+                at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False
+            )
         assert refused.value.code == "NOT_RETAINED"
         assert await at_work.pool.fetchval("select count(*) from generations") == 1
 
 
 async def are_tables_dropped(at_work: Pipeline, name: str) -> bool:
-    found = await at_work.pool.fetchval("select count(*) from pg_class where relname = any($1::text[])", [f"{table}_{name}" for table in PARTITIONED_TABLES])
+    found = await at_work.pool.fetchval(
+        "select count(*) from pg_class where relname = any($1::text[])",
+        [f"{table}_{name}" for table in PARTITIONED_TABLES],
+    )
     return bool(found == 0)

@@ -27,7 +27,9 @@ from tests.golden.recording import LOG_NAMES, RecordedEvent, list_recordings, lo
 from tests.golden.views import fetch_views
 from tests.pipeline import run_pipeline
 
-FOR_EVERY_RECORDING = pytest.mark.parametrize("recording", list_recordings(), ids=lambda path: path.name)
+FOR_EVERY_RECORDING = pytest.mark.parametrize(
+    "recording", list_recordings(), ids=lambda path: path.name
+)
 
 
 @asynccontextmanager
@@ -41,18 +43,33 @@ async def open_test_pool(dsn: str) -> AsyncIterator[Pool]:
 
 async def restore_log(dsn: str, records: list[RecordedEvent]) -> None:
     """As a dump of the log's table would be."""
-    rows = [(one.stored.position.offset, one.stored.record, one.stored.appended_at) for one in records]
+    rows = [
+        (one.stored.position.offset, one.stored.record, one.stored.appended_at) for one in records
+    ]
     async with open_test_pool(dsn) as pool:
         await pool.executemany(
             "insert into events (position, xact, topic, key, headers, value, appended_at) overriding system value values ($1, '3', $2, $3, $4::text::jsonb, $5, $6)",
-            [(offset, record.topic, record.key, encode_headers(record.headers), record.value, moment) for offset, record, moment in rows],
+            [
+                (
+                    offset,
+                    record.topic,
+                    record.key,
+                    encode_headers(record.headers),
+                    record.value,
+                    moment,
+                )
+                for offset, record, moment in rows
+            ],
         )
 
 
 async def restore_keystore(dsn: str, recording: Path) -> None:
     master, keys = load_keys(recording)
     async with open_test_pool(dsn) as pool:
-        await pool.execute("insert into keystore.master (fingerprint) values ($1)", compute_master_key_fingerprint(master))
+        await pool.execute(
+            "insert into keystore.master (fingerprint) values ($1)",
+            compute_master_key_fingerprint(master),
+        )
         await pool.executemany(
             "insert into keystore.keys (id, tenant, subject, wrapped, destroyed_at) values ($1, $2, $3, $4, case when $4::bytea is null then now() end)",
             [(key.id, key.tenant, key.subject, key.wrapped_key) for key in keys],
@@ -62,12 +79,17 @@ async def restore_keystore(dsn: str, recording: Path) -> None:
 def make_settings(folder: Path, dsn: str, recording: Path, name: str) -> Settings:
     master = b64encode(load_keys(recording)[0]).decode()
     encrypt = "true" if name == "sealed" else "false"
-    return load_settings(data_dir=folder, sets=[f"database.url={dsn}", f"log.encrypt={encrypt}", f"log.master_key={master}"])
+    return load_settings(
+        data_dir=folder,
+        sets=[f"database.url={dsn}", f"log.encrypt={encrypt}", f"log.master_key={master}"],
+    )
 
 
 @FOR_EVERY_RECORDING
 @pytest.mark.parametrize("name", LOG_NAMES)
-async def test_recorded_log_projects_to_recorded_views(recording: Path, name: str, database: str, tmp_path: Path) -> None:
+async def test_recorded_log_projects_to_recorded_views(
+    recording: Path, name: str, database: str, tmp_path: Path
+) -> None:
     await restore_log(database, load_log(recording, name))
     if name == "sealed":
         await restore_keystore(database, recording)
@@ -86,23 +108,35 @@ def replace_default_filenames(expected: dict[str, Any]) -> dict[str, Any]:
 
 
 @FOR_EVERY_RECORDING
-async def test_events_of_old_producers_are_accepted(recording: Path, database: str, tmp_path: Path) -> None:
+async def test_events_of_old_producers_are_accepted(
+    recording: Path, database: str, tmp_path: Path
+) -> None:
     """With its bytes inside, in binary and structured mode."""
-    sent = [one for one in load_log(recording, "clear") if one.topic == "raw" and "shop" in (one.decoded.get("source"), get_event_source(one))]
+    sent = [
+        one
+        for one in load_log(recording, "clear")
+        if one.topic == "raw" and "shop" in (one.decoded.get("source"), get_event_source(one))
+    ]
     names = {name for one in sent if (name := one.decoded.get("data", {}).get("external_id"))}
-    assert names and any(one.stored.record.headers["content-type"] == b"application/cloudevents+json" for one in sent)
+    assert names and any(
+        one.stored.record.headers["content-type"] == b"application/cloudevents+json" for one in sent
+    )
     async with run_pipeline(tmp_path, database, Overrides(embedder=NullEmbedder(8, 4))) as at_work:
         await at_work.worker.storage.log.append([one.stored.record for one in sent])
         await at_work.wait_until_idle()
         found = await fetch_views(at_work.pool)
-    expected = replace_default_filenames(json.loads((recording / "views.json").read_text())["clear"])
+    expected = replace_default_filenames(
+        json.loads((recording / "views.json").read_text())["clear"]
+    )
     for view in ("documents", "texts", "parents", "children", "mentions"):
         assert select_views(found[view], names) == select_views(expected[view], names), view
     assert [letter["code"] for letter in found["dead_letters"]] == ["UNKNOWN_VERSION"]
 
 
 @FOR_EVERY_RECORDING
-async def test_key_destroyed_by_older_version_stays_destroyed(recording: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_destroyed_by_older_version_stays_destroyed(
+    recording: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where the keystore is a backup from before."""
     await restore_log(database, load_log(recording, "sealed"))
     await restore_keystore(database, recording)
@@ -120,6 +154,11 @@ def get_event_source(one: RecordedEvent) -> str:
 
 
 def select_views(rows: list[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]:
-    """Of what was withdrawn no more than that: whether its fields were ever seen depends on what came first."""
+    """Of what was withdrawn no more than that: whether its fields were ever seen depends on what
+    came first.
+    """
     named = [row for row in rows if row["external_id"] in names]
-    return [{"external_id": row["external_id"], "withdrawn": True} if row.get("withdrawn") else row for row in named]
+    return [
+        {"external_id": row["external_id"], "withdrawn": True} if row.get("withdrawn") else row
+        for row in named
+    ]

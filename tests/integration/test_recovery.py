@@ -16,24 +16,40 @@ from tests.pipeline import run_pipeline
 
 
 async def copy_log(source: str, target: str) -> None:
-    """As a dump of the log's own tables would be restored; places of readers are lost, and so are transaction numbers."""
-    old, new = await open_pool(source, size=2, name="test"), await open_pool(target, size=2, name="test")
-    await copy_table(old, new, "events", "position, topic, key, headers, value, appended_at", "xact", "'3'::xid8")
-    await new.execute("select setval(pg_get_serial_sequence('events', 'position'), (select max(position) from events))")
+    """As a dump of the log's own tables would be restored; places of readers are lost, and so are
+    transaction numbers.
+    """
+    old, new = (
+        await open_pool(source, size=2, name="test"),
+        await open_pool(target, size=2, name="test"),
+    )
+    await copy_table(
+        old, new, "events", "position, topic, key, headers, value, appended_at", "xact", "'3'::xid8"
+    )
+    await new.execute(
+        "select setval(pg_get_serial_sequence('events', 'position'), (select max(position) from events))"
+    )
     await close_pool(old)
     await close_pool(new)
 
 
 async def copy_keys(source: str, target: str) -> None:
     """As a backup of the keystore would be restored."""
-    old, new = await open_pool(source, size=2, name="test"), await open_pool(target, size=2, name="test")
-    for row in await old.fetch("select table_name from information_schema.tables where table_schema = 'keystore'"):
+    old, new = (
+        await open_pool(source, size=2, name="test"),
+        await open_pool(target, size=2, name="test"),
+    )
+    for row in await old.fetch(
+        "select table_name from information_schema.tables where table_schema = 'keystore'"
+    ):
         await copy_table(old, new, f"keystore.{row['table_name']}", "*")
     await close_pool(old)
     await close_pool(new)
 
 
-async def copy_table(old: Pool, new: Pool, table: str, columns: str, more: str = "", value: str = "") -> None:
+async def copy_table(
+    old: Pool, new: Pool, table: str, columns: str, more: str = "", value: str = ""
+) -> None:
     rows = await old.fetch(f"select {columns} from {table}")
     if not rows:
         return
@@ -42,11 +58,14 @@ async def copy_table(old: Pool, new: Pool, table: str, columns: str, more: str =
     extra = (f", {more}", f", {value}") if more else ("", "")
     overriding = "overriding system value " if table == "events" else ""
     await new.executemany(
-        f"insert into {table} ({', '.join(names)}{extra[0]}) {overriding}values ({places}{extra[1]}) on conflict do nothing", [tuple(row) for row in rows]
+        f"insert into {table} ({', '.join(names)}{extra[0]}) {overriding}values ({places}{extra[1]}) on conflict do nothing",
+        [tuple(row) for row in rows],
     )
 
 
-async def test_empty_tables_are_recovered_from_log_without_engines(database: str, other_database: str, tmp_path: Path) -> None:
+async def test_empty_tables_are_recovered_from_log_without_engines(
+    database: str, other_database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database) as at_work:
         await push_history(at_work)
         before = await compute_checksum(at_work.pool, include_history=True)
@@ -65,9 +84,20 @@ async def test_empty_tables_are_recovered_from_log_without_engines(database: str
         await again.wait_until_idle()
         assert await compute_checksum(again.pool, include_history=True) == before
         assert again.count_engine_calls() == {}
-        await again.push_and_wait({"doc-7": "Changed after the disaster.", "new": "Came after it.", "doc-8": None, "doc-9": TEXTS["doc-9"]})
-        shown = await again.pool.fetch("select d.external_id from visible v join documents d on d.id = v.document_id")
-        assert {"doc-7", "new", "doc-9"} <= {row["external_id"] for row in shown} and "doc-8" not in {row["external_id"] for row in shown}
+        await again.push_and_wait(
+            {
+                "doc-7": "Changed after the disaster.",
+                "new": "Came after it.",
+                "doc-8": None,
+                "doc-9": TEXTS["doc-9"],
+            }
+        )
+        shown = await again.pool.fetch(
+            "select d.external_id from visible v join documents d on d.id = v.document_id"
+        )
+        assert {"doc-7", "new", "doc-9"} <= {
+            row["external_id"] for row in shown
+        } and "doc-8" not in {row["external_id"] for row in shown}
         assert await again.pool.fetchval("select count(*) from dead_letters") == 0
         assert again.count_engine_calls()["embed"] == 2
 

@@ -22,19 +22,47 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 async def insert_replay(pool: Pool) -> UUID:
     replay = uuid4()
     nothing: dict[int, int] = {}
-    await PgReplays(pool).insert(Replay(replay, "default", "replay", *STAGE, {}, None, None, "ocr_done", {0: 0}, {0: 1000}, nothing, ReplayCounts()), 1000)
+    await PgReplays(pool).insert(
+        Replay(
+            replay,
+            "default",
+            "replay",
+            *STAGE,
+            {},
+            None,
+            None,
+            "ocr_done",
+            {0: 0},
+            {0: 1000},
+            nothing,
+            ReplayCounts(),
+        ),
+        1000,
+    )
     return replay
 
 
 async def test_replay_resumes_under_next_lease_owner(pool: Pool) -> None:
     replays, replay = PgReplays(pool), await insert_replay(pool)
-    assert await replays.acquire(OWNER, [("embed", None)]) is None, "of a stage that it does not host"
-    assert await replays.acquire(OWNER, [STAGE]) is not None and await replays.acquire(OTHER, [STAGE]) is None
-    assert await replays.record_progress(OWNER, replay, {0: 40}, ReplayCounts(read=40, replayed=39, dead_lettered=1))
+    assert await replays.acquire(OWNER, [("embed", None)]) is None, (
+        "of a stage that it does not host"
+    )
+    assert (
+        await replays.acquire(OWNER, [STAGE]) is not None
+        and await replays.acquire(OTHER, [STAGE]) is None
+    )
+    assert await replays.record_progress(
+        OWNER, replay, {0: 40}, ReplayCounts(read=40, replayed=39, dead_lettered=1)
+    )
     await pool.execute("update replays set lease_until = clock_timestamp() - interval '1 second'")
     found = await replays.acquire(OTHER, [STAGE])
-    assert found is not None and (found.positions, found.counts) == ({0: 40}, ReplayCounts(read=40, replayed=39, dead_lettered=1))
-    assert not await replays.record_progress(OWNER, replay, {0: 80}, ReplayCounts(read=80)), "it is somebody else's now"
+    assert found is not None and (found.positions, found.counts) == (
+        {0: 40},
+        ReplayCounts(read=40, replayed=39, dead_lettered=1),
+    )
+    assert not await replays.record_progress(OWNER, replay, {0: 80}, ReplayCounts(read=80)), (
+        "it is somebody else's now"
+    )
     await replays.finish(OWNER, replay, None)
     [row] = await replays.list_replays("default", replay, 1)
     assert (row["state"], row["read"]) == ("running", 40)
@@ -45,7 +73,9 @@ async def test_paused_time_does_not_count_into_replay_rate(pool: Pool) -> None:
     await replays.acquire(OWNER, [STAGE])
     await replays.record_progress(OWNER, replay, {0: 500}, ReplayCounts(read=500))
     assert await replays.set_state("default", replay, ["running"], "paused")
-    assert not await replays.record_progress(OWNER, replay, {0: 510}, ReplayCounts(read=510)), "what was under way is noted, and then it rests"
+    assert not await replays.record_progress(OWNER, replay, {0: 510}, ReplayCounts(read=510)), (
+        "what was under way is noted, and then it rests"
+    )
     await pool.execute("update replays set started_at = clock_timestamp() - interval '1 day'")
     assert await replays.set_state("default", replay, ["paused"], "running")
     [waiting] = await replays.list_replays("default", replay, 1)

@@ -1,4 +1,6 @@
-"""A rolling upgrade: what a newer program states waits for one that can read it, and holds up nothing else."""
+"""A rolling upgrade: what a newer program states waits for one that can read it, and holds up
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,18 @@ def raise_event_version(monkeypatch: pytest.MonkeyPatch) -> None:
 def find_names_in_partition(place: int, count: int, prefix: str) -> list[str]:
     """External ids of documents whose facts lie in that partition, where there are several."""
     every = (f"{prefix}-{number}" for number in range(10_000))
-    return [name for name in every if choose_partition(str(make_document_id("default", "", name)).encode(), PARTITIONS) == place][:count]
+    return [
+        name
+        for name in every
+        if choose_partition(str(make_document_id("default", "", name)).encode(), PARTITIONS)
+        == place
+    ][:count]
 
 
 async def fetch_visible_ids(at_work: Pipeline) -> set[str]:
-    rows = await at_work.pool.fetch("select external_id from visible v join documents d on d.id = v.document_id")
+    rows = await at_work.pool.fetch(
+        "select external_id from visible v join documents d on d.id = v.document_id"
+    )
     return {row["external_id"] for row in rows}
 
 
@@ -51,20 +60,33 @@ async def fetch_visible_ids(at_work: Pipeline) -> set[str]:
 async def test_newer_event_version_pauses_partition_until_worker_upgrade(
     settings: Settings, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, waiting_ones = find_names_in_partition(0, 1, "before"), find_names_in_partition(0, 3, "newer")
-    neighbours = [*find_names_in_partition(1, 2, "beside"), *find_names_in_partition(2, 2, "beside")]
+    first, waiting_ones = (
+        find_names_in_partition(0, 1, "before"),
+        find_names_in_partition(0, 3, "newer"),
+    )
+    neighbours = [
+        *find_names_in_partition(1, 2, "beside"),
+        *find_names_in_partition(2, 2, "beside"),
+    ]
     async with run_pipeline(tmp_path, database, settings=settings, stages=OTHER_STAGES) as older:
-        async with run_pipeline(tmp_path, database, settings=settings, stages=[chunk.STAGE]) as old_chunker:
+        async with run_pipeline(
+            tmp_path, database, settings=settings, stages=[chunk.STAGE]
+        ) as old_chunker:
             await old_chunker.push(dict.fromkeys(first, "Herons nest."))
             await older.wait_for(lambda: _is_visible(older, set(first)))
         with monkeypatch.context() as upgraded:
             raise_event_version(upgraded)
-            async with run_pipeline(tmp_path, database, settings=settings, stages=[chunk.STAGE]) as new_chunker:
+            async with run_pipeline(
+                tmp_path, database, settings=settings, stages=[chunk.STAGE]
+            ) as new_chunker:
                 new_chunker.n_pushed = 10
                 await new_chunker.push(dict.fromkeys(waiting_ones, "Storks nest."))
                 await older.wait_for(lambda: _are_stages_paused(older, {"embed", "extract"}))
         found = await older.fetch_lag("embed")
-        assert found["why"] == "stalled in partition 0: This worker does not support document.chunked.v2 on topic chunked; its newest version is v1."
+        assert (
+            found["why"]
+            == "stalled in partition 0: This worker does not support document.chunked.v2 on topic chunked; its newest version is v1."
+        )
         assert found["remedy"].startswith("Upgrade this worker") and found["lag"] >= 1
         findings = {finding.name: finding for finding in await stalls.check_stages(settings)}
         assert (
@@ -73,12 +95,16 @@ async def test_newer_event_version_pauses_partition_until_worker_upgrade(
             and "Upgrade" in findings["stage: embed"].fix
         )
         # Partitions beside it go on; on the table in Postgres, which has one, the other topics do.
-        async with run_pipeline(tmp_path, database, settings=settings, stages=[chunk.STAGE]) as old_chunker:
+        async with run_pipeline(
+            tmp_path, database, settings=settings, stages=[chunk.STAGE]
+        ) as old_chunker:
             old_chunker.n_pushed = 20
             await old_chunker.push(dict.fromkeys(neighbours, "Cranes nest.") | dict.fromkeys(first))
             shown = set() if settings.log_kind == "postgres" else set(neighbours)
             await older.wait_for(lambda: _is_visible(older, shown))
-            await older.wait_for(lambda: _has_document_count(older, len(neighbours) + len(waiting_ones)))
+            await older.wait_for(
+                lambda: _has_document_count(older, len(neighbours) + len(waiting_ones))
+            )
         assert not (await older.fetch_lag("index"))["paused"]
         assert await older.pool.fetchval("select count(*) from dead_letters") == 0
     raise_event_version(monkeypatch)
@@ -86,19 +112,40 @@ async def test_newer_event_version_pauses_partition_until_worker_upgrade(
         await newer.wait_for(lambda: _is_visible(newer, {*neighbours, *waiting_ones}))
         await newer.wait_until_idle()
         assert await newer.pool.fetchval("select count(*) from dead_letters") == 0
-        assert await PgReaderStatus(newer.pool).list_current() == [] and (await newer.fetch_lag("embed"))["lag"] == 0
+        assert (
+            await PgReaderStatus(newer.pool).list_current() == []
+            and (await newer.fetch_lag("embed"))["lag"] == 0
+        )
 
 
 @on_both_logs
-async def test_newer_event_version_on_raw_is_dead_lettered(settings: Settings, database: str, tmp_path: Path) -> None:
-    headers = {"ce_specversion": b"1.0", "ce_id": b"1", "ce_source": b"shop", "ce_type": b"document.received.v2", "content-type": b"application/json"}
+async def test_newer_event_version_on_raw_is_dead_lettered(
+    settings: Settings, database: str, tmp_path: Path
+) -> None:
+    headers = {
+        "ce_specversion": b"1.0",
+        "ce_id": b"1",
+        "ce_source": b"shop",
+        "ce_type": b"document.received.v2",
+        "content-type": b"application/json",
+    }
     async with run_pipeline(tmp_path, database, settings=settings) as at_work:
-        await at_work.worker.storage.log.append([Record("raw", b"beside", b'{"external_id": "a", "content": {"text": "x"}}', headers)])
+        await at_work.worker.storage.log.append(
+            [Record("raw", b"beside", b'{"external_id": "a", "content": {"text": "x"}}', headers)]
+        )
         await at_work.push_and_wait_until_visible({"beside": "Herons nest."})
         await at_work.wait_for(lambda: at_work.pool.fetchval("select count(*) from dead_letters"))
-        [letter] = await at_work.pool.fetch("select stage, code, detail, remedy, buried_type from dead_letters")
-    assert tuple(letter)[:2] == ("receive", "UNKNOWN_VERSION") and letter["buried_type"] == "document.received.v2"
-    assert letter["detail"] == "Unknown version document.received.v2. The newest is v1." and "JSON Schema" in letter["remedy"]
+        [letter] = await at_work.pool.fetch(
+            "select stage, code, detail, remedy, buried_type from dead_letters"
+        )
+    assert (
+        tuple(letter)[:2] == ("receive", "UNKNOWN_VERSION")
+        and letter["buried_type"] == "document.received.v2"
+    )
+    assert (
+        letter["detail"] == "Unknown version document.received.v2. The newest is v1."
+        and "JSON Schema" in letter["remedy"]
+    )
 
 
 async def _is_visible(at_work: Pipeline, expected: set[str]) -> bool:
@@ -111,4 +158,7 @@ async def _are_stages_paused(at_work: Pipeline, stages: set[str]) -> bool:
 
 
 async def _has_document_count(at_work: Pipeline, count: int) -> bool:
-    return bool(await at_work.pool.fetchval("select count(*) from documents where withdrawn is null") == count)
+    return bool(
+        await at_work.pool.fetchval("select count(*) from documents where withdrawn is null")
+        == count
+    )

@@ -79,16 +79,22 @@ RESTRICTED_TABLES = {
 
 @dataclass(frozen=True)
 class DirectAccessClient:
-    """A login with a password of its own that is a member of the role for direct access, and of nothing else."""
+    """A login with a password of its own that is a member of the role for direct access, and of
+    nothing else.
+    """
 
     dsn: str
 
     @asynccontextmanager
-    async def connect_with_claims(self, claims: dict[str, object] | None) -> AsyncIterator[asyncpg.Connection]:
+    async def connect_with_claims(
+        self, claims: dict[str, object] | None
+    ) -> AsyncIterator[asyncpg.Connection]:
         connection = await asyncpg.connect(self.dsn, server_settings={"search_path": "anabranch"})
         try:
             if claims is not None:
-                await connection.execute("select set_config('request.jwt.claims', $1, false)", json.dumps(claims))
+                await connection.execute(
+                    "select set_config('request.jwt.claims', $1, false)", json.dumps(claims)
+                )
             yield connection
         finally:
             await connection.close()
@@ -96,10 +102,23 @@ class DirectAccessClient:
 
 @pytest.fixture
 def client(database: str, postgres_server: EmbeddedPostgres) -> DirectAccessClient:
-    role, password, superuser = f"client_{uuid4().hex[:12]}", uuid4().hex, urlsplit(postgres_server.superuser_dsn)
-    execute_sql(urlunsplit(superuser._replace(path=urlsplit(database).path)), f"create role {role} login password '{password}' in role anabranch_reader")
+    role, password, superuser = (
+        f"client_{uuid4().hex[:12]}",
+        uuid4().hex,
+        urlsplit(postgres_server.superuser_dsn),
+    )
+    execute_sql(
+        urlunsplit(superuser._replace(path=urlsplit(database).path)),
+        f"create role {role} login password '{password}' in role anabranch_reader",
+    )
     tcp = urlsplit(postgres_server.tcp_dsn or "")
-    return DirectAccessClient(urlunsplit(tcp._replace(netloc=f"{role}:{password}@{tcp.hostname}:{tcp.port}", path=urlsplit(database).path)))
+    return DirectAccessClient(
+        urlunsplit(
+            tcp._replace(
+                netloc=f"{role}:{password}@{tcp.hostname}:{tcp.port}", path=urlsplit(database).path
+            )
+        )
+    )
 
 
 def make_claims(tenant: str, user: str, *groups: str) -> dict[str, object]:
@@ -110,8 +129,12 @@ async def test_direct_role_reads_no_foreign_rows(database: str, client: DirectAc
     docs = {
         "open": SampleDocument("open", ["alpha heron"], vectors=[[1, 0, 0, 0]]),
         "ana": SampleDocument("ana", ["beta heron"], vectors=[[1, 0, 0, 0]], readers=("user:ana",)),
-        "finance": SampleDocument("finance", ["gamma heron"], vectors=[[1, 0, 0, 0]], readers=("group:finance",)),
-        "foreign": SampleDocument("foreign", ["delta heron"], vectors=[[1, 0, 0, 0]], tenant="other"),
+        "finance": SampleDocument(
+            "finance", ["gamma heron"], vectors=[[1, 0, 0, 0]], readers=("group:finance",)
+        ),
+        "foreign": SampleDocument(
+            "foreign", ["delta heron"], vectors=[[1, 0, 0, 0]], tenant="other"
+        ),
     }
     async with open_search_stack(database) as desk:
         connection = desk.connection
@@ -127,7 +150,12 @@ async def test_direct_role_reads_no_foreign_rows(database: str, client: DirectAc
                 *(doc.id, list(doc.order), doc.tenant, doc.chunk_id(0), entity),
             )
             who = "jwt:ana" if doc.external_id == "ana" else "jwt:ben"
-            await connection.execute("insert into runs (id, tenant, kind, asked_by) values ($1, $2, 'query', $3)", doc.id, doc.tenant, who)
+            await connection.execute(
+                "insert into runs (id, tenant, kind, asked_by) values ($1, $2, 'query', $3)",
+                doc.id,
+                doc.tenant,
+                who,
+            )
         readable = {
             ("default", "ana"): {"open", "ana"},
             ("default", "ben", "finance"): {"open", "finance"},
@@ -140,24 +168,54 @@ async def test_direct_role_reads_no_foreign_rows(database: str, client: DirectAc
                 for table in sorted(GRANTED_TABLES - WITHOUT_TENANT - {"entities", "runs"}):
                     column = "id" if table == "documents" else "document_id"
                     found = await reader.fetch(f"select {column} as id, tenant from {table}")
-                    assert {row["id"] for row in found} == allowed and {row["tenant"] for row in found} == {who[0]}, (table, who)
-                spelled = {name for row in await reader.fetch("select names from entities") for name in row["names"]}
+                    assert {row["id"] for row in found} == allowed and {
+                        row["tenant"] for row in found
+                    } == {who[0]}, (table, who)
+                spelled = {
+                    name
+                    for row in await reader.fetch("select names from entities")
+                    for name in row["names"]
+                }
                 assert spelled == names
                 runs = {row["id"] for row in await reader.fetch("select id from runs")}
-                assert runs == {doc.id for doc in docs.values() if doc.tenant == who[0] and (doc.external_id == "ana") == (who[1] == "ana")}
-        for nobody in (None, {}, {"sub": "ana"}, {"app_metadata": {"tenant_id": "default"}}, {"sub": "ana", "user_metadata": {"tenant_id": "default"}}):
+                assert runs == {
+                    doc.id
+                    for doc in docs.values()
+                    if doc.tenant == who[0] and (doc.external_id == "ana") == (who[1] == "ana")
+                }
+        for nobody in (
+            None,
+            {},
+            {"sub": "ana"},
+            {"app_metadata": {"tenant_id": "default"}},
+            {"sub": "ana", "user_metadata": {"tenant_id": "default"}},
+        ):
             async with client.connect_with_claims(nobody) as reader:
                 for table in sorted(GRANTED_TABLES - WITHOUT_TENANT):
                     found = await reader.fetch(f"select * from {table}")
-                    open_to_all = nobody is not None and nobody.get("app_metadata") is not None and table != "runs"
-                    assert all("beta" not in str(row) and "gamma" not in str(row) and "delta" not in str(row) for row in found)
+                    open_to_all = (
+                        nobody is not None
+                        and nobody.get("app_metadata") is not None
+                        and table != "runs"
+                    )
+                    assert all(
+                        "beta" not in str(row)
+                        and "gamma" not in str(row)
+                        and "delta" not in str(row)
+                        for row in found
+                    )
                     assert open_to_all or not found, (table, nobody)
 
 
 async def test_direct_role_cannot_switch_roles(database: str, client: DirectAccessClient) -> None:
     async with client.connect_with_claims(None) as reader:
-        who = await reader.fetchrow("select session_user, current_user, inet_client_addr() is not null as over_tcp")
-        assert who["session_user"] == who["current_user"] == urlsplit(client.dsn).username and who["over_tcp"]
+        who = await reader.fetchrow(
+            "select session_user, current_user, inet_client_addr() is not null as over_tcp"
+        )
+        assert (
+            who["session_user"] == who["current_user"] == urlsplit(client.dsn).username
+            and who["over_tcp"]
+        )
         for attempt in (
             "set role anabranch",
             "set session authorization anabranch",
@@ -170,8 +228,13 @@ async def test_direct_role_cannot_switch_roles(database: str, client: DirectAcce
         await asyncpg.connect(client.dsn, password="wrong")
 
 
-async def test_direct_role_cannot_read_partitions_operations_or_keys(database: str, client: DirectAccessClient) -> None:
-    async with open_search_stack(database) as desk, client.connect_with_claims(make_claims("default", "ana")) as reader:
+async def test_direct_role_cannot_read_partitions_operations_or_keys(
+    database: str, client: DirectAccessClient
+) -> None:
+    async with (
+        open_search_stack(database) as desk,
+        client.connect_with_claims(make_claims("default", "ana")) as reader,
+    ):
         tables = await desk.connection.fetch(
             "select c.oid::regclass::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace"
             " where c.relkind in ('r', 'p', 'v', 'm') and n.nspname in ('anabranch', 'keystore', 'supabase_migrations')"
@@ -202,7 +265,9 @@ async def test_every_table_has_row_level_security_or_is_not_granted(database: st
             assert row["secured"] or row["name"] in RESTRICTED_TABLES | WITHOUT_TENANT, (
                 f"{row['name']} has neither row-level security nor stands in NOT_GRANTED"
             )
-        assert not await desk.connection.fetchval("select has_schema_privilege('anabranch_reader', 'keystore', 'usage')")
+        assert not await desk.connection.fetchval(
+            "select has_schema_privilege('anabranch_reader', 'keystore', 'usage')"
+        )
 
 
 async def test_partitions_of_later_generations_have_row_level_security(database: str) -> None:
@@ -214,25 +279,51 @@ async def test_partitions_of_later_generations_have_row_level_security(database:
                 await create_partitions(connection, generation, indexed=False)
         finally:
             await connection.close()
-        secured = await desk.connection.fetch("select relname from pg_class where relname like '%\\_g2' and relrowsecurity")
-        assert {row["relname"] for row in secured} == {f"{table}_g2" for table in ROW_SECURITY_TABLES}
+        secured = await desk.connection.fetch(
+            "select relname from pg_class where relname like '%\\_g2' and relrowsecurity"
+        )
+        assert {row["relname"] for row in secured} == {
+            f"{table}_g2" for table in ROW_SECURITY_TABLES
+        }
 
 
 async def fetch_doctor_finding(settings: Settings) -> tuple[str, str, str]:
-    [finding] = [finding for finding in await connections.check_database(settings) if finding.name == "row-level security"]
+    [finding] = [
+        finding
+        for finding in await connections.check_database(settings)
+        if finding.name == "row-level security"
+    ]
     return finding.status, finding.detail, finding.fix
 
 
-async def test_doctor_names_granted_tables_without_row_level_security(database: str, tmp_path: Path) -> None:
+async def test_doctor_names_granted_tables_without_row_level_security(
+    database: str, tmp_path: Path
+) -> None:
     settings = load_settings(data_dir=tmp_path, sets=[f"database.url={database}"])
     owner = await connect(database, name="owner")
     try:
         assert (await fetch_doctor_finding(settings))[0] == "pass"
         for spoil, name, mend in (
-            ("alter table claims disable row level security", "anabranch.claims", "select anabranch.secure_rows('claims')"),
-            ("grant select on dead_letters to anabranch_reader", "anabranch.dead_letters", "revoke select on dead_letters from anabranch_reader"),
-            ("grant select (detail) on dead_letters to public", "anabranch.dead_letters", "revoke select (detail) on dead_letters from public"),
-            ("alter view entities set (security_invoker = false)", "anabranch.entities", "alter view entities set (security_invoker = true)"),
+            (
+                "alter table claims disable row level security",
+                "anabranch.claims",
+                "select anabranch.secure_rows('claims')",
+            ),
+            (
+                "grant select on dead_letters to anabranch_reader",
+                "anabranch.dead_letters",
+                "revoke select on dead_letters from anabranch_reader",
+            ),
+            (
+                "grant select (detail) on dead_letters to public",
+                "anabranch.dead_letters",
+                "revoke select (detail) on dead_letters from public",
+            ),
+            (
+                "alter view entities set (security_invoker = false)",
+                "anabranch.entities",
+                "alter view entities set (security_invoker = true)",
+            ),
         ):
             await owner.execute(spoil)
             status, detail, _ = await fetch_doctor_finding(settings)
@@ -243,14 +334,20 @@ async def test_doctor_names_granted_tables_without_row_level_security(database: 
         await owner.close()
 
 
-async def test_doctor_explains_how_to_create_direct_role(database: str, tmp_path: Path, postgres_server: EmbeddedPostgres) -> None:
+async def test_doctor_explains_how_to_create_direct_role(
+    database: str, tmp_path: Path, postgres_server: EmbeddedPostgres
+) -> None:
     settings = load_settings(data_dir=tmp_path, sets=[f"database.url={database}"])
     owner = await connect(database, name="owner")
     try:
         execute_sql(postgres_server.superuser_dsn, "alter role anabranch_reader rename to away")
         try:
             status, detail, fix = await fetch_doctor_finding(settings)
-            assert status == "warn" and "is missing" in detail and "create role anabranch_reader nologin" in fix
+            assert (
+                status == "warn"
+                and "is missing" in detail
+                and "create role anabranch_reader nologin" in fix
+            )
         finally:
             execute_sql(postgres_server.superuser_dsn, "alter role away rename to anabranch_reader")
         await owner.execute("revoke all on all tables in schema anabranch from anabranch_reader")

@@ -11,19 +11,37 @@ from schemas.errors import ConfigurationError, DatabaseUnavailable, NotFound, Tr
 from schemas.questions import Filters
 from sql.pool import close_pool, open_pool
 from sql.search import PgSearch
-from tests.document_rows import SampleDocument, activate_revision, insert_documents, insert_generation, insert_mention
+from tests.document_rows import (
+    SampleDocument,
+    activate_revision,
+    insert_documents,
+    insert_generation,
+    insert_mention,
+)
 from tests.search_stack import SearchStack, open_search_stack
 
 NO_FILTERS = Filters()
-OLD_REVISION = SampleDocument("d", ["heron stork", "crane"], vectors=[[1, 0, 0, 0], [0, 1, 0, 0]], title="Birds", prefix="Birds > Wading")
-NEW_REVISION = SampleDocument("d", ["heron eagle"], vectors=[[1, 0, 0, 0]], order=(1, 2), revision=2)
+OLD_REVISION = SampleDocument(
+    "d",
+    ["heron stork", "crane"],
+    vectors=[[1, 0, 0, 0], [0, 1, 0, 0]],
+    title="Birds",
+    prefix="Birds > Wading",
+)
+NEW_REVISION = SampleDocument(
+    "d", ["heron eagle"], vectors=[[1, 0, 0, 0]], order=(1, 2), revision=2
+)
 QUERY_VECTOR = np.array([1, 0, 0, 0], dtype=np.float32)
 
 
 async def is_pool_idle(stack: SearchStack) -> bool:
     """All connections are back in the pool and in no transaction."""
-    states = await stack.connection.fetch("select state from pg_stat_activity where application_name = 'search' and datname = current_database()")
-    return stack.pool.get_idle_size() == stack.pool.get_size() and all(row["state"] == "idle" for row in states)
+    states = await stack.connection.fetch(
+        "select state from pg_stat_activity where application_name = 'search' and datname = current_database()"
+    )
+    return stack.pool.get_idle_size() == stack.pool.get_size() and all(
+        row["state"] == "idle" for row in states
+    )
 
 
 async def test_every_retriever_sees_one_snapshot_during_writes(database: str) -> None:
@@ -33,21 +51,33 @@ async def test_every_retriever_sees_one_snapshot_during_writes(database: str) ->
         async with desk.search.open_snapshot() as snapshot:
             await insert_documents(desk.connection, NEW_REVISION)
             lexical, semantic, seeds, size = await asyncio.gather(
-                snapshot.search_lexical("default", "heron", language="en", filters=NO_FILTERS, k=5, budget=100),
+                snapshot.search_lexical(
+                    "default", "heron", language="en", filters=NO_FILTERS, k=5, budget=100
+                ),
                 snapshot.search_semantic("default", QUERY_VECTOR, filters=NO_FILTERS, k=5),
                 snapshot.link_entities("default", ["heron"]),
                 snapshot.count_chunks("default"),
             )
             assert [hit.chunk_id for hit in lexical.hits] == [OLD_REVISION.chunk_id(0)]
-            assert [hit.chunk_id for hit in semantic] == [OLD_REVISION.chunk_id(0), OLD_REVISION.chunk_id(1)]
-            assert [seed.key for seed in seeds] == ["heron"] and size == 2
-            assert [hit.chunk_id for hit in await snapshot.search_graph("default", seeds, hops=2, fan_out=5, decay=0.5, filters=NO_FILTERS, k=5)] == [
-                OLD_REVISION.chunk_id(0)
+            assert [hit.chunk_id for hit in semantic] == [
+                OLD_REVISION.chunk_id(0),
+                OLD_REVISION.chunk_id(1),
             ]
-            assert set(await snapshot.fetch_chunks([OLD_REVISION.chunk_id(0), NEW_REVISION.chunk_id(0)])) == {OLD_REVISION.chunk_id(0)}
+            assert [seed.key for seed in seeds] == ["heron"] and size == 2
+            assert [
+                hit.chunk_id
+                for hit in await snapshot.search_graph(
+                    "default", seeds, hops=2, fan_out=5, decay=0.5, filters=NO_FILTERS, k=5
+                )
+            ] == [OLD_REVISION.chunk_id(0)]
+            assert set(
+                await snapshot.fetch_chunks([OLD_REVISION.chunk_id(0), NEW_REVISION.chunk_id(0)])
+            ) == {OLD_REVISION.chunk_id(0)}
         async with desk.search.open_snapshot() as snapshot:
             assert await snapshot.count_chunks("default") == 1
-            assert set(await snapshot.fetch_chunks([OLD_REVISION.chunk_id(0), NEW_REVISION.chunk_id(0)])) == {NEW_REVISION.chunk_id(0)}
+            assert set(
+                await snapshot.fetch_chunks([OLD_REVISION.chunk_id(0), NEW_REVISION.chunk_id(0)])
+            ) == {NEW_REVISION.chunk_id(0)}
         assert await is_pool_idle(desk)
 
 
@@ -55,7 +85,10 @@ async def test_calls_beyond_connection_count_wait(database: str) -> None:
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, OLD_REVISION)
         async with desk.search.open_snapshot() as snapshot:
-            assert await asyncio.gather(*(snapshot.count_chunks("default") for _ in range(20))) == [2] * 20
+            assert (
+                await asyncio.gather(*(snapshot.count_chunks("default") for _ in range(20)))
+                == [2] * 20
+            )
 
 
 async def test_queries_beyond_pool_capacity_wait(database: str) -> None:
@@ -115,7 +148,11 @@ async def test_non_live_generation_can_be_queried(database: str) -> None:
         await activate_revision(desk.connection, OLD_REVISION)
         async with desk.search.open_snapshot("g2") as snapshot:
             assert snapshot.generation.name == "g2"
-            assert not (await snapshot.search_lexical("default", "heron", language="en", filters=NO_FILTERS, k=5, budget=100)).hits
+            assert not (
+                await snapshot.search_lexical(
+                    "default", "heron", language="en", filters=NO_FILTERS, k=5, budget=100
+                )
+            ).hits
 
 
 async def test_lost_connection_is_database_unavailable(database: str) -> None:
@@ -146,8 +183,17 @@ async def test_chunk_includes_citation_fields(database: str) -> None:
             *(OLD_REVISION.chunk_id(0), OLD_REVISION.id),
         )
         async with desk.search.open_snapshot() as snapshot:
-            chunk = (await snapshot.fetch_chunks([OLD_REVISION.chunk_id(0)]))[OLD_REVISION.chunk_id(0)]
-            assert (chunk.text, chunk.prefix, chunk.revision, chunk.title, chunk.external_id, chunk.order) == (
+            chunk = (await snapshot.fetch_chunks([OLD_REVISION.chunk_id(0)]))[
+                OLD_REVISION.chunk_id(0)
+            ]
+            assert (
+                chunk.text,
+                chunk.prefix,
+                chunk.revision,
+                chunk.title,
+                chunk.external_id,
+                chunk.order,
+            ) == (
                 "heron stork",
                 "Birds > Wading",
                 1,
@@ -155,10 +201,20 @@ async def test_chunk_includes_citation_fields(database: str) -> None:
                 "d",
                 (1, 1),
             )
-            assert chunk.states == ("k", 7, 9) and chunk.spans == [{"char_start": 0, "char_end": 11}]
+            assert chunk.states == ("k", 7, 9) and chunk.spans == [
+                {"char_start": 0, "char_end": 11}
+            ]
             assert dict(chunk.positions) == {"bird": [1], "wade": [2], "heron": [3], "stork": [4]}
             assert chunk.positions["heron"] == [3] and "crane" not in chunk.positions
             parents = await snapshot.fetch_parents([chunk.parent_id])
-            assert (parents[chunk.parent_id].section, parents[chunk.parent_id].pages) == ("Part", [1])
-            backwards = await snapshot.fetch_children([OLD_REVISION.parent_id(1), OLD_REVISION.parent_id(0)])
-            assert [child.chunk_id for child in backwards] == [OLD_REVISION.chunk_id(1), OLD_REVISION.chunk_id(0)]
+            assert (parents[chunk.parent_id].section, parents[chunk.parent_id].pages) == (
+                "Part",
+                [1],
+            )
+            backwards = await snapshot.fetch_children(
+                [OLD_REVISION.parent_id(1), OLD_REVISION.parent_id(0)]
+            )
+            assert [child.chunk_id for child in backwards] == [
+                OLD_REVISION.chunk_id(1),
+                OLD_REVISION.chunk_id(0),
+            ]

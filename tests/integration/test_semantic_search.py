@@ -20,14 +20,33 @@ NO_FILTERS = Filters()
 EAST, NORTH, BETWEEN = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [1.0, 1.0, 0, 0]
 
 
-async def search_semantic(stack: SearchStack, vector: Sequence[float], *, filters: Filters = NO_FILTERS, k: int = 10, tenant: str = "default") -> Sequence[Hit]:
+async def search_semantic(
+    stack: SearchStack,
+    vector: Sequence[float],
+    *,
+    filters: Filters = NO_FILTERS,
+    k: int = 10,
+    tenant: str = "default",
+) -> Sequence[Hit]:
     async with stack.search.open_snapshot() as snapshot:
-        return await snapshot.search_semantic(tenant, np.array(vector, dtype=np.float32), filters=filters, k=k)
+        return await snapshot.search_semantic(
+            tenant, np.array(vector, dtype=np.float32), filters=filters, k=k
+        )
 
 
-def generate_documents(count: int, *, seed: int = 5, dimension: int = 4, **fields: object) -> list[SampleDocument]:
+def generate_documents(
+    count: int, *, seed: int = 5, dimension: int = 4, **fields: object
+) -> list[SampleDocument]:
     rng = random.Random(seed)
-    return [SampleDocument(f"v{seed}-{n}", [f"text {n}"], vectors=[[rng.gauss(0, 1) for _ in range(dimension)]], **fields) for n in range(count)]  # type: ignore[arg-type]
+    return [
+        SampleDocument(
+            f"v{seed}-{n}",
+            [f"text {n}"],
+            vectors=[[rng.gauss(0, 1) for _ in range(dimension)]],
+            **fields,
+        )
+        for n in range(count)
+    ]  # type: ignore[arg-type]
 
 
 def compute_cosine(a: Sequence[float], b: Sequence[float]) -> float:
@@ -36,7 +55,9 @@ def compute_cosine(a: Sequence[float], b: Sequence[float]) -> float:
 
 async def simulate_many_vectors(stack: SearchStack) -> None:
     """As if the generation had 20,000 vectors more."""
-    await stack.connection.execute("insert into corpus_deltas (generation, tenant, cfg, chunks) values ('g1', 'elsewhere', 'simple', 20000)")
+    await stack.connection.execute(
+        "insert into corpus_deltas (generation, tenant, cfg, chunks) values ('g1', 'elsewhere', 'simple', 20000)"
+    )
 
 
 async def test_scores_are_cosines_in_descending_order(database: str) -> None:
@@ -46,20 +67,29 @@ async def test_scores_are_cosines_in_descending_order(database: str) -> None:
         hits = await search_semantic(desk, BETWEEN, k=40)
         expected = sorted(documents, key=lambda doc: -compute_cosine(doc.vectors[0], BETWEEN))  # type: ignore[index]
         assert [hit.document_id for hit in hits[:10]] == [doc.id for doc in expected[:10]]
-        assert hits[0].score == pytest.approx(compute_cosine(expected[0].vectors[0], BETWEEN), abs=2e-3)  # type: ignore[index]
+        assert hits[0].score == pytest.approx(
+            compute_cosine(expected[0].vectors[0], BETWEEN), abs=2e-3
+        )  # type: ignore[index]
 
 
 async def test_equal_scores_are_ordered_by_id(database: str) -> None:
     documents = [SampleDocument(f"same-{n}", ["x"], vectors=[EAST]) for n in range(12)]
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, *documents)
-        assert [hit.chunk_id for hit in await search_semantic(desk, EAST, k=12)] == sorted(doc.chunk_id(0) for doc in documents)
+        assert [hit.chunk_id for hit in await search_semantic(desk, EAST, k=12)] == sorted(
+            doc.chunk_id(0) for doc in documents
+        )
 
 
 async def test_only_visible_vectors_of_the_tenant_match(database: str) -> None:
-    first, second = SampleDocument("a", ["x"], vectors=[EAST]), SampleDocument("a", ["y"], vectors=[NORTH], order=(1, 2), revision=2)
+    first, second = (
+        SampleDocument("a", ["x"], vectors=[EAST]),
+        SampleDocument("a", ["y"], vectors=[NORTH], order=(1, 2), revision=2),
+    )
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, first, SampleDocument("a", ["x"], vectors=[EAST], tenant="other"))
+        await insert_documents(
+            desk.connection, first, SampleDocument("a", ["x"], vectors=[EAST], tenant="other")
+        )
         await insert_documents(desk.connection, second, visible=False)
         assert [hit.chunk_id for hit in await search_semantic(desk, NORTH)] == [first.chunk_id(0)]
         await activate_revision(desk.connection, second)
@@ -78,7 +108,9 @@ async def test_vector_index_is_built_once_and_matches_exact_scan(database: str) 
         await insert_documents(desk.connection, *documents)
         exact = await search_semantic(desk, BETWEEN, k=20)
         await simulate_many_vectors(desk)
-        built = await asyncio.gather(*(ensure_vector_index(desk.pool, desk.generation) for _ in range(2)))
+        built = await asyncio.gather(
+            *(ensure_vector_index(desk.pool, desk.generation) for _ in range(2))
+        )
         assert sorted(built) == [False, True]
         assert await ensure_vector_index(desk.pool, desk.generation) is False
         await desk.connection.execute("vacuum analyze chunk_vectors")
@@ -96,7 +128,9 @@ async def test_query_over_many_vectors_uses_the_index(database: str) -> None:
         await search_semantic(desk, BETWEEN, k=5)
         await desk.connection.execute("select pg_stat_force_next_flush()")
         for _ in range(50):
-            if await desk.connection.fetchval("select idx_scan from pg_stat_all_indexes where indexrelname = 'chunk_vectors_near_g1'"):
+            if await desk.connection.fetchval(
+                "select idx_scan from pg_stat_all_indexes where indexrelname = 'chunk_vectors_near_g1'"
+            ):
                 return
             await asyncio.sleep(0.1)
         pytest.fail("the index was not used")
@@ -107,18 +141,33 @@ async def test_interrupted_index_build_is_repeated(database: str, superuser_data
         await insert_documents(desk.connection, *generate_documents(20))
         await simulate_many_vectors(desk)
         await ensure_vector_index(desk.pool, desk.generation)
-        execute_sql(superuser_database, "update pg_index set indisvalid = false where indexrelid = 'anabranch.chunk_vectors_near_g1'::regclass")
+        execute_sql(
+            superuser_database,
+            "update pg_index set indisvalid = false where indexrelid = 'anabranch.chunk_vectors_near_g1'::regclass",
+        )
         assert await ensure_vector_index(desk.pool, desk.generation) is True
-        assert await desk.connection.fetchval("select indisvalid from pg_index where indexrelid = 'chunk_vectors_near_g1'::regclass")
+        assert await desk.connection.fetchval(
+            "select indisvalid from pg_index where indexrelid = 'chunk_vectors_near_g1'::regclass"
+        )
 
 
-async def test_filtered_query_gets_k_hits_from_the_index(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few of many pass and are looked up hit by hit: the scan of the index goes on until there are enough."""
+async def test_filtered_query_gets_k_hits_from_the_index(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few of many pass and are looked up hit by hit: the scan of the index goes on until there are
+    enough.
+    """
     monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", 0)
     async with open_search_stack(database) as desk:
-        await insert_documents(desk.connection, *generate_documents(600), *generate_documents(12, seed=6, collection="rare"))
+        await insert_documents(
+            desk.connection,
+            *generate_documents(600),
+            *generate_documents(12, seed=6, collection="rare"),
+        )
         await simulate_many_vectors(desk)
         await ensure_vector_index(desk.pool, desk.generation)
         await desk.connection.execute("vacuum analyze chunk_vectors")
         hits = await search_semantic(desk, BETWEEN, filters=Filters(collections=["rare"]), k=10)
-        assert {hit.document_id for hit in hits} <= {doc.id for doc in generate_documents(12, seed=6)} and len(hits) == 10
+        assert {hit.document_id for hit in hits} <= {
+            doc.id for doc in generate_documents(12, seed=6)
+        } and len(hits) == 10

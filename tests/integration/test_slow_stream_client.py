@@ -1,4 +1,6 @@
-"""A reader of the stream who takes nothing for a while, over a real connection: nobody waits for it, and it is told all that it missed."""
+"""A reader of the stream who takes nothing for a while, over a real connection: nobody waits for
+it, and it is told all that it missed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ from streams.topics import get_partition_counts
 from tests.contract.log_cases import LogCase, log_and_subscriber, open_case
 from tests.integration.test_http_server import open_small_buffer_socket, wait_until
 from tests.unit.api_fakes import FakeDocuments, make_services
-from tests.unit.test_event_feed import DOCUMENT_ID, EmptyDocumentEvents, SingleGeneration, make_record
+from tests.unit.test_event_feed import (
+    DOCUMENT_ID,
+    EmptyDocumentEvents,
+    SingleGeneration,
+    make_record,
+)
 
 __all__ = ["log_and_subscriber", "open_case"]
 
@@ -78,10 +85,16 @@ class StreamServerEnvironment:
     async def publish_events(self, count: int) -> None:
         kinds = range(self.n_published, self.n_published + count)
         self.n_published += count
-        await self.log.append([make_record(f"kind{number}.v1", "queries", "default", DOCUMENT_ID) for number in kinds])
+        await self.log.append(
+            [make_record(f"kind{number}.v1", "queries", "default", DOCUMENT_ID) for number in kinds]
+        )
 
     def find_stalled_connections(self) -> list[HttpProtocol]:
-        return [one for one in self.server.server_state.connections if isinstance(one, HttpProtocol) and one.flow.write_paused]
+        return [
+            one
+            for one in self.server.server_state.connections
+            if isinstance(one, HttpProtocol) and one.flow.write_paused
+        ]
 
 
 @pytest.fixture
@@ -90,15 +103,30 @@ async def world(log_and_subscriber: LogCase) -> AsyncIterator[StreamServerEnviro
     await log.create_topics(get_partition_counts(1), retention_ms={})
     reads = CountingFeed(PgFeed(log._pool) if isinstance(log, PgLog) else OffsetFeed(log))
     feed = EventFeed(
-        reads, LogEntryBuilder(Codec(), FakeDocuments()), SingleGeneration(), EmptyDocumentEvents(), get_no_status, poll_s=0.01, max_backlog=MAX_EVENTS_BEHIND
+        reads,
+        LogEntryBuilder(Codec(), FakeDocuments()),
+        SingleGeneration(),
+        EmptyDocumentEvents(),
+        get_no_status,
+        poll_s=0.01,
+        max_backlog=MAX_EVENTS_BEHIND,
     )
     server = UvicornServer(
-        uvicorn.Config(create_app(make_services(event_feed=feed)), port=0, http=HttpProtocol, lifespan="off", log_config=None, access_log=False)
+        uvicorn.Config(
+            create_app(make_services(event_feed=feed)),
+            port=0,
+            http=HttpProtocol,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+        )
     )
     task = asyncio.create_task(server.serve())
     await wait_until(lambda: server.started)
     # What a connection may hold in the kernel; those that are accepted take it over.
-    server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+    server.servers[0].sockets[0].setsockopt(
+        socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES
+    )
     made = StreamServerEnvironment(log, feed, reads, server, task)
     yield made
     await stop_server(made)
@@ -120,9 +148,13 @@ class StreamClient:
 
     @classmethod
     async def open(cls, port: int, **headers: str) -> StreamClient:
-        reader, writer = await asyncio.open_connection(sock=open_small_buffer_socket(port), limit=SOCKET_BUFFER_BYTES)
+        reader, writer = await asyncio.open_connection(
+            sock=open_small_buffer_socket(port), limit=SOCKET_BUFFER_BYTES
+        )
         lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"GET /v1/stream?topics=queries HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
+        writer.write(
+            f"GET /v1/stream?topics=queries HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode()
+        )
         return cls(reader, writer)
 
     async def read_until(self, enough: Callable[[dict[str, Any]], bool]) -> None:
@@ -145,7 +177,11 @@ class StreamClient:
             await self.writer.wait_closed()
 
     def get_event_numbers(self) -> list[int]:
-        return [int(one["event"].removeprefix("kind").removesuffix(".v1")) for one in self.messages if one["event"].startswith("kind")]
+        return [
+            int(one["event"].removeprefix("kind").removesuffix(".v1"))
+            for one in self.messages
+            if one["event"].startswith("kind")
+        ]
 
     def count_missed(self) -> int:
         return sum(one["data"]["missed"] for one in self.messages if one["event"] == "dropped")
@@ -166,7 +202,9 @@ async def open_stalled_client(world: StreamServerEnvironment) -> StreamClient:
     return reader
 
 
-async def test_stalled_client_is_bounded_and_learns_what_it_missed(world: StreamServerEnvironment) -> None:
+async def test_stalled_client_is_bounded_and_learns_what_it_missed(
+    world: StreamServerEnvironment,
+) -> None:
     slow = await open_stalled_client(world)
     [connection] = world.find_stalled_connections()
     reads = world.counting_feed.n_reads
@@ -174,30 +212,44 @@ async def test_stalled_client_is_bounded_and_learns_what_it_missed(world: Stream
     quick = await StreamClient.open(world.port, Last_Event_ID=slow.messages[0]["id"])
     await quick.read_until(lambda message: message["event"] == "dropped")
     assert (
-        world.counting_feed.n_reads > reads + 2 and connection in world.find_stalled_connections() and connection.transport.get_write_buffer_size() < 2 * 65_536
+        world.counting_feed.n_reads > reads + 2
+        and connection in world.find_stalled_connections()
+        and connection.transport.get_write_buffer_size() < 2 * 65_536
     )
     await slow.read_until(lambda message: message["event"] == "dropped")
     await world.publish_events(1)
     await slow.read_until(match_event_number(world.n_published - 1))
     numbers = slow.get_event_numbers()
-    assert numbers == sorted(set(numbers)) and len(numbers) + slow.count_missed() == world.n_published
+    assert (
+        numbers == sorted(set(numbers)) and len(numbers) + slow.count_missed() == world.n_published
+    )
     assert len(numbers) <= 50 + 4 * PAGE_SIZE, "what it was told is what was under way"
     dropped = next(one for one in slow.messages if one["event"] == "dropped")
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{world.port}") as http:
-        page = (await http.get("/v1/events", params={"after": dropped["data"]["after"], "topics": "queries", "limit": 1})).json()
+        page = (
+            await http.get(
+                "/v1/events",
+                params={"after": dropped["data"]["after"], "topics": "queries", "limit": 1},
+            )
+        ).json()
     assert page["items"][0]["type"] == f"kind{numbers[-2] + 1}.v1", "and can be read all the same"
     for reader in (slow, quick):
         await reader.close()
 
 
-async def test_stalled_client_reconnects_after_last_event_id(world: StreamServerEnvironment) -> None:
+async def test_stalled_client_reconnects_after_last_event_id(
+    world: StreamServerEnvironment,
+) -> None:
     world.feed.max_backlog = 100_000
     slow = await open_stalled_client(world)
     await slow.read_until(match_event_number(20))
     await slow.close()
     again = await StreamClient.open(world.port, Last_Event_ID=slow.messages[-1]["id"])
     await again.read_until(match_event_number(world.n_published - 1))
-    assert slow.get_event_numbers() + again.get_event_numbers() == list(range(world.n_published)) and not again.count_missed()
+    assert (
+        slow.get_event_numbers() + again.get_event_numbers() == list(range(world.n_published))
+        and not again.count_missed()
+    )
     await again.close()
 
 

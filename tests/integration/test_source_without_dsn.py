@@ -24,7 +24,9 @@ async def test_removed_source_without_dsn_is_not_retried(database: str, tmp_path
     connection = await asyncpg.connect(database)
     try:
         async with run_source_environment(tmp_path, database) as world:
-            await world.add_source("crm", {"kind": "postgres", "table": "notes", "mapping": {"body": ["body"]}})
+            await world.add_source(
+                "crm", {"kind": "postgres", "table": "notes", "mapping": {"body": ["body"]}}
+            )
             assert await wait_for_failure_code(world) == "SOURCE_ADDRESS"
             await world.http.delete("/v1/sources/crm")
             async with asyncio.timeout(30):

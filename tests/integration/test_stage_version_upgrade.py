@@ -1,4 +1,6 @@
-"""A program whose stage does otherwise than the one that made the index: it answers, leaves what is new to whoever can, and makes another index."""
+"""A program whose stage does otherwise than the one that made the index: it answers, leaves what is
+new to whoever can, and makes another index.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,15 @@ from tests.pipeline import Pipeline, null_overrides, run_pipeline, settings
 
 __all__ = ["settings"]
 
-TEXTS: dict[str, str | None] = {f"doc-{number}": f"Herons and storks, number {number}.\nCranes fly.\nRails swim." for number in range(4)}
-LATE_CHANGES: dict[str, str | None] = {"late": "Grebes came late.", "doc-0": "Herons, said otherwise.", "doc-1": None}
+TEXTS: dict[str, str | None] = {
+    f"doc-{number}": f"Herons and storks, number {number}.\nCranes fly.\nRails swim."
+    for number in range(4)
+}
+LATE_CHANGES: dict[str, str | None] = {
+    "late": "Grebes came late.",
+    "doc-0": "Herons, said otherwise.",
+    "doc-1": None,
+}
 UpgradeStage = Callable[[str], None]
 
 
@@ -42,14 +51,24 @@ def upgrade_stage(monkeypatch: pytest.MonkeyPatch) -> UpgradeStage:
     """From here on this process is a program whose stage of that name makes other output."""
 
     def raised(name: str) -> None:
-        newer = tuple(replace(stage, version=stage.version + 1) if stage.name == name else stage for stage in STAGES)
+        newer = tuple(
+            replace(stage, version=stage.version + 1) if stage.name == name else stage
+            for stage in STAGES
+        )
         monkeypatch.setattr(processors, "STAGES", newer)
 
     return raised
 
 
-def make_reindex_service(at_work: Pipeline, settings: Settings, overrides: Overrides | None = None) -> ReindexService:
-    return build_reindex_service(settings, at_work.worker.storage, at_work.worker.builder.decisions, overrides or null_overrides())
+def make_reindex_service(
+    at_work: Pipeline, settings: Settings, overrides: Overrides | None = None
+) -> ReindexService:
+    return build_reindex_service(
+        settings,
+        at_work.worker.storage,
+        at_work.worker.builder.decisions,
+        overrides or null_overrides(),
+    )
 
 
 async def fetch_visible_texts(at_work: Pipeline) -> dict[str, str]:
@@ -67,16 +86,32 @@ async def promote_generation(at_work: Pipeline, name: str) -> None:
 
 
 OLD_TEXTS = {f"doc-{number}": "Herons and storks" for number in range(4)}
-NEW_TEXTS = {"late": "Grebes came late", "doc-0": "Herons", "doc-2": "Herons and storks", "doc-3": "Herons and storks"}
+NEW_TEXTS = {
+    "late": "Grebes came late",
+    "doc-0": "Herons",
+    "doc-2": "Herons and storks",
+    "doc-3": "Herons and storks",
+}
 
 
 @pytest.mark.parametrize(
     ("log_kind", "stage"),
-    [*(("postgres", stage) for stage in UPSTREAM_STAGES), *(pytest.param("kafka", stage, marks=pytest.mark.kafka) for stage in ("transcribe", "chunk"))],
+    [
+        *(("postgres", stage) for stage in UPSTREAM_STAGES),
+        *(
+            pytest.param("kafka", stage, marks=pytest.mark.kafka)
+            for stage in ("transcribe", "chunk")
+        ),
+    ],
     indirect=["log_kind"],
 )
 async def test_old_version_index_serves_during_reindex_without_loss(
-    stage: str, upgrade_stage: UpgradeStage, settings: Settings, database: str, other_database: str, tmp_path: Path
+    stage: str,
+    upgrade_stage: UpgradeStage,
+    settings: Settings,
+    database: str,
+    other_database: str,
+    tmp_path: Path,
 ) -> None:
     async with run_pipeline(tmp_path, database, settings=settings) as older:
         assert older.worker.outdated_stages == []
@@ -88,13 +123,22 @@ async def test_old_version_index_serves_during_reindex_without_loss(
         assert await fetch_visible_texts(newer) == OLD_TEXTS
         await newer.push(LATE_CHANGES)
         # Documents come, change and go; what needs the other version waits, and only that.
-        meanwhile = NEW_TEXTS if stage == "extract" else {name: OLD_TEXTS[name] for name in ("doc-0", "doc-2", "doc-3")}
+        meanwhile = (
+            NEW_TEXTS
+            if stage == "extract"
+            else {name: OLD_TEXTS[name] for name in ("doc-0", "doc-2", "doc-3")}
+        )
         await newer.wait_for(lambda: _is_visible(newer, meanwhile))
         await newer.wait_for(lambda: _is_stage_paused(newer, stage))
         found = await newer.fetch_lag(stage)
-        assert f"{stage} of generation g1 was built by another version" in found["why"] and "anabranch reindex" in found["remedy"]
+        assert (
+            f"{stage} of generation g1 was built by another version" in found["why"]
+            and "anabranch reindex" in found["remedy"]
+        )
         findings = await stalls.check_stages(settings)
-        assert any("another version" in finding.detail and finding.status == "warn" for finding in findings), findings
+        assert any(
+            "another version" in finding.detail and finding.status == "warn" for finding in findings
+        ), findings
     async with run_pipeline(tmp_path, database, settings=settings) as again:
         await again.wait_for(lambda: _is_stage_paused(again, stage))
         assert await fetch_visible_texts(again) == meanwhile
@@ -108,7 +152,9 @@ async def test_old_version_index_serves_during_reindex_without_loss(
         await again.wait_for(lambda: _has_one_outcome_each(again, {"late-11", "doc-0-12"}))
         await again.push({"later": "Teals came later."})
         await again.wait_for(lambda: _is_visible(again, NEW_TEXTS | {"later": "Teals came later"}))
-        await begin_generation_drop(again.pool, "g1", again.worker.builder.decisions.publish_dropped)
+        await begin_generation_drop(
+            again.pool, "g1", again.worker.builder.decisions.publish_dropped
+        )
         await again.wait_for(lambda: _is_only_generation(again, name))
         await again.wait_until_idle()
         assert await PgReaderStatus(again.pool).list_current() == []
@@ -117,14 +163,25 @@ async def test_old_version_index_serves_during_reindex_without_loss(
     if settings.log_kind == "postgres":
         async with run_pipeline(tmp_path / "other", other_database) as fresh:
             await fresh.push_and_wait(
-                {"doc-0": LATE_CHANGES["doc-0"], "doc-2": TEXTS["doc-2"], "doc-3": TEXTS["doc-3"], "late": LATE_CHANGES["late"], "later": "Teals came later."}
+                {
+                    "doc-0": LATE_CHANGES["doc-0"],
+                    "doc-2": TEXTS["doc-2"],
+                    "doc-3": TEXTS["doc-3"],
+                    "late": LATE_CHANGES["late"],
+                    "later": "Teals came later.",
+                }
             )
             assert await compute_checksum(fresh.pool) == left
 
 
 @pytest.mark.parametrize("stage", ["transcribe", "chunk"])
 async def test_original_version_resumes_waiting_events(
-    stage: str, upgrade_stage: UpgradeStage, monkeypatch: pytest.MonkeyPatch, settings: Settings, database: str, tmp_path: Path
+    stage: str,
+    upgrade_stage: UpgradeStage,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    database: str,
+    tmp_path: Path,
 ) -> None:
     async with run_pipeline(tmp_path, database, settings=settings) as older:
         await older.push_and_wait(TEXTS)
@@ -133,27 +190,46 @@ async def test_original_version_resumes_waiting_events(
         newer.n_pushed = 10
         await newer.push(LATE_CHANGES)
         await newer.wait_for(lambda: _is_stage_paused(newer, stage))
-        await newer.wait_for(lambda: _is_visible(newer, {name: OLD_TEXTS[name] for name in ("doc-0", "doc-2", "doc-3")}))
+        await newer.wait_for(
+            lambda: _is_visible(
+                newer, {name: OLD_TEXTS[name] for name in ("doc-0", "doc-2", "doc-3")}
+            )
+        )
     monkeypatch.setattr(processors, "STAGES", STAGES)
     async with run_pipeline(tmp_path, database, settings=settings) as back:
         await back.wait_for(lambda: _is_visible(back, NEW_TEXTS))
         await back.wait_until_idle()
         assert back.worker.outdated_stages == [] and (await back.fetch_lag(stage))["lag"] == 0
-        assert await back.pool.fetchval("select count(distinct headers->>'ce_id') from events where topic = 'ocr_done'") == len(TEXTS) + 2
+        assert (
+            await back.pool.fetchval(
+                "select count(distinct headers->>'ce_id') from events where topic = 'ocr_done'"
+            )
+            == len(TEXTS) + 2
+        )
 
 
-async def test_withdrawal_applies_behind_hundreds_of_waiting_events(upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path) -> None:
+async def test_withdrawal_applies_behind_hundreds_of_waiting_events(
+    upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, settings=settings) as older:
         await older.push_and_wait(TEXTS)
     upgrade_stage("transcribe")
     async with run_pipeline(tmp_path, database, settings=settings) as newer:
         newer.n_pushed = 10
-        await newer.push({f"new-{number}": f"Number {number}." for number in range(700)} | {"doc-2": None})
-        await newer.wait_for(lambda: _is_visible(newer, {name: text for name, text in OLD_TEXTS.items() if name != "doc-2"}))
+        await newer.push(
+            {f"new-{number}": f"Number {number}." for number in range(700)} | {"doc-2": None}
+        )
+        await newer.wait_for(
+            lambda: _is_visible(
+                newer, {name: text for name, text in OLD_TEXTS.items() if name != "doc-2"}
+            )
+        )
 
 
 @on_both_logs
-async def test_old_version_worker_ingests_alongside_newer_worker(upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path) -> None:
+async def test_old_version_worker_ingests_alongside_newer_worker(
+    upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, settings=settings) as older:
         await older.push_and_wait(TEXTS)
         upgrade_stage("chunk")
@@ -164,7 +240,9 @@ async def test_old_version_worker_ingests_alongside_newer_worker(upgrade_stage: 
             await newer.wait_for(lambda: _is_visible(newer, NEW_TEXTS))
 
 
-async def test_rollback_to_index_with_missing_documents_is_refused(upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path) -> None:
+async def test_rollback_to_index_with_missing_documents_is_refused(
+    upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, settings=settings) as older:
         await older.push_and_wait(TEXTS)
     upgrade_stage("chunk")
@@ -181,19 +259,31 @@ async def test_rollback_to_index_with_missing_documents_is_refused(upgrade_stage
         assert await fetch_visible_texts(newer) == OLD_TEXTS | {"late": "Grebes came late"}
 
 
-async def test_build_of_another_version_waits_for_that_version(upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path) -> None:
+async def test_build_of_another_version_waits_for_that_version(
+    upgrade_stage: UpgradeStage, settings: Settings, database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, settings=settings) as older:
         await older.push_and_wait(TEXTS)
-        name, _ = await make_reindex_service(older, settings).start_reindex(["chunk.child_tokens=100"], events_per_second=0.001)
+        name, _ = await make_reindex_service(older, settings).start_reindex(
+            ["chunk.child_tokens=100"], events_per_second=0.001
+        )
     upgrade_stage("extract")
     async with run_pipeline(tmp_path, database, settings=settings) as newer:
         newer.n_pushed = 10
         await newer.push_and_wait_until_visible({"late": "Grebes came late."})
-        await newer.wait_for(lambda: _are_consumers_paused(newer, {"anabranch.extract.g1", f"anabranch.extract.{name}"}))
-        told = {finding.name: finding for finding in await stalls.check_stages(settings)}[f"reader: anabranch.extract.{name}"]
+        await newer.wait_for(
+            lambda: _are_consumers_paused(
+                newer, {"anabranch.extract.g1", f"anabranch.extract.{name}"}
+            )
+        )
+        told = {finding.name: finding for finding in await stalls.check_stages(settings)}[
+            f"reader: anabranch.extract.{name}"
+        ]
         assert "another version" in told.detail and f"anabranch generations drop {name}" in told.fix
         await newer.wait_for_state(name, "building")
-        await begin_generation_drop(newer.pool, name, newer.worker.builder.decisions.publish_dropped)
+        await begin_generation_drop(
+            newer.pool, name, newer.worker.builder.decisions.publish_dropped
+        )
         await newer.wait_for(lambda: _are_consumers_paused(newer, {"anabranch.extract.g1"}))
 
 
@@ -205,7 +295,9 @@ class ChangedEmbedder(NullEmbedder):
         self.fingerprint = "of a newer program"
 
 
-async def test_queries_skip_outdated_vectors_and_report_it(settings: Settings, database: str, tmp_path: Path) -> None:
+async def test_queries_skip_outdated_vectors_and_report_it(
+    settings: Settings, database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, settings=settings) as older:
         await older.push_and_wait(TEXTS)
     newer_engines = replace(null_overrides(), embedder=ChangedEmbedder())
@@ -216,12 +308,21 @@ async def test_queries_skip_outdated_vectors_and_report_it(settings: Settings, d
         assert newer.worker.outdated_stages == ["embed"]
         answer = await services.search(LOCAL_CALLER, SearchRequest(query="Which storks?", k=2))
         assert answer.generation == "g1" and "storks" in answer.results[0].snippet
-        assert answer.trace.channels_failed["semantic"].startswith("GENERATION_OUTDATED: embed of generation g1") and answer.trace.reranker is None
+        assert (
+            answer.trace.channels_failed["semantic"].startswith(
+                "GENERATION_OUTDATED: embed of generation g1"
+            )
+            and answer.trace.reranker is None
+        )
         name, _ = await make_reindex_service(newer, settings, newer_engines).start_reindex([])
         await newer.wait_for_state(name, "shadow")
         await promote_generation(newer, name)
         answer = await services.search(LOCAL_CALLER, SearchRequest(query="Which storks?", k=2))
-        assert answer.generation == name and not answer.trace.channels_failed and answer.trace.channels["semantic"].returned
+        assert (
+            answer.generation == name
+            and not answer.trace.channels_failed
+            and answer.trace.channels["semantic"].returned
+        )
 
 
 async def _is_visible(at_work: Pipeline, expected: dict[str, str]) -> bool:
@@ -235,7 +336,14 @@ async def _is_stage_paused(at_work: Pipeline, stage: str) -> bool:
 
 async def _has_one_outcome_each(at_work: Pipeline, events: set[str]) -> bool:
     """Whether each of their producers has been told, and of one event one thing."""
-    told = [one.data for one in [await Codec().decode(stored) async for stored in at_work.worker.storage.log.read("outcomes")] if one.data.event_id in events]
+    told = [
+        one.data
+        for one in [
+            await Codec().decode(stored)
+            async for stored in at_work.worker.storage.log.read("outcomes")
+        ]
+        if one.data.event_id in events
+    ]
     kinds = {(data.event_id, data.name) for data in told}
     return kinds == {(event, "document.indexed") for event in events}
 
@@ -250,4 +358,7 @@ async def _has_visible_count(at_work: Pipeline, generation: str, documents: int)
 
 
 async def _is_only_generation(at_work: Pipeline, generation: str) -> bool:
-    return bool({reader.generation.name for reader, _ in at_work.worker.consumers.assignment_tasks.values()} == {generation})
+    return bool(
+        {reader.generation.name for reader, _ in at_work.worker.consumers.assignment_tasks.values()}
+        == {generation}
+    )

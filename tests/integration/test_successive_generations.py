@@ -1,4 +1,6 @@
-"""One generation after the other, and several at once: each goes on when those it was made beside are gone."""
+"""One generation after the other, and several at once: each goes on when those it was made beside
+are gone.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,36 @@ from services.generations.removal import remove_generation
 from sql.checksum import compute_checksum
 from sql.generation_switch import roll_back, switch_generation
 from sql.integrity import check_integrity
-from tests.integration.test_reindex import OVERRIDES, SETTING_CHANGES, TEXTS, WORDS, make_reindex_service
+from tests.integration.test_reindex import (
+    OVERRIDES,
+    SETTING_CHANGES,
+    TEXTS,
+    WORDS,
+    make_reindex_service,
+)
 from tests.pipeline import Pipeline, run_pipeline
 
 
 async def fetch_visible_ids(at_work: Pipeline, generation: str) -> set[str]:
-    rows = await at_work.pool.fetch("select external_id from visible v join documents d on d.id = v.document_id where generation = $1", generation)
+    rows = await at_work.pool.fetch(
+        "select external_id from visible v join documents d on d.id = v.document_id where generation = $1",
+        generation,
+    )
     return {row["external_id"] for row in rows}
 
 
 async def promote_generation(at_work: Pipeline, name: str) -> None:
-    assert (await switch_generation(at_work.pool, name, at_work.worker.builder.decisions.publish_promoted)).has_moved
+    assert (
+        await switch_generation(
+            at_work.pool, name, at_work.worker.builder.decisions.publish_promoted
+        )
+    ).has_moved
 
 
 async def drop_and_publish(at_work: Pipeline, name: str) -> None:
-    await remove_generation(at_work.pool, at_work.worker.storage.log, at_work.worker.builder.decisions, name)
+    await remove_generation(
+        at_work.pool, at_work.worker.storage.log, at_work.worker.builder.decisions, name
+    )
 
 
 async def test_build_continues_when_its_base_is_dropped(database: str, tmp_path: Path) -> None:
@@ -36,19 +53,32 @@ async def test_build_continues_when_its_base_is_dropped(database: str, tmp_path:
         slow, _ = await desk.start_reindex(SETTING_CHANGES["embedder"][0], events_per_second=0.01)
         rebuilt = await desk.start_rebuild(keep_previous=False)
         await at_work.wait_for_state(rebuilt, "live")
-        await at_work.push({"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"})
+        await at_work.push(
+            {"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"}
+        )
         await desk.change_pace(slow, {"events_per_second": None})
         await at_work.wait_for_state(slow, "shadow")
         await at_work.wait_until_idle()
-        assert await fetch_visible_ids(at_work, slow) == await fetch_visible_ids(at_work, rebuilt) == set(TEXTS) - {"doc-1"} | {"late"}
+        assert (
+            await fetch_visible_ids(at_work, slow)
+            == await fetch_visible_ids(at_work, rebuilt)
+            == set(TEXTS) - {"doc-1"} | {"late"}
+        )
         await promote_generation(at_work, slow)
         await drop_and_publish(at_work, rebuilt)
         await at_work.push_and_wait({"later": f"Later.\n{WORDS}", "doc-2": None})
-        assert await fetch_visible_ids(at_work, slow) == set(TEXTS) - {"doc-1", "doc-2"} | {"late", "later"}
+        assert await fetch_visible_ids(at_work, slow) == set(TEXTS) - {"doc-1", "doc-2"} | {
+            "late",
+            "later",
+        }
 
 
-async def test_generation_outlives_both_generations_it_derives_from(database: str, tmp_path: Path) -> None:
-    """Another chunker is promoted, then another embedder for its chunks; whoever states the facts of `chunked.g2` is dropped, and another goes on."""
+async def test_generation_outlives_both_generations_it_derives_from(
+    database: str, tmp_path: Path
+) -> None:
+    """Another chunker is promoted, then another embedder for its chunks; whoever states the facts
+    of `chunked.g2` is dropped, and another goes on.
+    """
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         chunker, embedder = SETTING_CHANGES["chunker"], SETTING_CHANGES["embedder"]
@@ -62,36 +92,55 @@ async def test_generation_outlives_both_generations_it_derives_from(database: st
         await promote_generation(at_work, third)
         for name in ("g1", second):
             await drop_and_publish(at_work, name)
-        await at_work.push_and_wait({"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"})
+        await at_work.push_and_wait(
+            {"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"}
+        )
         assert await fetch_visible_ids(at_work, third) == set(TEXTS) - {"doc-1"} | {"late"}
         before = await compute_checksum(at_work.pool)
         last = await make_reindex_service(at_work).start_rebuild(keep_previous=False)
         build = await at_work.wait_for_state(last, "live")
         assert not build.engine_calls and await compute_checksum(at_work.pool) == before
-        assert load_overrides(make_reindex_service(at_work).settings, last) == [*chunker[0], *embedder[0]], "it is made with what the others were made with"
+        assert load_overrides(make_reindex_service(at_work).settings, last) == [
+            *chunker[0],
+            *embedder[0],
+        ], "it is made with what the others were made with"
         with pytest.raises(InvalidRequest) as same:
             await make_reindex_service(at_work).plan_build([])
         assert same.value.code == "NOTHING_CHANGES"
 
 
-async def test_build_continues_when_its_producing_generation_is_dropped(database: str, tmp_path: Path) -> None:
+async def test_build_continues_when_its_producing_generation_is_dropped(
+    database: str, tmp_path: Path
+) -> None:
     """The third reads chunks that the second has cut; nobody else cuts them like that from then on."""
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         second, _ = await make_reindex_service(at_work).start_reindex(SETTING_CHANGES["chunker"][0])
         await at_work.wait_for_state(second, "shadow")
         await promote_generation(at_work, second)
-        third, plan = await make_reindex_service(at_work).start_reindex(SETTING_CHANGES["embedder"][0], events_per_second=0.01)
+        third, plan = await make_reindex_service(at_work).start_reindex(
+            SETTING_CHANGES["embedder"][0], events_per_second=0.01
+        )
         assert plan.topic == f"chunked.{second}"
-        assert (await roll_back(at_work.pool, at_work.worker.builder.decisions.publish_promoted)).generation == "g1"
-        await at_work.push({"doc-0": f"Changed before the drop.\n{WORDS}", "early": f"Early.\n{WORDS}"})
+        assert (
+            await roll_back(at_work.pool, at_work.worker.builder.decisions.publish_promoted)
+        ).generation == "g1"
+        await at_work.push(
+            {"doc-0": f"Changed before the drop.\n{WORDS}", "early": f"Early.\n{WORDS}"}
+        )
         await drop_and_publish(at_work, second)
-        await at_work.push({"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"})
+        await at_work.push(
+            {"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"}
+        )
         await make_reindex_service(at_work).change_pace(third, {"events_per_second": None})
         await at_work.wait_for_state(third, "shadow")
         await at_work.wait_until_idle()
         expected = set(TEXTS) - {"doc-1"} | {"early", "late"}
-        assert await fetch_visible_ids(at_work, third) == await fetch_visible_ids(at_work, "g1") == expected
+        assert (
+            await fetch_visible_ids(at_work, third)
+            == await fetch_visible_ids(at_work, "g1")
+            == expected
+        )
         await promote_generation(at_work, third)
         await drop_and_publish(at_work, "g1")
         await at_work.push_and_wait({"later": f"Later.\n{WORDS}", "doc-2": None})
@@ -110,30 +159,51 @@ async def test_build_is_dropped_while_others_are_built(database: str, tmp_path: 
         slow, _ = await desk.start_reindex(SETTING_CHANGES["chunker"][0], events_per_second=0.01)
         other, _ = await desk.start_reindex(SETTING_CHANGES["embedder"][0], events_per_second=0.01)
         await drop_and_publish(at_work, slow)
-        third, _ = await desk.start_reindex([*SETTING_CHANGES["chunker"][0], *SETTING_CHANGES["embedder"][0]])
-        await at_work.push({"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"})
+        third, _ = await desk.start_reindex(
+            [*SETTING_CHANGES["chunker"][0], *SETTING_CHANGES["embedder"][0]]
+        )
+        await at_work.push(
+            {"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"}
+        )
         await at_work.wait_for_state(third, "shadow")
         await promote_generation(at_work, third)
         await desk.change_pace(other, {"events_per_second": None})
         await at_work.wait_for_state(other, "shadow")
         await at_work.wait_until_idle()
         expected = set(TEXTS) - {"doc-1"} | {"late"}
-        assert await fetch_visible_ids(at_work, other) == await fetch_visible_ids(at_work, third) == expected
+        assert (
+            await fetch_visible_ids(at_work, other)
+            == await fetch_visible_ids(at_work, third)
+            == expected
+        )
         topics = {row["topic"] for row in await at_work.pool.fetch("select topic from topics")}
         assert not any(topic.endswith(f".{slow}") for topic in topics)
         assert set((await check_integrity(at_work.pool, assume_idle=True)).values()) == {0}
 
 
-FIRST_INPUT_TOPIC = {"parser": "accepted", "chunker": "ocr_done", "embedder": "chunked", "extractor": "chunked"}
+FIRST_INPUT_TOPIC = {
+    "parser": "accepted",
+    "chunker": "ocr_done",
+    "embedder": "chunked",
+    "extractor": "chunked",
+}
 
 
-async def test_reindex_with_expired_records_is_refused_in_plan(database: str, tmp_path: Path) -> None:
+async def test_reindex_with_expired_records_is_refused_in_plan(
+    database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(dict(list(TEXTS.items())[:3]))
         desk = make_reindex_service(at_work)
-        assert all([(await desk.plan_build(SETTING_CHANGES[change][0])).is_covered for change in FIRST_INPUT_TOPIC])
+        assert all(
+            [
+                (await desk.plan_build(SETTING_CHANGES[change][0])).is_covered
+                for change in FIRST_INPUT_TOPIC
+            ]
+        )
         await at_work.pool.execute(
-            "delete from events where position in (select min(position) from events where topic = any($1) group by topic)", ["accepted", "ocr_done", "chunked"]
+            "delete from events where position in (select min(position) from events where topic = any($1) group by topic)",
+            ["accepted", "ocr_done", "chunked"],
         )
         for change, topic in FIRST_INPUT_TOPIC.items():
             assert not (await desk.plan_build(SETTING_CHANGES[change][0])).is_covered

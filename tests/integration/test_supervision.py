@@ -11,8 +11,19 @@ from schemas.errors import FatalError
 
 def make_child(*arguments: str, settled: bool = False) -> tuple[ChildProcess, list[int]]:
     starts: list[int] = []
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
-    made = ChildProcess("tried", arguments, environment, None, on_start=lambda: starts.append(1), first_pause_s=0.01, max_pause_s=0.02, is_settled=settled)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")
+    }
+    made = ChildProcess(
+        "tried",
+        arguments,
+        environment,
+        None,
+        on_start=lambda: starts.append(1),
+        first_pause_s=0.01,
+        max_pause_s=0.02,
+        is_settled=settled,
+    )
     return made, starts
 
 

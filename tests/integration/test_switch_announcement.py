@@ -1,4 +1,6 @@
-"""What a switch made searchable is told once, also where the database is lost before it is told, or afterwards."""
+"""What a switch made searchable is told once, also where the database is lost before it is told, or
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ __all__ = ["settings"]
 
 def make_overrides(config: IndexConfig) -> Overrides:
     wide = config.embed.engine == "openai"
-    return Overrides(parser=LineParser(), embedder=NullEmbedder(dimension=24) if wide else RejectingEmbedder(8, 0))
+    return Overrides(
+        parser=LineParser(),
+        embedder=NullEmbedder(dimension=24) if wide else RejectingEmbedder(8, 0),
+    )
 
 
 OVERRIDES = Overrides(for_config=make_overrides)
@@ -41,12 +46,19 @@ async def hang_on_promotion(counted: Sequence[PendingEvent], ports: StagePorts) 
     return await announce.react(counted, ports)
 
 
-STAGES_HANGING_ON_PROMOTION = [replace(stage, react=hang_on_promotion) if stage.name == announce.STAGE.name else stage for stage in STAGES]
+STAGES_HANGING_ON_PROMOTION = [
+    replace(stage, react=hang_on_promotion) if stage.name == announce.STAGE.name else stage
+    for stage in STAGES
+]
 
 
 async def list_announced_documents(at_work: Pipeline) -> list[str]:
     """Documents that are said to be searchable, each as often as that was said."""
-    found = [fact.data async for stored in at_work.worker.storage.log.read("outcomes") if (fact := await at_work.worker.storage.codec.decode(stored))]
+    found = [
+        fact.data
+        async for stored in at_work.worker.storage.log.read("outcomes")
+        if (fact := await at_work.worker.storage.codec.decode(stored))
+    ]
     return sorted(data.external_id for data in found if data.event_type() == "document.indexed.v1")
 
 
@@ -58,11 +70,17 @@ async def recover_from_lost_database(settings: Settings, database: str, other: s
 
 
 @on_both_logs
-async def test_unannounced_switch_is_announced_once_after_database_loss(settings: Settings, database: str, other_database: str, empty_database: str) -> None:
-    async with run_pipeline(settings.data_dir, database, OVERRIDES, settings, stages=STAGES_HANGING_ON_PROMOTION) as at_work:
+async def test_unannounced_switch_is_announced_once_after_database_loss(
+    settings: Settings, database: str, other_database: str, empty_database: str
+) -> None:
+    async with run_pipeline(
+        settings.data_dir, database, OVERRIDES, settings, stages=STAGES_HANGING_ON_PROMOTION
+    ) as at_work:
         await at_work.push_and_wait({"good": "One stork.", "bad": "A heron."})
         assert await list_announced_documents(at_work) == ["good"]
-        name, _ = await make_reindex_service(at_work, OVERRIDES).start_reindex(SETTING_CHANGES["embedder"][0])
+        name, _ = await make_reindex_service(at_work, OVERRIDES).start_reindex(
+            SETTING_CHANGES["embedder"][0]
+        )
         await at_work.wait_for_state(name, "shadow")
         await promote_generation(at_work, name)
     await recover_from_lost_database(settings, database, other_database)

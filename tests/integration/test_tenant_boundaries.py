@@ -1,4 +1,6 @@
-"""What tenants share on a server and must not learn of each other by it: names, counts, memos, external ids."""
+"""What tenants share on a server and must not learn of each other by it: names, counts, memos,
+external ids.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,19 @@ from tests.callers import LOCAL_CALLER, make_caller
 from tests.document_rows import SampleDocument, insert_accepted, insert_documents
 from tests.search_stack import SearchStack, open_search_stack
 
-ANA, BEN = make_caller(name="jwt:ana", readers=("user:ana",)), make_caller(name="jwt:ben", readers=("user:ben",))
+ANA, BEN = (
+    make_caller(name="jwt:ana", readers=("user:ana",)),
+    make_caller(name="jwt:ben", readers=("user:ben",)),
+)
 FOLDER_SOURCE = {"kind": "folder", "path": "/library"}
 
 
 @pytest.fixture
 async def services(tmp_path: Path, database: str) -> AsyncIterator[Services]:
     settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error"])
-    async with prepare_api(settings, database, overrides=Overrides(embedder=NullEmbedder(64, 16))) as prepared:
+    async with prepare_api(
+        settings, database, overrides=Overrides(embedder=NullEmbedder(64, 16))
+    ) as prepared:
         yield prepared
 
 
@@ -54,15 +61,25 @@ async def connection(database: str) -> AsyncIterator[asyncpg.Connection]:
 async def test_source_name_belongs_to_the_first_tenant(database: str) -> None:
     async with open_search_stack(database) as desk:
         for tenant in ("acme", "bolt"):
-            await write_source_decision(desk.connection, SourceRow(SourceSpec(name="crm", tenant=tenant, takes=FOLDER_SOURCE), 1))  # type: ignore[arg-type]
+            await write_source_decision(
+                desk.connection,
+                SourceRow(SourceSpec(name="crm", tenant=tenant, takes=FOLDER_SOURCE), 1),
+            )  # type: ignore[arg-type]
         [source] = await PgSources(desk.pool).list_overview()
         assert source["spec"]["tenant"] == "acme"
 
 
 async def test_source_count_excludes_other_tenants(database: str) -> None:
     async with open_search_stack(database) as desk:
-        await write_source_decision(desk.connection, SourceRow(SourceSpec(name="crm", tenant="acme", takes=FOLDER_SOURCE), 1))  # type: ignore[arg-type]
-        await insert_documents(desk.connection, SampleDocument("mine", ["heron"], tenant="acme"), SampleDocument("theirs", ["heron"], tenant="bolt"))
+        await write_source_decision(
+            desk.connection,
+            SourceRow(SourceSpec(name="crm", tenant="acme", takes=FOLDER_SOURCE), 1),
+        )  # type: ignore[arg-type]
+        await insert_documents(
+            desk.connection,
+            SampleDocument("mine", ["heron"], tenant="acme"),
+            SampleDocument("theirs", ["heron"], tenant="bolt"),
+        )
         await desk.connection.execute("update documents set source = 'anabranch/source/crm'")
         [source] = await PgSources(desk.pool).list_overview()
         assert source["documents"] == 1
@@ -81,11 +98,21 @@ async def test_generation_counts_cover_only_the_admins_tenant(database: str) -> 
         )
         desk = make_generation_service(found)
         counts = {}
-        for tenant, role in (("acme", "admin"), ("bolt", "admin"), ("nobody", "admin"), ("acme", "operator")):
+        for tenant, role in (
+            ("acme", "admin"),
+            ("bolt", "admin"),
+            ("nobody", "admin"),
+            ("acme", "operator"),
+        ):
             who = replace(make_caller(tenant), role=role)
             [listed] = await desk.list_generations(who)
             assert await desk.get_generation(who, "g1") == listed
-            counts[tenant, role] = (listed["documents"], listed["chunks"], listed["bytes"] is not None, listed["build"])
+            counts[tenant, role] = (
+                listed["documents"],
+                listed["chunks"],
+                listed["bytes"] is not None,
+                listed["build"],
+            )
         assert counts == {
             ("acme", "admin"): (1, 2, False, None),
             ("bolt", "admin"): (3, 3, False, None),
@@ -98,12 +125,23 @@ async def test_build_progress_is_visible_to_operators_only(database: str) -> Non
     async with open_search_stack(database) as found:
         await found.connection.execute("update generations set state = 'shadow'")
         await found.connection.execute("insert into generation_builds (generation) values ('g1')")
-        assert (await make_generation_service(found).get_generation(LOCAL_CALLER, "g1"))["build"] is not None
-        assert (await make_generation_service(found).get_generation(replace(LOCAL_CALLER, role="admin"), "g1"))["build"] is None
+        assert (await make_generation_service(found).get_generation(LOCAL_CALLER, "g1"))[
+            "build"
+        ] is not None
+        assert (
+            await make_generation_service(found).get_generation(
+                replace(LOCAL_CALLER, role="admin"), "g1"
+            )
+        )["build"] is None
 
 
-async def test_external_id_of_unreadable_document_is_rejected(services: Services, connection: asyncpg.Connection) -> None:
-    for doc in (SampleDocument("secret", ["herons nest in the vault"], readers=ANA.readers), SampleDocument("open", ["herons nest on the weir"])):
+async def test_external_id_of_unreadable_document_is_rejected(
+    services: Services, connection: asyncpg.Connection
+) -> None:
+    for doc in (
+        SampleDocument("secret", ["herons nest in the vault"], readers=ANA.readers),
+        SampleDocument("open", ["herons nest on the weir"]),
+    ):
         await insert_accepted(connection, doc)
     sent = "select count(*) from events where topic = 'raw'"
     for who, external_id, taken in (
@@ -114,30 +152,48 @@ async def test_external_id_of_unreadable_document_is_rejected(services: Services
         (LOCAL_CALLER, "secret", False),
     ):
         before = await connection.fetchval(sent)
-        request = IngestRequest(text="herons nest in the vault", external_id=external_id, readers=who.readers)
-        offered = services.ingest.submit_document(who, request, None, services.ingest.plan_event(who, None))
+        request = IngestRequest(
+            text="herons nest in the vault", external_id=external_id, readers=who.readers
+        )
+        offered = services.ingest.submit_document(
+            who, request, None, services.ingest.plan_event(who, None)
+        )
         if taken:
             with pytest.raises(InvalidRequest) as refused:
                 await offered
-            assert (refused.value.code, refused.value.detail) == ("EXTERNAL_ID_TAKEN", "external_id 'secret' cannot be used.")
+            assert (refused.value.code, refused.value.detail) == (
+                "EXTERNAL_ID_TAKEN",
+                "external_id 'secret' cannot be used.",
+            )
         else:
             assert (await offered).external_id == external_id
         assert await connection.fetchval(sent) == before + (not taken)
 
 
-async def test_ingest_does_not_reveal_duplicates_of_unreadable_documents(services: Services, connection: asyncpg.Connection) -> None:
+async def test_ingest_does_not_reveal_duplicates_of_unreadable_documents(
+    services: Services, connection: asyncpg.Connection
+) -> None:
     text = "The bid is 4,100 euros."
 
     async def sent(who: Principal, **fields: Any) -> tuple[UUID, bool]:
         receipt = await services.ingest.submit_document(
-            who, IngestRequest(text=text, readers=who.readers, **fields), None, services.ingest.plan_event(who, None)
+            who,
+            IngestRequest(text=text, readers=who.readers, **fields),
+            None,
+            services.ingest.plan_event(who, None),
         )
         return receipt.document_id, receipt.duplicate
 
-    for name, fields in ((sha256_hex(text.encode()), {}), ("https://bids.example/1", {"source_uri": "https://bids.example/1"})):
+    for name, fields in (
+        (sha256_hex(text.encode()), {}),
+        ("https://bids.example/1", {"source_uri": "https://bids.example/1"}),
+    ):
         shared = SampleDocument(name, [text], language=None)
         await insert_accepted(connection, shared)
-        answers = {who.id: [await sent(who, **fields) for _ in range(2)] for who in (LOCAL_CALLER, ANA, BEN)}
+        answers = {
+            who.id: [await sent(who, **fields) for _ in range(2)]
+            for who in (LOCAL_CALLER, ANA, BEN)
+        }
         assert answers[LOCAL_CALLER.id] == [(shared.id, True)] * 2
         assert len({document for told in answers.values() for document, _ in told}) == 3
         assert all(first == second for first, second in answers.values())
@@ -147,7 +203,10 @@ async def test_ingest_does_not_reveal_duplicates_of_unreadable_documents(service
 async def test_memoized_vectors_belong_to_one_tenant_and_document(database: str) -> None:
     async with open_search_stack(database) as desk:
         memo = PgEngineResultCache(desk.pool)
-        document, other = content_id("document", "acme", "", "a"), content_id("document", "acme", "", "b")
+        document, other = (
+            content_id("document", "acme", "", "a"),
+            content_id("document", "acme", "", "b"),
+        )
         mine = build_memo_key("acme", document, "null/64", b"heron")
         await memo.store({mine: b"vector"})
         others = [
@@ -163,8 +222,38 @@ async def test_memoized_vectors_belong_to_one_tenant_and_document(database: str)
 @pytest.mark.parametrize(
     "name",
     [
-        *("Acme", "ACME", "aCme", "uploads", "", ".", "..", "-acme", "_acme", ".acme", "a" * 65, "a/b", "a\\b", "a b", "a\0", "a\n", "acme\n"),
-        *("default ", " default", "default\u200b", "default\u202e", "\u202edefault", "d\u0435fault", "ａcme", "\u00e4cme", "a:b", "a%2fb", "*"),
+        *(
+            "Acme",
+            "ACME",
+            "aCme",
+            "uploads",
+            "",
+            ".",
+            "..",
+            "-acme",
+            "_acme",
+            ".acme",
+            "a" * 65,
+            "a/b",
+            "a\\b",
+            "a b",
+            "a\0",
+            "a\n",
+            "acme\n",
+        ),
+        *(
+            "default ",
+            " default",
+            "default\u200b",
+            "default\u202e",
+            "\u202edefault",
+            "d\u0435fault",
+            "ａcme",
+            "\u00e4cme",
+            "a:b",
+            "a%2fb",
+            "*",
+        ),
         *("0190d3c7-6f5e-7c11-9d0a-3f1c2b4a5d6e", "00000000-0000-0000-0000-000000000000"),
     ],
 )
@@ -175,6 +264,8 @@ async def test_ambiguous_tenant_name_is_rejected(name: str) -> None:
     assert refused.value.detail.isprintable()
 
 
-@pytest.mark.parametrize("name", ["default", "a", "0", "acme.eu-1_b", "a" * 64, "upload", "0190d3c7-6f5e-7c11-9d0a"])
+@pytest.mark.parametrize(
+    "name", ["default", "a", "0", "acme.eu-1_b", "a" * 64, "upload", "0190d3c7-6f5e-7c11-9d0a"]
+)
 def test_plain_tenant_name_is_accepted(name: str) -> None:
     assert is_valid_tenant(name) and LOCAL_CALLER.for_tenant(name).tenant == name

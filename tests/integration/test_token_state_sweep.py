@@ -27,13 +27,21 @@ from tests.pipeline import Pipeline, run_pipeline
 from tests.property.simulated_pipeline import LineParser
 
 OVERRIDES = Overrides(parser=LineParser(), embedder=NullEmbedder(dimension=8, state_dimension=16))
-LONG_TEXT = " ".join(f"Sentence {number} tells of herons and storks in the reeds of the river." for number in range(60))
-TEXTS = {**{f"long-{number}": f"{LONG_TEXT} {number}." for number in range(4)}, "short": "One heron."}
+LONG_TEXT = " ".join(
+    f"Sentence {number} tells of herons and storks in the reeds of the river."
+    for number in range(60)
+)
+TEXTS = {
+    **{f"long-{number}": f"{LONG_TEXT} {number}." for number in range(4)},
+    "short": "One heron.",
+}
 OTHER_CHUNKING = ["chunk.strategy=fixed_size", "chunk.child_tokens=32"]
 
 
 async def fetch_referenced_blobs(at_work: Pipeline, generation: str) -> set[str]:
-    rows = await at_work.pool.fetch("select distinct blob_key from chunk_states where generation = $1", generation)
+    rows = await at_work.pool.fetch(
+        "select distinct blob_key from chunk_states where generation = $1", generation
+    )
     return {row["blob_key"] for row in rows}
 
 
@@ -43,7 +51,9 @@ async def list_stored_blobs(at_work: Pipeline) -> set[str]:
 
 async def build_second_generation(at_work: Pipeline) -> str:
     """Another generation that answers: the document of one passage has the same states in both."""
-    desk = build_reindex_service(at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+    desk = build_reindex_service(
+        at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES
+    )
     name, _ = await desk.start_reindex(OTHER_CHUNKING)
     await at_work.wait_for_state(name, "shadow")
     await promote_generation(at_work, name)
@@ -51,11 +61,17 @@ async def build_second_generation(at_work: Pipeline) -> str:
     return name
 
 
-async def test_sweep_deletes_only_blobs_of_dropped_generation(database: str, tmp_path: Path) -> None:
+async def test_sweep_deletes_only_blobs_of_dropped_generation(
+    database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         name = await build_second_generation(at_work)
-        old, new, before = await fetch_referenced_blobs(at_work, "g1"), await fetch_referenced_blobs(at_work, name), await list_stored_blobs(at_work)
+        old, new, before = (
+            await fetch_referenced_blobs(at_work, "g1"),
+            await fetch_referenced_blobs(at_work, name),
+            await list_stored_blobs(at_work),
+        )
         assert old - new and new - old and old & new and before >= old | new
         await drop_and_publish(at_work, "g1")
         assert await list_stored_blobs(at_work) == before, "a drop does not wait for it"
@@ -65,7 +81,9 @@ async def test_sweep_deletes_only_blobs_of_dropped_generation(database: str, tmp
         assert await sweep_token_states(at_work.worker.storage) == 0
 
 
-async def test_interrupted_sweep_resumes(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interrupted_sweep_resumes(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     delete = ObstoreBlobStore.delete
 
     async def break_down(blobs: ObstoreBlobStore, keys: Sequence[str]) -> None:
@@ -75,7 +93,11 @@ async def test_interrupted_sweep_resumes(database: str, tmp_path: Path, monkeypa
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         name = await build_second_generation(at_work)
-        old, new, before = await fetch_referenced_blobs(at_work, "g1"), await fetch_referenced_blobs(at_work, name), await list_stored_blobs(at_work)
+        old, new, before = (
+            await fetch_referenced_blobs(at_work, "g1"),
+            await fetch_referenced_blobs(at_work, name),
+            await list_stored_blobs(at_work),
+        )
         await drop_and_publish(at_work, "g1")
         await at_work.wait_until_idle()
         with monkeypatch.context() as away:
@@ -87,27 +109,43 @@ async def test_interrupted_sweep_resumes(database: str, tmp_path: Path, monkeypa
         assert await list_stored_blobs(at_work) == before - (old - new)
 
 
-async def test_states_shared_with_another_generation_are_kept(database: str, tmp_path: Path) -> None:
+async def test_states_shared_with_another_generation_are_kept(
+    database: str, tmp_path: Path
+) -> None:
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
-        desk = build_reindex_service(at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+        desk = build_reindex_service(
+            at_work.worker.settings,
+            at_work.worker.storage,
+            at_work.worker.builder.decisions,
+            OVERRIDES,
+        )
         name = await desk.start_rebuild(keep_previous=True)
         await at_work.wait_for_state(name, "live")
         before = await list_stored_blobs(at_work)
         await drop_and_publish(at_work, "g1")
         await at_work.wait_until_idle()
-        assert await sweep_token_states(at_work.worker.storage) == 0 and await list_stored_blobs(at_work) == before
+        assert (
+            await sweep_token_states(at_work.worker.storage) == 0
+            and await list_stored_blobs(at_work) == before
+        )
 
 
-async def test_states_of_events_in_flight_are_kept(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_states_of_events_in_flight_are_kept(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         name = await build_second_generation(at_work)
-        only_old = await fetch_referenced_blobs(at_work, "g1") - await fetch_referenced_blobs(at_work, name)
+        only_old = await fetch_referenced_blobs(at_work, "g1") - await fetch_referenced_blobs(
+            at_work, name
+        )
         await drop_and_publish(at_work, "g1")
         await at_work.wait_until_idle()
 
-        async def arrives(storage: Storage, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
+        async def arrives(
+            storage: Storage, group: str, topic: str, below: Mapping[int, int] | None = None
+        ) -> int:
             query = "update chunk_states s set blob_key = d.blob_key from dropped_states d where s.generation = $1 and s.document_id = d.document_id and d.blob_key = any($2)"
             await at_work.pool.execute(query, name, list(only_old))
             return 0
@@ -119,20 +157,32 @@ async def test_states_of_events_in_flight_are_kept(database: str, tmp_path: Path
 
 async def test_sweep_waits_for_running_replay(database: str, tmp_path: Path) -> None:
     """It may state again what refers to one."""
-    async with prepare_storage(Settings(data_dir=tmp_path), database, pool_size=3, name="test") as storage:
-        await storage.pool.execute("insert into dropped_states values ('default/a/b', gen_random_uuid())")
+    async with prepare_storage(
+        Settings(data_dir=tmp_path), database, pool_size=3, name="test"
+    ) as storage:
+        await storage.pool.execute(
+            "insert into dropped_states values ('default/a/b', gen_random_uuid())"
+        )
         await storage.pool.execute(
             "insert into replays (id, tenant, kind, stage, chosen, starts, ends, total, lease_owner, lease_until) "
             "values (gen_random_uuid(), 'default', 'replay', 'embed', '{}', '{}', '{}', 1, gen_random_uuid(), clock_timestamp() + interval '1 day')"
         )
         assert await sweep_token_states(storage) == 0
-        await storage.pool.execute("update replays set lease_until = clock_timestamp() - interval '1 day'")
+        await storage.pool.execute(
+            "update replays set lease_until = clock_timestamp() - interval '1 day'"
+        )
         assert await sweep_token_states(storage) == 1
 
 
-async def test_states_referenced_during_sweep_are_kept(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with prepare_storage(Settings(data_dir=tmp_path), database, pool_size=3, name="test") as storage:
-        await storage.pool.execute("insert into dropped_states select 'default/a/' || n, gen_random_uuid() from generate_series(1, 100) n")
+async def test_states_referenced_during_sweep_are_kept(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with prepare_storage(
+        Settings(data_dir=tmp_path), database, pool_size=3, name="test"
+    ) as storage:
+        await storage.pool.execute(
+            "insert into dropped_states select 'default/a/' || n, gen_random_uuid() from generate_series(1, 100) n"
+        )
         gone: list[str] = []
 
         async def deleted(blobs: ObstoreBlobStore, some: Sequence[str]) -> None:
@@ -150,15 +200,23 @@ async def test_states_referenced_during_sweep_are_kept(database: str, tmp_path: 
         assert await storage.pool.fetchval("select count(*) from dropped_states") == 0
 
 
-async def test_unavailable_blob_store_does_not_block_other_maintenance(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_blob_store_does_not_block_other_maintenance(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def away(blobs: ObstoreBlobStore, keys: Sequence[str]) -> None:
         raise EngineUnavailable("the store is away")
 
     monkeypatch.setattr(ObstoreBlobStore, "delete", away)
     ticks = count()
-    async with prepare_storage(Settings(data_dir=tmp_path), database, pool_size=3, name="test") as storage:
-        await storage.pool.execute("insert into dropped_states values ('default/a/b', gen_random_uuid())")
-        upkeep = Maintenance(storage, storage.pool, IndexChangePruner(storage.pool, lambda: float(next(ticks))))
+    async with prepare_storage(
+        Settings(data_dir=tmp_path), database, pool_size=3, name="test"
+    ) as storage:
+        await storage.pool.execute(
+            "insert into dropped_states values ('default/a/b', gen_random_uuid())"
+        )
+        upkeep = Maintenance(
+            storage, storage.pool, IndexChangePruner(storage.pool, lambda: float(next(ticks)))
+        )
         with pytest.raises(EngineUnavailable):
             await upkeep.run_once(expire=False)
     assert next(ticks) > 0, "old changes of indexes were looked for"

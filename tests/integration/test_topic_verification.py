@@ -11,14 +11,32 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from anabranch.cli import main
 from anabranch.config.loader import load_settings
 from anabranch.doctor.connections import check_kafka
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
-from streams.topics import ACCEPTED, CHUNKED, CONTROL, EMBEDDED, ENTITIES, OUTCOMES, QUERIES, RAW, RETENTION_MS, WEEK_MS, get_partition_counts
+from streams.topics import (
+    ACCEPTED,
+    CHUNKED,
+    CONTROL,
+    EMBEDDED,
+    ENTITIES,
+    OUTCOMES,
+    QUERIES,
+    RAW,
+    RETENTION_MS,
+    WEEK_MS,
+    get_partition_counts,
+)
 from tests.pipeline import TIMEOUT_S
 
 PARTITIONS = 2
@@ -26,11 +44,17 @@ UNLIMITED_RETENTION = {"cleanup.policy": "delete", "retention.ms": "-1", "retent
 
 
 def make_setting_overrides(kafka_settings: KafkaClientSettings) -> list[str]:
-    named = {"bootstrap_servers": kafka_settings.bootstrap_servers, "topic_prefix": kafka_settings.topic_prefix, "partitions": PARTITIONS}
+    named = {
+        "bootstrap_servers": kafka_settings.bootstrap_servers,
+        "topic_prefix": kafka_settings.topic_prefix,
+        "partitions": PARTITIONS,
+    }
     return [f"kafka.{name}={value}" for name, value in named.items()]
 
 
-async def create_topics(kafka_settings: KafkaClientSettings, partitions: dict[str, int], retention_ms: dict[str, int]) -> None:
+async def create_topics(
+    kafka_settings: KafkaClientSettings, partitions: dict[str, int], retention_ms: dict[str, int]
+) -> None:
     log = KafkaLog(kafka_settings)
     try:
         await log.create_topics(partitions, retention_ms=retention_ms)
@@ -38,19 +62,33 @@ async def create_topics(kafka_settings: KafkaClientSettings, partitions: dict[st
         await log.close()
 
 
-async def alter_topic_configs(kafka_settings: KafkaClientSettings, topics: Mapping[str, Mapping[str, str]]) -> None:
+async def alter_topic_configs(
+    kafka_settings: KafkaClientSettings, topics: Mapping[str, Mapping[str, str]]
+) -> None:
     """As an operator does; returns when the cluster shows it."""
     admin = AdminClient({"bootstrap.servers": kafka_settings.bootstrap_servers})
     resources = []
     for topic, settings in topics.items():
-        entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
-        resources.append(ConfigResource(ResourceType.TOPIC, kafka_settings.topic_prefix + topic, incremental_configs=entries))
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in settings.items()
+        ]
+        resources.append(
+            ConfigResource(
+                ResourceType.TOPIC, kafka_settings.topic_prefix + topic, incremental_configs=entries
+            )
+        )
     for future in admin.incremental_alter_configs(resources).values():
         await asyncio.wrap_future(future)
     log = KafkaLog(kafka_settings)
 
     async def shown() -> bool:
-        return all([settings.items() <= (await log.fetch_loss_settings(topic) or {}).items() for topic, settings in topics.items()])
+        return all(
+            [
+                settings.items() <= (await log.fetch_loss_settings(topic) or {}).items()
+                for topic, settings in topics.items()
+            ]
+        )
 
     async with asyncio.timeout(TIMEOUT_S):
         while not await shown():
@@ -58,45 +96,92 @@ async def alter_topic_configs(kafka_settings: KafkaClientSettings, topics: Mappi
     await log.close()
 
 
-def run_topics_verify(kafka_settings: KafkaClientSettings, data_dir: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]]]:
+def run_topics_verify(
+    kafka_settings: KafkaClientSettings, data_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, dict[str, dict[str, Any]]]:
     """Exit status, and what was told by topic."""
-    given = [argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)]
+    given = [
+        argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)
+    ]
     status = main(["topics", "verify", "--json", "--data", str(data_dir), *given])
     return status, {one["topic"]: one for one in json.loads(capsys.readouterr().out)["topics"]}
 
 
 @pytest.mark.kafka
-def test_mismatched_topics_are_reported_with_fix_and_unchanged(kafka_settings: KafkaClientSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mismatched_topics_are_reported_with_fix_and_unchanged(
+    kafka_settings: KafkaClientSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wanted = get_partition_counts(PARTITIONS)
     there = {topic: count for topic, count in wanted.items() if topic != CHUNKED} | {QUERIES: 3}
-    asyncio.run(create_topics(kafka_settings, there, {topic: WEEK_MS for topic in (*RETENTION_MS, ACCEPTED) if topic != RAW}))
-    given = [argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)]
+    asyncio.run(
+        create_topics(
+            kafka_settings,
+            there,
+            {topic: WEEK_MS for topic in (*RETENTION_MS, ACCEPTED) if topic != RAW},
+        )
+    )
+    given = [
+        argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)
+    ]
     verify = ["topics", "verify", "--json", "--data", str(tmp_path), *given]
     assert main(verify) == main(verify) == 1
     told = capsys.readouterr()
     topics = {one["topic"]: one for one in json.loads(told.out[: len(told.out) // 2])["topics"]}
-    assert {topic for topic, one in topics.items() if one["problem"]} == {CHUNKED, QUERIES, ACCEPTED, RAW}
+    assert {topic for topic, one in topics.items() if one["problem"]} == {
+        CHUNKED,
+        QUERIES,
+        ACCEPTED,
+        RAW,
+    }
     assert topics[CHUNKED]["partitions"] is None and "topics create" in topics[CHUNKED]["remedy"]
-    assert (topics[QUERIES]["partitions"], topics[QUERIES]["wanted"]) == (3, 1) and "3 partitions, not 1" in topics[QUERIES]["problem"]
-    assert f"retention.ms={WEEK_MS}, not retention.ms=-1" in topics[ACCEPTED]["problem"] and "retention.ms=-1" in topics[ACCEPTED]["remedy"]
-    assert f"retention.ms=-1, not retention.ms={WEEK_MS}" in topics[RAW]["problem"] and f"retention.ms={WEEK_MS} for topic raw" in told.err
-    fitting = {"topic": EMBEDDED, "partitions": PARTITIONS, "wanted": PARTITIONS, "settings": UNLIMITED_RETENTION, "problem": None, "remedy": None}
+    assert (topics[QUERIES]["partitions"], topics[QUERIES]["wanted"]) == (
+        3,
+        1,
+    ) and "3 partitions, not 1" in topics[QUERIES]["problem"]
+    assert (
+        f"retention.ms={WEEK_MS}, not retention.ms=-1" in topics[ACCEPTED]["problem"]
+        and "retention.ms=-1" in topics[ACCEPTED]["remedy"]
+    )
+    assert (
+        f"retention.ms=-1, not retention.ms={WEEK_MS}" in topics[RAW]["problem"]
+        and f"retention.ms={WEEK_MS} for topic raw" in told.err
+    )
+    fitting = {
+        "topic": EMBEDDED,
+        "partitions": PARTITIONS,
+        "wanted": PARTITIONS,
+        "settings": UNLIMITED_RETENTION,
+        "problem": None,
+        "remedy": None,
+    }
     assert topics[EMBEDDED] == fitting
-    findings = asyncio.run(check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings))))
-    assert {finding.name for finding in findings} - {"Kafka ACLs"} == {f"Kafka topic {topic}" for topic in (CHUNKED, QUERIES, ACCEPTED, RAW)}
+    findings = asyncio.run(
+        check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
+    )
+    assert {finding.name for finding in findings} - {"Kafka ACLs"} == {
+        f"Kafka topic {topic}" for topic in (CHUNKED, QUERIES, ACCEPTED, RAW)
+    }
 
 
 @pytest.mark.kafka
-def test_topics_created_by_this_version_pass(kafka_settings: KafkaClientSettings, tmp_path: Path) -> None:
+def test_topics_created_by_this_version_pass(
+    kafka_settings: KafkaClientSettings, tmp_path: Path
+) -> None:
     asyncio.run(create_topics(kafka_settings, get_partition_counts(PARTITIONS), RETENTION_MS))
-    given = [argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)]
+    given = [
+        argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)
+    ]
     assert main(["topics", "verify", "--data", str(tmp_path), *given]) == 0
-    finding, acls = asyncio.run(check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings))))
+    finding, acls = asyncio.run(
+        check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
+    )
     assert finding.status == "pass" and (acls.name, acls.status) == ("Kafka ACLs", "warn")
 
 
 @pytest.mark.kafka
-def test_wrong_topic_retention_is_reported(kafka_settings: KafkaClientSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_topic_retention_is_reported(
+    kafka_settings: KafkaClientSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     own = f"{CHUNKED}.g2"
     wrong = {
         RAW: {"retention.ms": "60000"},
@@ -107,32 +192,64 @@ def test_wrong_topic_retention_is_reported(kafka_settings: KafkaClientSettings, 
         own: {"retention.ms": str(WEEK_MS)},
     }
     asyncio.run(
-        create_topics(kafka_settings, {**get_partition_counts(PARTITIONS), own: PARTITIONS, f"{EMBEDDED}.g2": PARTITIONS, "chunked.OTHERS": 1}, RETENTION_MS)
+        create_topics(
+            kafka_settings,
+            {
+                **get_partition_counts(PARTITIONS),
+                own: PARTITIONS,
+                f"{EMBEDDED}.g2": PARTITIONS,
+                "chunked.OTHERS": 1,
+            },
+            RETENTION_MS,
+        )
     )
     asyncio.run(alter_topic_configs(kafka_settings, wrong))
     status, topics = run_topics_verify(kafka_settings, tmp_path, capsys)
-    assert status == 1 and topics.keys() == {*get_partition_counts(PARTITIONS), own, f"{EMBEDDED}.g2"}
+    assert status == 1 and topics.keys() == {
+        *get_partition_counts(PARTITIONS),
+        own,
+        f"{EMBEDDED}.g2",
+    }
     assert {topic for topic, one in topics.items() if one["problem"]} == wrong.keys()
     for topic, settings in wrong.items():
         [(name, value)] = settings.items()
-        assert f"has {name}={value}, not {name}=" in topics[topic]["problem"] and f"Set {name}=" in topics[topic]["remedy"]
-    findings = asyncio.run(check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings))))
-    assert {finding.name for finding in findings} - {"Kafka ACLs"} == {f"Kafka topic {topic}" for topic in wrong}
+        assert (
+            f"has {name}={value}, not {name}=" in topics[topic]["problem"]
+            and f"Set {name}=" in topics[topic]["remedy"]
+        )
+    findings = asyncio.run(
+        check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
+    )
+    assert {finding.name for finding in findings} - {"Kafka ACLs"} == {
+        f"Kafka topic {topic}" for topic in wrong
+    }
 
 
 @pytest.mark.kafka
 def test_unreadable_topic_config_is_not_reported_as_mismatch(
-    kafka_settings: KafkaClientSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kafka_settings: KafkaClientSettings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asyncio.run(create_topics(kafka_settings, get_partition_counts(PARTITIONS), RETENTION_MS))
 
-    def denied(client: AdminClient, resources: list[ConfigResource], **options: Any) -> dict[ConfigResource, Future[Any]]:
-        return {resource: make_failed_future(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))) for resource in resources}
+    def denied(
+        client: AdminClient, resources: list[ConfigResource], **options: Any
+    ) -> dict[ConfigResource, Future[Any]]:
+        return {
+            resource: make_failed_future(
+                KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+            )
+            for resource in resources
+        }
 
     monkeypatch.setattr(AdminClient, "describe_configs", denied)
     status, topics = run_topics_verify(kafka_settings, tmp_path, capsys)
     assert status == 0 and {one["settings"] for one in topics.values()} == {None}
-    finding, acls = asyncio.run(check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings))))
+    finding, acls = asyncio.run(
+        check_kafka(load_settings(data_dir=tmp_path, sets=make_setting_overrides(kafka_settings)))
+    )
     assert (
         acls.name == "Kafka ACLs"
         and finding.status == "warn"
@@ -148,6 +265,8 @@ def make_failed_future(error: KafkaException) -> Future[Any]:
     return future
 
 
-def test_postgres_log_has_no_topics_to_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_postgres_log_has_no_topics_to_verify(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["topics", "verify", "--data", str(tmp_path)]) == 2
     assert "NEEDS_KAFKA" in capsys.readouterr().err

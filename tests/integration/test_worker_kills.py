@@ -1,4 +1,6 @@
-"""`kill -9` of the only worker, or of all of them, while a generation is built, while buried events are read again, and while a stage reacts again."""
+"""`kill -9` of the only worker, or of all of them, while a generation is built, while buried events
+are read again, and while a stage reacts again.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +16,49 @@ from sql.checksum import compute_checksum
 from sql.pool import connect
 from sql.replays import PgReplays
 from tests.integration.test_reindex import OVERRIDES, SETTING_CHANGES, WORDS, make_overrides
-from tests.integration.worker_group import WorkerGroup, kill_when_stalled, list_embedded_words, wait_until, worker_group
+from tests.integration.worker_group import (
+    WorkerGroup,
+    kill_when_stalled,
+    list_embedded_words,
+    wait_until,
+    worker_group,
+)
 from tests.log_backends import on_kafka
 from tests.pipeline import run_pipeline
 
 __all__ = ["worker_group"]
 
-INITIAL_DOCUMENTS: dict[str, str | None] = {f"doc-{number}": f"{WORDS} {number}" for number in range(40)}
+INITIAL_DOCUMENTS: dict[str, str | None] = {
+    f"doc-{number}": f"{WORDS} {number}" for number in range(40)
+}
 TENANT = "default"
 EMBEDDER_CHANGE = SETTING_CHANGES["embedder"][0]
 
 
 @on_kafka
-async def test_build_resumes_after_worker_kill_without_repeated_calls(worker_group: WorkerGroup, other_database: str, tmp_path: Path) -> None:
+async def test_build_resumes_after_worker_kill_without_repeated_calls(
+    worker_group: WorkerGroup, other_database: str, tmp_path: Path
+) -> None:
     first = await worker_group.start_worker(of=24, texts=20)
     await worker_group.push_texts(INITIAL_DOCUMENTS)
     await worker_group.wait_until_idle()
     live = await compute_checksum(worker_group.pool)
     name, plan = await worker_group.reindex_service.start_reindex(EMBEDDER_CHANGE)
     before = await kill_when_stalled(first, lambda: count_memoized(worker_group, name))
-    assert 0 < len(before) < len(INITIAL_DOCUMENTS) and await count_visible(worker_group, name) < len(INITIAL_DOCUMENTS)
+    assert 0 < len(before) < len(INITIAL_DOCUMENTS) and await count_visible(
+        worker_group, name
+    ) < len(INITIAL_DOCUMENTS)
     second = await worker_group.start_worker()
     await worker_group.wait_for_state(name, "shadow")
-    assert sorted([*before, *list_embedded_words(second)]) == sorted(text.split()[-1] for text in INITIAL_DOCUMENTS.values() if text)
+    assert sorted([*before, *list_embedded_words(second)]) == sorted(
+        text.split()[-1] for text in INITIAL_DOCUMENTS.values() if text
+    )
     assert plan.to_dict()["engine_calls"] == {"embed": len(INITIAL_DOCUMENTS)}
     assert await compute_checksum(worker_group.pool) == live
     assert await worker_group.pool.fetchval("select count(*) from dead_letters") == 0
-    assert await compute_checksum(worker_group.pool, generation=name) == await compute_checksum_from_scratch(other_database, tmp_path)
+    assert await compute_checksum(
+        worker_group.pool, generation=name
+    ) == await compute_checksum_from_scratch(other_database, tmp_path)
 
 
 async def count_memoized(worker_group: WorkerGroup, name: str) -> int:
@@ -48,11 +66,19 @@ async def count_memoized(worker_group: WorkerGroup, name: str) -> int:
     build = await worker_group.wait_for_state(name, "building")
     embedder = make_overrides(build.generation.config).embedder
     assert embedder is not None
-    return int(await worker_group.pool.fetchval("select count(*) from memo where engine = $1", embedder.fingerprint))
+    return int(
+        await worker_group.pool.fetchval(
+            "select count(*) from memo where engine = $1", embedder.fingerprint
+        )
+    )
 
 
 async def count_visible(worker_group: WorkerGroup, generation: str) -> int:
-    return int(await worker_group.pool.fetchval("select count(*) from visible where generation = $1", generation))
+    return int(
+        await worker_group.pool.fetchval(
+            "select count(*) from visible where generation = $1", generation
+        )
+    )
 
 
 async def compute_checksum_from_scratch(dsn: str, folder: Path) -> dict[str, Any]:
@@ -63,7 +89,9 @@ async def compute_checksum_from_scratch(dsn: str, folder: Path) -> dict[str, Any
         return await compute_checksum(fresh.pool)
 
 
-async def test_index_is_rebuilt_after_builder_is_killed(worker_group: WorkerGroup, database: str) -> None:
+async def test_index_is_rebuilt_after_builder_is_killed(
+    worker_group: WorkerGroup, database: str
+) -> None:
     first = await worker_group.start_worker()
     await worker_group.push_texts(INITIAL_DOCUMENTS)
     await worker_group.wait_until_idle()
@@ -81,7 +109,9 @@ async def test_index_is_rebuilt_after_builder_is_killed(worker_group: WorkerGrou
     await worker_group.wait_for_state(name, "live")
     assert await compute_checksum(worker_group.pool, include_history=True) == before
     assert second.embedded_words == [], "a rebuild asks no engine"
-    assert await fetch_index_definitions(worker_group, name) == await fetch_index_definitions(worker_group, "g1")
+    assert await fetch_index_definitions(worker_group, name) == await fetch_index_definitions(
+        worker_group, "g1"
+    )
 
 
 async def count_index_builds(worker_group: WorkerGroup, name: str) -> int:
@@ -90,7 +120,9 @@ async def count_index_builds(worker_group: WorkerGroup, name: str) -> int:
     return int(await worker_group.pool.fetchval(query, name))
 
 
-async def fetch_index_definitions(worker_group: WorkerGroup, generation: str) -> list[tuple[str, bool]]:
+async def fetch_index_definitions(
+    worker_group: WorkerGroup, generation: str
+) -> list[tuple[str, bool]]:
     """Of its partitions: what each is, and whether it is complete."""
     query = (
         "select pg_get_indexdef(i.indexrelid) as definition, i.indisvalid as valid from pg_index i join pg_class c on c.oid = i.indrelid "
@@ -104,9 +136,13 @@ REFUSED, TOGETHER = "ibis", 8
 
 
 @on_kafka
-async def test_redrive_and_replay_survive_worker_kills(worker_group: WorkerGroup, other_database: str, tmp_path: Path) -> None:
+async def test_redrive_and_replay_survive_worker_kills(
+    worker_group: WorkerGroup, other_database: str, tmp_path: Path
+) -> None:
     """The redrive's worker is killed while an engine does not answer, the replay's wherever it is."""
-    birds: dict[str, str | None] = {f"bird-{number}": f"The {REFUSED} wades {number}" for number in range(3 * TOGETHER)}
+    birds: dict[str, str | None] = {
+        f"bird-{number}": f"The {REFUSED} wades {number}" for number in range(3 * TOGETHER)
+    }
     mending = await worker_group.start_worker(refuse=REFUSED)
     await worker_group.push_texts({**INITIAL_DOCUMENTS, **birds})
     await worker_group.wait_until_idle()
@@ -121,12 +157,14 @@ async def test_redrive_and_replay_survive_worker_kills(worker_group: WorkerGroup
     spent = [word for worker in workers for word in list_embedded_words(worker, 8)]
     assert len(spent) == TOGETHER
     final = await worker_group.start_worker()
-    assert await wait_for_replay_end(worker_group, redrive, len(birds)) and await wait_for_replay_end(worker_group, replay, len(INITIAL_DOCUMENTS) + len(birds))
+    assert await wait_for_replay_end(
+        worker_group, redrive, len(birds)
+    ) and await wait_for_replay_end(worker_group, replay, len(INITIAL_DOCUMENTS) + len(birds))
     await wait_until(lambda: has_dead_letters(worker_group, 0))
     await worker_group.wait_until_idle()
-    assert sorted([*spent, *list_embedded_words(final, 8)]) == sorted(text.split()[-1] for text in birds.values() if text), (
-        "each of them is embedded once, nothing else is"
-    )
+    assert sorted([*spent, *list_embedded_words(final, 8)]) == sorted(
+        text.split()[-1] for text in birds.values() if text
+    ), "each of them is embedded once, nothing else is"
     async with run_pipeline(tmp_path / "clean", other_database, OVERRIDES) as fresh:
         await fresh.push_and_wait({**INITIAL_DOCUMENTS, **birds})
         assert await compute_checksum(worker_group.pool) == await compute_checksum(fresh.pool)
@@ -134,8 +172,14 @@ async def test_redrive_and_replay_survive_worker_kills(worker_group: WorkerGroup
 
 async def start_redrive_and_replay(worker_group: WorkerGroup) -> tuple[UUID, UUID]:
     """In batches of TOGETHER, before any worker is there to take them up."""
-    [redrive] = (await worker_group.replay_service.redrive(TENANT, RedriveRequest(code="REFUSED", per_second=TOGETHER)))["replays"]
-    replay = await worker_group.replay_service.start_replay(TENANT, ReplayRequest(stage="chunk", per_second=TOGETHER))
+    [redrive] = (
+        await worker_group.replay_service.redrive(
+            TENANT, RedriveRequest(code="REFUSED", per_second=TOGETHER)
+        )
+    )["replays"]
+    replay = await worker_group.replay_service.start_replay(
+        TENANT, ReplayRequest(stage="chunk", per_second=TOGETHER)
+    )
     return redrive, replay["replay_id"]
 
 
@@ -155,4 +199,6 @@ async def wait_for_replay_end(worker_group: WorkerGroup, replay: UUID, count: in
         return found if found["state"] != "running" else None
 
     found = await wait_until(over)
-    return [found[name] for name in ("state", "read", "replayed", "superseded", "buried", "left")] == ["done", count, count, 0, 0, 0]
+    return [
+        found[name] for name in ("state", "read", "replayed", "superseded", "buried", "left")
+    ] == ["done", count, count, 0, 0, 0]

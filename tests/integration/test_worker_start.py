@@ -25,7 +25,9 @@ STAGES_WITHOUT_CONTROL = [stage.name for stage in STAGES if stage.name != "contr
 @asynccontextmanager
 async def run_worker(folder: Path, dsn: str, *stages: str) -> AsyncIterator[Worker]:
     overrides = Overrides(parser=LineParser(), embedder=NullEmbedder(dimension=8))
-    async with prepare_worker(Settings(data_dir=folder), dsn, stages=select_stages(stages), overrides=overrides) as worker:
+    async with prepare_worker(
+        Settings(data_dir=folder), dsn, stages=select_stages(stages), overrides=overrides
+    ) as worker:
         running = asyncio.create_task(worker.run())
         try:
             yield worker
@@ -41,8 +43,17 @@ async def count_topic_events(pool: Pool, topic: str) -> int:
 
 async def test_stages_wait_for_their_generation_tables(database: str, tmp_path: Path) -> None:
     async with run_worker(tmp_path, database, *STAGES_WITHOUT_CONTROL) as worker:
-        pool, event = worker.storage.pool, DocumentReceived(external_id="early", content=Content(text="Herons wait."))
-        await worker.storage.log.append([await build_raw_record(event, "1", time=datetime(2026, 1, 1, tzinfo=UTC), codec=worker.storage.codec)])
+        pool, event = (
+            worker.storage.pool,
+            DocumentReceived(external_id="early", content=Content(text="Herons wait.")),
+        )
+        await worker.storage.log.append(
+            [
+                await build_raw_record(
+                    event, "1", time=datetime(2026, 1, 1, tzinfo=UTC), codec=worker.storage.codec
+                )
+            ]
+        )
         async with asyncio.timeout(60):
             while not await count_topic_events(pool, "accepted"):
                 await asyncio.sleep(0.02)

@@ -1,4 +1,6 @@
-"""Worker processes over one log and one database, watched and told from the test's own process, which works on nothing."""
+"""Worker processes over one log and one database, watched and told from the test's own process,
+which works on nothing.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ from streams.codec import Codec
 from streams.submission import build_raw_record
 from tests.forked_process import fork_process
 from tests.integration.cluster import WorkerProcess
-from tests.integration.failing_worker import STOPPED_ANSWERING, FailingWorkerOrders, run_failing_worker
+from tests.integration.failing_worker import (
+    STOPPED_ANSWERING,
+    FailingWorkerOrders,
+    run_failing_worker,
+)
 from tests.integration.test_reindex import APPROVED_SETTINGS, OVERRIDES
 from tests.pipeline import EVENT_TIME, TIMEOUT_S, make_event
 
@@ -57,14 +63,30 @@ class WorkerGroup:
         notes, errors = folder / f"worker-{number}.notes", folder / f"worker-{number}.log"
         orders = FailingWorkerOrders(self.storage.dsn, str(notes), **frailty)
         self.workers.append(
-            WorkerProcess(fork_process(run_failing_worker, orders, log=errors, environment=to_environment(self.setting_overrides)), notes, errors)
+            WorkerProcess(
+                fork_process(
+                    run_failing_worker,
+                    orders,
+                    log=errors,
+                    environment=to_environment(self.setting_overrides),
+                ),
+                notes,
+                errors,
+            )
         )
         await wait_until(_to_async(lambda: self.workers[-1].is_ready))
         return self.workers[-1]
 
     async def push_texts(self, texts: Mapping[str, str | None]) -> None:
         records = [
-            await build_raw_record(make_event(name, text), f"{name}-{uuid4()}", source="test", time=EVENT_TIME, codec=Codec()) for name, text in texts.items()
+            await build_raw_record(
+                make_event(name, text),
+                f"{name}-{uuid4()}",
+                source="test",
+                time=EVENT_TIME,
+                codec=Codec(),
+            )
+            for name, text in texts.items()
         ]
         await self.storage.log.append(records)
 
@@ -75,7 +97,9 @@ class WorkerGroup:
 
     async def _is_idle(self) -> bool:
         found = assign_stages(await PgGenerations(self.pool).fetch_undropped(), STAGES)
-        return bool(found) and not sum([await self.storage.count_pending(reader.group, reader.topic) for reader in found])
+        return bool(found) and not sum(
+            [await self.storage.count_pending(reader.group, reader.topic) for reader in found]
+        )
 
     async def wait_for_state(self, name: str, state: str) -> GenerationBuild:
         async def there() -> GenerationBuild | None:
@@ -104,7 +128,13 @@ class WorkerGroup:
 def make_worker_settings(dsn: str, log_settings: Sequence[str], data_dir: Path) -> list[str]:
     """Of the workers and of whoever watches them."""
     kafka = [*log_settings, f"kafka.session_timeout_s={SESSION_TIMEOUT_S}"] if log_settings else []
-    return [f"data_dir={data_dir}", f"database.url={dsn}", "database.worker_pool=6", "logging.level=error", *kafka]
+    return [
+        f"data_dir={data_dir}",
+        f"database.url={dsn}",
+        "database.worker_pool=6",
+        "logging.level=error",
+        *kafka,
+    ]
 
 
 @asynccontextmanager
@@ -122,16 +152,24 @@ async def run_worker_group(dsn: str, sets: Sequence[str]) -> AsyncIterator[Worke
 
 
 @pytest.fixture
-async def worker_group(database: str, log_settings: list[str], tmp_path: Path) -> AsyncIterator[WorkerGroup]:
-    async with run_worker_group(database, make_worker_settings(database, log_settings, tmp_path / "data")) as found:
+async def worker_group(
+    database: str, log_settings: list[str], tmp_path: Path
+) -> AsyncIterator[WorkerGroup]:
+    async with run_worker_group(
+        database, make_worker_settings(database, log_settings, tmp_path / "data")
+    ) as found:
         yield found
 
 
-async def kill_when_stalled(worker: WorkerProcess, answered: Callable[[], Awaitable[int]]) -> list[str]:
+async def kill_when_stalled(
+    worker: WorkerProcess, answered: Callable[[], Awaitable[int]]
+) -> list[str]:
     """Killed when it answers no more and all that it has answered is kept; what that was."""
 
     async def kept() -> bool:
-        return STOPPED_ANSWERING in worker.note_lines and await answered() == len(list_embedded_words(worker))
+        return STOPPED_ANSWERING in worker.note_lines and await answered() == len(
+            list_embedded_words(worker)
+        )
 
     await wait_until(kept)
     worker.stop(signal.SIGKILL)

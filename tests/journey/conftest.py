@@ -1,4 +1,6 @@
-"""The whole system in this process over a database of the test's own: worker, API and everything between, with a model that needs no time."""
+"""The whole system in this process over a database of the test's own: worker, API and everything
+between, with a model that needs no time.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,13 @@ class ApiWorld:
     worker: Worker
     settings: Settings
 
-    async def ingest(self, body: bytes | str, filename: str = "note.md", **fields: Any) -> dict[str, Any]:
+    async def ingest(
+        self, body: bytes | str, filename: str = "note.md", **fields: Any
+    ) -> dict[str, Any]:
         content = body.encode() if isinstance(body, str) else body
-        response = await self.http.post("/v1/ingest", files={"file": (filename, content)}, data=fields)
+        response = await self.http.post(
+            "/v1/ingest", files={"file": (filename, content)}, data=fields
+        )
         assert response.status_code == 202, response.text
         return dict(response.json())
 
@@ -50,15 +56,21 @@ class ApiWorld:
                 await asyncio.sleep(0.02)
 
     async def wait_until_all_stages_done(self, receipt: dict[str, Any]) -> dict[str, Any]:
-        """The status of a job once all its stages are done, the graph's too, which no search waits for."""
+        """The status of a job once all its stages are done, the graph's too, which no search waits
+        for.
+        """
         async with asyncio.timeout(TIMEOUT_S):
             while True:
-                status = (await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")).json()
+                status = (
+                    await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
+                ).json()
                 if all(line["state"] == "done" for line in status["stages"]):
                     return dict(status)
                 await asyncio.sleep(0.02)
 
-    async def ingest_until_searchable(self, body: bytes | str, filename: str = "note.md", **fields: Any) -> dict[str, Any]:
+    async def ingest_until_searchable(
+        self, body: bytes | str, filename: str = "note.md", **fields: Any
+    ) -> dict[str, Any]:
         receipt = await self.ingest(body, filename, **fields)
         status = await self.wait_until_final(receipt)
         assert status["state"] == "searchable", status
@@ -80,7 +92,10 @@ async def run_system(settings: Settings, dsn: str, overrides: Overrides) -> Asyn
     async with prepare_worker(settings, dsn, overrides=overrides) as worker:
         working = asyncio.create_task(worker.run())
         try:
-            async with prepare_api(settings, dsn, overrides=overrides) as services, api_client(services) as http:
+            async with (
+                prepare_api(settings, dsn, overrides=overrides) as services,
+                api_client(services) as http,
+            ):
                 await _wait_until_ready(http)
                 yield ApiWorld(http, worker, settings)
             if working.done():

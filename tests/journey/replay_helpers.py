@@ -1,4 +1,6 @@
-"""What tests of replays and redrives share: an embedder that can be mended, and waiting for what a replay comes to."""
+"""What tests of replays and redrives share: an embedder that can be mended, and waiting for what a
+replay comes to.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def overrides(embedder: RejectingEmbedder) -> Overrides:
     return Overrides(embedder=embedder)
 
 
-async def post(world: ApiWorld, path: str, body: dict[str, Any], status: int = 202) -> dict[str, Any]:
+async def post(
+    world: ApiWorld, path: str, body: dict[str, Any], status: int = 202
+) -> dict[str, Any]:
     response = await world.http.post(path, json=body)
     assert response.status_code == status, response.text
     return dict(response.json())
@@ -65,7 +69,10 @@ async def ingest_until_failed(world: ApiWorld, text: str, name: str) -> dict[str
     assert (await world.wait_until_final(receipt))["state"] == "failed"
 
     async def listed() -> bool:
-        return any(letter["document_id"] == receipt["document_id"] for letter in await fetch_dead_letters(world))
+        return any(
+            letter["document_id"] == receipt["document_id"]
+            for letter in await fetch_dead_letters(world)
+        )
 
     await wait_until(listed)
     return receipt
@@ -79,10 +86,14 @@ async def has_no_dead_letters(world: ApiWorld) -> bool:
     return not await fetch_dead_letters(world)
 
 
-async def dry_run_and_replay(world: ApiWorld, **chosen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+async def dry_run_and_replay(
+    world: ApiWorld, **chosen: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a dry run says, and what then happens."""
     dry = await post(world, "/v1/replays", {**chosen, "dry_run": True})
-    return dry, await wait_for_replay(world, (await post(world, "/v1/replays", chosen))["replay_id"])
+    return dry, await wait_for_replay(
+        world, (await post(world, "/v1/replays", chosen))["replay_id"]
+    )
 
 
 async def is_idle(world: ApiWorld) -> bool:
@@ -93,7 +104,10 @@ async def is_idle(world: ApiWorld) -> bool:
 async def read_outcomes(world: ApiWorld) -> set[tuple[str, str]]:
     """Event and outcome."""
     said = [stored.record async for stored in world.worker.storage.log.read("outcomes")]
-    return {(json.loads(record.value or b"")["event_id"], record.headers["ce_type"].decode()) for record in said}
+    return {
+        (json.loads(record.value or b"")["event_id"], record.headers["ce_type"].decode())
+        for record in said
+    }
 
 
 async def compute_database_checksum(dsn: str) -> dict[str, Any]:

@@ -19,16 +19,22 @@ START_TIMEOUT_S = 90
 
 
 def make_environment(**settings: str) -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")} | settings
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")
+    } | settings
 
 
 def open_http_client(server: dict[str, Any]) -> httpx2.Client:
     """A client that may do everything. `server` is what the ready file holds."""
-    return httpx2.Client(base_url=server["url"], headers={"Authorization": f"Bearer {server['token']}"}, timeout=60)
+    return httpx2.Client(
+        base_url=server["url"], headers={"Authorization": f"Bearer {server['token']}"}, timeout=60
+    )
 
 
 def reset_stop_signals() -> None:
-    """Reset the signals that a child inherits as ignored from a test run under nohup (SIGHUP) or in the background of a script (SIGINT)."""
+    """Reset the signals that a child inherits as ignored from a test run under nohup (SIGHUP) or in
+    the background of a script (SIGINT).
+    """
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
 
@@ -37,16 +43,38 @@ class UpProcess:
     """What it says lies beside its folder, in `up.out` and `up.err`."""
 
     def __init__(self, folder: Path, *arguments: str, **settings: str) -> None:
-        self.ready_file, self.stdout_file, self.stderr_file = (folder.parent / name for name in ("ready.json", "up.out", "up.err"))
+        self.ready_file, self.stdout_file, self.stderr_file = (
+            folder.parent / name for name in ("ready.json", "up.out", "up.err")
+        )
         self.ready_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(self.ready_file), *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "anabranch",
+            "up",
+            "--data",
+            str(folder),
+            "--port",
+            "0",
+            "--ready-file",
+            str(self.ready_file),
+            *arguments,
+        ]
         with self.stdout_file.open("wb") as out, self.stderr_file.open("wb") as err:
-            self.process = subprocess.Popen(command, env=make_environment(**settings), stdout=out, stderr=err, preexec_fn=reset_stop_signals)
+            self.process = subprocess.Popen(
+                command,
+                env=make_environment(**settings),
+                stdout=out,
+                stderr=err,
+                preexec_fn=reset_stop_signals,
+            )
 
     def wait_ready(self) -> dict[str, Any]:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.ready_file.exists():
-            assert self.process.poll() is None, f"it ended with {self.process.returncode}: {self.stderr_file.read_text()[-2000:]}"
+            assert self.process.poll() is None, (
+                f"it ended with {self.process.returncode}: {self.stderr_file.read_text()[-2000:]}"
+            )
             assert time.monotonic() < deadline, "it is not ready in time"
             time.sleep(0.1)
         return dict(json.loads(self.ready_file.read_text()))
@@ -57,7 +85,9 @@ class UpProcess:
 
 
 @contextmanager
-def run_up(folder: Path, *arguments: str, **settings: str) -> Iterator[tuple[UpProcess, dict[str, Any]]]:
+def run_up(
+    folder: Path, *arguments: str, **settings: str
+) -> Iterator[tuple[UpProcess, dict[str, Any]]]:
     found = UpProcess(folder, *arguments, **settings)
     try:
         yield found, found.wait_ready()
@@ -66,7 +96,17 @@ def run_up(folder: Path, *arguments: str, **settings: str) -> Iterator[tuple[UpP
             found.stop(signal.SIGTERM)
 
 
-def run_anabranch(*arguments: str, stdin: str = "", **settings: str) -> subprocess.CompletedProcess[str]:
+def run_anabranch(
+    *arguments: str, stdin: str = "", **settings: str
+) -> subprocess.CompletedProcess[str]:
     """With no terminal at its stdin."""
     command = [sys.executable, "-m", "anabranch", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, input=stdin, env=make_environment(**settings), check=False, timeout=120)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        input=stdin,
+        env=make_environment(**settings),
+        check=False,
+        timeout=120,
+    )

@@ -24,12 +24,31 @@ def test_amend_command_and_integrity_check_exit_code(folder: Path, tmp_path: Pat
     note.write_text(NOTE)
     here = ("--data", str(folder))
     with run_up(folder) as (_, ready):
-        document = run_json("ingest", str(note), "--tag", "old", "--wait", *here)["documents"][0]["document_id"]
-        said = ("--title", "Sluices", "--tag", "a", "--tag", "b", "--collection", "basin", "--metadata", "year=2026", "--metadata", "by=Ana Sá")
+        document = run_json("ingest", str(note), "--tag", "old", "--wait", *here)["documents"][0][
+            "document_id"
+        ]
+        said = (
+            "--title",
+            "Sluices",
+            "--tag",
+            "a",
+            "--tag",
+            "b",
+            "--collection",
+            "basin",
+            "--metadata",
+            "year=2026",
+            "--metadata",
+            "by=Ana Sá",
+        )
         assert run_json("documents", "amend", document, *said, *here)["document_id"] == document
         while (shown := run_json("documents", "show", document, *here))["title"] != "Sluices":
             time.sleep(0.2)
-        assert (shown["tags"], shown["collection"], shown["metadata"]) == (["a", "b"], "basin", {"year": 2026, "by": "Ana Sá"})
+        assert (shown["tags"], shown["collection"], shown["metadata"]) == (
+            ["a", "b"],
+            "basin",
+            {"year": 2026, "by": "Ana Sá"},
+        )
         assert shown["revision"] == 1
         wrong = run_anabranch("documents", "amend", document, "--metadata", "year", *here)
         assert (wrong.returncode, "NOT_AN_ASSIGNMENT" in wrong.stderr) == (2, True)
@@ -39,12 +58,16 @@ def test_amend_command_and_integrity_check_exit_code(folder: Path, tmp_path: Pat
         assert (clean["rows"], clean["problems"]["child_chunks"]) == (0, 0)
         asyncio.run(insert_orphaned_delta(ready["database_url"]))
         dirty = run_json("db", "check", *here, expected=1)
-        assert {problem: rows for problem, rows in dirty["problems"].items() if rows} == {"lexical_counts": 1}
+        assert {problem: rows for problem, rows in dirty["problems"].items() if rows} == {
+            "lexical_counts": 1
+        }
 
 
 async def insert_orphaned_delta(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute("insert into anabranch.lexical_deltas values ('g1', 'default', 'simple', 'ghost', 1)")
+        await connection.execute(
+            "insert into anabranch.lexical_deltas values ('g1', 'default', 'simple', 'ghost', 1)"
+        )
     finally:
         await connection.close()

@@ -25,21 +25,49 @@ async def fetch_document(world: ApiWorld, document: str) -> dict[str, Any]:
 
 @on_both_logs
 async def test_amendment_updates_filters_without_reprocessing(world: ApiWorld) -> None:
-    document = (await world.ingest_until_searchable(NOTE, external_id="lock", title="Locks", tags=["water"], metadata=json.dumps({"year": 2025, "old": 1})))[
-        "document_id"
-    ]
-    before = await count_events(world, "embedded"), await count_events(world, "chunked"), await count_events(world, "ocr_done")
-    status = await amend_and_wait(world, document, title="Sluices", tags=["gates"], collection="basin", metadata={"year": 2026, "old": None})
+    document = (
+        await world.ingest_until_searchable(
+            NOTE,
+            external_id="lock",
+            title="Locks",
+            tags=["water"],
+            metadata=json.dumps({"year": 2025, "old": 1}),
+        )
+    )["document_id"]
+    before = (
+        await count_events(world, "embedded"),
+        await count_events(world, "chunked"),
+        await count_events(world, "ocr_done"),
+    )
+    status = await amend_and_wait(
+        world,
+        document,
+        title="Sluices",
+        tags=["gates"],
+        collection="basin",
+        metadata={"year": 2026, "old": None},
+    )
     assert status["state"] == "searchable"
     found = await fetch_document(world, document)
-    assert [found[name] for name in ("title", "tags", "collection", "metadata")] == ["Sluices", ["gates"], "basin", {"year": 2026}]
+    assert [found[name] for name in ("title", "tags", "collection", "metadata")] == [
+        "Sluices",
+        ["gates"],
+        "basin",
+        {"year": 2026},
+    ]
     for filters, hits in [
         ({"tags": ["gates"], "collections": ["basin"], "metadata": {"year": 2026}}, 1),
         ({"tags": ["water"]}, 0),
         ({"metadata": {"old": 1}}, 0),
     ]:
-        assert [result["title"] for result in await world.search("lock keeper", filters=filters)] == ["Sluices"] * hits
-    assert (await count_events(world, "embedded"), await count_events(world, "chunked"), await count_events(world, "ocr_done")) == before
+        assert [
+            result["title"] for result in await world.search("lock keeper", filters=filters)
+        ] == ["Sluices"] * hits
+    assert (
+        await count_events(world, "embedded"),
+        await count_events(world, "chunked"),
+        await count_events(world, "ocr_done"),
+    ) == before
 
 
 async def count_events(world: ApiWorld, topic: str) -> int:
@@ -52,8 +80,12 @@ async def test_amended_title_is_kept_and_indexed_with_next_revision(world: ApiWo
     await amend_and_wait(world, document, title="Zanzibar ledger")
     assert await world.search("Zanzibar", channels=["lexical"]) == []
     await world.ingest_until_searchable(NOTE + " At noon it is closed.", external_id="lock")
-    assert [result["title"] for result in await world.search("Zanzibar", channels=["lexical"])] == ["Zanzibar ledger"]
-    await world.ingest_until_searchable(NOTE + " At night it is open.", external_id="lock", title="Given again")
+    assert [result["title"] for result in await world.search("Zanzibar", channels=["lexical"])] == [
+        "Zanzibar ledger"
+    ]
+    await world.ingest_until_searchable(
+        NOTE + " At night it is open.", external_id="lock", title="Given again"
+    )
     assert (await fetch_document(world, document))["title"] == "Given again"
 
 
@@ -62,15 +94,22 @@ async def test_amendment_outcome_is_published(world: ApiWorld) -> None:
     document = (await world.ingest_until_searchable(NOTE, external_id="lock"))["document_id"]
     await amend_and_wait(world, document, tags=["gates"])
     said = await wait_for_outcomes(world, 2)
-    assert {(outcome["code"], outcome["chunks_count"], outcome["document_id"]) for outcome in said} == {(None, 1, document), ("AMENDED", 1, document)}
+    assert {
+        (outcome["code"], outcome["chunks_count"], outcome["document_id"]) for outcome in said
+    } == {(None, 1, document), ("AMENDED", 1, document)}
 
 
 async def wait_for_outcomes(world: ApiWorld, count: int) -> list[dict[str, Any]]:
-    """Waited for: a document is searchable before its producer is told so. Two stages say these, so neither is the first."""
+    """Waited for: a document is searchable before its producer is told so. Two stages say these, so
+    neither is the first.
+    """
     async with asyncio.timeout(TIMEOUT_S):
         while await count_events(world, OUTCOMES) < count:
             await asyncio.sleep(0.02)
-    return [json.loads(stored.record.value or b"{}") async for stored in world.worker.storage.log.read(OUTCOMES)]
+    return [
+        json.loads(stored.record.value or b"{}")
+        async for stored in world.worker.storage.log.read(OUTCOMES)
+    ]
 
 
 @pytest.mark.parametrize("said", [{}, {"title": None}, {"metadata": {}}])
@@ -83,4 +122,6 @@ async def test_empty_amendment_is_rejected(world: ApiWorld, said: dict[str, Any]
 async def test_withdrawn_document_cannot_be_amended(world: ApiWorld) -> None:
     document = (await world.ingest_until_searchable(NOTE))["document_id"]
     await world.wait_until_final((await world.http.delete(f"/v1/documents/{document}")).json())
-    assert (await world.http.patch(f"/v1/documents/{document}", json={"title": "t"})).status_code == 404
+    assert (
+        await world.http.patch(f"/v1/documents/{document}", json={"title": "t"})
+    ).status_code == 404

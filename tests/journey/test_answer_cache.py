@@ -34,7 +34,9 @@ async def amend_document(world: ApiWorld, document: str) -> None:
 
 
 async def delete_document(world: ApiWorld, document: str) -> None:
-    assert (await world.wait_until_final((await world.http.delete(f"/v1/documents/{document}")).json()))["state"] == "withdrawn"
+    assert (
+        await world.wait_until_final((await world.http.delete(f"/v1/documents/{document}")).json())
+    )["state"] == "withdrawn"
 
 
 async def erase_document(world: ApiWorld, document: str) -> None:
@@ -45,13 +47,22 @@ async def erase_document(world: ApiWorld, document: str) -> None:
             await asyncio.sleep(0)
 
 
-CHANGES = {"edited": (edit_document, "nine pence"), "amended": (amend_document, None), "deleted": (delete_document, None), "erased": (erase_document, None)}
+CHANGES = {
+    "edited": (edit_document, "nine pence"),
+    "amended": (amend_document, None),
+    "deleted": (delete_document, None),
+    "erased": (erase_document, None),
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_document_change_invalidates_cached_answer(world: ApiWorld, change: str) -> None:
-    document = (await world.ingest_until_searchable(NOTE, external_id="toll", tags=["open"]))["document_id"]
-    await world.ingest_until_searchable("The upper lock has a keeper's house with a red roof.", external_id="roof", tags=["open"])
+    document = (await world.ingest_until_searchable(NOTE, external_id="toll", tags=["open"]))[
+        "document_id"
+    ]
+    await world.ingest_until_searchable(
+        "The upper lock has a keeper's house with a red roof.", external_id="roof", tags=["open"]
+    )
     options = {"filters": {"tags": ["open"]}} if change == "amended" else {}
     before = await ask_until_cached(world, **options)
     assert "four pence" in before["answer"].replace("*", "")
@@ -59,7 +70,11 @@ async def test_document_change_invalidates_cached_answer(world: ApiWorld, change
     await make(world, document)
     after = await world.ask(QUESTION, **options)
     assert not after["trace"]["cached"]
-    assert (told in (after["answer"] or "").replace("*", "")) if told else document not in {result["document_id"] for result in after["contexts"]}
+    assert (
+        (told in (after["answer"] or "").replace("*", ""))
+        if told
+        else document not in {result["document_id"] for result in after["contexts"]}
+    )
 
 
 async def test_concurrent_queries_never_serve_stale_cached_answers(world: ApiWorld) -> None:
@@ -94,7 +109,9 @@ async def test_cached_run_supports_lineage_rerun_and_diff(world: ApiWorld) -> No
     assert again["same"] and again["response"] == answer
     compared = await diff_run(world, run)
     assert not compared["same"] and compared["answer_changed"]
-    assert "four pence" in compared["then"]["answer"].replace("*", "") and "nine pence" in compared["now"]["answer"].replace("*", "")
+    assert "four pence" in compared["then"]["answer"].replace("*", "") and "nine pence" in compared[
+        "now"
+    ]["answer"].replace("*", "")
 
 
 async def test_cache_hits_are_counted_in_metrics(world: ApiWorld) -> None:
@@ -102,4 +119,7 @@ async def test_cache_hits_are_counted_in_metrics(world: ApiWorld) -> None:
     await ask_until_cached(world)
     lines = (await world.http.get("/metrics")).text.splitlines()
     assert 'anabranch_cache_requests_total{cache="answers",outcome="hit"} 1.0' in lines
-    assert any(line.startswith('anabranch_cache_requests_total{cache="question_embeddings",outcome="hit"}') for line in lines)
+    assert any(
+        line.startswith('anabranch_cache_requests_total{cache="question_embeddings",outcome="hit"}')
+        for line in lines
+    )

@@ -21,7 +21,9 @@ The daily allowance in Lisbon is 74 euros. In Porto the daily allowance is 61 eu
 
 
 async def test_ingested_document_is_cited_in_answer(world: ApiWorld) -> None:
-    receipt = await world.ingest_until_searchable(HANDBOOK, "handbook.md", external_id="handbook", collection="rules", title="Travel handbook")
+    receipt = await world.ingest_until_searchable(
+        HANDBOOK, "handbook.md", external_id="handbook", collection="rules", title="Travel handbook"
+    )
     answer = await world.ask("What is the daily allowance in Lisbon?")
     assert not answer["refused"], answer
     assert "74 euros" in answer["answer"]
@@ -36,26 +38,45 @@ async def test_ingested_document_is_cited_in_answer(world: ApiWorld) -> None:
 async def test_unanswerable_question_is_refused_in_its_language(world: ApiWorld) -> None:
     await world.ingest_until_searchable(HANDBOOK)
     answer = await world.ask("Qual é a receita de bacalhau com natas da avó Joaquina?")
-    assert (answer["refused"], answer["answer"], answer["code"]) == (True, None, "NO_SUITABLE_CONTEXT")
+    assert (answer["refused"], answer["answer"], answer["code"]) == (
+        True,
+        None,
+        "NO_SUITABLE_CONTEXT",
+    )
     assert answer["language"] == "pt"
     assert answer["message"]
 
 
 async def test_unknown_collection_is_refused_with_reason(world: ApiWorld) -> None:
-    await world.ingest_until_searchable("The gate code is 1111 for the north gate.", collection="gates")
+    await world.ingest_until_searchable(
+        "The gate code is 1111 for the north gate.", collection="gates"
+    )
     question = "What is the gate code of the north gate?"
     answer = await world.ask(question, filters={"collections": ["typo"]})
-    assert (answer["refused"], answer["code"], answer["message"]) == (True, "NO_SUCH_COLLECTION", "There is no collection 'typo'.")
-    assert not any("no collection" in line for line in (await world.ask(question, filters={"collections": ["gates"]}))["limitations"])
+    assert (answer["refused"], answer["code"], answer["message"]) == (
+        True,
+        "NO_SUCH_COLLECTION",
+        "There is no collection 'typo'.",
+    )
+    assert not any(
+        "no collection" in line
+        for line in (await world.ask(question, filters={"collections": ["gates"]}))["limitations"]
+    )
 
 
 async def test_new_revision_replaces_previous_in_search(world: ApiWorld) -> None:
-    first = await world.ingest_until_searchable("The gate code is 1111 for the north gate.", external_id="gate")
-    second = await world.ingest_until_searchable("The gate code is 2222 for the north gate.", external_id="gate")
+    first = await world.ingest_until_searchable(
+        "The gate code is 1111 for the north gate.", external_id="gate"
+    )
+    second = await world.ingest_until_searchable(
+        "The gate code is 2222 for the north gate.", external_id="gate"
+    )
     assert first["document_id"] == second["document_id"]
     found = await world.search("gate code of the north gate")
     assert ["2222" in result["snippet"] for result in found] == [True]
-    revisions = (await world.http.get(f"/v1/documents/{first['document_id']}/revisions")).json()["items"]
+    revisions = (await world.http.get(f"/v1/documents/{first['document_id']}/revisions")).json()[
+        "items"
+    ]
     assert len(revisions) == 2
 
 
@@ -67,14 +88,20 @@ async def test_duplicate_content_is_detected_per_external_id(world: ApiWorld) ->
     assert first["document_id"] == again["document_id"] != other["document_id"]
     assert (await world.wait_until_final(again))["state"] == "searchable"
     moved = await world.ingest("The same words in every copy of this note.", collection="elsewhere")
-    assert (moved["duplicate"], moved["document_id"]) == (False, first["document_id"]), "its collection changes"
+    assert (moved["duplicate"], moved["document_id"]) == (False, first["document_id"]), (
+        "its collection changes"
+    )
     await world.wait_until_final(moved)
-    assert (await world.ingest("The same words in every copy of this note.", collection="elsewhere"))["duplicate"]
+    assert (
+        await world.ingest("The same words in every copy of this note.", collection="elsewhere")
+    )["duplicate"]
 
 
 async def test_changed_readers_are_not_a_duplicate(world: ApiWorld) -> None:
     async def send(**fields: object) -> dict[str, Any]:
-        response = await world.http.post("/v1/ingest", json={"text": "The lease of the boathouse ends in March."} | fields)
+        response = await world.http.post(
+            "/v1/ingest", json={"text": "The lease of the boathouse ends in March."} | fields
+        )
         assert response.status_code == 202, response.text
         return dict(response.json())
 
@@ -85,7 +112,11 @@ async def test_changed_readers_are_not_a_duplicate(world: ApiWorld) -> None:
     for readers in (["user:ana", "group:finance"], [], None):
         fields: dict[str, object] = {} if readers is None else {"readers": readers}
         limited = await send(**fields)
-        assert (limited["document_id"], limited["duplicate"], limited["warnings"]) == (first["document_id"], False, []), readers
+        assert (limited["document_id"], limited["duplicate"], limited["warnings"]) == (
+            first["document_id"],
+            False,
+            [],
+        ), readers
         await world.wait_until_final(limited)
         found = (await world.http.get(shown)).json()["readers"]
         assert found == (sorted(readers) if readers is not None else None)
@@ -94,12 +125,19 @@ async def test_changed_readers_are_not_a_duplicate(world: ApiWorld) -> None:
 
 async def test_reader_without_prefix_is_rejected_with_remedy(world: ApiWorld) -> None:
     response = await world.http.post("/v1/ingest", json={"text": "A text.", "readers": ["ana"]})
-    assert (response.status_code, response.json()["remedy"]) == (422, "readers: give user:NAME, group:NAME or everyone, without spaces.")
+    assert (response.status_code, response.json()["remedy"]) == (
+        422,
+        "readers: give user:NAME, group:NAME or everyone, without spaces.",
+    )
 
 
 async def test_idempotency_key_deduplicates_and_rejects_other_document(world: ApiWorld) -> None:
     async def send(text: str) -> httpx2.Response:
-        return await world.http.post("/v1/ingest", json={"text": text, "external_id": text}, headers={"Idempotency-Key": "once"})
+        return await world.http.post(
+            "/v1/ingest",
+            json={"text": text, "external_id": text},
+            headers={"Idempotency-Key": "once"},
+        )
 
     first, second = await send("alpha"), await send("alpha")
     assert first.json()["ingestion_job_id"] == second.json()["ingestion_job_id"]
@@ -109,7 +147,9 @@ async def test_idempotency_key_deduplicates_and_rejects_other_document(world: Ap
 
 
 async def test_deleted_document_is_not_found_by_search(world: ApiWorld) -> None:
-    receipt = await world.ingest_until_searchable("Otters sleep holding hands so that they do not drift apart.")
+    receipt = await world.ingest_until_searchable(
+        "Otters sleep holding hands so that they do not drift apart."
+    )
     assert await world.search("otters holding hands")
     deleted = await world.http.delete(f"/v1/documents/{receipt['document_id']}")
     assert deleted.status_code == 202
@@ -119,8 +159,15 @@ async def test_deleted_document_is_not_found_by_search(world: ApiWorld) -> None:
 
 
 async def test_search_applies_collection_and_tag_filters(world: ApiWorld) -> None:
-    await world.ingest_until_searchable("Copper melts at 1085 degrees.", "a.md", collection="metals", tags="red", external_id="cu")
-    await world.ingest_until_searchable("Copper coins melt slowly in history books.", "b.md", collection="history", external_id="coins")
+    await world.ingest_until_searchable(
+        "Copper melts at 1085 degrees.", "a.md", collection="metals", tags="red", external_id="cu"
+    )
+    await world.ingest_until_searchable(
+        "Copper coins melt slowly in history books.",
+        "b.md",
+        collection="history",
+        external_id="coins",
+    )
     found = await world.search("copper melts", filters={"collections": ["metals"]})
     assert [result["external_id"] for result in found] == ["cu"]
     assert await world.search("copper melts", filters={"tags": ["blue"]}) == []
@@ -131,7 +178,16 @@ async def test_job_status_lists_stages_with_log_positions(world: ApiWorld) -> No
     status = await world.wait_until_all_stages_done(receipt)
     lines = {line["stage"]: line for line in status["stages"]}
     assert lines.keys() == {"receive", "transcribe", "chunk", "extract", "embed", "graph", "index"}
-    assert all(None not in (lines[stage]["topic"], lines[stage]["partition"], lines[stage]["offset"], lines[stage]["started_at"]) for stage in lines), lines
+    assert all(
+        None
+        not in (
+            lines[stage]["topic"],
+            lines[stage]["partition"],
+            lines[stage]["offset"],
+            lines[stage]["started_at"],
+        )
+        for stage in lines
+    ), lines
     assert lines["receive"]["topic"] == "raw"
     assert status["chunks_count"] > 0
 
@@ -140,24 +196,41 @@ async def test_original_file_is_served_with_ranges(world: ApiWorld) -> None:
     receipt = await world.ingest_until_searchable(HANDBOOK, "handbook.md")
     whole = await world.http.get(f"/v1/documents/{receipt['document_id']}/file")
     assert whole.content == HANDBOOK.encode()
-    part = await world.http.get(f"/v1/documents/{receipt['document_id']}/file", headers={"Range": "bytes=2-8"})
+    part = await world.http.get(
+        f"/v1/documents/{receipt['document_id']}/file", headers={"Range": "bytes=2-8"}
+    )
     assert (part.status_code, part.content) == (206, HANDBOOK.encode()[2:9])
 
 
 async def test_chunk_text_equals_markdown_span(world: ApiWorld) -> None:
     receipt = await world.ingest_until_searchable(HANDBOOK)
     markdown = (await world.http.get(f"/v1/documents/{receipt['document_id']}/markdown")).text
-    chunks = (await world.http.get(f"/v1/documents/{receipt['document_id']}/chunks")).json()["items"]
+    chunks = (await world.http.get(f"/v1/documents/{receipt['document_id']}/chunks")).json()[
+        "items"
+    ]
     assert chunks
-    assert all(markdown[chunk["char_start"] : chunk["char_end"]] == chunk["text"] for chunk in chunks)
+    assert all(
+        markdown[chunk["char_start"] : chunk["char_end"]] == chunk["text"] for chunk in chunks
+    )
 
 
 async def test_document_list_is_paginated_completely(world: ApiWorld) -> None:
-    await asyncio.gather(*(world.ingest_until_searchable(f"Note number {number} about beavers.", external_id=f"n{number}") for number in range(5)))
+    await asyncio.gather(
+        *(
+            world.ingest_until_searchable(
+                f"Note number {number} about beavers.", external_id=f"n{number}"
+            )
+            for number in range(5)
+        )
+    )
     seen: list[str] = []
     after = None
     while True:
-        page = (await world.http.get("/v1/documents", params={"limit": 2, **({"after": after} if after else {})})).json()
+        page = (
+            await world.http.get(
+                "/v1/documents", params={"limit": 2, **({"after": after} if after else {})}
+            )
+        ).json()
         seen += [item["external_id"] for item in page["items"]]
         after = page["next"]
         if after is None:
@@ -169,14 +242,20 @@ async def test_query_is_recorded_as_run(world: ApiWorld) -> None:
     await world.ingest_until_searchable(HANDBOOK)
     answer = await world.ask("What is the daily allowance in Porto?")
     async with asyncio.timeout(30):
-        while (response := await world.http.get(f"/v1/runs/{answer['run_id']}")).status_code == 404 or response.json()["answered_at"] is None:
+        while (
+            response := await world.http.get(f"/v1/runs/{answer['run_id']}")
+        ).status_code == 404 or response.json()["answered_at"] is None:
             await asyncio.sleep(0.02)
     assert response.json()["response"]["answer"] == answer["answer"]
-    assert [run["run_id"] for run in (await world.http.get("/v1/runs")).json()["items"]] == [answer["run_id"]]
+    assert [run["run_id"] for run in (await world.http.get("/v1/runs")).json()["items"]] == [
+        answer["run_id"]
+    ]
 
 
 async def test_entities_and_subgraph_are_served(world: ApiWorld) -> None:
-    await world.ingest_until_searchable("Maria Silva works for Norte Energia S.A. in Lisbon. Norte Energia S.A. paid 5,000 euros on 3 May 2024.")
+    await world.ingest_until_searchable(
+        "Maria Silva works for Norte Energia S.A. in Lisbon. Norte Energia S.A. paid 5,000 euros on 3 May 2024."
+    )
     async with asyncio.timeout(30):
         while not (entities := (await world.http.get("/v1/entities")).json()["items"]):
             await asyncio.sleep(0.05)
@@ -192,8 +271,12 @@ async def test_readiness_metrics_generations_and_profiles_are_served(world: ApiW
     assert {"database", "log", "blobs", "generation"} <= ready["dependencies"].keys()
     await world.ask("anything at all")
     assert "anabranch_query_duration_seconds_count" in (await world.http.get("/metrics")).text
-    assert [item["name"] for item in (await world.http.get("/v1/generations")).json()["items"]] == ["g1"]
-    assert "default" in [item["name"] for item in (await world.http.get("/v1/profiles")).json()["items"]]
+    assert [item["name"] for item in (await world.http.get("/v1/generations")).json()["items"]] == [
+        "g1"
+    ]
+    assert "default" in [
+        item["name"] for item in (await world.http.get("/v1/profiles")).json()["items"]
+    ]
 
 
 async def test_unknown_profile_or_generation_is_a_client_error(world: ApiWorld) -> None:

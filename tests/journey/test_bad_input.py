@@ -1,4 +1,6 @@
-"""Whatever comes in, the client gets a clear error or the document fails with a code and a remedy, and the next document goes through."""
+"""Whatever comes in, the client gets a clear error or the document fails with a code and a remedy,
+and the next document goes through.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ VALID_TEXT = "Herons stand still for hours and then strike."
 @pytest.fixture
 async def world(settings: Settings, database: str, overrides: Overrides) -> AsyncIterator[ApiWorld]:
     limits = settings.ingest.model_copy(update={"max_bytes": 20_000_000, "max_pages": 100})
-    async with run_system(settings.model_copy(update={"ingest": limits}), database, overrides) as found:
+    async with run_system(
+        settings.model_copy(update={"ingest": limits}), database, overrides
+    ) as found:
         yield found
 
 
@@ -28,7 +32,9 @@ async def assert_next_document_is_searchable(world: ApiWorld) -> None:
     assert (await world.wait_until_final(receipt))["state"] == "searchable"
 
 
-async def ingest_and_get_error(world: ApiWorld, body: bytes, filename: str, **fields: Any) -> dict[str, Any]:
+async def ingest_and_get_error(
+    world: ApiWorld, body: bytes, filename: str, **fields: Any
+) -> dict[str, Any]:
     """The error of a document that was accepted and then failed."""
     status = await world.wait_until_final(await world.ingest(body, filename, **fields))
     assert status["state"] == "failed", status
@@ -52,7 +58,9 @@ async def ingest_and_get_error(world: ApiWorld, body: bytes, filename: str, **fi
         (bytes(range(256)) * 20, "noise.bin"),
     ],
 )
-async def test_unreadable_file_fails_with_code_and_remedy(world: ApiWorld, body: bytes, filename: str) -> None:
+async def test_unreadable_file_fails_with_code_and_remedy(
+    world: ApiWorld, body: bytes, filename: str
+) -> None:
     error = await ingest_and_get_error(world, body, filename)
     assert filename in error["detail"] or error["code"]
     await assert_next_document_is_searchable(world)
@@ -77,13 +85,17 @@ async def test_empty_upload_is_rejected(world: ApiWorld) -> None:
 
 
 async def test_wrong_file_extension_is_ignored(world: ApiWorld) -> None:
-    receipt = await world.ingest_until_searchable(broken_files.make_pdf(text="Kingfishers nest in river banks."), "actually-a-pdf.docx")
+    receipt = await world.ingest_until_searchable(
+        broken_files.make_pdf(text="Kingfishers nest in river banks."), "actually-a-pdf.docx"
+    )
     found = await world.search("kingfishers nest")
     assert [result["document_id"] for result in found] == [receipt["document_id"]]
 
 
 async def test_nul_bytes_cause_no_internal_error(world: ApiWorld) -> None:
-    status = await world.wait_until_final(await world.ingest(b"Bitterns boom in the reeds.\x00\x00 Quietly.", "nul.txt"))
+    status = await world.wait_until_final(
+        await world.ingest(b"Bitterns boom in the reeds.\x00\x00 Quietly.", "nul.txt")
+    )
     assert status["state"] in ("searchable", "failed")
     assert all((line.get("error") or {}).get("code") != "BUG" for line in status["stages"])
     await assert_next_document_is_searchable(world)
@@ -120,18 +132,27 @@ async def test_internal_address_is_not_fetched(world: ApiWorld, url: str) -> Non
     assert error["remedy"]
 
 
-async def test_redirect_to_internal_address_is_not_followed(settings: Settings, database: str, overrides: Overrides) -> None:
+async def test_redirect_to_internal_address_is_not_followed(
+    settings: Settings, database: str, overrides: Overrides
+) -> None:
     async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/secret\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/secret\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
         await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(redirect, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     allowed = settings.ingest.model_copy(update={"url_allow": (f"127.0.0.1:{port}",)})
-    async with server, run_system(settings.model_copy(update={"ingest": allowed}), database, overrides) as world:
-        status = await world.wait_until_final((await world.http.post("/v1/ingest", json={"url": f"http://127.0.0.1:{port}/x"})).json())
+    async with (
+        server,
+        run_system(settings.model_copy(update={"ingest": allowed}), database, overrides) as world,
+    ):
+        status = await world.wait_until_final(
+            (await world.http.post("/v1/ingest", json={"url": f"http://127.0.0.1:{port}/x"})).json()
+        )
     (error,) = [line["error"] for line in status["stages"] if line.get("error")]
     assert error["code"] == "FORBIDDEN_ADDRESS"
 
@@ -140,12 +161,24 @@ async def test_oversized_content_length_is_rejected(world: ApiWorld) -> None:
     async def body() -> AsyncIterator[bytes]:
         yield b"x"
 
-    headers = {"Content-Length": str(10 * 1024**3), "Content-Type": "multipart/form-data; boundary=b"}
+    headers = {
+        "Content-Length": str(10 * 1024**3),
+        "Content-Type": "multipart/form-data; boundary=b",
+    }
     response = await world.http.post("/v1/ingest", content=body(), headers=headers)
     assert (response.status_code, response.json()["code"]) == (413, "TOO_LARGE")
 
 
-@pytest.mark.parametrize("key", ["uploads/other/x", "elsewhere/x", "uploads/default/../other/x", "/etc/passwd", "uploads/default/../../x"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "uploads/other/x",
+        "elsewhere/x",
+        "uploads/default/../other/x",
+        "/etc/passwd",
+        "uploads/default/../../x",
+    ],
+)
 async def test_storage_key_outside_tenant_uploads_is_forbidden(world: ApiWorld, key: str) -> None:
     response = await world.http.post("/v1/ingest", json={"storage_key": key})
     assert (response.status_code, response.json()["code"]) == (403, "FORBIDDEN_KEY")

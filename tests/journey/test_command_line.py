@@ -49,7 +49,12 @@ def test_duplicate_ingest_query_and_delete_commands(folder: Path, tmp_path: Path
         assert asked.returncode == 0
         assert "five past six" in asked.stdout
         assert " ms\n" in asked.stderr
-        lines = [json.loads(line) for line in run_anabranch("query", "When does the keeper raise the sluice?", "--stream", "--json", *here).stdout.splitlines()]
+        lines = [
+            json.loads(line)
+            for line in run_anabranch(
+                "query", "When does the keeper raise the sluice?", "--stream", "--json", *here
+            ).stdout.splitlines()
+        ]
         assert (lines[0]["event"], lines[-1]["event"]) == ("started", "answer")
         assert "five past six" in lines[-1]["answer"]
 
@@ -65,7 +70,9 @@ def test_duplicate_ingest_query_and_delete_commands(folder: Path, tmp_path: Path
         assert run_anabranch("documents", "delete", document, *here, stdin="y\n").returncode == 0
 
 
-def test_up_uses_external_database_and_logs_to_stderr(folder: Path, tmp_path: Path, database: str) -> None:
+def test_up_uses_external_database_and_logs_to_stderr(
+    folder: Path, tmp_path: Path, database: str
+) -> None:
     note = tmp_path / "lock.md"
     note.write_text(NOTE)
     elsewhere = {
@@ -75,7 +82,10 @@ def test_up_uses_external_database_and_logs_to_stderr(folder: Path, tmp_path: Pa
     }
     with run_up(folder, **elsewhere) as (first, server):
         assert (server["mode"], server["database_url"]) == ("external", None)
-        assert run_json("ingest", str(note), "--wait", "--data", str(folder))["counts"]["searchable"] == 1
+        assert (
+            run_json("ingest", str(note), "--wait", "--data", str(folder))["counts"]["searchable"]
+            == 1
+        )
         assert first.stop() == 0
         assert [line.split()[0] for line in first.stdout_file.read_text().splitlines()] == [
             "API",
@@ -89,13 +99,19 @@ def test_up_uses_external_database_and_logs_to_stderr(folder: Path, tmp_path: Pa
         ]
         assert any(line.startswith("{") for line in first.stderr_file.read_text().splitlines())
     assert not (folder / POSTGRES_FOLDER).exists(), "no Postgres of its own"
-    found = run_json("search", "keeper of the lock", "--data", str(tmp_path / "another"), **elsewhere)
+    found = run_json(
+        "search", "keeper of the lock", "--data", str(tmp_path / "another"), **elsewhere
+    )
     assert "five past six" in found["results"][0]["snippet"]
 
 
 @pytest.mark.parametrize("command", ["up", "worker"])
-@pytest.mark.parametrize("outside", ["kafka.bootstrap_servers=127.0.0.1:1", "database.url=postgresql://127.0.0.1:1/x"])
-def test_external_mode_requires_declared_sources(command: str, outside: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "outside", ["kafka.bootstrap_servers=127.0.0.1:1", "database.url=postgresql://127.0.0.1:1/x"]
+)
+def test_external_mode_requires_declared_sources(
+    command: str, outside: str, tmp_path: Path
+) -> None:
     done = run_anabranch(command, "--set", outside, "--data", str(tmp_path / "data"))
     assert (done.returncode, "[SOURCES_REQUIRED]" in done.stderr) == (2, True)
     assert "ANABRANCH_INGEST__SOURCES='{" in done.stderr
@@ -112,12 +128,18 @@ def test_external_mode_requires_declared_sources(command: str, outside: str, tmp
         ("worker", "--metrics-port", "TAKEN"),
     ],
 )
-def test_unknown_stage_or_used_port_fails_before_start(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_unknown_stage_or_used_port_fails_before_start(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = run_anabranch(*(argument.replace("TAKEN", port) for argument in arguments), "--data", str(tmp_path / "data"))
+        done = run_anabranch(
+            *(argument.replace("TAKEN", port) for argument in arguments),
+            "--data",
+            str(tmp_path / "data"),
+        )
     assert done.returncode == 2
     assert f"[{'UNKNOWN_STAGE' if 'embedd' in arguments else 'PORT_IN_USE'}]" in done.stderr
     assert not (tmp_path / "data").exists()
@@ -137,7 +159,9 @@ def test_unknown_stage_or_used_port_fails_before_start(arguments: tuple[str, ...
         ("db", "migrate", "--dry-run"),
     ],
 )
-def test_read_only_command_creates_no_data_folder(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_read_only_command_creates_no_data_folder(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
     done = run_anabranch(*arguments, "--data", str(tmp_path / "typo"))
     assert done.returncode == 3
     assert str(tmp_path / "typo") in done.stderr

@@ -1,4 +1,6 @@
-"""Erasing while other things are under way: uploads of the same document, builds, replays, comparisons, and a worker that is killed."""
+"""Erasing while other things are under way: uploads of the same document, builds, replays,
+comparisons, and a worker that is killed.
+"""
 
 from __future__ import annotations
 
@@ -62,21 +64,33 @@ async def is_job_final(world: ApiWorld, job: str) -> bool:
 
 @on_both_logs
 async def test_upload_during_erasure_is_erased_or_ingested_completely(world: ApiWorld) -> None:
-    first = await world.ingest_until_searchable(CANARY_TEXT, f"{METADATA_CANARY}.md", external_id=METADATA_CANARY)
+    first = await world.ingest_until_searchable(
+        CANARY_TEXT, f"{METADATA_CANARY}.md", external_id=METADATA_CANARY
+    )
     await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     receipt = await request_erasure(world, first["document_id"])
     jobs = []
     while not await is_done(world, receipt):
         if len(jobs) < 30:
-            jobs.append((await world.ingest(CANARY_TEXT, f"{METADATA_CANARY}.md", external_id=METADATA_CANARY))["ingestion_job_id"])
+            jobs.append(
+                (
+                    await world.ingest(
+                        CANARY_TEXT, f"{METADATA_CANARY}.md", external_id=METADATA_CANARY
+                    )
+                )["ingestion_job_id"]
+            )
         await asyncio.sleep(0.1)
     assert jobs
     for job in jobs:
         await wait_until(lambda job=job: is_job_final(world, job))
     found = await world.http.get(f"/v1/documents/{first['document_id']}")
     if found.status_code == 200 and found.json()["state"] == "searchable":
-        assert (await world.http.get(f"/v1/documents/{first['document_id']}/file")).text == CANARY_TEXT
-        assert first["document_id"] in {result["document_id"] for result in await world.search(CANARY)}
+        assert (
+            await world.http.get(f"/v1/documents/{first['document_id']}/file")
+        ).text == CANARY_TEXT
+        assert first["document_id"] in {
+            result["document_id"] for result in await world.search(CANARY)
+        }
     assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
     if found.status_code == 200:
         await erase(world, "document", first["document_id"])
@@ -88,12 +102,18 @@ async def test_upload_during_erasure_is_erased_or_ingested_completely(world: Api
 
 @on_both_logs
 async def test_collection_erasure_includes_unprocessed_uploads(world: ApiWorld) -> None:
-    await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY, collection="birds")
+    await world.ingest_until_searchable(
+        CANARY_TEXT, external_id=METADATA_CANARY, collection="birds"
+    )
     pool = world.worker.storage.pool
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("lock table documents in share mode")
-        waiting = await world.ingest(f"{CANARY_TEXT} And another.", external_id=f"{METADATA_CANARY}-2", collection="birds")
-        response = await world.http.post("/v1/erasures", json={"scope": "collection", "name": "birds"})
+        waiting = await world.ingest(
+            f"{CANARY_TEXT} And another.", external_id=f"{METADATA_CANARY}-2", collection="birds"
+        )
+        response = await world.http.post(
+            "/v1/erasures", json={"scope": "collection", "name": "birds"}
+        )
         await asyncio.sleep(1.0)  # in which the documents were looked for
     await wait_until(lambda: is_done(world, response.json()["receipt_id"]))
     assert (await world.http.get(f"/v1/documents/{waiting['document_id']}")).status_code == 404
@@ -115,9 +135,13 @@ class BlockingParser(LineParser):
 
 
 @on_both_logs
-async def test_erasure_withdraws_document_while_parser_is_busy(settings: Settings, database: str) -> None:
+async def test_erasure_withdraws_document_while_parser_is_busy(
+    settings: Settings, database: str
+) -> None:
     parser = BlockingParser()
-    async with run_system(settings, database, Overrides(parser=parser, embedder=NullEmbedder(64, 16))) as world:
+    async with run_system(
+        settings, database, Overrides(parser=parser, embedder=NullEmbedder(64, 16))
+    ) as world:
         gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
         await world.ingest(f"{BLOCKING_PREFIX} {OTHER_TEXT}", external_id="lights")
         await parser.blocked_event.wait()
@@ -139,11 +163,21 @@ async def test_erasure_withdraws_document_while_parser_is_busy(settings: Setting
 
 
 @pytest.mark.parametrize(
-    ("log_kind", "paused"), [("postgres", False), ("postgres", True), pytest.param("kafka", False, marks=pytest.mark.kafka)], indirect=["log_kind"]
+    ("log_kind", "paused"),
+    [
+        ("postgres", False),
+        ("postgres", True),
+        pytest.param("kafka", False, marks=pytest.mark.kafka),
+    ],
+    indirect=["log_kind"],
 )
 async def test_running_build_drops_erased_documents(world: ApiWorld, paused: bool) -> None:
     gone = [
-        await world.ingest_until_searchable(f"{CANARY_TEXT} Number {number}.", external_id=f"{METADATA_CANARY}-{number}", collection="birds")
+        await world.ingest_until_searchable(
+            f"{CANARY_TEXT} Number {number}.",
+            external_id=f"{METADATA_CANARY}-{number}",
+            collection="birds",
+        )
         for number in range(8)
     ]
     stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
@@ -153,7 +187,11 @@ async def test_running_build_drops_erased_documents(world: ApiWorld, paused: boo
     await builds.set_pace(name, {"events_per_second": 4.0})
 
     async def begun() -> bool:
-        return bool(await storage.pool.fetchval("select count(*) from child_chunks where generation = $1", name))
+        return bool(
+            await storage.pool.fetchval(
+                "select count(*) from child_chunks where generation = $1", name
+            )
+        )
 
     await wait_until(begun)
     if paused:
@@ -171,19 +209,25 @@ async def test_running_build_drops_erased_documents(world: ApiWorld, paused: boo
 
     await wait_until(live)
     assert await find_in_tables(storage.pool, CANARIES) <= UNENCRYPTED_TOPICS
-    assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+    assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
+        stays["document_id"]
+    ]
     assert set((await check_integrity(storage.pool, assume_idle=True)).values()) == {0}
 
 
 async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_path: Path) -> None:
-    """Each version of the file that comes before the keys are gone is erased, and one that comes later is another life's, in every generation."""
+    """Each version of the file that comes before the keys are gone is erased, and one that comes
+    later is another life's, in every generation.
+    """
     storage, folder = world.worker.storage, tmp_path / "letters"
     folder.mkdir()
     (folder / f"{METADATA_CANARY}.md").write_text(CANARY_TEXT)
     (folder / "lights.md").write_text(OTHER_TEXT)
     takes = {"kind": "folder", "path": str(folder), "every_s": 0.1}
     approve(world.settings.data_dir, "folders", [str(folder)])
-    assert (await world.http.post("/v1/sources", json={"name": "letters", "takes": takes})).status_code == 202
+    assert (
+        await world.http.post("/v1/sources", json={"name": "letters", "takes": takes})
+    ).status_code == 202
 
     async def there() -> str | None:
         shown = "select d.id from documents d join visible v on v.document_id = d.id where d.external_id = $1"
@@ -199,8 +243,12 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
             await asyncio.sleep(0.2)
 
     gone = await wait_until(there)
-    desk = build_reindex_service(world.settings, storage, world.worker.builder.decisions, world.worker.overrides)
-    name, _ = await desk.start_reindex(["chunk.strategy=fixed_size", "chunk.child_tokens=32"], events_per_second=30.0)
+    desk = build_reindex_service(
+        world.settings, storage, world.worker.builder.decisions, world.worker.overrides
+    )
+    name, _ = await desk.start_reindex(
+        ["chunk.strategy=fixed_size", "chunk.child_tokens=32"], events_per_second=30.0
+    )
     keeps_sending = asyncio.create_task(writing())
     try:
         receipt = await erase(world, "document", gone)
@@ -211,7 +259,14 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
     await desk.change_pace(name, {"events_per_second": None})
 
     async def built() -> bool:
-        return bool(await storage.pool.fetchval("select state = 'shadow' from generations where name = $1", name)) and not await there()
+        return (
+            bool(
+                await storage.pool.fetchval(
+                    "select state = 'shadow' from generations where name = $1", name
+                )
+            )
+            and not await there()
+        )
 
     await wait_until(built)
     again = await erase(world, "document", gone)
@@ -219,14 +274,20 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
     assert await find_in_tables(storage.pool, [CANARY]) <= UNENCRYPTED_TOPICS
     assert find_in_files(world.settings.data_dir, [CANARY]) == set()
     assert set((await check_integrity(storage.pool, assume_idle=True)).values()) == {0}
-    assert (await switch_generation(storage.pool, name, world.worker.builder.decisions.publish_promoted)).has_moved
+    assert (
+        await switch_generation(storage.pool, name, world.worker.builder.decisions.publish_promoted)
+    ).has_moved
     assert not await there() and await world.search("Anna Lindqvist")
 
 
 @on_both_logs
 async def test_running_replay_does_not_restore_erased_documents(world: ApiWorld) -> None:
     for number in range(6):
-        await world.ingest_until_searchable(f"{CANARY_TEXT} Number {number}.", external_id=f"{METADATA_CANARY}-{number}", collection="birds")
+        await world.ingest_until_searchable(
+            f"{CANARY_TEXT} Number {number}.",
+            external_id=f"{METADATA_CANARY}-{number}",
+            collection="birds",
+        )
     await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     replays = []
     for stage in ("transcribe", "chunk", "embed", "index"):
@@ -261,7 +322,9 @@ async def test_running_comparison_retains_no_erased_text(world: ApiWorld) -> Non
     await wait_until(live)
 
     async def compare() -> int:
-        return (await world.http.post("/v1/generations/compare", json={"a": "g1", "b": name})).status_code
+        return (
+            await world.http.post("/v1/generations/compare", json={"a": "g1", "b": name})
+        ).status_code
 
     receipt = await request_erasure(world, gone["document_id"])
     answers = []
@@ -282,19 +345,35 @@ KILL_POINT_QUERIES = {
 
 @pytest.mark.parametrize(
     ("log_kind", "after"),
-    [*(("postgres", after) for after in KILL_POINTS), pytest.param("kafka", KILL_POINTS[0], marks=pytest.mark.kafka)],
+    [
+        *(("postgres", after) for after in KILL_POINTS),
+        pytest.param("kafka", KILL_POINTS[0], marks=pytest.mark.kafka),
+    ],
     indirect=["log_kind"],
 )
-async def test_erasure_of_killed_worker_completes_on_another(log_settings: list[str], database: str, tmp_path: Path, after: str) -> None:
+async def test_erasure_of_killed_worker_completes_on_another(
+    log_settings: list[str], database: str, tmp_path: Path, after: str
+) -> None:
     kafka = [*log_settings, f"kafka.session_timeout_s={SESSION_TIMEOUT_S}"] if log_settings else []
     async with run_worker_group(
-        database, [f"data_dir={tmp_path / 'data'}", f"database.url={database}", "database.worker_pool=6", "logging.level=error", *kafka]
+        database,
+        [
+            f"data_dir={tmp_path / 'data'}",
+            f"database.url={database}",
+            "database.worker_pool=6",
+            "logging.level=error",
+            *kafka,
+        ],
     ) as house:
         worker = await house.start_worker()
         names = [f"{METADATA_CANARY}-{number}" for number in range(5)]
-        await house.push_texts({name: f"{CANARY} {name}" for name in names} | {"lights": "lighthouse"})
+        await house.push_texts(
+            {name: f"{CANARY} {name}" for name in names} | {"lights": "lighthouse"}
+        )
         await house.wait_until_idle()
-        receipt = await ErasureService(house.storage, utc_now, uuid4).request_erasure("default", "tenant", "default")
+        receipt = await ErasureService(house.storage, utc_now, uuid4).request_erasure(
+            "default", "tenant", "default"
+        )
 
         async def gone() -> bool:
             return bool(await house.pool.fetchval(KILL_POINT_QUERIES[after]))

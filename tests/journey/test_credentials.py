@@ -30,7 +30,9 @@ def server(data: Path) -> Iterator[dict[str, Any]]:
 
 
 def open_client(server: dict[str, Any], key: str, **headers: str) -> httpx2.Client:
-    return httpx2.Client(base_url=server["url"], headers={"Authorization": f"Bearer {key}", **headers}, timeout=60)
+    return httpx2.Client(
+        base_url=server["url"], headers={"Authorization": f"Bearer {key}", **headers}, timeout=60
+    )
 
 
 def create_key(server: dict[str, Any], tenant: str | None = None, **wanted: Any) -> str:
@@ -41,8 +43,12 @@ def create_key(server: dict[str, Any], tenant: str | None = None, **wanted: Any)
         return str(response.json()["key"])
 
 
-def test_first_key_is_created_locally_and_used_by_login(server: dict[str, Any], data: Path, tmp_path: Path) -> None:
-    made = run_anabranch("keys", "create", "--role", "admin", "--tenant", "acme", "--data", str(data))
+def test_first_key_is_created_locally_and_used_by_login(
+    server: dict[str, Any], data: Path, tmp_path: Path
+) -> None:
+    made = run_anabranch(
+        "keys", "create", "--role", "admin", "--tenant", "acme", "--data", str(data)
+    )
     assert made.returncode == 0, made.stderr
     key = made.stdout.strip()
     assert key.startswith("ab_") and key not in made.stderr
@@ -63,7 +69,9 @@ def test_first_key_is_created_locally_and_used_by_login(server: dict[str, Any], 
     assert refused.returncode != 0 and "FORBIDDEN_TENANT" in refused.stderr
     above = run_anabranch("keys", "create", "--role", "operator", *remote, **settings)
     assert above.returncode != 0 and "FORBIDDEN_ROLE" in above.stderr
-    listed = json.loads(run_anabranch("keys", "list", *remote, "--json", **settings).stdout)["items"]
+    listed = json.loads(run_anabranch("keys", "list", *remote, "--json", **settings).stdout)[
+        "items"
+    ]
     assert [item["tenant"] for item in listed] == ["acme"]
     assert run_anabranch("logout", *remote, **settings).returncode == 0
     assert "UNAUTHENTICATED" in run_anabranch("whoami", *remote, **settings).stderr
@@ -101,13 +109,18 @@ def test_data_folder_contains_no_key_secrets(server: dict[str, Any], data: Path)
     key = create_key(server)
     with open_client(server, key) as http, open_http_client(server) as operator:
         http.get("/v1/documents")
-        rotated = operator.post(f"/v1/keys/{key.split('_')[1]}/rotate", json={"grace_s": 60}).json()["key"]
+        rotated = operator.post(
+            f"/v1/keys/{key.split('_')[1]}/rotate", json={"grace_s": 60}
+        ).json()["key"]
         http.get("/v1/documents", headers={"Authorization": f"Bearer {rotated}"})
         http.get("/v1/documents", headers={"Authorization": f"Bearer {key[:-1]}x"})
     secrets = [one.split("_")[2].encode() for one in (key, rotated)]
     elsewhere = data / "postgres" / "postgres-location.txt"
     folders = [data, *([Path(elsewhere.read_text().splitlines()[0])] if elsewhere.exists() else [])]
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()] + [data.parent / "up.out", data.parent / "up.err"]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()] + [
+        data.parent / "up.out",
+        data.parent / "up.err",
+    ]
     assert len(files) > 100
     found = [(path, secret) for path in files for secret in secrets if secret in path.read_bytes()]
     assert found == []
@@ -120,7 +133,12 @@ def test_audit_events_are_listed_per_tenant(server: dict[str, Any]) -> None:
         second = http.post("/v1/keys", json={"name": "second"}).json()
         assert http.delete(f"/v1/keys/{second['id']}").status_code == 200
         assert http.delete("/v1/sources/nothing").status_code == 404
-        wanted = {("api_key.created", "done"), ("api_key.revoked", "done"), ("source.removed", "NO_SUCH_SOURCE"), ("tenant.entered", "done")}
+        wanted = {
+            ("api_key.created", "done"),
+            ("api_key.revoked", "done"),
+            ("source.removed", "NO_SUCH_SOURCE"),
+            ("tenant.entered", "done"),
+        }
         deadline = time.monotonic() + TIMEOUT_S
         acts: list[dict[str, Any]] = []
         while not wanted <= {(act["what"], act["outcome"]) for act in acts}:
@@ -140,9 +158,16 @@ def test_audit_events_are_listed_per_tenant(server: dict[str, Any]) -> None:
 def test_tenant_header_cannot_be_forged(server: dict[str, Any]) -> None:
     key = create_key(server, "acme")
     with open_client(server, key) as http:
-        for name, value in (("X-Anabranch-Tenant", "default"), ("x_anabranch_tenant", "default"), ("X-Forwarded-Tenant", "default")):
+        for name, value in (
+            ("X-Anabranch-Tenant", "default"),
+            ("x_anabranch_tenant", "default"),
+            ("X-Forwarded-Tenant", "default"),
+        ):
             told = http.get("/v1/whoami", headers={name: value})
             assert told.status_code == 403 or told.json()["tenant"] == "acme"
         assert http.get("/v1/whoami?tenant=default").json()["tenant"] == "acme"
-        twice = http.get("/v1/whoami", headers=[("X-Anabranch-Tenant", "acme"), ("X-Anabranch-Tenant", "default")])
+        twice = http.get(
+            "/v1/whoami",
+            headers=[("X-Anabranch-Tenant", "acme"), ("X-Anabranch-Tenant", "default")],
+        )
         assert twice.status_code in (400, 422)

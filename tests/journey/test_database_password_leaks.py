@@ -1,4 +1,6 @@
-"""The password of an external database stays out of every file and every line that `up` and its helpers write."""
+"""The password of an external database stays out of every file and every line that `up` and its
+helpers write.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tests.journey.server_process import run_anabranch, run_up
 PASSWORD = "CANARY-password-7"
 
 
-def test_database_password_is_in_no_file_or_output(folder: Path, tmp_path: Path, database: str) -> None:
+def test_database_password_is_in_no_file_or_output(
+    folder: Path, tmp_path: Path, database: str
+) -> None:
     parts = urlsplit(database)
     user, at, place = parts.netloc.rpartition("@")
     external = parts._replace(netloc=f"{user}:{PASSWORD}{at}{place}").geturl()
@@ -29,10 +33,23 @@ def test_database_password_is_in_no_file_or_output(folder: Path, tmp_path: Path,
             assert server["database_url"] is None
             told = run_anabranch("doctor", "--data", str(folder), **settings)
             shown = run_anabranch("config", "show", "--json", "--data", str(folder), **settings)
-            written = [file.read_bytes() for file in (*folder.rglob("*"), process.ready_file, process.stdout_file, process.stderr_file) if file.is_file()]
+            written = [
+                file.read_bytes()
+                for file in (
+                    *folder.rglob("*"),
+                    process.ready_file,
+                    process.stdout_file,
+                    process.stderr_file,
+                )
+                if file.is_file()
+            ]
             assert process.ready_file.stat().st_mode & 0o777 == 0o600
             assert (folder / "server.json").stat().st_mode & 0o777 == 0o600
             assert not folder.stat().st_mode & 0o007, "a folder of ours with a wider mode is closed"
     finally:
         os.umask(before)
-    assert not [one for one in (*written, told.stdout.encode(), told.stderr.encode(), shown.stdout.encode()) if PASSWORD.encode() in one]
+    assert not [
+        one
+        for one in (*written, told.stdout.encode(), told.stderr.encode(), shown.stdout.encode())
+        if PASSWORD.encode() in one
+    ]

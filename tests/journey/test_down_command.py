@@ -10,7 +10,9 @@ from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import EmbeddedPostgres, find_relocated_tables, resolve_state_folder
 from tests.journey.server_process import run_anabranch, run_up
 
-requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run Postgres as another account")
+requires_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root, to run Postgres as another account"
+)
 
 
 def test_down_stops_server_and_keeps_data_folder(folder: Path) -> None:
@@ -19,13 +21,17 @@ def test_down_stops_server_and_keeps_data_folder(folder: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert first.process.wait(30) == 0
     assert not EmbeddedPostgres(folder / POSTGRES_FOLDER).is_running
-    assert run_anabranch("down", "--data", str(folder), "--json").stdout.count('"stopped": false') == 1
+    assert (
+        run_anabranch("down", "--data", str(folder), "--json").stdout.count('"stopped": false') == 1
+    )
 
 
 def test_down_erase_deletes_all_files(folder: Path) -> None:
     assert run_anabranch("ingest", "--data", str(folder), "-", stdin="A text.").returncode == 0
     elsewhere = find_relocated_tables(folder / POSTGRES_FOLDER)
-    assert run_anabranch("down", "--erase", "--data", str(folder)).returncode == 2, "nobody confirmed it"
+    assert run_anabranch("down", "--erase", "--data", str(folder)).returncode == 2, (
+        "nobody confirmed it"
+    )
     assert folder.exists()
     done = run_anabranch("down", "--erase", "--yes", "--data", str(folder))
     assert done.returncode == 0, done.stderr
@@ -45,10 +51,17 @@ def test_down_erase_rejects_foreign_folder(tmp_path: Path) -> None:
 def test_up_reports_external_table_folder_and_removal_command(folder: Path) -> None:
     with run_up(folder) as (first, _):
         place = resolve_state_folder((folder / POSTGRES_FOLDER).resolve())
-        assert str(place) in first.stdout_file.read_text() and "down --erase" in first.stdout_file.read_text()
+        assert (
+            str(place) in first.stdout_file.read_text()
+            and "down --erase" in first.stdout_file.read_text()
+        )
     shutil.rmtree(folder)
     refused = run_anabranch("up", "--data", str(folder), "--port", "0")
-    assert refused.returncode == 2 and "TABLES_LEFT_BEHIND" in refused.stderr and "down --erase" in refused.stderr
+    assert (
+        refused.returncode == 2
+        and "TABLES_LEFT_BEHIND" in refused.stderr
+        and "down --erase" in refused.stderr
+    )
     shutil.rmtree(folder)
     assert run_anabranch("down", "--erase", "--yes", "--data", str(folder)).returncode == 0
     assert not place.exists()
@@ -56,4 +69,7 @@ def test_up_reports_external_table_folder_and_removal_command(folder: Path) -> N
 
 def test_up_prints_postgres_port_and_passfile(folder: Path) -> None:
     with run_up(folder, "--postgres-port", "24817") as (first, _):
-        assert "127.0.0.1:24817" in first.stdout_file.read_text() and "passfile=" in first.stdout_file.read_text()
+        assert (
+            "127.0.0.1:24817" in first.stdout_file.read_text()
+            and "passfile=" in first.stdout_file.read_text()
+        )

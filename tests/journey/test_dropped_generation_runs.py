@@ -11,7 +11,10 @@ from tests.journey.test_rerun_and_diff import diff_run, rerun_query
 
 NOTE = (
     "# Allowances\n\nThe daily allowance in Lisbon is 74 euros. Travel is booked by the office.\n\n"
-    + "\n\n".join(f"Clause {number}: receipts of kind {number} are kept for {number} years in the archive by the lake." for number in range(2, 30))
+    + "\n\n".join(
+        f"Clause {number}: receipts of kind {number} are kept for {number} years in the archive by the lake."
+        for number in range(2, 30)
+    )
     + "\n"
 )
 OTHER_CHUNKING_SETTINGS = ["chunk.strategy=fixed_size", "chunk.child_tokens=64"]
@@ -26,7 +29,10 @@ async def request_json(world: ApiWorld, method: str, path: str, **body: Any) -> 
 async def build_generation(world: ApiWorld, **how: Any) -> str:
     name = str((await request_json(world, "POST", "/v1/generations", **how))["generation"])
     async with asyncio.timeout(TIMEOUT_S):
-        while (await request_json(world, "GET", f"/v1/generations/{name}"))["state"] not in ("shadow", "live"):
+        while (await request_json(world, "GET", f"/v1/generations/{name}"))["state"] not in (
+            "shadow",
+            "live",
+        ):
             await asyncio.sleep(0.1)
     return name
 
@@ -41,8 +47,15 @@ async def test_run_of_dropped_generation_keeps_lineage_and_rerun(world: ApiWorld
     walked = await fetch_lineage(world, answer["run_id"])
     assert walked["verified"], walked["broken"]
     hops = {hop["name"]: hop for hop in walked["citations"][0]["hops"]}
-    assert hops["chunk"]["place"].startswith("table chunk_history") and hops["transcribed"]["verified"]
-    assert (hops["chunked"]["verified"], hops["chunked"]["detail"]) == (None, "removed from the log by retention"), "its topic went with the generation"
+    assert (
+        hops["chunk"]["place"].startswith("table chunk_history") and hops["transcribed"]["verified"]
+    )
+    assert (hops["chunked"]["verified"], hops["chunked"]["detail"]) == (
+        None,
+        "removed from the log by retention",
+    ), "its topic went with the generation"
     assert (await rerun_query(world, answer["run_id"]))["response"] == answer
     compared = await diff_run(world, answer["run_id"])
-    assert [reason for reason in compared["reasons"] if reason["cause"] == "generation"], compared["reasons"]
+    assert [reason for reason in compared["reasons"] if reason["cause"] == "generation"], compared[
+        "reasons"
+    ]

@@ -1,4 +1,6 @@
-"""Erasing for good: after it a canary is found nowhere, and what stays can be rebuilt and asked as before."""
+"""Erasing for good: after it a canary is found nowhere, and what stays can be rebuilt and asked as
+before.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ async def list_tables(connection: Connection) -> list[str]:
 
 
 async def find_canaries(dsn: str, folder: Path, canaries: Iterable[str]) -> set[str]:
-    """Tables and blobs in which one of the canaries is found, in any case of its letters. Of the log's table, topics."""
+    """Tables and blobs in which one of the canaries is found, in any case of its letters. Of the
+    log's table, topics.
+    """
     pool = await open_pool(dsn, size=1, name="test")
     try:
         async with pool.acquire() as connection:
@@ -49,13 +53,25 @@ async def find_canaries(dsn: str, folder: Path, canaries: Iterable[str]) -> set[
             for canary in canaries:
                 for table in await list_tables(connection):
                     kind = "coalesce(topic, '')" if table == "anabranch.events" else f"'{table}'"
-                    text = "encode(coalesce(value, ''), 'escape') || headers::text" if table == "anabranch.events" else "t::text"
-                    rows = await connection.fetch(f"select distinct {kind} as place from {table} t where strpos(lower({text}), lower($1)) > 0", canary)
+                    text = (
+                        "encode(coalesce(value, ''), 'escape') || headers::text"
+                        if table == "anabranch.events"
+                        else "t::text"
+                    )
+                    rows = await connection.fetch(
+                        f"select distinct {kind} as place from {table} t where strpos(lower({text}), lower($1)) > 0",
+                        canary,
+                    )
                     found |= {row["place"] for row in rows}
     finally:
         await close_pool(pool)
     blobs = [path for path in (folder / "blobs").rglob("*") if path.is_file()]
-    return found | {str(path.relative_to(folder)) for path in blobs for canary in canaries if canary.lower().encode() in path.read_bytes().lower()}
+    return found | {
+        str(path.relative_to(folder))
+        for path in blobs
+        for canary in canaries
+        if canary.lower().encode() in path.read_bytes().lower()
+    }
 
 
 @pytest.mark.parametrize("scope", ["document", "collection"])
@@ -70,25 +86,51 @@ async def test_erasure_of_unknown_name_returns_404(world: ApiWorld, scope: str) 
         assert (response.status_code, response.json()["code"]) == (404, "NOT_FOUND"), name
 
 
-async def test_erased_document_is_found_nowhere(world: ApiWorld, settings: Settings, database: str) -> None:
-    gone = await world.ingest_until_searchable(CANARY_TEXT, f"{METADATA_CANARY}.md", external_id=f"{METADATA_CANARY}-1", title=f"A {METADATA_CANARY} title")
+async def test_erased_document_is_found_nowhere(
+    world: ApiWorld, settings: Settings, database: str
+) -> None:
+    gone = await world.ingest_until_searchable(
+        CANARY_TEXT,
+        f"{METADATA_CANARY}.md",
+        external_id=f"{METADATA_CANARY}-1",
+        title=f"A {METADATA_CANARY} title",
+    )
     stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     answer = await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
     assert any(citation["document_id"] == gone["document_id"] for citation in answer["citations"])
-    await world.http.post("/v1/feedback", json={"run_id": answer["run_id"], "useful": True, "corrected_answer": f"It was {CANARY}."})
+    await world.http.post(
+        "/v1/feedback",
+        json={"run_id": answer["run_id"], "useful": True, "corrected_answer": f"It was {CANARY}."},
+    )
     before = await find_canaries(database, settings.data_dir, [CANARY, METADATA_CANARY])
-    assert {"anabranch.child_chunks_g1", "anabranch.entity_mentions_g1", "anabranch.lexical_deltas_g1", "raw"} <= before
-    assert not before & {"accepted", "ocr_done", "chunked", "entities", "embedded", "queries"}, "sealed from the start"
+    assert {
+        "anabranch.child_chunks_g1",
+        "anabranch.entity_mentions_g1",
+        "anabranch.lexical_deltas_g1",
+        "raw",
+    } <= before
+    assert not before & {"accepted", "ocr_done", "chunked", "entities", "embedded", "queries"}, (
+        "sealed from the start"
+    )
 
     receipt = await erase(world, "document", gone["document_id"])
 
     assert receipt["documents"] == 1
-    assert receipt["removed"]["child_chunks"] >= 1 and receipt["removed"]["keys"] >= 2 and receipt["removed"]["blobs"] >= 1
+    assert (
+        receipt["removed"]["child_chunks"] >= 1
+        and receipt["removed"]["keys"] >= 2
+        and receipt["removed"]["blobs"] >= 1
+    )
     assert receipt["log"]["method"] == "keys destroyed" and receipt["log"]["events"] >= 4
     assert receipt["raw_until"] is not None
-    assert await find_canaries(database, settings.data_dir, [CANARY, METADATA_CANARY]) <= {*RAW_TOPICS, "outcomes"}
+    assert await find_canaries(database, settings.data_dir, [CANARY, METADATA_CANARY]) <= {
+        *RAW_TOPICS,
+        "outcomes",
+    }
     assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
-    assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+    assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
+        stays["document_id"]
+    ]
 
 
 async def test_erased_run_returns_run_erased(world: ApiWorld) -> None:
@@ -96,7 +138,11 @@ async def test_erased_run_returns_run_erased(world: ApiWorld) -> None:
     run = (await world.ask(f"Who saw {CANARY} at the weir of Marlow?"))["run_id"]
     await erase(world, "document", gone["document_id"])
     path = f"/v1/runs/{run}"
-    for asked in (world.http.post(f"{path}/rerun"), world.http.post(f"{path}/diff", json={}), world.http.get(f"{path}/lineage")):
+    for asked in (
+        world.http.post(f"{path}/rerun"),
+        world.http.post(f"{path}/diff", json={}),
+        world.http.get(f"{path}/lineage"),
+    ):
         refused = await asked
         assert (refused.status_code, refused.json()["code"]) == (404, "RUN_ERASED"), refused.text
         assert CANARY not in refused.text
@@ -107,24 +153,44 @@ async def test_erased_document_can_be_ingested_again(world: ApiWorld) -> None:
     await erase(world, "document", first["document_id"])
     second = await world.ingest_until_searchable(CANARY_TEXT, external_id="again")
     assert second["document_id"] == first["document_id"]
-    assert [result["document_id"] for result in await world.search(CANARY)] == [second["document_id"]]
+    assert [result["document_id"] for result in await world.search(CANARY)] == [
+        second["document_id"]
+    ]
 
 
-@pytest.mark.parametrize("named", [{}, {"external_id": METADATA_CANARY}], ids=["by its bytes", "by its external id"])
-async def test_document_rejected_at_ingress_is_erased(world: ApiWorld, settings: Settings, database: str, named: dict[str, str]) -> None:
-    gone = await world.ingest(f"%PDF-1.7\n{CANARY}", f"{METADATA_CANARY}.pdf", title=f"The {METADATA_CANARY} report", **named)
+@pytest.mark.parametrize(
+    "named", [{}, {"external_id": METADATA_CANARY}], ids=["by its bytes", "by its external id"]
+)
+async def test_document_rejected_at_ingress_is_erased(
+    world: ApiWorld, settings: Settings, database: str, named: dict[str, str]
+) -> None:
+    gone = await world.ingest(
+        f"%PDF-1.7\n{CANARY}",
+        f"{METADATA_CANARY}.pdf",
+        title=f"The {METADATA_CANARY} report",
+        **named,
+    )
     assert (await world.wait_until_final(gone))["state"] == "failed"
-    assert "anabranch.dead_letters" in await find_canaries(database, settings.data_dir, [METADATA_CANARY])
+    assert "anabranch.dead_letters" in await find_canaries(
+        database, settings.data_dir, [METADATA_CANARY]
+    )
     assert (await erase(world, "document", gone["document_id"]))["removed"]["dead_letters"] == 1
-    assert await find_canaries(database, settings.data_dir, [CANARY, METADATA_CANARY]) <= {*RAW_TOPICS, "outcomes"}
+    assert await find_canaries(database, settings.data_dir, [CANARY, METADATA_CANARY]) <= {
+        *RAW_TOPICS,
+        "outcomes",
+    }
     assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
     assert (await world.http.get("/v1/dead-letters")).json()["items"] == []
 
 
 async def test_collection_erasure_keeps_other_collections(world: ApiWorld) -> None:
     for number in range(3):
-        await world.ingest_until_searchable(f"{CANARY} number {number} sleeps.", external_id=f"c{number}", collection="birds")
-    stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights", collection="towers")
+        await world.ingest_until_searchable(
+            f"{CANARY} number {number} sleeps.", external_id=f"c{number}", collection="birds"
+        )
+    stays = await world.ingest_until_searchable(
+        OTHER_TEXT, external_id="lights", collection="towers"
+    )
     receipt = await erase(world, "collection", "birds")
     assert receipt["documents"] == 3
     listed = (await world.http.get("/v1/documents")).json()["items"]
@@ -137,13 +203,19 @@ async def test_document_id_in_upper_case_is_accepted(world: ApiWorld) -> None:
     assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
 
 
-async def test_interrupted_erasure_resumes_after_restart(settings: Settings, database: str, overrides: Overrides) -> None:
+async def test_interrupted_erasure_resumes_after_restart(
+    settings: Settings, database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
         gone = await world.ingest_until_searchable(CANARY_TEXT, external_id="gone")
-        response = await world.http.post("/v1/erasures", json={"scope": "document", "name": gone["document_id"]})
+        response = await world.http.post(
+            "/v1/erasures", json={"scope": "document", "name": gone["document_id"]}
+        )
         receipt = response.json()["receipt_id"]
     async with run_system(settings, database, overrides) as world, asyncio.timeout(TIMEOUT_S):
-        while (found := await world.http.get(f"/v1/erasures/{receipt}")).status_code != 200 or found.json()["state"] != "done":
+        while (
+            found := await world.http.get(f"/v1/erasures/{receipt}")
+        ).status_code != 200 or found.json()["state"] != "done":
             await asyncio.sleep(0.05)
         assert found.json()["documents"] <= 1
         assert await find_canaries(database, settings.data_dir, [CANARY]) <= set(RAW_TOPICS)
@@ -152,23 +224,33 @@ async def test_interrupted_erasure_resumes_after_restart(settings: Settings, dat
 @pytest.mark.parametrize(
     ("scope", "name", "status"), [("document", "11111111-1111-8111-8111-111111111111", 404), ("collection", "nobody", 404), ("tenant", "another", 422), ("planet", "x", 422)]
 )  # fmt: skip
-async def test_invalid_erasure_scope_or_name_is_rejected(world: ApiWorld, scope: str, name: str, status: int) -> None:
-    assert (await world.http.post("/v1/erasures", json={"scope": scope, "name": name})).status_code == status
+async def test_invalid_erasure_scope_or_name_is_rejected(
+    world: ApiWorld, scope: str, name: str, status: int
+) -> None:
+    assert (
+        await world.http.post("/v1/erasures", json={"scope": scope, "name": name})
+    ).status_code == status
 
 
-async def test_receipt_of_unencrypted_tenant_lists_remaining_topics(tmp_path: Path, database: str, overrides: Overrides) -> None:
-    settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", "log.plain_tenants=default"])
+async def test_receipt_of_unencrypted_tenant_lists_remaining_topics(
+    tmp_path: Path, database: str, overrides: Overrides
+) -> None:
+    settings = load_settings(
+        data_dir=tmp_path / "data", sets=["logging.level=error", "log.plain_tenants=default"]
+    )
     async with run_system(settings, database, overrides) as world:
         gone = await world.ingest_until_searchable(CANARY_TEXT, external_id="gone")
-        assert "accepted" not in await find_canaries(database, settings.data_dir, [CANARY]) and "ocr_done" in await find_canaries(
+        assert "accepted" not in await find_canaries(
             database, settings.data_dir, [CANARY]
-        )
+        ) and "ocr_done" in await find_canaries(database, settings.data_dir, [CANARY])
         receipt = await erase(world, "document", gone["document_id"])
     assert receipt["log"] == {"events": 0, "method": "nothing"}
     assert any("ocr_done" in place for place in receipt["remains"])
 
 
-async def test_restored_keystore_backup_does_not_revive_erased_document(settings: Settings, database: str, overrides: Overrides) -> None:
+async def test_restored_keystore_backup_does_not_revive_erased_document(
+    settings: Settings, database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
         gone = await world.ingest_until_searchable(CANARY_TEXT, external_id="gone")
         pool = await open_pool(database, size=1, name="test")
@@ -177,9 +259,17 @@ async def test_restored_keystore_backup_does_not_revive_erased_document(settings
     try:
         await pool.execute("delete from keystore.keys")
         await pool.copy_records_to_table("keys", schema_name="keystore", records=backup)
-        assert await pool.fetchval("select count(*) from keystore.keys where wrapped is not null") >= 1
+        assert (
+            await pool.fetchval("select count(*) from keystore.keys where wrapped is not null") >= 1
+        )
         async with run_system(settings, database, overrides) as world:
-            assert await pool.fetchval("select count(*) from keystore.keys where subject::text = $1 and wrapped is not null", gone["document_id"]) == 0
+            assert (
+                await pool.fetchval(
+                    "select count(*) from keystore.keys where subject::text = $1 and wrapped is not null",
+                    gone["document_id"],
+                )
+                == 0
+            )
             assert await world.search(CANARY) == []
     finally:
         await close_pool(pool)

@@ -1,4 +1,6 @@
-"""After a finished receipt no file of the embedded server holds the destroyed keys or the text, and the log does not open again."""
+"""After a finished receipt no file of the embedded server holds the destroyed keys or the text, and
+the log does not open again.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,18 @@ def embedded_server(settings: Settings) -> Iterator[EmbeddedPostgres]:
 def find_in_folders(folders: list[Path], wanted: dict[str, bytes]) -> set[str]:
     """`what: file` for each thing that a file holds, in any case of its letters."""
     found = set()
-    for path in {path for folder in folders for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}:
+    for path in {
+        path
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }:
         data = path.read_bytes()
-        found |= {f"{what}: {path}" for what, value in wanted.items() if value in data or value.lower() in data.lower()}
+        found |= {
+            f"{what}: {path}"
+            for what, value in wanted.items()
+            if value in data or value.lower() in data.lower()
+        }
     return found
 
 
@@ -49,20 +60,33 @@ async def fetch_live_keys(dsn: str, subject: str | None = None) -> list[StoredKe
     pool = await open_pool(dsn, size=1, name="test")
     try:
         query = "select id, tenant, subject, wrapped, slot from keystore.keys where wrapped is not null and subject::text = coalesce($1, subject::text)"
-        return [StoredKey(row["id"], row["tenant"], row["subject"], row["wrapped"], slot=row["slot"]) for row in await pool.fetch(query, subject)]
+        return [
+            StoredKey(row["id"], row["tenant"], row["subject"], row["wrapped"], slot=row["slot"])
+            for row in await pool.fetch(query, subject)
+        ]
     finally:
         await close_pool(pool)
 
 
-async def test_erased_keys_and_text_are_in_no_file(settings: Settings, embedded_server: EmbeddedPostgres, overrides: Overrides) -> None:
+async def test_erased_keys_and_text_are_in_no_file(
+    settings: Settings, embedded_server: EmbeddedPostgres, overrides: Overrides
+) -> None:
     folders = [settings.data_dir, embedded_server.root]
     async with run_system(settings, embedded_server.dsn, overrides) as world:
-        gone = await world.ingest_until_searchable(CANARY_TEXT, f"{METADATA_CANARY}.md", external_id=f"{METADATA_CANARY}-1", title=f"A {METADATA_CANARY} title")
+        gone = await world.ingest_until_searchable(
+            CANARY_TEXT,
+            f"{METADATA_CANARY}.md",
+            external_id=f"{METADATA_CANARY}-1",
+            title=f"A {METADATA_CANARY} title",
+        )
         stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
         await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
         await world.wait_until_all_stages_done(gone)
         keys = await fetch_live_keys(embedded_server.dsn, gone["document_id"])
-        shares, master = KeyFile(settings.data_dir / KEY_FILE_NAME), resolve_master_key(settings, None)
+        shares, master = (
+            KeyFile(settings.data_dir / KEY_FILE_NAME),
+            resolve_master_key(settings, None),
+        )
         wanted = {"text": CANARY.encode(), "name": METADATA_CANARY.encode()}
         for number, key in enumerate(keys):
             assert key.slot is not None and key.wrapped_key is not None
@@ -70,7 +94,9 @@ async def test_erased_keys_and_text_are_in_no_file(settings: Settings, embedded_
             assert share is not None
             wanted |= {f"share {number}": share, f"wrapped key {number}": key.wrapped_key}
             assert KeyWrapper(master, shares).unwrap(key) not in (share, key.wrapped_key)
-        assert {found.partition(":")[0] for found in find_in_folders(folders, wanted)} == wanted.keys(), "the scan sees them before"
+        assert {
+            found.partition(":")[0] for found in find_in_folders(folders, wanted)
+        } == wanted.keys(), "the scan sees them before"
 
         receipt = await erase(world, "document", gone["document_id"])
 
@@ -78,39 +104,70 @@ async def test_erased_keys_and_text_are_in_no_file(settings: Settings, embedded_
         for key in keys:
             with pytest.raises(KeyLost):
                 KeyWrapper(master, shares).unwrap(key)
-        assert not any("write-ahead" in place or "free space" in place for place in receipt["remains"])
+        assert not any(
+            "write-ahead" in place or "free space" in place for place in receipt["remains"]
+        )
         assert any("backups" in place for place in receipt["remains"])
-        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
+            stays["document_id"]
+        ]
         pool = await open_pool(embedded_server.dsn, size=1, name="test")
         try:
-            assert await pool.fetchval("select count(*) from pg_stats where strpos(lower(pg_stats::text), lower($1)) > 0", CANARY) == 0
+            assert (
+                await pool.fetchval(
+                    "select count(*) from pg_stats where strpos(lower(pg_stats::text), lower($1)) > 0",
+                    CANARY,
+                )
+                == 0
+            )
         finally:
             await close_pool(pool)
 
 
-async def test_restart_overwrites_key_share_left_by_killed_worker(settings: Settings, embedded_server: EmbeddedPostgres, overrides: Overrides) -> None:
+async def test_restart_overwrites_key_share_left_by_killed_worker(
+    settings: Settings, embedded_server: EmbeddedPostgres, overrides: Overrides
+) -> None:
     """Killed between the row of the key and its share."""
     async with run_system(settings, embedded_server.dsn, overrides) as world:
         gone = await world.ingest_until_searchable(CANARY_TEXT)
         [key] = await fetch_live_keys(embedded_server.dsn, gone["document_id"])
-    assert key.slot is not None and KeyFile(settings.data_dir / KEY_FILE_NAME).read(key.slot) is not None
+    assert (
+        key.slot is not None
+        and KeyFile(settings.data_dir / KEY_FILE_NAME).read(key.slot) is not None
+    )
     pool = await open_pool(embedded_server.dsn, size=1, name="test")
     await pool.execute(DESTROY_KEYS, key.tenant, [key.id])
     await close_pool(pool)
     async with run_system(settings, embedded_server.dsn, overrides):
         assert KeyFile(settings.data_dir / KEY_FILE_NAME).read(key.slot) is None
         for other in await fetch_live_keys(embedded_server.dsn):
-            assert other.slot is not None and KeyFile(settings.data_dir / KEY_FILE_NAME).read(other.slot) is not None, "live keys keep theirs"
+            assert (
+                other.slot is not None
+                and KeyFile(settings.data_dir / KEY_FILE_NAME).read(other.slot) is not None
+            ), "live keys keep theirs"
 
 
-async def test_keys_created_during_erasure_are_kept(settings: Settings, embedded_server: EmbeddedPostgres, overrides: Overrides) -> None:
+async def test_keys_created_during_erasure_are_kept(
+    settings: Settings, embedded_server: EmbeddedPostgres, overrides: Overrides
+) -> None:
     async with run_system(settings, embedded_server.dsn, overrides) as world:
-        first = [await world.ingest_until_searchable(f"{CANARY} number {number} sleeps.") for number in range(4)]
-        erasing = [asyncio.create_task(erase(world, "document", one["document_id"])) for one in first]
-        later = [await world.ingest_until_searchable(f"Heron number {number} stands.") for number in range(8)]
+        first = [
+            await world.ingest_until_searchable(f"{CANARY} number {number} sleeps.")
+            for number in range(4)
+        ]
+        erasing = [
+            asyncio.create_task(erase(world, "document", one["document_id"])) for one in first
+        ]
+        later = [
+            await world.ingest_until_searchable(f"Heron number {number} stands.")
+            for number in range(8)
+        ]
         await asyncio.gather(*erasing)
         found = {result["document_id"] for result in await world.search("heron stands", k=20)}
         assert {one["document_id"] for one in later} <= found
-        shares, master = KeyFile(settings.data_dir / KEY_FILE_NAME), resolve_master_key(settings, None)
+        shares, master = (
+            KeyFile(settings.data_dir / KEY_FILE_NAME),
+            resolve_master_key(settings, None),
+        )
         for key in await fetch_live_keys(embedded_server.dsn):
             assert AESGCM(KeyWrapper(master, shares).unwrap(key))

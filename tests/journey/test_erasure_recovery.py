@@ -1,4 +1,6 @@
-"""Erased, and then the database lost: what is made again from the log, the blobs and an old backup of the keys does not bring it back."""
+"""Erased, and then the database lost: what is made again from the log, the blobs and an old backup
+of the keys does not bring it back.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,23 @@ UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
 
 async def ingest_workload(world: ApiWorld) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is erased, the first of all that was accepted, and what stays."""
-    gone = await world.ingest_until_searchable(CANARY_TEXT, f"{METADATA_CANARY}.md", external_id=f"{METADATA_CANARY}-1", title=f"A {METADATA_CANARY} title")
+    gone = await world.ingest_until_searchable(
+        CANARY_TEXT,
+        f"{METADATA_CANARY}.md",
+        external_id=f"{METADATA_CANARY}-1",
+        title=f"A {METADATA_CANARY} title",
+    )
     await world.ingest_until_searchable(
-        f"{CANARY_TEXT} Once more.", f"{METADATA_CANARY}.md", external_id=f"{METADATA_CANARY}-1", title=f"A {METADATA_CANARY} title"
+        f"{CANARY_TEXT} Once more.",
+        f"{METADATA_CANARY}.md",
+        external_id=f"{METADATA_CANARY}-1",
+        title=f"A {METADATA_CANARY} title",
     )
     stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     answer = await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
-    await world.http.post("/v1/feedback", json={"run_id": answer["run_id"], "useful": True, "note": METADATA_CANARY})
+    await world.http.post(
+        "/v1/feedback", json={"run_id": answer["run_id"], "useful": True, "note": METADATA_CANARY}
+    )
     return gone, stays
 
 
@@ -49,19 +61,35 @@ async def restore_keystore(pool: Pool, backup: Sequence[Any], other: Pool) -> No
     await other.execute("delete from keystore.keys")
     await other.copy_records_to_table("keys", schema_name="keystore", records=backup)
     for table in ("master", "readable"):
-        await other.copy_records_to_table(table, schema_name="keystore", records=await pool.fetch(f"select * from keystore.{table}"))
+        await other.copy_records_to_table(
+            table,
+            schema_name="keystore",
+            records=await pool.fetch(f"select * from keystore.{table}"),
+        )
 
 
 async def erase_then_recover(
-    settings: Settings, database: str, other_database: str, overrides: Overrides, *, erased_first: bool
+    settings: Settings,
+    database: str,
+    other_database: str,
+    overrides: Overrides,
+    *,
+    erased_first: bool,
 ) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """Returns what stays, what was recovered, and the sums from before. The backup is from before the erasure, so that all its keys are there."""
-    pool, other = await open_pool(database, size=2, name="test"), await open_pool(other_database, size=2, name="test")
+    """Returns what stays, what was recovered, and the sums from before. The backup is from before
+    the erasure, so that all its keys are there.
+    """
+    pool, other = (
+        await open_pool(database, size=2, name="test"),
+        await open_pool(other_database, size=2, name="test"),
+    )
     try:
         async with run_system(settings, database, overrides) as world:
             gone, stays = await ingest_workload(world)
             backup = await fetch_keys(pool)
-            assert any(str(key["subject"]) == gone["document_id"] for key in backup) == (not settings.log.plain_tenants)
+            assert any(str(key["subject"]) == gone["document_id"] for key in backup) == (
+                not settings.log.plain_tenants
+            )
             if erased_first:
                 await world.http.delete(f"/v1/documents/{gone['document_id']}")
             await erase(world, "document", gone["document_id"])
@@ -78,38 +106,78 @@ async def erase_then_recover(
 
 
 @on_both_logs
-async def test_recovery_with_old_key_backup_keeps_document_erased(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
-    stays, found, before = await erase_then_recover(settings, database, other_database, overrides, erased_first=False)
+async def test_recovery_with_old_key_backup_keeps_document_erased(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
+    stays, found, before = await erase_then_recover(
+        settings, database, other_database, overrides, erased_first=False
+    )
     assert found["engine_calls"] == 0 and found["rows"] > 0
     pool = await open_pool(other_database, size=2, name="test")
     try:
-        assert await find_in_tables(pool, CANARIES) <= {"raw"}, "of the log that lies in the same database, what producers sent"
+        assert await find_in_tables(pool, CANARIES) <= {"raw"}, (
+            "of the log that lies in the same database, what producers sent"
+        )
         assert find_in_files(settings.data_dir, CANARIES) == set()
-        assert await pool.fetchval("select count(*) from keystore.keys where wrapped is null and destroyed_at is not null") >= 2
+        assert (
+            await pool.fetchval(
+                "select count(*) from keystore.keys where wrapped is null and destroyed_at is not null"
+            )
+            >= 2
+        )
         assert await compute_checksum(pool, include_history=True) == before
         async with run_system(settings, other_database, overrides) as world:
-            assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+            assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
+                stays["document_id"]
+            ]
             assert await find_in_tables(pool, CANARIES) <= {"raw"}
             assert await pool.fetchval("select count(*) from dead_letters") == 0
-            again = await world.ingest_until_searchable(CANARY_TEXT, external_id=f"{METADATA_CANARY}-1")
-            assert again["document_id"] in {result["document_id"] for result in await world.search(CANARY)}, "sent again, it begins another life"
+            again = await world.ingest_until_searchable(
+                CANARY_TEXT, external_id=f"{METADATA_CANARY}-1"
+            )
+            assert again["document_id"] in {
+                result["document_id"] for result in await world.search(CANARY)
+            }, "sent again, it begins another life"
     finally:
         await close_pool(pool)
 
 
 @on_both_logs
-@pytest.mark.parametrize("withdrawn_first", [False, True], ids=["while it answers", "when it was withdrawn"])
+@pytest.mark.parametrize(
+    "withdrawn_first", [False, True], ids=["while it answers", "when it was withdrawn"]
+)
 async def test_recovery_of_unencrypted_tenant_keeps_document_erased(
-    tmp_path: Any, log_settings: list[str], database: str, other_database: str, overrides: Overrides, withdrawn_first: bool
+    tmp_path: Any,
+    log_settings: list[str],
+    database: str,
+    other_database: str,
+    overrides: Overrides,
+    withdrawn_first: bool,
 ) -> None:
-    settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *UNENCRYPTED_SETTINGS, *log_settings])
-    stays, _, _ = await erase_then_recover(settings, database, other_database, overrides, erased_first=withdrawn_first)
+    settings = load_settings(
+        data_dir=tmp_path / "data",
+        sets=["logging.level=error", *UNENCRYPTED_SETTINGS, *log_settings],
+    )
+    stays, _, _ = await erase_then_recover(
+        settings, database, other_database, overrides, erased_first=withdrawn_first
+    )
     pool = await open_pool(other_database, size=2, name="test")
     try:
-        topics = {"raw", "accepted", "ocr_done", "chunked", "entities", "embedded", "queries", "feedback"}
+        topics = {
+            "raw",
+            "accepted",
+            "ocr_done",
+            "chunked",
+            "entities",
+            "embedded",
+            "queries",
+            "feedback",
+        }
         assert await find_in_tables(pool, CANARIES) <= topics
         async with run_system(settings, other_database, overrides) as world:
-            assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+            assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
+                stays["document_id"]
+            ]
     finally:
         await close_pool(pool)
 
@@ -117,7 +185,12 @@ async def test_recovery_of_unencrypted_tenant_keeps_document_erased(
 @pytest.mark.parametrize("begun", [False, True], ids=["requested", "keys destroyed"])
 @on_both_logs
 async def test_erasure_resumes_after_database_is_rebuilt(
-    settings: Settings, database: str, other_database: str, overrides: Overrides, begun: bool, monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
+    database: str,
+    other_database: str,
+    overrides: Overrides,
+    begun: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of what cannot be read any more no row comes back, and its bytes are found all the same."""
 
@@ -126,10 +199,20 @@ async def test_erasure_resumes_after_database_is_rebuilt(
 
     async with run_system(settings, database, overrides) as world:
         await ingest_workload(world)
-        await world.ingest_until_searchable(f"{CANARY_TEXT} In a collection.", external_id=f"{METADATA_CANARY}-2", collection="birds")
-        monkeypatch.setattr(DrainBarrier, "all" if begun else "arrived", never)
-        receipt = (await world.http.post("/v1/erasures", json={"scope": "collection", "name": "birds"})).json()["receipt_id"]
-        reached = "select count(*) from keystore.keys where destroyed_at is not null" if begun else "select count(*) from erasures"
+        await world.ingest_until_searchable(
+            f"{CANARY_TEXT} In a collection.",
+            external_id=f"{METADATA_CANARY}-2",
+            collection="birds",
+        )
+        monkeypatch.setattr(DrainBarrier, "wait_for_all" if begun else "wait_for_arrivals", never)
+        receipt = (
+            await world.http.post("/v1/erasures", json={"scope": "collection", "name": "birds"})
+        ).json()["receipt_id"]
+        reached = (
+            "select count(*) from keystore.keys where destroyed_at is not null"
+            if begun
+            else "select count(*) from erasures"
+        )
         async with asyncio.timeout(TIMEOUT_S):
             while not await world.worker.storage.pool.fetchval(reached):
                 await asyncio.sleep(0.02)
@@ -140,7 +223,9 @@ async def test_erasure_resumes_after_database_is_rebuilt(
     assert await recover_database(settings, other_database) is not None
     async with run_system(settings, other_database, overrides) as world:
         async with asyncio.timeout(TIMEOUT_S):
-            while (found := (await world.http.get(f"/v1/erasures/{receipt}")).json())["state"] != "done":
+            while (found := (await world.http.get(f"/v1/erasures/{receipt}")).json())[
+                "state"
+            ] != "done":
                 await asyncio.sleep(0.05)
         assert found["documents"] == 1 and found["removed"]["blobs"] >= 1
         assert find_in_files(settings.data_dir, ["In a collection"]) == set()
@@ -148,8 +233,12 @@ async def test_erasure_resumes_after_database_is_rebuilt(
 
 
 @on_kafka
-async def test_database_backup_older_than_erasure_prevents_start(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
-    """Where the log is not among them its readers are further than they are: they would never be told."""
+async def test_database_backup_older_than_erasure_prevents_start(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
+    """Where the log is not among them its readers are further than they are: they would never be
+    told.
+    """
     async with run_system(settings, database, overrides) as world:
         gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
     await copy_database(database, other_database)
@@ -178,7 +267,9 @@ def split_dsn(dsn: str) -> tuple[str, str]:
     return found.path[1:], urlunsplit(found._replace(path="/postgres"))
 
 
-async def test_recovery_works_when_all_documents_were_erased(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+async def test_recovery_works_when_all_documents_were_erased(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
         gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
         await erase(world, "document", gone["document_id"])
@@ -187,22 +278,44 @@ async def test_recovery_works_when_all_documents_were_erased(settings: Settings,
     assert await recover_database(settings, other_database) is not None
     async with run_system(settings, other_database, overrides) as world:
         stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
-        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
+            stays["document_id"]
+        ]
 
 
 @pytest.mark.parametrize("readable", [[], UNENCRYPTED_SETTINGS], ids=["sealed", "readable"])
-async def test_rebuild_excludes_erased_documents(tmp_path: Any, database: str, overrides: Overrides, readable: list[str]) -> None:
+async def test_rebuild_excludes_erased_documents(
+    tmp_path: Any, database: str, overrides: Overrides, readable: list[str]
+) -> None:
     settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *readable])
     async with run_system(settings, database, overrides) as world:
         gone, stays = await ingest_workload(world)
         await erase(world, "document", gone["document_id"])
         pool = world.worker.storage.pool
         before = await compute_checksum(pool, include_history=True)
-        name = await start_rebuild(world.worker.storage, world.worker.builder.decisions, keep_previous=True)
+        name = await start_rebuild(
+            world.worker.storage, world.worker.builder.decisions, keep_previous=True
+        )
         async with asyncio.timeout(TIMEOUT_S):
             while await pool.fetchval("select name from live_generation") != name:
                 await asyncio.sleep(0.05)
         assert await compute_checksum(pool, include_history=True) == before
-        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
-        clear = {"raw", "outcomes"} if not readable else {"raw", "outcomes", "accepted", "ocr_done", "chunked", "entities", "embedded", "queries", "feedback"}
+        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
+            stays["document_id"]
+        ]
+        clear = (
+            {"raw", "outcomes"}
+            if not readable
+            else {
+                "raw",
+                "outcomes",
+                "accepted",
+                "ocr_done",
+                "chunked",
+                "entities",
+                "embedded",
+                "queries",
+                "feedback",
+            }
+        )
         assert await find_in_tables(pool, CANARIES) <= clear

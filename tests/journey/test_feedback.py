@@ -16,7 +16,14 @@ STORK = "# Storks\n\nThe stork builds a large nest of sticks on chimneys."
 
 async def wait_for_judgements(world: ApiWorld, count: int) -> list[Any]:
     async with asyncio.timeout(TIMEOUT_S):
-        while len(found := await PgFeedback(world.worker.storage.pool).fetch_judgements("default", None, None)) < count:
+        while (
+            len(
+                found := await PgFeedback(world.worker.storage.pool).fetch_judgements(
+                    "default", None, None
+                )
+            )
+            < count
+        ):
             await asyncio.sleep(0.02)
     return found
 
@@ -26,13 +33,19 @@ async def test_graded_chunk_is_stored_as_span_with_quote(world: ApiWorld) -> Non
     await world.ingest_until_searchable(HERON, external_id="heron")
     answer = await world.ask("Where does the heron stand?", channels=["lexical"])
     run, [context] = answer["run_id"], (await world.search("heron", channels=["lexical"]))
-    response = await world.http.post("/v1/feedback", json={"run_id": run, "useful": True, "grades": {context["chunk_id"]: 3}, "note": "right"})
+    response = await world.http.post(
+        "/v1/feedback",
+        json={"run_id": run, "useful": True, "grades": {context["chunk_id"]: 3}, "note": "right"},
+    )
     assert response.status_code == 202 and response.json()["judgements"] == 1
     [(query, judgement)] = await wait_for_judgements(world, 1)
     text = (await world.http.get(f"/v1/documents/{context['document_id']}/markdown")).text
     assert query == "Where does the heron stand?"
     assert (judgement.external_id, judgement.revision, judgement.grade) == ("heron", 1, 3)
-    assert text[judgement.char_start : judgement.char_end] == judgement.quote and "heron stands still" in judgement.quote
+    assert (
+        text[judgement.char_start : judgement.char_end] == judgement.quote
+        and "heron stands still" in judgement.quote
+    )
 
 
 @on_both_logs
@@ -54,11 +67,19 @@ async def test_feedback_on_unknown_run_is_rejected(world: ApiWorld) -> None:
     assert unknown in response.json()["detail"]
     assert [record async for record in world.worker.storage.log.read("feedback")] == []
     answer = await world.ask("Where does the heron stand?")
-    assert (await world.http.post("/v1/feedback", json={"run_id": answer["run_id"], "useful": True})).status_code == 202
+    assert (
+        await world.http.post("/v1/feedback", json={"run_id": answer["run_id"], "useful": True})
+    ).status_code == 202
 
 
 async def test_unknown_chunk_and_empty_feedback_are_rejected(world: ApiWorld) -> None:
-    unknown = await world.http.post("/v1/feedback", json={"query": "q", "grades": {str(uuid4()): 1}})
+    unknown = await world.http.post(
+        "/v1/feedback", json={"query": "q", "grades": {str(uuid4()): 1}}
+    )
     assert unknown.status_code == 404 and unknown.json()["code"] == "NOT_FOUND"
-    for nothing in ({"query": "q"}, {"useful": True}, {"query": "q", "grades": {str(UUID(int=1)): 4}}):
+    for nothing in (
+        {"query": "q"},
+        {"useful": True},
+        {"query": "q", "grades": {str(UUID(int=1)): 4}},
+    ):
         assert (await world.http.post("/v1/feedback", json=nothing)).status_code == 422

@@ -30,18 +30,26 @@ async def ingest_texts(world: ApiWorld) -> None:
 
 
 async def copy_to_shadow(world: ApiWorld, name: str = "g2") -> None:
-    """A shadow of g1 that the worker has come to read for, up to the end of the log: what a test takes out of it stays out."""
+    """A shadow of g1 that the worker has come to read for, up to the end of the log: what a test
+    takes out of it stays out.
+    """
     storage = world.worker.storage
     await copy_generation(storage.pool, "g1", name)
     async with asyncio.timeout(TIMEOUT_S):
-        for stage, topic in (("chunk", "ocr_done"), ("embed", "chunked"), ("index", "embedded"), ("graph", "entities")):
+        for stage, topic in (
+            ("chunk", "ocr_done"),
+            ("embed", "chunked"),
+            ("index", "embedded"),
+            ("graph", "entities"),
+        ):
             while await storage.count_pending(format_group_name(stage, name), topic):
                 await asyncio.sleep(0.02)
 
 
 async def hide_in_shadow(world: ApiWorld, document: str) -> None:
     await world.worker.storage.pool.execute(
-        "delete from visible where generation = 'g2' and document_id in (select id from documents where external_id = $1)", document
+        "delete from visible where generation = 'g2' and document_id in (select id from documents where external_id = $1)",
+        document,
     )
 
 
@@ -53,8 +61,16 @@ async def test_query_uses_and_names_requested_generation(world: ApiWorld) -> Non
     await ingest_texts(world)
     await copy_to_shadow(world)
     await hide_in_shadow(world, "heron")
-    for named, expected, found in ((None, "g1", ["heron"]), ("g1", "g1", ["heron"]), ("g2", "g2", [])):
-        response = (await world.http.post("/v1/search", json={"query": "heron", "generation": named, "channels": ["lexical"]})).json()
+    for named, expected, found in (
+        (None, "g1", ["heron"]),
+        ("g1", "g1", ["heron"]),
+        ("g2", "g2", []),
+    ):
+        response = (
+            await world.http.post(
+                "/v1/search", json={"query": "heron", "generation": named, "channels": ["lexical"]}
+            )
+        ).json()
         assert (response["generation"], response["trace"]["generation"]) == (expected, expected)
         assert [result["external_id"] for result in response["results"]] == found
     assert (await world.ask("heron?", generation="g2"))["generation"] == "g2"
@@ -73,7 +89,9 @@ async def test_generation_switch_under_load_fails_no_query(world: ApiWorld) -> N
     for turn in range(6):
         await asker.wait_for_answers(25 * (turn + 1))
         moved = await (
-            switch_generation(pool, "g2", make_decisions(world).publish_promoted) if turn % 2 == 0 else roll_back(pool, make_decisions(world).publish_promoted)
+            switch_generation(pool, "g2", make_decisions(world).publish_promoted)
+            if turn % 2 == 0
+            else roll_back(pool, make_decisions(world).publish_promoted)
         )
         order.append(moved.generation)
     await asker.wait_for_answers(200)
@@ -83,7 +101,9 @@ async def test_generation_switch_under_load_fails_no_query(world: ApiWorld) -> N
     answers = await asyncio.gather(*asker.in_flight, *asker.finished_tasks)
     assert {status for status, _ in answers} == {200}
     assert {body["generation"] for _, body in answers} == {"g1", "g2"}
-    assert all(body["trace"]["generation"] == body["generation"] and body["results"] for _, body in answers)
+    assert all(
+        body["trace"]["generation"] == body["generation"] and body["results"] for _, body in answers
+    )
 
 
 @on_both_logs
@@ -97,21 +117,32 @@ async def test_searchable_documents_are_found_during_generation_switches(world: 
             with suppress(PermanentError):
                 moved.append(
                     (
-                        await switch_generation(world.worker.storage.pool, "g1" if moved[-1:] == ["g2"] else "g2", make_decisions(world).publish_promoted)
+                        await switch_generation(
+                            world.worker.storage.pool,
+                            "g1" if moved[-1:] == ["g2"] else "g2",
+                            make_decisions(world).publish_promoted,
+                        )
                     ).generation
                 )
             await asyncio.sleep(0.05)
 
     async def arrive(number: int) -> None:
         await asyncio.sleep(number * 0.1)
-        await world.ingest_until_searchable(f"# Note {number}\n\nThe word of this note is zq{number}x.", f"{number}.md", external_id=f"n{number}")
+        await world.ingest_until_searchable(
+            f"# Note {number}\n\nThe word of this note is zq{number}x.",
+            f"{number}.md",
+            external_id=f"n{number}",
+        )
         found = await world.search(f"zq{number}x", channels=["lexical"])
         assert [result["external_id"] for result in found] == [f"n{number}"], (number, moved)
 
     async def lag(name: str) -> None:
         """Now this generation is behind, now that one."""
         while True:
-            async with world.worker.storage.pool.acquire() as connection, hold_visibility_lock(connection, name, wait_s=TIMEOUT_S):
+            async with (
+                world.worker.storage.pool.acquire() as connection,
+                hold_visibility_lock(connection, name, wait_s=TIMEOUT_S),
+            ):
                 await asyncio.sleep(0.3)
             await asyncio.sleep(0.1)
 
@@ -127,7 +158,9 @@ async def test_searchable_documents_are_found_during_generation_switches(world: 
 
 @dataclass
 class QueryLoad:
-    """Fifty a second, whether or not those before have been answered, as long as no more than `MOST` are under way: on a slow machine fewer."""
+    """Fifty a second, whether or not those before have been answered, as long as no more than
+    `MOST` are under way: on a slow machine fewer.
+    """
 
     world: ApiWorld
     in_flight: set[asyncio.Task[tuple[int, dict[str, Any]]]] = field(default_factory=set)
@@ -136,7 +169,9 @@ class QueryLoad:
     async def run(self) -> None:
         while True:
             if len(self.in_flight) < MAX_IN_FLIGHT:
-                task = asyncio.create_task(self._search(len(self.finished_tasks) + len(self.in_flight)))
+                task = asyncio.create_task(
+                    self._search(len(self.finished_tasks) + len(self.in_flight))
+                )
                 self.in_flight.add(task)
                 task.add_done_callback(self._on_done)
             await asyncio.sleep(1 / QUERIES_PER_SECOND)
@@ -150,12 +185,18 @@ class QueryLoad:
         self.finished_tasks.append(task)
 
     async def _search(self, number: int) -> tuple[int, dict[str, Any]]:
-        response = await self.world.http.post("/v1/search", json={"query": list(TEXTS)[number % len(TEXTS)], "channels": ["lexical"]})
+        response = await self.world.http.post(
+            "/v1/search", json={"query": list(TEXTS)[number % len(TEXTS)], "channels": ["lexical"]}
+        )
         return response.status_code, response.json()
 
 
 def make_golden_query(query: str, document: str, quote: str) -> dict[str, Any]:
-    return {"query": query, "channels": ["lexical"], "judgements": [{"external_id": document, "quote": quote, "grade": 3}]}
+    return {
+        "query": query,
+        "channels": ["lexical"],
+        "judgements": [{"external_id": document, "quote": quote, "grade": 3}],
+    }
 
 
 GOLDEN_QUERIES = [
@@ -178,7 +219,11 @@ async def test_comparison_maps_judgements_and_reruns_queries(world: ApiWorld) ->
     await copy_to_shadow(world)
     run = (await world.ask("When does the crane dance?", channels=["lexical"]))["run_id"]
     [crane] = await world.search("crane dances", channels=["lexical"])
-    assert (await world.http.post("/v1/feedback", json={"run_id": run, "grades": {crane["chunk_id"]: 3}})).status_code == 202
+    assert (
+        await world.http.post(
+            "/v1/feedback", json={"run_id": run, "grades": {crane["chunk_id"]: 3}}
+        )
+    ).status_code == 202
     await wait_for_rows(world, "runs", 2)
     await wait_for_rows(world, "judgements", 1)
     await hide_in_shadow(world, "stork")
@@ -186,7 +231,10 @@ async def test_comparison_maps_judgements_and_reruns_queries(world: ApiWorld) ->
     assert report["generations"] == {"A": "g1", "B": "g2"} and report["failed"] == {}
     assert report["sources"] == {"golden": 2, "real": 2, "feedback": 0} and report["queries"] == 4
     assert report["judgements"] == 3 and report["mapped_share"] == {"A": 1.0, "B": 0.6667}
-    assert report["judged_queries"] == 2 and report["metrics"]["A"]["ndcg@10"] == report["metrics"]["B"]["ndcg@10"] == 1.0
+    assert (
+        report["judged_queries"] == 2
+        and report["metrics"]["A"]["ndcg@10"] == report["metrics"]["B"]["ndcg@10"] == 1.0
+    )
     assert report["worst"][0]["query"] == "What does the stork build?" and report["overlap@10"] < 1
     assert report["latency_ms"]["A"]["p50"] > 0 and report["cost"]["A"]["index_bytes"] > 0
     runs = await pool.fetchval("select count(*) from runs")
@@ -194,7 +242,9 @@ async def test_comparison_maps_judgements_and_reruns_queries(world: ApiWorld) ->
 
 
 def list_failed_queries(report: dict[str, Any]) -> list[str]:
-    assert all(one["code"] == "UNKNOWN_PROFILE" and one["detail"] for one in report["failed"].values())
+    assert all(
+        one["code"] == "UNKNOWN_PROFILE" and one["detail"] for one in report["failed"].values()
+    )
     return [one["query"] for one in report["failed"].values()]
 
 
@@ -207,10 +257,20 @@ async def test_comparison_reports_failed_queries_and_runs_the_rest(world: ApiWor
     await wait_for_rows(world, "runs", 3)
     bound_to = "update runs set request = jsonb_set(request, '{profile}', '\"gone\"') where request ->> 'query' like $1"
     await world.worker.storage.pool.execute(bound_to, "%stork%")
-    report = await post_generations(world, "compare", a="g1", b="g1", golden=[make_golden_query("When does the crane dance?", "crane", "dances in spring")])
-    assert report["queries"] == 2 and list_failed_queries(report) == ["What does the stork build?"] * 2
+    report = await post_generations(
+        world,
+        "compare",
+        a="g1",
+        b="g1",
+        golden=[make_golden_query("When does the crane dance?", "crane", "dances in spring")],
+    )
+    assert (
+        report["queries"] == 2 and list_failed_queries(report) == ["What does the stork build?"] * 2
+    )
     report = await post_generations(world, "compare", a="g1", b="g1")
-    assert report["queries"] == 1 and list_failed_queries(report) == ["What does the stork build?"] * 2, "it is the latest, and is asked first"
+    assert (
+        report["queries"] == 1 and list_failed_queries(report) == ["What does the stork build?"] * 2
+    ), "it is the latest, and is asked first"
     await world.worker.storage.pool.execute(bound_to, "%heron%")
     refused = await world.http.post("/v1/generations/compare", json={"a": "g1", "b": "g1"})
     assert (refused.status_code, refused.json()["code"]) == (422, "UNKNOWN_PROFILE")
@@ -219,7 +279,13 @@ async def test_comparison_reports_failed_queries_and_runs_the_rest(world: ApiWor
 async def test_judgement_by_filename_without_external_id(world: ApiWorld) -> None:
     await world.ingest_until_searchable("# Owls\n\nThe owl hunts at night.", "owls.md")
     await copy_to_shadow(world)
-    report = await post_generations(world, "compare", a="g1", b="g2", golden=[make_golden_query("When does the owl hunt?", "owls.md", "hunts at night")])
+    report = await post_generations(
+        world,
+        "compare",
+        a="g1",
+        b="g2",
+        golden=[make_golden_query("When does the owl hunt?", "owls.md", "hunts at night")],
+    )
     assert report["mapped_share"] == {"A": 1.0, "B": 1.0} and report["judged_queries"] == 1
 
 
@@ -227,17 +293,25 @@ async def test_comparison_can_include_answers(world: ApiWorld) -> None:
     await ingest_texts(world)
     await copy_to_shadow(world)
     unknown = {"query": "Which emperor conquered Gaul?", "judgements": []}
-    report = await post_generations(world, "compare", a="g1", b="g2", golden=[*GOLDEN_QUERIES, unknown], answers=True, queries=0)
+    report = await post_generations(
+        world, "compare", a="g1", b="g2", golden=[*GOLDEN_QUERIES, unknown], answers=True, queries=0
+    )
     assert report["queries"] == 3 and report["refusals"]["A"] == report["refusals"]["B"]
 
 
 async def test_gate_rejects_identical_generation_with_reason(world: ApiWorld) -> None:
     await ingest_texts(world)
     await copy_to_shadow(world)
-    told = await post_generations(world, "g2/promote", gate={}, comparison={"golden": GOLDEN_QUERIES})
-    assert not told["promoted"] and any(reason.startswith("no gain in ndcg@10") for reason in told["reasons"])
+    told = await post_generations(
+        world, "g2/promote", gate={}, comparison={"golden": GOLDEN_QUERIES}
+    )
+    assert not told["promoted"] and any(
+        reason.startswith("no gain in ndcg@10") for reason in told["reasons"]
+    )
     assert told["comparison"]["overlap@10"] == 1.0
-    itself = await post_generations(world, "g1/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES})
+    itself = await post_generations(
+        world, "g1/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES}
+    )
     assert itself["promoted"] is False and itself["reasons"] == ["g1 is already live"]
     assert (await world.ask("heron?"))["generation"] == "g1"
 
@@ -248,20 +322,28 @@ async def test_generation_is_promoted_rolled_back_and_dropped(world: ApiWorld) -
     await copy_to_shadow(world)
     refused = await world.http.delete("/v1/generations/g1")
     assert refused.status_code == 409 and refused.json()["code"] == "GENERATION_IS_LIVE"
-    told = await post_generations(world, "g2/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES})
+    told = await post_generations(
+        world, "g2/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES}
+    )
     assert told["promoted"] and told["previous"] == "g1" and told["reasons"] == []
     assert (await world.ask("heron?"))["generation"] == "g2"
     wrong = await world.http.post("/v1/generations/g1/rollback", json={})
     assert wrong.status_code == 409 and wrong.json()["code"] == "GENERATION_NOT_LIVE"
     assert (await post_generations(world, "rollback"))["generation"] == "g1"
     listed = {one["name"]: one for one in (await world.http.get("/v1/generations")).json()["items"]}
-    assert {name: (one["state"], one["documents"], one["previous"]) for name, one in listed.items()} == {"g1": ("live", 3, False), "g2": ("standby", 3, True)}
+    assert {
+        name: (one["state"], one["documents"], one["previous"]) for name, one in listed.items()
+    } == {"g1": ("live", 3, False), "g2": ("standby", 3, True)}
     assert listed["g2"]["chunks"] == 3 and listed["g2"]["bytes"] > 0
     gone = (await world.http.delete("/v1/generations/g2")).json()
     assert gone == {"generation": "g2", "removed": True, "held_by": None, "topics": []}
     assert (await world.http.get("/v1/generations/g2")).json()["state"] == "dropped"
-    assert (await world.http.post("/v1/query", json={"query": "heron?", "generation": "g2"})).status_code == 404
-    assert (await world.http.post("/v1/generations/rollback", json={})).json()["code"] == "NO_PREVIOUS_GENERATION"
+    assert (
+        await world.http.post("/v1/query", json={"query": "heron?", "generation": "g2"})
+    ).status_code == 404
+    assert (await world.http.post("/v1/generations/rollback", json={})).json()[
+        "code"
+    ] == "NO_PREVIOUS_GENERATION"
     assert (await world.ask("heron?"))["generation"] == "g1"
     await world.ingest_until_searchable("# Owls\n\nThe owl hunts at night.", external_id="owl")
 
@@ -272,7 +354,11 @@ async def test_generation_missing_a_document_is_not_promoted(world: ApiWorld) ->
     await copy_to_shadow(world)
     await hide_in_shadow(world, "stork")
     response = await world.http.post("/v1/generations/g2/promote")
-    assert response.status_code == 409 and response.json()["code"] == "GENERATION_BEHIND" and "stork" in response.json()["detail"]
+    assert (
+        response.status_code == 409
+        and response.json()["code"] == "GENERATION_BEHIND"
+        and "stork" in response.json()["detail"]
+    )
     assert (await world.ask("heron?"))["generation"] == "g1"
 
 
@@ -280,5 +366,7 @@ async def wait_for_rows(world: ApiWorld, table: str, count: int) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         while await world.worker.storage.pool.fetchval(f"select count(*) from {table}") < count:
             await asyncio.sleep(0.02)
-        while table == "runs" and await world.worker.storage.pool.fetchval("select count(*) from runs where response is null or request is null"):
+        while table == "runs" and await world.worker.storage.pool.fetchval(
+            "select count(*) from runs where response is null or request is null"
+        ):
             await asyncio.sleep(0.02)

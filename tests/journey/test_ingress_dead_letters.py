@@ -1,4 +1,6 @@
-"""Dead letters of documents that came no further than the door, and what becomes of them when others speak of the same documents meanwhile."""
+"""Dead letters of documents that came no further than the door, and what becomes of them when
+others speak of the same documents meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from tests.canaries import find_in_files, find_in_tables
 from tests.fakes.asgi_server import run_asgi_app
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.journey.conftest import ApiWorld, run_system
-from tests.journey.replay_helpers import fetch_dead_letters, get, has_no_dead_letters, has_state, post, wait_for_replay, wait_until
+from tests.journey.replay_helpers import (
+    fetch_dead_letters,
+    get,
+    has_no_dead_letters,
+    has_state,
+    post,
+    wait_for_replay,
+    wait_until,
+)
 from tests.journey.test_concurrent_erasure import UNENCRYPTED_TOPICS
 from tests.journey.test_erasure import erase
 from tests.log_backends import on_both_logs
@@ -41,7 +51,11 @@ class RepairableSite:
 
     async def get_page(self, name: str) -> Response:
         self.requested_names.append(name)
-        return Response(f"{PAGE_TEXT} {name}", media_type="text/plain") if self.is_fixed else Response("no", 404)
+        return (
+            Response(f"{PAGE_TEXT} {name}", media_type="text/plain")
+            if self.is_fixed
+            else Response("no", 404)
+        )
 
 
 @pytest.fixture
@@ -51,15 +65,23 @@ def site() -> Iterator[RepairableSite]:
 
 
 @pytest.fixture
-async def world(settings: Settings, database: str, overrides: Overrides, site: RepairableSite) -> AsyncIterator[ApiWorld]:
+async def world(
+    settings: Settings, database: str, overrides: Overrides, site: RepairableSite
+) -> AsyncIterator[ApiWorld]:
     allowed = settings.ingest.model_copy(update={"url_allow": (site.url.removeprefix("http://"),)})
-    async with run_system(settings.model_copy(update={"ingest": allowed}), database, overrides) as found:
+    async with run_system(
+        settings.model_copy(update={"ingest": allowed}), database, overrides
+    ) as found:
         yield found
 
 
 async def ingest_missing_page(world: ApiWorld, site: RepairableSite, name: str) -> dict[str, Any]:
     """A document whose page is not there."""
-    receipt = await post(world, "/v1/ingest", {"url": f"{site.url}/{name}", "external_id": name, "title": f"Quetzal {name}"})
+    receipt = await post(
+        world,
+        "/v1/ingest",
+        {"url": f"{site.url}/{name}", "external_id": name, "title": f"Quetzal {name}"},
+    )
     assert (await world.wait_until_final(receipt))["state"] == "failed"
     return receipt
 
@@ -70,48 +92,76 @@ async def redrive_and_wait(world: ApiWorld, **chosen: Any) -> dict[str, Any]:
 
 
 @on_both_logs
-async def test_redrive_after_fix_ingests_failed_documents(world: ApiWorld, site: RepairableSite) -> None:
+async def test_redrive_after_fix_ingests_failed_documents(
+    world: ApiWorld, site: RepairableSite
+) -> None:
     receipts = [await ingest_missing_page(world, site, name) for name in "ab"]
     await world.wait_until_final(await world.ingest("%PDF-1.7\nno more", "torn.pdf"))
-    causes = {(cause["stage"], cause["code"]): cause["events"] for cause in (await get(world, "/v1/dead-letters/causes"))["items"]}
+    causes = {
+        (cause["stage"], cause["code"]): cause["events"]
+        for cause in (await get(world, "/v1/dead-letters/causes"))["items"]
+    }
     assert causes.pop(("receive", "FETCH_FAILED")) == 2 and list(causes.values()) == [1]
-    assert (await redrive_and_wait(world, code="FETCH_FAILED"))["buried"] == 2, "nothing has been mended yet"
+    assert (await redrive_and_wait(world, code="FETCH_FAILED"))["buried"] == 2, (
+        "nothing has been mended yet"
+    )
     site.is_fixed = True
     assert (await redrive_and_wait(world, code="FETCH_FAILED"))["replayed"] == 2
     for receipt in receipts:
-        await wait_until(lambda receipt=receipt: has_state(world, receipt["document_id"], "searchable"))  # type: ignore[misc]
-        assert (await world.wait_until_final(receipt))["state"] == "searchable", "whoever asks for the job is told, too"
+        await wait_until(
+            lambda receipt=receipt: has_state(world, receipt["document_id"], "searchable")
+        )  # type: ignore[misc]
+        assert (await world.wait_until_final(receipt))["state"] == "searchable", (
+            "whoever asks for the job is told, too"
+        )
     assert len(await world.search("quetzal over the weir", channels=["lexical"])) == 2
     assert [letter["filename"] for letter in await fetch_dead_letters(world)] == ["torn.pdf"]
 
 
-async def test_dead_letter_without_document_is_redriven_by_its_job(world: ApiWorld, site: RepairableSite) -> None:
+async def test_dead_letter_without_document_is_redriven_by_its_job(
+    world: ApiWorld, site: RepairableSite
+) -> None:
     mended, other = [await ingest_missing_page(world, site, name) for name in "ab"]
     await world.worker.storage.pool.execute("update dead_letters set document_id = null")
     site.is_fixed = True
     assert (await redrive_and_wait(world, document_id=mended["document_id"]))["replayed"] == 1
     await wait_until(lambda: has_state(world, mended["document_id"], "searchable"))
-    assert [letter["event_id"] for letter in await fetch_dead_letters(world)] == [other["ingestion_job_id"]]
+    assert [letter["event_id"] for letter in await fetch_dead_letters(world)] == [
+        other["ingestion_job_id"]
+    ]
 
 
 @on_both_logs
-async def test_redrive_does_not_overwrite_newer_revision_or_withdrawal(world: ApiWorld, site: RepairableSite) -> None:
+async def test_redrive_does_not_overwrite_newer_revision_or_withdrawal(
+    world: ApiWorld, site: RepairableSite
+) -> None:
     old, gone = [await ingest_missing_page(world, site, name) for name in ("old", "gone")]
     await world.ingest_until_searchable("The otter swims.", external_id="old")
-    await world.wait_until_final((await world.http.delete(f"/v1/documents/{gone['document_id']}")).json())
+    await world.wait_until_final(
+        (await world.http.delete(f"/v1/documents/{gone['document_id']}")).json()
+    )
     site.is_fixed = True
     assert (await redrive_and_wait(world, all=True))["state"] == "done"
     await wait_until(lambda: has_no_dead_letters(world))
-    assert {(await world.wait_until_final(receipt))["state"] for receipt in (old, gone)} <= {"superseded", "withdrawn"}
+    assert {(await world.wait_until_final(receipt))["state"] for receipt in (old, gone)} <= {
+        "superseded",
+        "withdrawn",
+    }
     [chunk] = (await get(world, f"/v1/documents/{old['document_id']}/chunks"))["items"]
     assert "otter" in chunk["text"] and await world.search("quetzal", channels=["lexical"]) == []
-    assert await has_state(world, gone["document_id"], "withdrawn") and await has_state(world, old["document_id"], "searchable")
+    assert await has_state(world, gone["document_id"], "withdrawn") and await has_state(
+        world, old["document_id"], "searchable"
+    )
 
 
 @on_both_logs
-async def test_documents_erased_during_redrive_are_not_redriven(world: ApiWorld, site: RepairableSite) -> None:
+async def test_documents_erased_during_redrive_are_not_redriven(
+    world: ApiWorld, site: RepairableSite
+) -> None:
     receipts = [await ingest_missing_page(world, site, name) for name in "ab"]
-    [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True, "per_second": 0.5}))["replays"]
+    [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True, "per_second": 0.5}))[
+        "replays"
+    ]
     await post(world, f"/v1/replays/{replay}/pause", {}, 200)
     for receipt in receipts:
         await erase(world, "document", receipt["document_id"])
@@ -119,13 +169,34 @@ async def test_documents_erased_during_redrive_are_not_redriven(world: ApiWorld,
     await post(world, f"/v1/replays/{replay}/resume", {}, 200)
     assert (await wait_for_replay(world, replay))["state"] == "done"
     assert len(site.requested_names) == asked and await has_no_dead_letters(world)
-    assert [(await world.http.get(f"/v1/documents/{receipt['document_id']}")).status_code for receipt in receipts] == [404] * 2
-    assert (await world.http.post("/v1/dead-letters/redrive", json={"event_ids": [receipts[0]["ingestion_job_id"]]})).status_code == 404
-    assert await find_in_tables(world.worker.storage.pool, ["quetzal"]) <= UNENCRYPTED_TOPICS and find_in_files(world.settings.data_dir, ["quetzal"]) == set()
+    assert [
+        (await world.http.get(f"/v1/documents/{receipt['document_id']}")).status_code
+        for receipt in receipts
+    ] == [404] * 2
+    assert (
+        await world.http.post(
+            "/v1/dead-letters/redrive", json={"event_ids": [receipts[0]["ingestion_job_id"]]}
+        )
+    ).status_code == 404
+    assert (
+        await find_in_tables(world.worker.storage.pool, ["quetzal"]) <= UNENCRYPTED_TOPICS
+        and find_in_files(world.settings.data_dir, ["quetzal"]) == set()
+    )
 
 
-async def test_dead_letter_after_ingress_shows_document_names(settings: Settings, database: str) -> None:
+async def test_dead_letter_after_ingress_shows_document_names(
+    settings: Settings, database: str
+) -> None:
     async with run_system(settings, database, Overrides(embedder=RejectingEmbedder())) as world:
-        await world.wait_until_final(await world.ingest("A heron stood there.", "heron.md", external_id="heron", title="Of herons"))
+        await world.wait_until_final(
+            await world.ingest(
+                "A heron stood there.", "heron.md", external_id="heron", title="Of herons"
+            )
+        )
         [letter] = await fetch_dead_letters(world)
-    assert (letter["stage"], letter["external_id"], letter["title"], letter["filename"]) == ("embed", "heron", "Of herons", "heron.md")
+    assert (letter["stage"], letter["external_id"], letter["title"], letter["filename"]) == (
+        "embed",
+        "heron",
+        "Of herons",
+        "heron.md",
+    )

@@ -1,4 +1,6 @@
-"""Erasing on real Kafka: what the broker keeps in its files shows a canary nowhere, once the retention of topic `raw` has passed."""
+"""Erasing on real Kafka: what the broker keeps in its files shows a canary nowhere, once the
+retention of topic `raw` has passed.
+"""
 
 from __future__ import annotations
 
@@ -45,35 +47,70 @@ def kafka_bootstrap(kafka_broker: Broker) -> str:
 
 @pytest.fixture
 def settings(tmp_path: Path, kafka_settings: KafkaClientSettings) -> Settings:
-    kafka = [f"kafka.bootstrap_servers={kafka_settings.bootstrap_servers}", f"kafka.topic_prefix={kafka_settings.topic_prefix}", "kafka.partitions=2"]
+    kafka = [
+        f"kafka.bootstrap_servers={kafka_settings.bootstrap_servers}",
+        f"kafka.topic_prefix={kafka_settings.topic_prefix}",
+        "kafka.partitions=2",
+    ]
     return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *kafka])
 
 
-def alter_topics(kafka: KafkaClientSettings, topics: Iterable[str], values: Mapping[str, str]) -> None:
+def alter_topics(
+    kafka: KafkaClientSettings, topics: Iterable[str], values: Mapping[str, str]
+) -> None:
     """As an operator does, with kafka-configs.sh."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in values.items()]
-    changes = [ConfigResource(ConfigResource.Type.TOPIC, kafka.topic_prefix + topic, incremental_configs=entries) for topic in topics]
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in values.items()
+    ]
+    changes = [
+        ConfigResource(
+            ConfigResource.Type.TOPIC, kafka.topic_prefix + topic, incremental_configs=entries
+        )
+        for topic in topics
+    ]
     for future in admin.incremental_alter_configs(changes).values():
         future.result()
 
 
 def list_topics(kafka: KafkaClientSettings) -> set[str]:
-    found = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10).topics
-    return {name.removeprefix(kafka.topic_prefix) for name in found if name.startswith(kafka.topic_prefix)}
+    found = (
+        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10).topics
+    )
+    return {
+        name.removeprefix(kafka.topic_prefix)
+        for name in found
+        if name.startswith(kafka.topic_prefix)
+    }
 
 
-def produce(kafka: KafkaClientSettings, topic: str, records: Iterable[tuple[bytes | None, Mapping[str, str], bytes]]) -> None:
+def produce(
+    kafka: KafkaClientSettings,
+    topic: str,
+    records: Iterable[tuple[bytes | None, Mapping[str, str], bytes]],
+) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for key, headers, value in records:
         producer.produce(kafka.topic_prefix + topic, value, key=key, headers=dict(headers))
     assert producer.flush(30) == 0
 
 
-def make_record(number: int, payload: Mapping[str, Any] | bytes, **more: str) -> tuple[bytes, dict[str, str], bytes]:
-    headers = {"ce_specversion": "1.0", "ce_id": f"{METADATA_CANARY}/{number}", "ce_source": f"{METADATA_CANARY} press", "ce_type": "document.received.v1"}
+def make_record(
+    number: int, payload: Mapping[str, Any] | bytes, **more: str
+) -> tuple[bytes, dict[str, str], bytes]:
+    headers = {
+        "ce_specversion": "1.0",
+        "ce_id": f"{METADATA_CANARY}/{number}",
+        "ce_source": f"{METADATA_CANARY} press",
+        "ce_type": "document.received.v1",
+    }
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    return f"{METADATA_CANARY}-{number}".encode(), {**headers, "content-type": "application/json", **more}, body
+    return (
+        f"{METADATA_CANARY}-{number}".encode(),
+        {**headers, "content-type": "application/json", **more},
+        body,
+    )
 
 
 async def wait_until(true: Any, what: str) -> None:
@@ -87,26 +124,57 @@ async def wait_until(true: Any, what: str) -> None:
 
 def find_in_segments(broker: Broker, kafka: KafkaClientSettings) -> set[str]:
     """Files of whatever kind, by the topic that they belong to; the broker's own by their names."""
-    found = {Path(name).parts[0] for name in find_in_files(broker.data_dir, CANARIES) for name in (name.removeprefix("log/"),)}
-    return {folder.removeprefix(kafka.topic_prefix).rpartition("-")[0] or folder for folder in found}
+    found = {
+        Path(name).parts[0]
+        for name in find_in_files(broker.data_dir, CANARIES)
+        for name in (name.removeprefix("log/"),)
+    }
+    return {
+        folder.removeprefix(kafka.topic_prefix).rpartition("-")[0] or folder for folder in found
+    }
 
 
 async def add_table_source(world: ApiWorld, kafka: KafkaClientSettings) -> None:
     table = SimulatedTable()
     table.insert(1, f"{CANARY} in a row.", f"{METADATA_CANARY} row")
-    takes = {"kind": "debezium", "topic": kafka.topic_prefix + TOPIC, "mapping": {"body": ["body"], "title": "title"}}
-    response = await world.http.post("/v1/sources", json={"name": "notes", "takes": takes, "collection": "birds"})
+    takes = {
+        "kind": "debezium",
+        "topic": kafka.topic_prefix + TOPIC,
+        "mapping": {"body": ["body"], "title": "title"},
+    }
+    response = await world.http.post(
+        "/v1/sources", json={"name": "notes", "takes": takes, "collection": "birds"}
+    )
     assert response.status_code == 202, response.text
-    produce(kafka, TOPIC, [(record.key, {name: value.decode() for name, value in record.headers.items()}, record.value or b"") for record in table.records])
+    produce(
+        kafka,
+        TOPIC,
+        [
+            (
+                record.key,
+                {name: value.decode() for name, value in record.headers.items()},
+                record.value or b"",
+            )
+            for record in table.records
+        ],
+    )
 
 
 async def test_broker_files_contain_no_erased_text(
-    settings: Settings, kafka_settings: KafkaClientSettings, kafka_broker: Broker, database: str, overrides: Overrides
+    settings: Settings,
+    kafka_settings: KafkaClientSettings,
+    kafka_broker: Broker,
+    database: str,
+    overrides: Overrides,
 ) -> None:
     async with run_system(settings, database, overrides) as world:
         log = world.worker.storage.log
         await log.create_topics({TOPIC: 1}, retention_ms={})
-        alter_topics(kafka_settings, await asyncio.to_thread(list_topics, kafka_settings) - {"chunked"}, {"compression.type": "uncompressed"})
+        alter_topics(
+            kafka_settings,
+            await asyncio.to_thread(list_topics, kafka_settings) - {"chunked"},
+            {"compression.type": "uncompressed"},
+        )
         pool = world.worker.storage.pool
         gone = await world.ingest_until_searchable(
             CANARY_TEXT,
@@ -132,38 +200,84 @@ async def test_broker_files_contain_no_erased_text(
                     ce_correlationid=METADATA_CANARY,
                     ce_traceparent=METADATA_CANARY,
                 ),
-                make_record(3, {"external_id": f"{METADATA_CANARY}-3", "content": {"base64": CANARY + "%"}, "collection": "birds"}),
-                make_record(4, {"external_id": f"{METADATA_CANARY}-4", "content": {"text": CANARY}, METADATA_CANARY: CANARY}),
+                make_record(
+                    3,
+                    {
+                        "external_id": f"{METADATA_CANARY}-3",
+                        "content": {"base64": CANARY + "%"},
+                        "collection": "birds",
+                    },
+                ),
+                make_record(
+                    4,
+                    {
+                        "external_id": f"{METADATA_CANARY}-4",
+                        "content": {"text": CANARY},
+                        METADATA_CANARY: CANARY,
+                    },
+                ),
                 make_record(5, f"{{{CANARY}".encode()),
             ],
         )
         await add_table_source(world, kafka_settings)
         answer = await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
         await world.http.post(
-            "/v1/feedback", json={"run_id": answer["run_id"], "useful": True, "corrected_answer": f"It was {CANARY}.", "note": METADATA_CANARY}
+            "/v1/feedback",
+            json={
+                "run_id": answer["run_id"],
+                "useful": True,
+                "corrected_answer": f"It was {CANARY}.",
+                "note": METADATA_CANARY,
+            },
         )
         async with asyncio.timeout(TIMEOUT_S):
-            while await pool.fetchval("select count(*) from dead_letters") < 3 or await pool.fetchval("select count(*) from visible") < 4:
+            while (
+                await pool.fetchval("select count(*) from dead_letters") < 3
+                or await pool.fetchval("select count(*) from visible") < 4
+            ):
                 await asyncio.sleep(0.1)
         clear = {"raw", "outcomes", TOPIC}
-        assert await asyncio.to_thread(find_in_topics, kafka_settings, CANARIES) == clear, "sealed from the start, whatever a producer wrote where"
+        assert await asyncio.to_thread(find_in_topics, kafka_settings, CANARIES) == clear, (
+            "sealed from the start, whatever a producer wrote where"
+        )
         assert await asyncio.to_thread(find_in_segments, kafka_broker, kafka_settings) == clear
         shown = await find_in_tables(pool, CANARIES)
-        assert {"anabranch.dead_letters", "anabranch.source_changes", "anabranch.runs", "anabranch.feedback", "anabranch.memo"} <= shown
+        assert {
+            "anabranch.dead_letters",
+            "anabranch.source_changes",
+            "anabranch.runs",
+            "anabranch.feedback",
+            "anabranch.memo",
+        } <= shown
 
         first = await erase(world, "collection", "birds")
-        assert first["documents"] == 4 and first["removed"]["source_changes"] == 1 and first["removed"]["feedback"] == 1
+        assert (
+            first["documents"] == 4
+            and first["removed"]["source_changes"] == 1
+            and first["removed"]["feedback"] == 1
+        )
         assert first["remains"][-1].startswith("sources: 1 of these documents")
-        assert await find_in_tables(pool, CANARIES) == {"anabranch.dead_letters"}, "what never was a document is in no collection"
-        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+        assert await find_in_tables(pool, CANARIES) == {"anabranch.dead_letters"}, (
+            "what never was a document is in no collection"
+        )
+        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
+            stays["document_id"]
+        ]
         assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
 
         alter_topics(kafka_settings, ["raw", "outcomes"], SHORT_RETENTION)
         second = await erase(world, "tenant", "default")
         assert first["removed"]["dead_letters"] == 1 and second["removed"]["dead_letters"] == 2
-        assert datetime.fromisoformat(second["raw_until"]) - datetime.fromisoformat(second["completed_at"]) == timedelta(seconds=1 + 1 + 0 + 5)
+        assert datetime.fromisoformat(second["raw_until"]) - datetime.fromisoformat(
+            second["completed_at"]
+        ) == timedelta(seconds=1 + 1 + 0 + 5)
         assert await find_in_tables(pool, CANARIES) == set()
         assert find_in_files(settings.data_dir, CANARIES) == set()
         await wait_until(
-            lambda: find_in_topics(kafka_settings, CANARIES) | find_in_segments(kafka_broker, kafka_settings) == {TOPIC}, "the end of what topic raw keeps"
+            lambda: (
+                find_in_topics(kafka_settings, CANARIES)
+                | find_in_segments(kafka_broker, kafka_settings)
+                == {TOPIC}
+            ),
+            "the end of what topic raw keeps",
         )

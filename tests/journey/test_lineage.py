@@ -18,8 +18,12 @@ from tests.integration.test_recovery import copy_keys, copy_log
 from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
 
 QUESTION = "What is the daily allowance in Lisbon?"
-NOTE = "# Allowances\n\nThe daily allowance in Lisbon is 74 euros. Travel is booked by the office.\n"
-REVISED_NOTE = "# Allowances\n\nThere is no allowance any more. Everybody stays at home this year.\n"
+NOTE = (
+    "# Allowances\n\nThe daily allowance in Lisbon is 74 euros. Travel is booked by the office.\n"
+)
+REVISED_NOTE = (
+    "# Allowances\n\nThere is no allowance any more. Everybody stays at home this year.\n"
+)
 
 
 async def wait_until_recorded(world: ApiWorld, run: str) -> None:
@@ -43,20 +47,57 @@ async def fetch_lineage(world: ApiWorld, run: str, **options: Any) -> dict[str, 
 
 
 async def test_citation_lineage_reaches_uploaded_bytes(world: ApiWorld) -> None:
-    receipt = await world.ingest_until_searchable(NOTE, "allowances.md", external_id="allowances", title="Allowances")
+    receipt = await world.ingest_until_searchable(
+        NOTE, "allowances.md", external_id="allowances", title="Allowances"
+    )
     answer = await ask_and_record(world)
     found = await fetch_lineage(world, answer["run_id"])
     assert found["broken"] == [] and found["verified"]
     [cited, *_] = found["citations"]
-    assert cited["quote"] == answer["citations"][0]["quote"] and NOTE[cited["char_start"] : cited["char_end"]] == cited["quote"]
+    assert (
+        cited["quote"] == answer["citations"][0]["quote"]
+        and NOTE[cited["char_start"] : cited["char_end"]] == cited["quote"]
+    )
     hops = {hop["name"]: hop for hop in cited["hops"]}
-    assert list(hops) == ["chunk", "embedded", "chunked", "transcribed", "accepted", "received", "blob"]
+    assert list(hops) == [
+        "chunk",
+        "embedded",
+        "chunked",
+        "transcribed",
+        "accepted",
+        "received",
+        "blob",
+    ]
     assert all(hop["verified"] for hop in cited["hops"]), cited["hops"]
-    assert hops["blob"]["sha256"] == cited["content_sha256"] == receipt["content_sha256"] == sha256_hex(NOTE.encode())
-    events = [hops[name]["event"] for name in ("embedded", "chunked", "transcribed", "accepted", "received")]
-    assert [event["author"] for event in events][:4] == ["anabranch/embed", "anabranch/chunk", "anabranch/transcribe", "anabranch/receive"]
-    assert [event["cause"] for event in events[:4]] == [events[1]["id"], events[2]["id"], events[3]["id"], events[4]["id"]]
-    assert [event["topic"] for event in events] == ["embedded", "chunked", "ocr_done", "accepted", "raw"]
+    assert (
+        hops["blob"]["sha256"]
+        == cited["content_sha256"]
+        == receipt["content_sha256"]
+        == sha256_hex(NOTE.encode())
+    )
+    events = [
+        hops[name]["event"]
+        for name in ("embedded", "chunked", "transcribed", "accepted", "received")
+    ]
+    assert [event["author"] for event in events][:4] == [
+        "anabranch/embed",
+        "anabranch/chunk",
+        "anabranch/transcribe",
+        "anabranch/receive",
+    ]
+    assert [event["cause"] for event in events[:4]] == [
+        events[1]["id"],
+        events[2]["id"],
+        events[3]["id"],
+        events[4]["id"],
+    ]
+    assert [event["topic"] for event in events] == [
+        "embedded",
+        "chunked",
+        "ocr_done",
+        "accepted",
+        "raw",
+    ]
 
 
 async def test_sentence_lineage_has_only_its_own_citations(world: ApiWorld) -> None:
@@ -69,7 +110,10 @@ async def test_sentence_lineage_has_only_its_own_citations(world: ApiWorld) -> N
 
 
 async def test_bracketed_number_in_quote_is_not_a_citation(world: ApiWorld) -> None:
-    await world.ingest_until_searchable("# Allowances\n\nThe daily allowance in Lisbon by Smith [2] is 74 euros, and [3] agrees.", external_id="allowances")
+    await world.ingest_until_searchable(
+        "# Allowances\n\nThe daily allowance in Lisbon by Smith [2] is 74 euros, and [3] agrees.",
+        external_id="allowances",
+    )
     answer = await ask_and_record(world)
     assert "Smith [2] is" in answer["answer"]
     found = await fetch_lineage(world, answer["run_id"], sentence=1)
@@ -91,7 +135,14 @@ async def test_lineage_of_superseded_passage_is_complete(world: ApiWorld) -> Non
 async def test_document_lineage_follows_visible_revision(world: ApiWorld) -> None:
     receipt = await world.ingest_until_searchable(NOTE, external_id="allowances")
     found = (await world.http.get(f"/v1/documents/{receipt['document_id']}/lineage")).json()
-    assert found["verified"] and [hop["name"] for hop in found["hops"]] == ["blob", "received", "accepted", "transcribed", "chunked", "embedded"]
+    assert found["verified"] and [hop["name"] for hop in found["hops"]] == [
+        "blob",
+        "received",
+        "accepted",
+        "transcribed",
+        "chunked",
+        "embedded",
+    ]
     assert (found["revision"], found["content_sha256"]) == (1, sha256_hex(NOTE.encode()))
 
 
@@ -104,7 +155,9 @@ async def tamper_chunk(connection: asyncpg.Connection, world: ApiWorld) -> str:
 
 
 async def tamper_record(topic: str, connection: asyncpg.Connection) -> str:
-    position = await connection.fetchval("select position from anabranch.events where topic = $1 order by position limit 1", topic)
+    position = await connection.fetchval(
+        "select position from anabranch.events where topic = $1 order by position limit 1", topic
+    )
     await connection.execute(
         "update anabranch.events set value = set_byte(value, octet_length(value) / 2, (get_byte(value, octet_length(value) / 2) + 1) % 128) where position = $1",
         position,
@@ -148,14 +201,28 @@ async def delete_blob(connection: asyncpg.Connection, world: ApiWorld) -> str:
 
 
 async def tamper_recorded_page(connection: asyncpg.Connection, world: ApiWorld) -> str:
-    await connection.execute("update anabranch.runs set response = jsonb_set(response, '{citations,0,spans,0,page}', '7')")
+    await connection.execute(
+        "update anabranch.runs set response = jsonb_set(response, '{citations,0,spans,0,page}', '7')"
+    )
     return "child_chunks"
 
 
 @pytest.mark.parametrize(
-    "tamper", [tamper_chunk, tamper_recorded_page, tamper_chunked_record, tamper_transcript, tamper_raw_record, tamper_vector, tamper_blob, delete_blob]
+    "tamper",
+    [
+        tamper_chunk,
+        tamper_recorded_page,
+        tamper_chunked_record,
+        tamper_transcript,
+        tamper_raw_record,
+        tamper_vector,
+        tamper_blob,
+        delete_blob,
+    ],
 )
-async def test_tampering_is_detected_and_located(world: ApiWorld, database: str, tamper: Tamper) -> None:
+async def test_tampering_is_detected_and_located(
+    world: ApiWorld, database: str, tamper: Tamper
+) -> None:
     await world.ingest_until_searchable(NOTE, external_id="allowances")
     answer = await ask_and_record(world)
     connection = await asyncpg.connect(database)
@@ -164,22 +231,32 @@ async def test_tampering_is_detected_and_located(world: ApiWorld, database: str,
     finally:
         await connection.close()
     found = await fetch_lineage(world, answer["run_id"])
-    assert not found["verified"] and any(place in fault for fault in found["broken"]), found["broken"]
+    assert not found["verified"] and any(place in fault for fault in found["broken"]), found[
+        "broken"
+    ]
 
 
 async def test_tampered_chunk_span_is_detected(world: ApiWorld, database: str) -> None:
     await world.ingest_until_searchable(NOTE, external_id="allowances")
     connection = await asyncpg.connect(database)
-    await connection.execute("update anabranch.child_chunks set spans = jsonb_set(spans, '{0,page}', '7')")
+    await connection.execute(
+        "update anabranch.child_chunks set spans = jsonb_set(spans, '{0,page}', '7')"
+    )
     await connection.close()
     answer = await ask_and_record(world)
     assert answer["citations"][0]["pages"] == [7]
     found = await fetch_lineage(world, answer["run_id"])
-    assert not found["verified"] and any("chunked[0]@" in fault and "was recorded elsewhere" in fault for fault in found["broken"]), found["broken"]
+    assert not found["verified"] and any(
+        "chunked[0]@" in fault and "was recorded elsewhere" in fault for fault in found["broken"]
+    ), found["broken"]
 
 
-async def test_prov_export_escapes_titles_and_marks_unverified_entities(world: ApiWorld, database: str) -> None:
-    receipt = await world.ingest_until_searchable(NOTE, external_id="prov:no name", title="anabranch:a title, no name")
+async def test_prov_export_escapes_titles_and_marks_unverified_entities(
+    world: ApiWorld, database: str
+) -> None:
+    receipt = await world.ingest_until_searchable(
+        NOTE, external_id="prov:no name", title="anabranch:a title, no name"
+    )
     path = f"/v1/documents/{receipt['document_id']}/lineage"
     whole = (await world.http.get(path, params={"format": "prov"})).text
     assert ProvDocument.deserialize(content=whole, format="json") and '"false"' not in whole
@@ -187,7 +264,11 @@ async def test_prov_export_escapes_titles_and_marks_unverified_entities(world: A
     await tamper_blob(connection, world)
     await connection.close()
     broken = json.loads((await world.http.get(path, params={"format": "prov"})).text)
-    assert [name for name, entity in broken["entity"].items() if entity.get("anabranch:verified") == "false"] == [f"doc:{receipt['document_id']}-revision-1"]
+    assert [
+        name
+        for name, entity in broken["entity"].items()
+        if entity.get("anabranch:verified") == "false"
+    ] == [f"doc:{receipt['document_id']}-revision-1"]
 
 
 async def test_expired_raw_record_does_not_break_lineage(world: ApiWorld, database: str) -> None:
@@ -198,29 +279,45 @@ async def test_expired_raw_record_does_not_break_lineage(world: ApiWorld, databa
     await connection.close()
     found = await fetch_lineage(world, answer["run_id"])
     [received] = [hop for hop in found["citations"][0]["hops"] if hop["name"] == "received"]
-    assert found["verified"] and received["verified"] is None and "for a time only" in received["detail"]
+    assert (
+        found["verified"]
+        and received["verified"] is None
+        and "for a time only" in received["detail"]
+    )
 
 
 async def test_prov_export_is_read_by_reference_library(world: ApiWorld) -> None:
     receipt = await world.ingest_until_searchable(NOTE, external_id="allowances")
     answer = await ask_and_record(world)
-    for path in (f"/v1/runs/{answer['run_id']}/lineage", f"/v1/documents/{receipt['document_id']}/lineage"):
+    for path in (
+        f"/v1/runs/{answer['run_id']}/lineage",
+        f"/v1/documents/{receipt['document_id']}/lineage",
+    ):
         response = await world.http.get(path, params={"format": "prov"})
         assert response.headers["content-type"] == "application/provenance+json"
         read = ProvDocument.deserialize(content=response.text, format="json")
-        assert read == ProvDocument.deserialize(content=read.serialize(format="json"), format="json")
-        assert find_source_entities(json.loads(response.text)) == {f"sha256:{receipt['content_sha256']}"}
+        assert read == ProvDocument.deserialize(
+            content=read.serialize(format="json"), format="json"
+        )
+        assert find_source_entities(json.loads(response.text)) == {
+            f"sha256:{receipt['content_sha256']}"
+        }
 
 
 def find_source_entities(document: dict[str, Any]) -> set[str]:
     """Entities that nothing else is derived into, from the answer or the revision on."""
-    edges = [(one["prov:generatedEntity"], one["prov:usedEntity"]) for one in document["wasDerivedFrom"].values()]
+    edges = [
+        (one["prov:generatedEntity"], one["prov:usedEntity"])
+        for one in document["wasDerivedFrom"].values()
+    ]
     sources, derived = {used for _, used in edges}, {made for made, _ in edges}
     assert sources <= set(document["entity"]) and derived <= set(document["entity"])
     return {one for one in sources - derived if not one.startswith("event:")}
 
 
-async def test_recovery_marks_raw_record_as_unknown_in_lineage(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+async def test_recovery_marks_raw_record_as_unknown_in_lineage(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
         receipt = await world.ingest_until_searchable(NOTE, external_id="allowances")
     await copy_log(database, other_database)

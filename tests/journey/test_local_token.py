@@ -1,4 +1,6 @@
-"""What other accounts and processes of the machine learn of a server, and what its token is good for."""
+"""What other accounts and processes of the machine learn of a server, and what its token is good
+for.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,18 @@ def test_local_token_authenticates_cli_and_is_private_to_owner(folder: Path) -> 
             assert written.stat().st_mode & 0o777 == 0o600
             assert json.loads(written.read_text())["token"] == token
         assert token not in process.stdout_file.read_text() + process.stderr_file.read_text()
-        assert not [line for line in read_command_lines() if token in line], "the token is in the process list"
+        assert not [line for line in read_command_lines() if token in line], (
+            "the token is in the process list"
+        )
         assert httpx2.get(f"{server['url']}/v1/documents").status_code == 401
         assert run_anabranch("documents", "list", "--data", str(folder)).returncode == 0
         remote = ("documents", "list", "--server", server["url"])
         refused = run_anabranch(*remote)
-        assert refused.returncode != 0 and "UNAUTHENTICATED" in refused.stderr and "ANABRANCH_TOKEN" in refused.stderr
+        assert (
+            refused.returncode != 0
+            and "UNAUTHENTICATED" in refused.stderr
+            and "ANABRANCH_TOKEN" in refused.stderr
+        )
         assert run_anabranch(*remote, ANABRANCH_TOKEN=token).returncode == 0
         with open_http_client(server) as http:
             assert kill_api_and_wait(process.process.pid, http)
@@ -35,7 +43,11 @@ def test_local_token_authenticates_cli_and_is_private_to_owner(folder: Path) -> 
 
 
 def read_command_lines() -> list[str]:
-    return [path.read_bytes().decode(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    return [
+        path.read_bytes().decode(errors="replace")
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if path.exists()
+    ]
 
 
 def kill_api_and_wait(supervisor: int, http: httpx2.Client) -> bool:

@@ -15,7 +15,9 @@ MAX_SLOWDOWN = 6.0
 
 
 async def measure_queries_s(world: ApiWorld, question: str) -> tuple[float, float]:
-    """How long `TOGETHER` such questions take at once, and the longest that a probe waits meanwhile."""
+    """How long `TOGETHER` such questions take at once, and the longest that a probe waits
+    meanwhile.
+    """
     longest = 0.0
 
     async def probe() -> None:
@@ -28,7 +30,12 @@ async def measure_queries_s(world: ApiWorld, question: str) -> tuple[float, floa
 
     probing = asyncio.create_task(probe())
     began = time.perf_counter()
-    answers = await asyncio.gather(*(world.http.post("/v1/query", json={"query": f"{number} {question}"}) for number in range(CONCURRENCY)))
+    answers = await asyncio.gather(
+        *(
+            world.http.post("/v1/query", json={"query": f"{number} {question}"})
+            for number in range(CONCURRENCY)
+        )
+    )
     taken = time.perf_counter() - began
     probing.cancel()
     assert {answer.status_code for answer in answers} <= {200, 503}
@@ -37,7 +44,10 @@ async def measure_queries_s(world: ApiWorld, question: str) -> tuple[float, floa
 
 async def test_long_questions_do_not_slow_down_others(world: ApiWorld) -> None:
     for number in range(20):
-        await world.ingest_until_searchable(f"Lighthouse {number}: the pump is oiled by keeper {number} each morning.", f"{number}.md")
+        await world.ingest_until_searchable(
+            f"Lighthouse {number}: the pump is oiled by keeper {number} each morning.",
+            f"{number}.md",
+        )
     await measure_queries_s(world, SHORT_QUESTION)  # engines and statements are warm
     ordinary, probe = await measure_queries_s(world, SHORT_QUESTION)
     long, probe_meanwhile = await measure_queries_s(world, LONG_QUESTION)

@@ -26,8 +26,17 @@ def models() -> Iterator[FakeOpenAI]:
 
 @pytest.fixture
 def settings(tmp_path: Path, models: FakeOpenAI) -> Settings:
-    server = [f"{section}.{key}={value}" for section in ("chat", "embed", "rerank") for key, value in (("base_url", models.url), ("api_key", "key"))]
-    named = ["chat.model=writer", "embed.model=vectors", f"embed.dimension={NATIVE_DIMENSION}", "rerank.model=judge"]
+    server = [
+        f"{section}.{key}={value}"
+        for section in ("chat", "embed", "rerank")
+        for key, value in (("base_url", models.url), ("api_key", "key"))
+    ]
+    named = [
+        "chat.model=writer",
+        "embed.model=vectors",
+        f"embed.dimension={NATIVE_DIMENSION}",
+        "rerank.model=judge",
+    ]
     return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *server, *named])
 
 
@@ -43,13 +52,18 @@ async def test_model_server_embeds_reranks_and_answers(world: ApiWorld, models: 
     assert not answer["refused"], answer
     assert "eight" in answer["answer"]
     assert answer["citations"][0]["quote"] in FERRY_TEXT
-    assert (answer["trace"]["models"], answer["trace"]["reranker"]) == ({"embed": "vectors", "answer": "writer"}, "judge")
+    assert (answer["trace"]["models"], answer["trace"]["reranker"]) == (
+        {"embed": "vectors", "answer": "writer"},
+        "judge",
+    )
     assert answer["trace"]["model_calls"] == 1
     paths = {path.removeprefix("/v1") for path, _ in models.requests}
     assert {"/embeddings", "/rerank", "/chat/completions"} <= paths
 
 
-async def test_failing_chat_server_falls_back_to_extractive_answer(world: ApiWorld, models: FakeOpenAI) -> None:
+async def test_failing_chat_server_falls_back_to_extractive_answer(
+    world: ApiWorld, models: FakeOpenAI
+) -> None:
     await world.ingest_until_searchable(FERRY_TEXT, "ferry.md")
     models.queue_answers(*["this is not the JSON that was asked for"] * 10)
     answer = await world.ask("When does the ticket office close?")
@@ -58,8 +72,12 @@ async def test_failing_chat_server_falls_back_to_extractive_answer(world: ApiWor
     assert any("writer" in limitation for limitation in answer["limitations"])
 
 
-async def test_index_rejects_different_embedding_model(world: ApiWorld, settings: Settings, database: str) -> None:
-    other = settings.model_copy(update={"embed": settings.embed.model_copy(update={"model": "other"})})
+async def test_index_rejects_different_embedding_model(
+    world: ApiWorld, settings: Settings, database: str
+) -> None:
+    other = settings.model_copy(
+        update={"embed": settings.embed.model_copy(update={"model": "other"})}
+    )
     with pytest.raises(GenerationMismatch, match=r"embed\.model"):
         async with prepare_worker(other, database):
             raise AssertionError("it started")

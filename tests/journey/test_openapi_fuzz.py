@@ -1,4 +1,6 @@
-"""Requests made up from the OpenAPI document, valid and invalid, over every operation: a client's mistake is never a 5xx."""
+"""Requests made up from the OpenAPI document, valid and invalid, over every operation: a client's
+mistake is never a 5xx.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,16 @@ _REQUEST_ARGUMENTS = ("method", "url", "headers", "params", "json", "data", "fil
 
 
 @pytest.mark.timeout(1800)
-async def test_openapi_requests_cause_no_server_error(world: ApiWorld, record_property: Callable[[str, object], None]) -> None:
-    await world.ingest_until_searchable("The pump in hall four is oiled each day.", "pump.md", external_id="pump", collection="rules", tags="a")
+async def test_openapi_requests_cause_no_server_error(
+    world: ApiWorld, record_property: Callable[[str, object], None]
+) -> None:
+    await world.ingest_until_searchable(
+        "The pump in hall four is oiled each day.",
+        "pump.md",
+        external_id="pump",
+        collection="rules",
+        tags="a",
+    )
     await world.ask("Who oils the pump?")
     loop, statuses, failures = asyncio.get_running_loop(), Counter[int](), list[str]()
 
@@ -43,7 +53,9 @@ async def test_openapi_requests_cause_no_server_error(world: ApiWorld, record_pr
         response = asyncio.run_coroutine_threadsafe(send(arguments), loop).result(90)
         statuses[response.status_code] += 1
         if response.status_code >= 500:
-            failures.append(f"{response.status_code} {case.method} {response.request.url}: {arguments.get('json')!r:.300} → {response.text[:300]}")
+            failures.append(
+                f"{response.status_code} {case.method} {response.request.url}: {arguments.get('json')!r:.300} → {response.text[:300]}"
+            )
 
     schema = schemathesis.openapi.from_dict(create_routes().openapi())
     operations = [result.ok() for result in schema.get_all_operations()]
@@ -58,9 +70,19 @@ async def test_openapi_requests_cause_no_server_error(world: ApiWorld, record_pr
 
 
 def _get_request_arguments(case: Any) -> dict[str, Any]:
-    """As our client takes them, always with the valid token: requests without one have tests of their own."""
-    made = {name: value for name, value in case.as_transport_kwargs(base_url="http://localhost").items() if name in _REQUEST_ARGUMENTS and value is not None}
-    made["headers"] = {name: value for name, value in (made.get("headers") or {}).items() if name.lower() != "authorization"}
+    """As our client takes them, always with the valid token: requests without one have tests of
+    their own.
+    """
+    made = {
+        name: value
+        for name, value in case.as_transport_kwargs(base_url="http://localhost").items()
+        if name in _REQUEST_ARGUMENTS and value is not None
+    }
+    made["headers"] = {
+        name: value
+        for name, value in (made.get("headers") or {}).items()
+        if name.lower() != "authorization"
+    }
     if isinstance(made.get("data"), (bytes, str)):
         made["content"] = made.pop("data")
     return made
@@ -68,7 +90,12 @@ def _get_request_arguments(case: Any) -> dict[str, Any]:
 
 def _run_examples(operation: Any, mode: GenerationMode, call: Callable[[Any], None]) -> None:
     @settings(
-        max_examples=EXAMPLES_PER_OPERATION, deadline=None, database=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=EXAMPLES_PER_OPERATION,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def one(case: Any) -> None:

@@ -17,23 +17,41 @@ import pytest
 from anabranch.process.data_folder import lock_folder, make_folder
 from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import LOCATION_FILE
-from tests.journey.server_process import START_TIMEOUT_S, UpProcess, make_environment, reset_stop_signals, run_anabranch
+from tests.journey.server_process import (
+    START_TIMEOUT_S,
+    UpProcess,
+    make_environment,
+    reset_stop_signals,
+    run_anabranch,
+)
 
 STOP_TIMEOUT_S = 30.0
 MARKER_VARIABLE = "STARTED_BY_TEST"
-"""In the environment of everything that a test started; Postgres overwrites its own, and is found by its data folder."""
+"""In the environment of everything that a test started; Postgres overwrites its own, and is found
+by its data folder.
+"""
 
 
 def list_processes(folder: Path) -> list[str]:
     elsewhere = folder / POSTGRES_FOLDER / LOCATION_FILE
-    data = elsewhere.read_text().splitlines()[0] if elsewhere.exists() else str(folder / POSTGRES_FOLDER)
+    data = (
+        elsewhere.read_text().splitlines()[0]
+        if elsewhere.exists()
+        else str(folder / POSTGRES_FOLDER)
+    )
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            command, variables = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+            command, variables = (
+                (process / "cmdline").read_bytes(),
+                (process / "environ").read_bytes(),
+            )
         except OSError:
             continue
-        if f"{MARKER_VARIABLE}={folder}\0".encode() in variables or f"{data}/data".encode() in command:
+        if (
+            f"{MARKER_VARIABLE}={folder}\0".encode() in variables
+            or f"{data}/data".encode() in command
+        ):
             found.append(command.replace(b"\0", b" ").decode())
     return [command for command in found if command]
 
@@ -58,7 +76,9 @@ def assert_all_stop(folder: Path) -> None:
 
 @contextmanager
 def killed_at_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Kill the process if the test fails to stop it: it would run on, and its ResourceWarning would fail the next test."""
+    """Kill the process if the test fails to stop it: it would run on, and its ResourceWarning would
+    fail the next test.
+    """
     try:
         yield
     finally:
@@ -67,7 +87,9 @@ def killed_at_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def catches(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:
-    caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)
+    caught = re.search(
+        r"^SigCgt:\s*(\w+)", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE
+    )
     return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
@@ -115,7 +137,9 @@ def test_interrupted_start_leaves_no_process(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_command_started_with_sigint_ignored_can_be_stopped(folder: Path, number: signal.Signals) -> None:
+def test_command_started_with_sigint_ignored_can_be_stopped(
+    folder: Path, number: signal.Signals
+) -> None:
     make_folder(folder)
     command = [sys.executable, "-m", "anabranch", "documents", "list", "--data", str(folder)]
     # The command waits 60 s for the server that seems to be starting in a locked folder.
@@ -136,7 +160,18 @@ def test_command_started_with_sigint_ignored_can_be_stopped(folder: Path, number
 def test_closed_terminal_stops_up(folder: Path) -> None:
     ours, theirs = os.openpty()
     ready_file = folder.parent / "ready.json"
-    command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(ready_file)]
+    command = [
+        sys.executable,
+        "-m",
+        "anabranch",
+        "up",
+        "--data",
+        str(folder),
+        "--port",
+        "0",
+        "--ready-file",
+        str(ready_file),
+    ]
     # The new session takes the terminal as its own, as a terminal window's shell does.
     process = subprocess.Popen(
         ["setsid", "--ctty", *command],
@@ -159,7 +194,11 @@ def test_interrupted_command_stops_its_server(folder: Path) -> None:
     command = [sys.executable, "-m", "anabranch", "documents", "list", "--data", str(folder)]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
         process = subprocess.Popen(
-            command, env=make_environment(**{MARKER_VARIABLE: str(folder)}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=reset_stop_signals
+            command,
+            env=make_environment(**{MARKER_VARIABLE: str(folder)}),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=reset_stop_signals,
         )
         with killed_at_end(process):
             wait_until(lambda: is_postgres_running(folder), START_TIMEOUT_S)

@@ -40,19 +40,30 @@ __all__ = ["embedder", "overrides"]
 @pytest.fixture
 def clean_settings(settings: Settings) -> Settings:
     """Of another system, on the same broker where there is one."""
-    kafka = settings.kafka.model_copy(update={"topic_prefix": f"clean-{settings.kafka.topic_prefix}"})
-    return settings.model_copy(update={"data_dir": settings.data_dir.with_name("clean"), "kafka": kafka})
+    kafka = settings.kafka.model_copy(
+        update={"topic_prefix": f"clean-{settings.kafka.topic_prefix}"}
+    )
+    return settings.model_copy(
+        update={"data_dir": settings.data_dir.with_name("clean"), "kafka": kafka}
+    )
 
 
 @on_both_logs
 async def test_redrive_after_fix_equals_clean_run(
-    settings: Settings, clean_settings: Settings, database: str, other_database: str, overrides: Overrides, embedder: RejectingEmbedder
+    settings: Settings,
+    clean_settings: Settings,
+    database: str,
+    other_database: str,
+    overrides: Overrides,
+    embedder: RejectingEmbedder,
 ) -> None:
     async with run_system(settings, database, overrides) as world:
         await world.ingest_until_searchable("A note about otters.", external_id="otter")
         receipt = await ingest_until_failed(world, "A note about the heron.", "heron")
         causes = (await get(world, "/v1/dead-letters/causes"))["items"]
-        assert [(cause["stage"], cause["code"], cause["events"]) for cause in causes] == [("embed", "CHOOSY", 1)]
+        assert [(cause["stage"], cause["code"], cause["events"]) for cause in causes] == [
+            ("embed", "CHOOSY", 1)
+        ]
         dry = await post(world, "/v1/dead-letters/redrive", {"code": "CHOOSY", "dry_run": True})
         assert dry == {"events": 1, "stages": {"embed": 1}, "left_out": 0, "replays": []}
         [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
@@ -68,11 +79,15 @@ async def test_redrive_after_fix_equals_clean_run(
     async with run_system(clean_settings, other_database, overrides) as world:
         await world.ingest_until_searchable("A note about otters.", external_id="otter")
         await world.ingest_until_searchable("A note about the heron.", external_id="heron")
-    assert await compute_database_checksum(database) == await compute_database_checksum(other_database)
+    assert await compute_database_checksum(database) == await compute_database_checksum(
+        other_database
+    )
 
 
 @on_both_logs
-async def test_redrive_does_not_restore_old_revision(world: ApiWorld, embedder: RejectingEmbedder) -> None:
+async def test_redrive_does_not_restore_old_revision(
+    world: ApiWorld, embedder: RejectingEmbedder
+) -> None:
     old = await ingest_until_failed(world, "The heron stands.", "bird")
     await world.ingest_until_searchable("The otter swims.", external_id="bird")
     embedder.rejected_words.clear()
@@ -87,21 +102,42 @@ async def test_redrive_does_not_restore_old_revision(world: ApiWorld, embedder: 
 async def test_discarded_dead_letter_is_closed_with_reason(world: ApiWorld) -> None:
     receipt = await ingest_until_failed(world, "The heron stands.", "bird")
     [letter] = await fetch_dead_letters(world)
-    assert (await post(world, "/v1/dead-letters/discard", {"event_ids": [letter["event_id"]], "reason": "not ours"}, 200))["events"] == 1
+    assert (
+        await post(
+            world,
+            "/v1/dead-letters/discard",
+            {"event_ids": [letter["event_id"]], "reason": "not ours"},
+            200,
+        )
+    )["events"] == 1
     await wait_until(lambda: has_no_dead_letters(world))
     storage = world.worker.storage
-    said = [fact.data async for stored in storage.log.read("dead_letters") if (fact := await storage.codec.decode(stored))]
-    assert [(data.event_id, data.how, data.reason) for data in said if isinstance(data, DeadLetterClosed)] == [
-        (UUID(letter["event_id"]), "discarded", "not ours")
+    said = [
+        fact.data
+        async for stored in storage.log.read("dead_letters")
+        if (fact := await storage.codec.decode(stored))
     ]
+    assert [
+        (data.event_id, data.how, data.reason)
+        for data in said
+        if isinstance(data, DeadLetterClosed)
+    ] == [(UUID(letter["event_id"]), "discarded", "not ours")]
     assert await has_state(world, receipt["document_id"], "failed"), "and not on its way for ever"
-    assert (await world.http.post("/v1/dead-letters/redrive", json={"event_ids": [letter["event_id"]]})).status_code == 404
+    assert (
+        await world.http.post("/v1/dead-letters/redrive", json={"event_ids": [letter["event_id"]]})
+    ).status_code == 404
 
 
 @on_both_logs
 async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) -> None:
     """Nobody has mended it: it is buried again, under the same id, with the same reason."""
-    record = await build_raw_record(DocumentWithdrawn(tenant="default", document_id="no uuid"), "e-1", source="crm", time=Overrides().clock(), codec=Codec())
+    record = await build_raw_record(
+        DocumentWithdrawn(tenant="default", document_id="no uuid"),
+        "e-1",
+        source="crm",
+        time=Overrides().clock(),
+        codec=Codec(),
+    )
     await world.worker.storage.log.append([record])
 
     async def buried() -> bool:
@@ -115,30 +151,56 @@ async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) ->
     assert (await wait_for_replay(world, replay))["buried"] == 1
 
     async def again() -> bool:
-        return bool((await fetch_dead_letters(world))[0]["dead_lettered_at"] > letter["dead_lettered_at"])
+        return bool(
+            (await fetch_dead_letters(world))[0]["dead_lettered_at"] > letter["dead_lettered_at"]
+        )
 
     await wait_until(again)
     [after] = await fetch_dead_letters(world)
-    assert (after["event_id"], after["code"], after["producer_event_id"]) == (letter["event_id"], letter["code"], "e-1")
+    assert (after["event_id"], after["code"], after["producer_event_id"]) == (
+        letter["event_id"],
+        letter["code"],
+        "e-1",
+    )
 
 
-async def test_concurrent_redrives_process_each_dead_letter_once(world: ApiWorld, database: str, embedder: RejectingEmbedder) -> None:
-    receipts = [await ingest_until_failed(world, f"The heron stands on {number} legs.", str(number)) for number in range(5)]
+async def test_concurrent_redrives_process_each_dead_letter_once(
+    world: ApiWorld, database: str, embedder: RejectingEmbedder
+) -> None:
+    receipts = [
+        await ingest_until_failed(world, f"The heron stands on {number} legs.", str(number))
+        for number in range(5)
+    ]
     embedder.rejected_words.clear()
-    answers = await asyncio.gather(*(post(world, "/v1/dead-letters/redrive", {"all": True}) for _ in range(3)))
-    states = [(await wait_for_replay(world, replay))["state"] for answer in answers for replay in answer["replays"]]
+    answers = await asyncio.gather(
+        *(post(world, "/v1/dead-letters/redrive", {"all": True}) for _ in range(3))
+    )
+    states = [
+        (await wait_for_replay(world, replay))["state"]
+        for answer in answers
+        for replay in answer["replays"]
+    ]
     assert set(states) == {"done"}
     await wait_until(lambda: has_no_dead_letters(world))
     for receipt in receipts:
-        await wait_until(lambda receipt=receipt: has_state(world, receipt["document_id"], "searchable"))  # type: ignore[misc]
+        await wait_until(
+            lambda receipt=receipt: has_state(world, receipt["document_id"], "searchable")
+        )  # type: ignore[misc]
     assert len(await world.search("heron", k=50)) == 5
 
 
 async def test_redrive_of_duplicate_id_keeps_first_inbox_entry(world: ApiWorld) -> None:
     first = {"external_id": "a", "content": {"text": "The first."}}
     for payload in (first, {**first, "content": {"text": "The second."}}):
-        headers = {"ce_specversion": b"1.0", "ce_id": b"same", "ce_source": b"crm", "ce_type": b"document.received.v1"}
-        await world.worker.storage.log.append([Record("raw", b"a", json.dumps(payload).encode(), headers)])
+        headers = {
+            "ce_specversion": b"1.0",
+            "ce_id": b"same",
+            "ce_source": b"crm",
+            "ce_type": b"document.received.v1",
+        }
+        await world.worker.storage.log.append(
+            [Record("raw", b"a", json.dumps(payload).encode(), headers)]
+        )
 
     async def buried() -> bool:
         return [letter["code"] for letter in await fetch_dead_letters(world)] == ["DUPLICATE_ID"]
@@ -147,14 +209,18 @@ async def test_redrive_of_duplicate_id_keeps_first_inbox_entry(world: ApiWorld) 
     await wait_until(lambda: is_idle(world))
     [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
     assert (await wait_for_replay(world, replay))["buried"] == 1
-    claims = await world.worker.storage.pool.fetch("select reacted from handled where generation = '' and stage = 'receive'")
+    claims = await world.worker.storage.pool.fetch(
+        "select reacted from handled where generation = '' and stage = 'receive'"
+    )
     assert [claim["reacted"] for claim in claims] == [True]
 
 
 async def insert_dropped_generation_letter(world: ApiWorld, document: str) -> UUID:
     """The letter of a generation that was dropped, and whose topic no other reads."""
     pool = world.worker.storage.pool
-    await pool.execute("insert into generations (name, config, how, topics, state) values ('g0', '{}', '{}', '{\"chunked\": \"chunked.g0\"}', 'dropped')")
+    await pool.execute(
+        "insert into generations (name, config, how, topics, state) values ('g0', '{}', '{}', '{\"chunked\": \"chunked.g0\"}', 'dropped')"
+    )
     letter: UUID = await pool.fetchval(
         "insert into dead_letters (event_id, stage, generation, tenant, document_id, log_topic, log_partition, log_offset, code, detail, remedy, attempts, "
         "dead_lettered_at) values (gen_random_uuid(), 'embed', 'g0', 'default', $1, 'chunked.g0', 0, 7, 'OLD', 'old', '', 1, clock_timestamp()) returning event_id",
@@ -163,8 +229,13 @@ async def insert_dropped_generation_letter(world: ApiWorld, document: str) -> UU
     return letter
 
 
-async def test_redrive_by_document_selects_readable_dead_letters(world: ApiWorld, embedder: RejectingEmbedder) -> None:
-    bird, other = [await ingest_until_failed(world, f"The heron stands {where}.", where) for where in ("here", "there")]
+async def test_redrive_by_document_selects_readable_dead_letters(
+    world: ApiWorld, embedder: RejectingEmbedder
+) -> None:
+    bird, other = [
+        await ingest_until_failed(world, f"The heron stands {where}.", where)
+        for where in ("here", "there")
+    ]
     await insert_dropped_generation_letter(world, bird["document_id"])
     embedder.rejected_words.clear()
     answer = await post(world, "/v1/dead-letters/redrive", {"document_id": bird["document_id"]})
@@ -173,10 +244,15 @@ async def test_redrive_by_document_selects_readable_dead_letters(world: ApiWorld
     await wait_until(lambda: has_state(world, bird["document_id"], "searchable"))
     assert await has_state(world, other["document_id"], "failed")
     refused = await post(world, "/v1/dead-letters/redrive", {"document_id": str(UUID(int=1))}, 404)
-    assert (refused["code"], refused["detail"]) == ("NO_SUCH_DEAD_LETTER", f"No open dead letter of document {UUID(int=1)}.")
+    assert (refused["code"], refused["detail"]) == (
+        "NO_SUCH_DEAD_LETTER",
+        f"No open dead letter of document {UUID(int=1)}.",
+    )
 
 
-async def test_redrive_skips_dead_letters_of_dropped_generation(world: ApiWorld, embedder: RejectingEmbedder) -> None:
+async def test_redrive_skips_dead_letters_of_dropped_generation(
+    world: ApiWorld, embedder: RejectingEmbedder
+) -> None:
     receipt = await ingest_until_failed(world, "The heron stands.", "bird")
     old = await insert_dropped_generation_letter(world, receipt["document_id"])
     embedder.rejected_words.clear()
@@ -188,11 +264,17 @@ async def test_redrive_skips_dead_letters_of_dropped_generation(world: ApiWorld,
     assert refused["code"] == "GENERATION_GONE" and "chunked.g0" in refused["detail"]
 
 
-async def test_unrecoverable_dead_letter_does_not_block_others(world: ApiWorld, database: str) -> None:
+async def test_unrecoverable_dead_letter_does_not_block_others(
+    world: ApiWorld, database: str
+) -> None:
     """It stays as it is; its neighbour is read again."""
     for number in range(2):
         record = await build_raw_record(
-            DocumentWithdrawn(tenant="default", document_id="no uuid"), f"e-{number}", source="crm", time=Overrides().clock(), codec=Codec()
+            DocumentWithdrawn(tenant="default", document_id="no uuid"),
+            f"e-{number}",
+            source="crm",
+            time=Overrides().clock(),
+            codec=Codec(),
         )
         await world.worker.storage.log.append([record])
 
@@ -200,7 +282,9 @@ async def test_unrecoverable_dead_letter_does_not_block_others(world: ApiWorld, 
         return len(await fetch_dead_letters(world)) == 2
 
     await wait_until(buried)
-    before = {letter["event_id"]: letter["dead_lettered_at"] for letter in await fetch_dead_letters(world)}
+    before = {
+        letter["event_id"]: letter["dead_lettered_at"] for letter in await fetch_dead_letters(world)
+    }
     lost, kept = before
     await world.worker.storage.pool.execute("delete from events where topic = 'raw'")
     await world.worker.storage.blobs.delete([f"_buried/{lost}", f"_buried/{lost}.headers"])
@@ -209,13 +293,18 @@ async def test_unrecoverable_dead_letter_does_not_block_others(world: ApiWorld, 
     assert (found["state"], found["buried"]) == ("done", 2)
 
     async def again() -> bool:
-        now = {letter["event_id"]: letter["dead_lettered_at"] for letter in await fetch_dead_letters(world)}
+        now = {
+            letter["event_id"]: letter["dead_lettered_at"]
+            for letter in await fetch_dead_letters(world)
+        }
         return now[kept] > before[kept] and now[lost] == before[lost]
 
     await wait_until(again)
 
 
-async def test_bug_in_redrive_fails_redrive_not_worker(world: ApiWorld, embedder: RejectingEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bug_in_redrive_fails_redrive_not_worker(
+    world: ApiWorld, embedder: RejectingEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await ingest_until_failed(world, "The heron stands.", "bird")
     embedder.rejected_words.clear()
 

@@ -28,7 +28,9 @@ __all__ = ["embedder", "overrides"]
 
 
 @on_both_logs
-async def test_replay_is_idempotent_and_calls_no_engine(world: ApiWorld, database: str, embedder: RejectingEmbedder) -> None:
+async def test_replay_is_idempotent_and_calls_no_engine(
+    world: ApiWorld, database: str, embedder: RejectingEmbedder
+) -> None:
     for number in range(5):
         await world.ingest_until_searchable(f"Note {number} about otters.", external_id=str(number))
     before, calls = await compute_database_checksum(database), embedder.n_calls
@@ -43,13 +45,22 @@ async def test_replay_is_idempotent_and_calls_no_engine(world: ApiWorld, databas
 
 async def test_replay_applies_document_collection_and_time_filters(world: ApiWorld) -> None:
     receipts = [
-        await world.ingest_until_searchable(f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even") for number in range(4)
+        await world.ingest_until_searchable(
+            f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even"
+        )
+        for number in range(4)
     ]
-    one = (await post(world, "/v1/replays", {"stage": "chunk", "document_ids": [receipts[2]["document_id"]]}))["replay_id"]
+    one = (
+        await post(
+            world, "/v1/replays", {"stage": "chunk", "document_ids": [receipts[2]["document_id"]]}
+        )
+    )["replay_id"]
     assert (await wait_for_replay(world, one))["replayed"] == 1
     odd = (await post(world, "/v1/replays", {"stage": "chunk", "collection": "odd"}))["replay_id"]
     assert (await wait_for_replay(world, odd))["replayed"] == 2
-    none = (await post(world, "/v1/replays", {"stage": "chunk", "until": "2001-01-01T00:00:00Z"}))["replay_id"]
+    none = (await post(world, "/v1/replays", {"stage": "chunk", "until": "2001-01-01T00:00:00Z"}))[
+        "replay_id"
+    ]
     assert (await wait_for_replay(world, none))["replayed"] == 0
 
 
@@ -80,7 +91,9 @@ async def test_replay_can_be_paused_resumed_and_cancelled(world: ApiWorld) -> No
         ("/v1/dead-letters/discard", {"all": True}, 422),
     ],
 )
-async def test_invalid_replay_request_is_rejected_with_reason(world: ApiWorld, path: str, body: dict[str, Any], status: int) -> None:
+async def test_invalid_replay_request_is_rejected_with_reason(
+    world: ApiWorld, path: str, body: dict[str, Any], status: int
+) -> None:
     response = await world.http.post(path, json=body)
     assert response.status_code == status, response.text
     assert response.json()["detail"]
@@ -89,14 +102,29 @@ async def test_invalid_replay_request_is_rejected_with_reason(world: ApiWorld, p
 @on_both_logs
 async def test_dry_run_counts_match_replay_for_every_selector(world: ApiWorld) -> None:
     receipts = [
-        await world.ingest_until_searchable(f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even") for number in range(6)
+        await world.ingest_until_searchable(
+            f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even"
+        )
+        for number in range(6)
     ]
-    places = sorted([item async for item in world.worker.storage.log.read("ocr_done")], key=lambda item: item.appended_at)
+    places = sorted(
+        [item async for item in world.worker.storage.log.read("ocr_done")],
+        key=lambda item: item.appended_at,
+    )
     some = {place.record.headers["ce_document"].decode() for place in places[2:4]}
-    middle = {"since": places[2].appended_at.isoformat(), "until": places[4].appended_at.isoformat()}
+    middle = {
+        "since": places[2].appended_at.isoformat(),
+        "until": places[4].appended_at.isoformat(),
+    }
     partition, start = places[1].position.partition, places[1].position.offset
-    behind = [number for number, place in enumerate(places) if place.position.partition == partition and place.position.offset >= start][:2]
-    offsets = [{"partition": partition, "start": start, "end": places[behind[-1]].position.offset + 1}]
+    behind = [
+        number
+        for number, place in enumerate(places)
+        if place.position.partition == partition and place.position.offset >= start
+    ][:2]
+    offsets = [
+        {"partition": partition, "start": start, "end": places[behind[-1]].position.offset + 1}
+    ]
     choices: list[tuple[dict[str, Any], int]] = [
         ({}, 6),
         (middle, 2),
@@ -110,7 +138,9 @@ async def test_dry_run_counts_match_replay_for_every_selector(world: ApiWorld) -
     for chosen, count in choices:
         dry, done = await dry_run_and_replay(world, stage="chunk", **chosen)
         assert (dry["events_chosen"], done["replayed"]) == (count, count), chosen
-        assert (dry["events_read"], 0) == (done["read"], done["left"]) and done["state"] == "done", chosen
+        assert (dry["events_read"], 0) == (done["read"], done["left"]) and done[
+            "state"
+        ] == "done", chosen
 
 
 @on_both_logs
@@ -125,21 +155,37 @@ async def test_replay_rejects_range_with_expired_records(world: ApiWorld) -> Non
     dry = await post(world, "/v1/replays", {"stage": "receive", "dry_run": True})
     gone = {place["partition"]: (place["start"], place["end"]) for place in dry["missing"]}
     assert dry["events_chosen"] == 1
-    assert gone and all(gone[place.partition][0] <= place.offset < gone[place.partition][1] for place in before)
+    assert gone and all(
+        gone[place.partition][0] <= place.offset < gone[place.partition][1] for place in before
+    )
     refused = await post(world, "/v1/replays", {"stage": "receive"}, status=409)
-    assert refused["code"] == "NOT_RETAINED" and all(f"partition {number}: offsets" in refused["detail"] for number in gone)
+    assert refused["code"] == "NOT_RETAINED" and all(
+        f"partition {number}: offsets" in refused["detail"] for number in gone
+    )
     part, start = left.position.partition, left.position.offset
-    assert f"(--offsets {part}:{start}-{start + 1})" in refused["remedy"], "and no partition of which nothing is left"
+    assert f"(--offsets {part}:{start}-{start + 1})" in refused["remedy"], (
+        "and no partition of which nothing is left"
+    )
     assert (await get(world, "/v1/replays"))["items"] == [], "nothing was begun"
     place = {"partition": part, "start": start}
-    since, quiet = ({"since": moment.isoformat()} for moment in (left.appended_at, max(before.values()) + timedelta(microseconds=1)))
+    since, quiet = (
+        {"since": moment.isoformat()}
+        for moment in (left.appended_at, max(before.values()) + timedelta(microseconds=1))
+    )
     for chosen in ({"offsets": [place]}, {"offsets": [place], **since}, since, quiet):
         dry, done = await dry_run_and_replay(world, stage="receive", **chosen)
-        assert (dry["missing"], dry["events_chosen"], done["replayed"], done["state"]) == ([], 1, 1, "done")
+        assert (dry["missing"], dry["events_chosen"], done["replayed"], done["state"]) == (
+            [],
+            1,
+            1,
+            "done",
+        )
 
 
 @on_both_logs
-async def test_pending_replay_fails_when_its_range_expires(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pending_replay_fails_when_its_range_expires(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def none(*_: Any) -> None:
         return None
 
@@ -158,11 +204,21 @@ async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: 
     """Revisions that changed nothing, an amendment, a withdrawal and what came back after one."""
     await world.ingest_until_searchable("A note about otters.", external_id="same")
     await world.ingest_until_searchable("A note about otters.", external_id="same")
-    changed = await world.ingest_until_searchable("The stork has gone.", external_id="changed", title="Old")
+    changed = await world.ingest_until_searchable(
+        "The stork has gone.", external_id="changed", title="Old"
+    )
     await world.ingest_until_searchable("The otter has come.", external_id="changed", title="Old")
-    assert (await world.http.patch(f"/v1/documents/{changed['document_id']}", json={"title": "New", "tags": ["x"]})).status_code == 202
+    assert (
+        await world.http.patch(
+            f"/v1/documents/{changed['document_id']}", json={"title": "New", "tags": ["x"]}
+        )
+    ).status_code == 202
     gone = await world.ingest_until_searchable("The pike waits.", external_id="gone")
-    assert (await world.wait_until_final((await world.http.delete(f"/v1/documents/{gone['document_id']}")).json()))["state"] == "withdrawn"
+    assert (
+        await world.wait_until_final(
+            (await world.http.delete(f"/v1/documents/{gone['document_id']}")).json()
+        )
+    )["state"] == "withdrawn"
 
     async def amended() -> bool:
         return bool((await get(world, f"/v1/documents/{changed['document_id']}"))["title"] == "New")
@@ -171,8 +227,12 @@ async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: 
     await wait_until(lambda: is_idle(world))
     before, told = await compute_database_checksum(database), await read_outcomes(world)
     for stage in ("receive", "transcribe", "chunk", "embed", "extract", "index"):
-        done = await wait_for_replay(world, (await post(world, "/v1/replays", {"stage": stage}))["replay_id"])
+        done = await wait_for_replay(
+            world, (await post(world, "/v1/replays", {"stage": stage}))["replay_id"]
+        )
         assert (done["state"], done["buried"]) == ("done", 0), done
         await wait_until(lambda: is_idle(world))
         assert await compute_database_checksum(database) == before, stage
-        assert await read_outcomes(world) == told, f"{stage} tells of what came since as if it had come first"
+        assert await read_outcomes(world) == told, (
+            f"{stage} tells of what came since as if it had come first"
+        )

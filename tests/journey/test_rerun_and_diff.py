@@ -5,7 +5,14 @@ from typing import Any
 from sql.partitions import drop_partitions
 from sql.pool import close_pool, open_pool
 from tests.journey.conftest import ApiWorld
-from tests.journey.test_lineage import NOTE, QUESTION, REVISED_NOTE, ask_and_record, fetch_lineage, wait_until_recorded
+from tests.journey.test_lineage import (
+    NOTE,
+    QUESTION,
+    REVISED_NOTE,
+    ask_and_record,
+    fetch_lineage,
+    wait_until_recorded,
+)
 
 
 async def rerun_query(world: ApiWorld, run: str) -> dict[str, Any]:
@@ -47,7 +54,14 @@ async def test_rerun_and_lineage_survive_dropped_generation(world: ApiWorld, dat
     assert (await rerun_query(world, answer["run_id"]))["response"] == answer
     walked = await fetch_lineage(world, answer["run_id"])
     assert walked["verified"], walked["broken"]
-    assert [hop["name"] for hop in walked["citations"][0]["hops"] if hop["verified"]] == ["chunk", "chunked", "transcribed", "accepted", "received", "blob"]
+    assert [hop["name"] for hop in walked["citations"][0]["hops"] if hop["verified"]] == [
+        "chunk",
+        "chunked",
+        "transcribed",
+        "accepted",
+        "received",
+        "blob",
+    ]
 
 
 async def test_search_rerun_is_identical(world: ApiWorld) -> None:
@@ -64,8 +78,14 @@ async def test_diff_names_new_revision_as_cause(world: ApiWorld) -> None:
     assert unchanged["same"] and unchanged["reasons"] == []
     await world.ingest_until_searchable(REVISED_NOTE, external_id="allowances", title="Allowances")
     changed = await diff_run(world, answer["run_id"])
-    assert not changed["same"] and changed["answer_changed"] and changed["then"]["answer"] == answer["answer"]
-    assert {"cause": "document", "detail": "Allowances changed from revision 1 to 2"} in changed["reasons"]
+    assert (
+        not changed["same"]
+        and changed["answer_changed"]
+        and changed["then"]["answer"] == answer["answer"]
+    )
+    assert {"cause": "document", "detail": "Allowances changed from revision 1 to 2"} in changed[
+        "reasons"
+    ]
     await wait_until_recorded(world, changed["now"]["run_id"])
     both = await diff_run(world, answer["run_id"], other=changed["now"]["run_id"])
     assert (both["reasons"], both["gone"]) == (changed["reasons"], changed["gone"])
@@ -73,7 +93,9 @@ async def test_diff_names_new_revision_as_cause(world: ApiWorld) -> None:
 
 async def test_unknown_run_returns_404(world: ApiWorld) -> None:
     for action in ("rerun", "diff"):
-        response = await world.http.post(f"/v1/runs/00000000-0000-0000-0000-000000000001/{action}", json={})
+        response = await world.http.post(
+            f"/v1/runs/00000000-0000-0000-0000-000000000001/{action}", json={}
+        )
         assert response.status_code == 404 and response.json()["code"] == "NOT_FOUND"
 
 
@@ -86,7 +108,9 @@ async def test_rerun_hides_passage_caller_can_no_longer_read(world: ApiWorld) ->
     await wait_until_recorded(world, answer["run_id"])
     path = f"/v1/runs/{answer['run_id']}/rerun"
     assert (await world.http.post(path, headers=ben)).json()["response"] == answer
-    amended = await world.http.patch(f"/v1/documents/{receipt['document_id']}", json={"readers": ["user:ana"]})
+    amended = await world.http.patch(
+        f"/v1/documents/{receipt['document_id']}", json={"readers": ["user:ana"]}
+    )
     assert amended.status_code == 202, amended.text
     await world.wait_until_final(amended.json())
     refused = await world.http.post(path, headers=ben)

@@ -1,4 +1,6 @@
-"""Tables come from a backup, and their readers on Kafka are further: what the tables have not seen comes into them, or nothing starts."""
+"""Tables come from a backup, and their readers on Kafka are further: what the tables have not seen
+comes into them, or nothing starts.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,12 @@ async def wait_until_idle(storage: Storage) -> None:
     """Every group has finished what is in the log, and so the tables know."""
     async with asyncio.timeout(TIMEOUT_S):
         for _ in range(2):
-            for reader in assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES):
-                while await storage.count_pending(reader.group, reader.topic) or await list_lagging_partitions(storage):
+            for reader in assign_stages(
+                await PgGenerations(storage.pool).fetch_undropped(), STAGES
+            ):
+                while await storage.count_pending(
+                    reader.group, reader.topic
+                ) or await list_lagging_partitions(storage):
                     await asyncio.sleep(0.05)
 
 
@@ -44,14 +50,18 @@ async def list_lagging_partitions(storage: Storage) -> list[tuple[str, int]]:
     known = await storage.offset_store.fetch_all()
     found = []
     for reader in assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES):
-        for partition, end in (await storage.log.fetch_committed_offsets(reader.group, reader.topic)).items():
+        for partition, end in (
+            await storage.log.fetch_committed_offsets(reader.group, reader.topic)
+        ).items():
             if known.get((reader.group, reader.topic), {}).get(partition, 0) < end:
                 found.append((reader.group, partition))
     return found
 
 
 async def fetch_visible_ids(pool: Pool) -> set[str]:
-    rows = await pool.fetch("select d.external_id from visible v join documents d on d.id = v.document_id")
+    rows = await pool.fetch(
+        "select d.external_id from visible v join documents d on d.id = v.document_id"
+    )
     return {row["external_id"] for row in rows}
 
 
@@ -68,12 +78,17 @@ async def ingest_document(world: ApiWorld, name: str, text: str) -> dict[str, An
 async def withdraw_document(world: ApiWorld, receipt: dict[str, Any]) -> None:
     await world.http.delete(f"/v1/documents/{receipt['document_id']}")
     async with asyncio.timeout(TIMEOUT_S):
-        while any(result["document_id"] == receipt["document_id"] for result in await world.search(WITHDRAWN_TEXT)):
+        while any(
+            result["document_id"] == receipt["document_id"]
+            for result in await world.search(WITHDRAWN_TEXT)
+        ):
             await asyncio.sleep(0.05)
 
 
 @on_kafka
-async def test_records_after_backup_are_reprocessed(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+async def test_records_after_backup_are_reprocessed(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
         await ingest_document(world, "stays", UNCHANGED_TEXT)
         await ingest_document(world, "changes", REVISED_TEXT)
@@ -87,7 +102,9 @@ async def test_records_after_backup_are_reprocessed(settings: Settings, database
         await world.wait_until_final(await world.ingest(UNCHANGED_TEXT, external_id="stays"))
         await withdraw_document(world, goes)
         await wait_until_idle(world.worker.storage)
-        assert await list_lagging_partitions(world.worker.storage) == [], "also where what came was superseded or unchanged"
+        assert await list_lagging_partitions(world.worker.storage) == [], (
+            "also where what came was superseded or unchanged"
+        )
     async with run_system(settings, other_database, overrides) as world:
         await wait_until_idle(world.worker.storage)
         assert await fetch_visible_ids(world.worker.storage.pool) == {"stays", "changes", "comes"}
@@ -98,7 +115,9 @@ async def test_records_after_backup_are_reprocessed(settings: Settings, database
 
 
 @on_kafka
-async def test_backup_older_than_generation_change_prevents_start(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+async def test_backup_older_than_generation_change_prevents_start(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
         await ingest_document(world, "stays", UNCHANGED_TEXT)
     await copy_database(database, other_database)
@@ -116,7 +135,9 @@ async def test_backup_older_than_generation_change_prevents_start(settings: Sett
 
 
 @on_kafka
-async def test_empty_database_with_consumed_log_prevents_start(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+async def test_empty_database_with_consumed_log_prevents_start(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
         await ingest_document(world, "stays", UNCHANGED_TEXT)
         await wait_until_idle(world.worker.storage)
@@ -127,7 +148,9 @@ async def test_empty_database_with_consumed_log_prevents_start(settings: Setting
 
 
 @on_kafka
-async def test_database_without_stored_offsets_is_adopted(settings: Settings, database: str, overrides: Overrides) -> None:
+async def test_database_without_stored_offsets_is_adopted(
+    settings: Settings, database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
         await ingest_document(world, "stays", UNCHANGED_TEXT)
         await wait_until_idle(world.worker.storage)
@@ -140,7 +163,9 @@ async def test_database_without_stored_offsets_is_adopted(settings: Settings, da
 
 
 @on_kafka
-async def test_worker_stops_on_restored_offsets_and_next_catches_up(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+async def test_worker_stops_on_restored_offsets_and_next_catches_up(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
     """As when a standby takes over that was behind."""
     async with run_system(settings, database, overrides) as world:
         storage = world.worker.storage
@@ -150,7 +175,9 @@ async def test_worker_stops_on_restored_offsets_and_next_catches_up(settings: Se
         await ingest_document(world, "comes", LATER_TEXT)
         await wait_until_idle(storage)
         await storage.pool.execute("delete from consumer_offsets")
-        await storage.pool.copy_records_to_table("consumer_offsets", schema_name="anabranch", records=earlier)
+        await storage.pool.copy_records_to_table(
+            "consumer_offsets", schema_name="anabranch", records=earlier
+        )
         with pytest.raises(FatalError) as noticed:
             await world.worker.maintenance.run_once(expire=False)
         assert noticed.value.code == "TABLES_RESTORED"
@@ -164,17 +191,33 @@ async def test_worker_stops_on_restored_offsets_and_next_catches_up(settings: Se
 
 
 @on_both_logs
-async def test_index_changes_of_foreign_server_are_deleted(settings: Settings, database: str, overrides: Overrides) -> None:
+async def test_index_changes_of_foreign_server_are_deleted(
+    settings: Settings, database: str, overrides: Overrides
+) -> None:
     foreign = "xact >= pg_snapshot_xmax(pg_current_snapshot())"
     async with run_system(settings, database, overrides) as world:
-        await world.worker.storage.pool.execute("insert into index_changes values ('1000000000', 'default', 'g1')")
-        assert await world.worker.storage.pool.fetchval(f"select count(*) from index_changes where {foreign}") == 1
+        await world.worker.storage.pool.execute(
+            "insert into index_changes values ('1000000000', 'default', 'g1')"
+        )
+        assert (
+            await world.worker.storage.pool.fetchval(
+                f"select count(*) from index_changes where {foreign}"
+            )
+            == 1
+        )
     async with run_system(settings, database, overrides) as world:
-        assert await world.worker.storage.pool.fetchval(f"select count(*) from index_changes where {foreign}") == 0
+        assert (
+            await world.worker.storage.pool.fetchval(
+                f"select count(*) from index_changes where {foreign}"
+            )
+            == 0
+        )
 
 
 @on_both_logs
-async def test_documents_missing_from_keystore_backup_are_reingested(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+async def test_documents_missing_from_keystore_backup_are_reingested(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
     """The tables are made from the log, and the keystore from an old backup."""
     async with run_system(settings, database, overrides) as world:
         await ingest_document(world, "stays", UNCHANGED_TEXT)
@@ -188,12 +231,16 @@ async def test_documents_missing_from_keystore_backup_are_reingested(settings: S
     for _ in range(2):
         async with run_system(settings, other_database, overrides) as world:
             await wait_for_visible_ids(world, {"stays", "comes"})
-            assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
+            assert (
+                await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
+            )
             assert {result["external_id"] for result in await world.search("swan")} >= {"comes"}
 
 
 @on_kafka
-async def test_missing_keys_without_raw_records_prevent_start(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+async def test_missing_keys_without_raw_records_prevent_start(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
         await ingest_document(world, "stays", UNCHANGED_TEXT)
         await wait_until_idle(world.worker.storage)
@@ -205,7 +252,10 @@ async def test_missing_keys_without_raw_records_prevent_start(settings: Settings
     with pytest.raises(ConfigurationError, match="lacks 1 keys") as refused:
         async with run_system(settings, other_database, overrides):
             raise AssertionError("it has started")
-    assert refused.value.code == "TABLES_RESTORED" and "newest backup of schema `keystore`" in refused.value.remedy
+    assert (
+        refused.value.code == "TABLES_RESTORED"
+        and "newest backup of schema `keystore`" in refused.value.remedy
+    )
     await copy_keys(database, other_database)
     async with run_system(settings, other_database, overrides) as world:
         await wait_for_visible_ids(world, {"stays", "comes"})

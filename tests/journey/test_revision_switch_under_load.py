@@ -9,17 +9,26 @@ from tests.log_backends import on_both_logs
 READER_COUNT = 8
 SWITCH_COUNT = 8
 SECTION_COUNT = 12
-FILLER = "Each of the boats that wait below the sluice pays the toll, and the keeper writes it down with the hour and the level of the water. " * 8
+FILLER = (
+    "Each of the boats that wait below the sluice pays the toll, and the keeper writes it down with the hour and the level of the water. "
+    * 8
+)
 
 
 def make_edition(edition: str) -> str:
     """Long enough for a dozen chunks, each of which says which edition it is of."""
-    return "\n\n".join(f"# Rule {number}\n\nThe lock toll of the {edition} edition, rule {number}. {FILLER}" for number in range(SECTION_COUNT))
+    return "\n\n".join(
+        f"# Rule {number}\n\nThe lock toll of the {edition} edition, rule {number}. {FILLER}"
+        for number in range(SECTION_COUNT)
+    )
 
 
 def find_editions(answer: dict[str, Any]) -> set[tuple[int, str]]:
     """Which revisions an answer is made of, by their number and by their text."""
-    return {(result["revision"], "first" if "first edition" in result["snippet"] else "second") for result in answer["results"]}
+    return {
+        (result["revision"], "first" if "first edition" in result["snippet"] else "second")
+        for result in answer["results"]
+    }
 
 
 @on_both_logs
@@ -30,16 +39,22 @@ async def test_every_search_sees_one_revision_during_switch(world: ApiWorld) -> 
 
     async def reader() -> None:
         while not over.is_set():
-            response = await world.http.post("/v1/search", json={"query": "lock toll edition rule", "k": 10})
+            response = await world.http.post(
+                "/v1/search", json={"query": "lock toll edition rule", "k": 10}
+            )
             assert response.status_code == 200, response.text
             seen.append(response.json())
 
     async def writer() -> None:
         for turn in range(SWITCH_COUNT):
-            await world.ingest_until_searchable(make_edition(["second", "first"][turn % 2]), external_id="tolls")
+            await world.ingest_until_searchable(
+                make_edition(["second", "first"][turn % 2]), external_id="tolls"
+            )
         over.set()
 
     await asyncio.gather(writer(), *(reader() for _ in range(READER_COUNT)))
     assert all(answer["results"] for answer in seen), "there is always one that answers"
     assert all(len(find_editions(answer)) == 1 for answer in seen)
-    assert len({edition for answer in seen for edition in find_editions(answer)}) > 2, "several revisions were seen"
+    assert len({edition for answer in seen for edition in find_editions(answer)}) > 2, (
+        "several revisions were seen"
+    )

@@ -1,4 +1,6 @@
-"""The questions of the demo over the sample documents, with the real engines: text, OCR, tables, two languages."""
+"""The questions of the demo over the sample documents, with the real engines: text, OCR, tables,
+two languages.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,13 @@ pytestmark = pytest.mark.slow
 
 
 async def test_sample_questions_cite_expected_documents(settings: Settings, database: str) -> None:
-    questions: list[dict[str, Any]] = yaml.safe_load((SAMPLES / "questions.yaml").read_text(encoding="utf-8"))
+    questions: list[dict[str, Any]] = yaml.safe_load(
+        (SAMPLES / "questions.yaml").read_text(encoding="utf-8")
+    )
     async with run_system(settings, database, Overrides()) as world:
-        await asyncio.gather(*(ingest_file(world, path) for path in sorted((SAMPLES / "corpus").iterdir())))
+        await asyncio.gather(
+            *(ingest_file(world, path) for path in sorted((SAMPLES / "corpus").iterdir()))
+        )
         for question in questions:
             answer = await world.ask(question["question"])
             if question["document"] is None:
@@ -31,13 +37,24 @@ async def test_sample_questions_cite_expected_documents(settings: Settings, data
                 assert lead["external_id"] == question["document"], answer
                 assert question["says"] in lead["quote"], answer
                 assert answer["language"] == question["language"]
-                assert [await fetch_cited_text(world, citation) for citation in answer["citations"]] == [citation["quote"] for citation in answer["citations"]]
+                assert [
+                    await fetch_cited_text(world, citation) for citation in answer["citations"]
+                ] == [citation["quote"] for citation in answer["citations"]]
 
 
-async def test_near_misses_are_refused_and_scan_headings_not_quoted(settings: Settings, database: str) -> None:
+async def test_near_misses_are_refused_and_scan_headings_not_quoted(
+    settings: Settings, database: str
+) -> None:
     async with run_system(settings, database, Overrides()) as world:
-        await asyncio.gather(*(ingest_file(world, SAMPLES / "corpus" / name) for name in ("notice-to-mariners.png", "ferry-service-agreement.docx")))
-        assert (await world.ask("How often is the ferry bell rung in fog?"))["code"] == "NO_SUITABLE_CONTEXT"
+        await asyncio.gather(
+            *(
+                ingest_file(world, SAMPLES / "corpus" / name)
+                for name in ("notice-to-mariners.png", "ferry-service-agreement.docx")
+            )
+        )
+        assert (await world.ask("How often is the ferry bell rung in fog?"))[
+            "code"
+        ] == "NO_SUITABLE_CONTEXT"
         moved = await world.ask("How far was buoy 14 moved?")
         assert "40 metres" in moved["citations"][0]["quote"]
         assert "Buoy 14 moved" not in [citation["quote"] for citation in moved["citations"]]

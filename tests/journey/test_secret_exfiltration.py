@@ -13,7 +13,9 @@ from anabranch.config.loader import MODEL_SECTIONS, load_settings
 from anabranch.config.settings import Settings
 from tests.journey.conftest import ApiWorld
 
-API_KEY_SETTINGS = [f"{section}.api_key=sk-real-{section}" for section in ("embed", "rerank", "ocr")]
+API_KEY_SETTINGS = [
+    f"{section}.api_key=sk-real-{section}" for section in ("embed", "rerank", "ocr")
+]
 
 
 class RequestRecorder:
@@ -25,7 +27,10 @@ class RequestRecorder:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                taken.append(bytes(self.headers) + self.rfile.read(int(self.headers.get("Content-Length", 0))))
+                taken.append(
+                    bytes(self.headers)
+                    + self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                )
                 self.send_error(500)
 
             do_GET = do_POST
@@ -50,19 +55,43 @@ def request_recorder() -> Iterator[RequestRecorder]:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *API_KEY_SETTINGS])
+    return load_settings(
+        data_dir=tmp_path / "data", sets=["logging.level=error", *API_KEY_SETTINGS]
+    )
 
 
-async def test_caller_cannot_redirect_model_requests(world: ApiWorld, request_recorder: RequestRecorder) -> None:
+async def test_caller_cannot_redirect_model_requests(
+    world: ApiWorld, request_recorder: RequestRecorder
+) -> None:
     await world.ingest_until_searchable("The vault opens at noon.", external_id="vault")
     for section in MODEL_SECTIONS:
-        sets = [f"{section}.base_url={request_recorder.url}", f"{section}.model=x", *(["embed.dimension=4"] if section == "embed" else [])]
-        for given in (sets, [*sets, "extract.engine=openai"], [f" {sets[0]}"], ["chunk.child_tokens=100", *sets]):
-            for path, body in (("/v1/generations", {"purpose": "reindex", "set": given}), ("/v1/generations/plan", {"set": given})):
+        sets = [
+            f"{section}.base_url={request_recorder.url}",
+            f"{section}.model=x",
+            *(["embed.dimension=4"] if section == "embed" else []),
+        ]
+        for given in (
+            sets,
+            [*sets, "extract.engine=openai"],
+            [f" {sets[0]}"],
+            ["chunk.child_tokens=100", *sets],
+        ):
+            for path, body in (
+                ("/v1/generations", {"purpose": "reindex", "set": given}),
+                ("/v1/generations/plan", {"set": given}),
+            ):
                 response = await world.http.post(path, json=body)
-                assert (response.status_code, response.json()["code"]) == (422, "SETTING_NOT_APPROVED")
-                assert f"{section}.base_url" in response.json()["detail"] and "--data" in response.json()["remedy"]
-    assert [one["name"] for one in (await world.http.get("/v1/generations")).json()["items"]] == ["g1"]
+                assert (response.status_code, response.json()["code"]) == (
+                    422,
+                    "SETTING_NOT_APPROVED",
+                )
+                assert (
+                    f"{section}.base_url" in response.json()["detail"]
+                    and "--data" in response.json()["remedy"]
+                )
+    assert [one["name"] for one in (await world.http.get("/v1/generations")).json()["items"]] == [
+        "g1"
+    ]
     assert request_recorder.requests == []
 
 
@@ -72,7 +101,10 @@ async def test_caller_cannot_choose_folder_or_database(world: ApiWorld, tmp_path
     for takes, code in (
         ({"kind": "folder", "path": str(tmp_path)}, "FORBIDDEN_FOLDER"),
         (table | {"table": "keystore.keys"}, "FORBIDDEN_TABLE"),
-        (table | {"table": "keystore.keys", "dsn": "postgresql://postgres@127.0.0.1:1/postgres"}, "DSN_IN_REQUEST"),
+        (
+            table | {"table": "keystore.keys", "dsn": "postgresql://postgres@127.0.0.1:1/postgres"},
+            "DSN_IN_REQUEST",
+        ),
         (table | {"table": "notes", "dsn": "postgresql://192.0.2.1/postgres"}, "DSN_IN_REQUEST"),
     ):
         response = await world.http.post("/v1/sources", json={"name": "pwn", "takes": takes})

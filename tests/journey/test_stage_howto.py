@@ -31,17 +31,26 @@ def references() -> ModuleType:
 
 
 @pytest.fixture
-def with_references_stage(references: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def with_references_stage(
+    references: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """The one line: the stage is among those that a worker runs."""
     original = composition.prepare_worker
     stages = (*STAGES, references.STAGE)
-    monkeypatch.setattr("tests.journey.conftest.prepare_worker", lambda *given, **named: original(*given, **{"stages": stages, **named}))
+    monkeypatch.setattr(
+        "tests.journey.conftest.prepare_worker",
+        lambda *given, **named: original(*given, **{"stages": stages, **named}),
+    )
     yield
 
 
-async def test_stage_of_howto_runs_in_worker(with_references_stage: None, settings: Settings, database: str, overrides: Overrides) -> None:
+async def test_stage_of_howto_runs_in_worker(
+    with_references_stage: None, settings: Settings, database: str, overrides: Overrides
+) -> None:
     async with run_system(settings, database, overrides) as world:
-        await world.ingest_until_searchable("# Insurance\n\nThe ferry is insured under policy AM-55871.", "policy.md")
+        await world.ingest_until_searchable(
+            "# Insurance\n\nThe ferry is insured under policy AM-55871.", "policy.md"
+        )
         found = await wait_for_entities(world, "AM-55871")
     assert [entity["type"] for entity in found] == ["REFERENCE"]
 
@@ -49,6 +58,14 @@ async def test_stage_of_howto_runs_in_worker(with_references_stage: None, settin
 async def wait_for_entities(world: ApiWorld, text: str) -> list[dict[str, Any]]:
     """Those of that name, once there are any: the graph may follow the words."""
     async with asyncio.timeout(60):
-        while not (items := [item for item in (await world.http.get("/v1/entities", params={"text": text})).json()["items"] if item["type"] == "REFERENCE"]):
+        while not (
+            items := [
+                item
+                for item in (await world.http.get("/v1/entities", params={"text": text})).json()[
+                    "items"
+                ]
+                if item["type"] == "REFERENCE"
+            ]
+        ):
             await asyncio.sleep(0.05)
     return items

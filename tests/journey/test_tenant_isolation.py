@@ -1,4 +1,6 @@
-"""Every operation of the API, called by users of two tenants with the names of each other's things in every place that takes one."""
+"""Every operation of the API, called by users of two tenants with the names of each other's things
+in every place that takes one.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ FIXED_BODY_FIELDS: dict[str, Json] = {"build_generation": {"purpose": "reindex"}
 """Fields that keep an operation from changing the server for every tenant."""
 STREAM_OPERATIONS = {"stream"}
 IS_EXHAUSTIVE = "ATTACK_EXAMPLES" in os.environ
-"""`make attack`: every value in every place. The suite puts in each place the ids of its kind and one other value, in turn."""
+"""`make attack`: every value in every place. The suite puts in each place the ids of its kind and
+one other value, in turn.
+"""
 VALUES_PER_PARAMETER = 1_000 if IS_EXHAUSTIVE else 1
 STREAM_DURATION_S = 6.0 if IS_EXHAUSTIVE else 3.0
 ID_KIND_BY_PARAMETER = {"other": "run", "seed": "entity"}
@@ -75,7 +79,12 @@ class ParameterValues:
 
     def select_ids(self, name: str) -> list[str]:
         """All of the kind that the place takes, and some of others."""
-        fitting = [one for kind, ids in self.ids.items() if kind in ID_KIND_BY_PARAMETER.get(name, name) for one in ids]
+        fitting = [
+            one
+            for kind, ids in self.ids.items()
+            if kind in ID_KIND_BY_PARAMETER.get(name, name)
+            for one in ids
+        ]
         return [*fitting, *self.select_values([one for one in self.all_ids if one not in fitting])]
 
     def select_values(self, values: Sequence[str]) -> list[str]:
@@ -83,7 +92,9 @@ class ParameterValues:
         if len(values) <= self.per_parameter:
             return list(values)
         self.next_index += self.per_parameter
-        return [values[(self.next_index + place) % len(values)] for place in range(self.per_parameter)]
+        return [
+            values[(self.next_index + place) % len(values)] for place in range(self.per_parameter)
+        ]
 
 
 @dataclass
@@ -94,11 +105,17 @@ class TenantStack:
     clients: dict[tuple[str, str], httpx2.AsyncClient]
     data_by_owner: dict[tuple[str, str], OwnedData]
     request_count: int = 0
-    disclosed_tokens: dict[str, set[str]] = field(default_factory=lambda: {tenant: set() for tenant in TENANTS})
+    disclosed_tokens: dict[str, set[str]] = field(
+        default_factory=lambda: {tenant: set() for tenant in TENANTS}
+    )
 
     def list_foreign_data(self, who: tuple[str, str]) -> list[OwnedData]:
         tenant, user = who
-        readable = {who, (tenant, "shared")} | ({(tenant, other) for other in READER_NAMES_BY_USER} if READER_NAMES_BY_USER[user] is None else set())
+        readable = {who, (tenant, "shared")} | (
+            {(tenant, other) for other in READER_NAMES_BY_USER}
+            if READER_NAMES_BY_USER[user] is None
+            else set()
+        )
         return [found for owner, found in self.data_by_owner.items() if owner not in readable]
 
 
@@ -123,8 +140,20 @@ async def open_tenant_stack(settings: Settings, dsn: str) -> AsyncIterator[Tenan
         try:
             async with prepare_api(settings, dsn, overrides=overrides) as services:
                 app = create_app(replace(services, authenticate=authenticate))
-                clients = {(tenant, user): _open_client(app, f"{tenant}/{user}") for tenant in TENANTS for user in READER_NAMES_BY_USER}
-                desk = TenantStack(services, clients, {(tenant, user): OwnedData() for tenant in TENANTS for user in (*READER_NAMES_BY_USER, "shared")})
+                clients = {
+                    (tenant, user): _open_client(app, f"{tenant}/{user}")
+                    for tenant in TENANTS
+                    for user in READER_NAMES_BY_USER
+                }
+                desk = TenantStack(
+                    services,
+                    clients,
+                    {
+                        (tenant, user): OwnedData()
+                        for tenant in TENANTS
+                        for user in (*READER_NAMES_BY_USER, "shared")
+                    },
+                )
                 await _wait_until_ready(clients["acme", "head"])
                 yield desk
                 for client in clients.values():
@@ -137,7 +166,9 @@ async def open_tenant_stack(settings: Settings, dsn: str) -> AsyncIterator[Tenan
 def _open_client(app: Any, credential: str) -> httpx2.AsyncClient:
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
     headers = {"Authorization": f"Bearer {credential}"}
-    return httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers, timeout=60)
+    return httpx2.AsyncClient(
+        transport=transport, base_url="http://localhost", headers=headers, timeout=60
+    )
 
 
 async def _wait_until_ready(http: httpx2.AsyncClient) -> None:
@@ -148,10 +179,16 @@ async def _wait_until_ready(http: httpx2.AsyncClient) -> None:
 
 async def create_data(stack: TenantStack) -> None:
     """Documents, questions, feedback, a dead letter, a source, a replay and an erasure of each."""
-    receipts = [await _ingest_documents(stack, tenant, user) for tenant in TENANTS for user in (*READER_NAMES_BY_USER, "shared")]
+    receipts = [
+        await _ingest_documents(stack, tenant, user)
+        for tenant in TENANTS
+        for user in (*READER_NAMES_BY_USER, "shared")
+    ]
     for who, job in [item for found in receipts for item in found]:
         async with asyncio.timeout(90):
-            while (await stack.clients[who].get(f"/v1/ingest/status/{job}")).json().get("state") not in ("searchable", "failed"):
+            while (await stack.clients[who].get(f"/v1/ingest/status/{job}")).json().get(
+                "state"
+            ) not in ("searchable", "failed"):
                 await asyncio.sleep(0.1)
     for who in stack.clients:
         await _query_and_rate(stack, who)
@@ -161,22 +198,37 @@ async def create_data(stack: TenantStack) -> None:
         await _collect_ids(stack, who)
 
 
-async def _ingest_documents(stack: TenantStack, tenant: str, user: str) -> list[tuple[tuple[str, str], str]]:
+async def _ingest_documents(
+    stack: TenantStack, tenant: str, user: str
+) -> list[tuple[tuple[str, str], str]]:
     sender = (tenant, user if user in READER_NAMES_BY_USER else "head")
     own, mark = stack.data_by_owner[tenant, user], f"{tenant}{user}".capitalize()
     secret, hook, title = f"{mark}secretquartz", f"{mark}hookfeldspar", f"{mark}titlebasalt"
     own.secrets |= {secret, title, f"{mark}filegneiss", f"{mark}brokenschist"}
     own.query_terms |= {hook}
-    own.names |= {f"{mark}externalmarl", f"{mark}collectionloess", f"{mark}tagtuff", f"{mark}metapumice"}
+    own.names |= {
+        f"{mark}externalmarl",
+        f"{mark}collectionloess",
+        f"{mark}tagtuff",
+        f"{mark}metapumice",
+    }
     text = f"# {title}\n\nThe {hook} was bought by {mark} Brandt of {mark} Holdings for {secret} euro.\n"
-    fields = {"collection": f"{mark}collectionloess", "tags": f"{mark}tagtuff", "metadata": json.dumps({"who": f"{mark}metapumice"})}
+    fields = {
+        "collection": f"{mark}collectionloess",
+        "tags": f"{mark}tagtuff",
+        "metadata": json.dumps({"who": f"{mark}metapumice"}),
+    }
     fields |= {"external_id": f"{mark}externalmarl"}
     if user in READER_NAMES_BY_USER:
         fields["readers"] = f"user:{user}"
     http, sent = stack.clients[sender], []
     for name, body, extra in (
         (f"{mark}filegneiss.md", text.encode(), fields),
-        (f"{mark}brokenschist.pdf", b"%PDF-1.7 broken", {**fields, "external_id": f"{mark}externalbroken"}),
+        (
+            f"{mark}brokenschist.pdf",
+            b"%PDF-1.7 broken",
+            {**fields, "external_id": f"{mark}externalbroken"},
+        ),
     ):
         answer = await http.post("/v1/ingest", files={"file": (name, body)}, data=extra)
         assert answer.status_code == 202, answer.text
@@ -192,32 +244,65 @@ async def _query_and_rate(stack: TenantStack, who: tuple[str, str]) -> None:
     question = f"{''.join(who).capitalize()}askedgranite"
     own.secrets.add(question)
     for path in ("/v1/query", "/v1/search"):
-        answer = await http.post(path, json={"query": f"What was the {next(iter(own.query_terms))} bought for, {question}?"})
+        answer = await http.post(
+            path,
+            json={"query": f"What was the {next(iter(own.query_terms))} bought for, {question}?"},
+        )
         assert answer.status_code == 200, answer.text
         own.ids.setdefault("run", set()).add(answer.json()["run_id"])
     found = [result["chunk_id"] for result in answer.json()["results"]]
     assert found, "everyone finds what is its own"
     note = f"{''.join(who).capitalize()}notedgabbro"
     own.secrets.add(note)
-    said = await http.post("/v1/feedback", json={"run_id": answer.json()["run_id"], "useful": True, "note": note, "relevant": found[:1]})
+    said = await http.post(
+        "/v1/feedback",
+        json={
+            "run_id": answer.json()["run_id"],
+            "useful": True,
+            "note": note,
+            "relevant": found[:1],
+        },
+    )
     assert said.status_code in (202, 422), said.text
 
 
 async def _create_tenant_objects(stack: TenantStack, tenant: str) -> None:
     http, own = stack.clients[tenant, "head"], stack.data_by_owner[tenant, "head"]
     name = f"{tenant}-source"
-    added = await http.post("/v1/sources", json={"name": name, "takes": {"kind": "urls", "urls": [f"http://127.0.0.1:9/{tenant}source"]}})
+    added = await http.post(
+        "/v1/sources",
+        json={
+            "name": name,
+            "takes": {"kind": "urls", "urls": [f"http://127.0.0.1:9/{tenant}source"]},
+        },
+    )
     if added.status_code == 202:
         own.names |= {name, f"{tenant}source"}
-    replayed = await http.post("/v1/replays", json={"stage": "transcribe", "collection": f"{tenant.capitalize()}headcollectionloess"})
+    replayed = await http.post(
+        "/v1/replays",
+        json={"stage": "transcribe", "collection": f"{tenant.capitalize()}headcollectionloess"},
+    )
     assert replayed.status_code == 202, replayed.text
     own.ids["replay"] = {replayed.json()["replay_id"]}
-    gone = await http.post("/v1/ingest", json={"text": "Nothing stays.", "collection": f"{tenant}-gone", "external_id": f"{tenant}-gone"})
-    own.ids["receipt"] = {await _erase_collection(http, f"{tenant}-gone", gone.json()["ingestion_job_id"])}
+    gone = await http.post(
+        "/v1/ingest",
+        json={
+            "text": "Nothing stays.",
+            "collection": f"{tenant}-gone",
+            "external_id": f"{tenant}-gone",
+        },
+    )
+    own.ids["receipt"] = {
+        await _erase_collection(http, f"{tenant}-gone", gone.json()["ingestion_job_id"])
+    }
     own.names.add(f"{tenant}-gone")
     letters = (await http.get("/v1/dead-letters")).json()["items"]
     assert letters, "a broken file is a dead letter"
-    own.ids["event"] = {letter["event_id"] for letter in letters if letter["external_id"] == f"{tenant.capitalize()}headexternalbroken"}
+    own.ids["event"] = {
+        letter["event_id"]
+        for letter in letters
+        if letter["external_id"] == f"{tenant.capitalize()}headexternalbroken"
+    }
 
 
 async def _erase_collection(http: httpx2.AsyncClient, collection: str, job: str) -> str:
@@ -230,13 +315,19 @@ async def _erase_collection(http: httpx2.AsyncClient, collection: str, job: str)
 
 
 async def _collect_ids(stack: TenantStack, who: tuple[str, str]) -> None:
-    """Of chunks and entities that nobody else has: of documents which everyone in the tenant may read they are the tenant's."""
+    """Of chunks and entities that nobody else has: of documents which everyone in the tenant may
+    read they are the tenant's.
+    """
     http, own = stack.clients[who], stack.data_by_owner[who]
     for document in own.ids["document"]:
         chunks = (await http.get(f"/v1/documents/{document}/chunks")).json().get("items", [])
         own.ids.setdefault("chunk", set()).update(chunk["chunk_id"] for chunk in chunks)
     async with asyncio.timeout(60):
-        while not (found := (await http.get("/v1/entities", params={"text": "".join(who), "limit": 500})).json()["items"]):
+        while not (
+            found := (
+                await http.get("/v1/entities", params={"text": "".join(who), "limit": 500})
+            ).json()["items"]
+        ):
             await asyncio.sleep(0.2)
     mine = [entity for entity in found if entity["name"].lower().startswith("".join(who))]
     own.ids["entity"] = {entity["id"] for entity in mine}
@@ -268,7 +359,10 @@ def list_operations() -> list[ApiOperation]:
                     operation["operationId"],
                     method.upper(),
                     path,
-                    tuple(_resolve_references(parameter, document) for parameter in operation.get("parameters", [])),
+                    tuple(
+                        _resolve_references(parameter, document)
+                        for parameter in operation.get("parameters", [])
+                    ),
                     _resolve_references(schema, document) if schema else None,
                 )
             )
@@ -290,13 +384,28 @@ def _resolve_references(schema: Any, document: Json, depth: int = 0) -> Any:
     return {name: _resolve_references(value, document, depth + 1) for name, value in schema.items()}
 
 
-def generate_calls(operation: ApiOperation, things: ParameterValues) -> Iterator[tuple[Json, Json, Json | None]]:
-    """Path, query and body with each of `things` in every place that takes a text or an id, one place at a time."""
+def generate_calls(
+    operation: ApiOperation, things: ParameterValues
+) -> Iterator[tuple[Json, Json, Json | None]]:
+    """Path, query and body with each of `things` in every place that takes a text or an id, one
+    place at a time.
+    """
     places = [parameter for parameter in operation.parameters if parameter["in"] == "path"]
     queries = [parameter for parameter in operation.parameters if parameter["in"] == "query"]
-    first = {place["name"]: _list_parameter_values(place["name"], place["schema"], things)[0] for place in places}
-    required = {one["name"]: _list_parameter_values(one["name"], one["schema"], things)[0] for one in queries if one.get("required")}
-    body = _make_minimal_body(operation.body, things) | FIXED_BODY_FIELDS.get(operation.id, {}) if operation.body else None
+    first = {
+        place["name"]: _list_parameter_values(place["name"], place["schema"], things)[0]
+        for place in places
+    }
+    required = {
+        one["name"]: _list_parameter_values(one["name"], one["schema"], things)[0]
+        for one in queries
+        if one.get("required")
+    }
+    body = (
+        _make_minimal_body(operation.body, things) | FIXED_BODY_FIELDS.get(operation.id, {})
+        if operation.body
+        else None
+    )
     yield first, required, body
     for place in places:
         for value in _list_parameter_values(place["name"], place["schema"], things):
@@ -338,8 +447,14 @@ def _list_body_values(name: str, schema: Json, things: ParameterValues) -> list[
             inner = one.get("properties", {})
             if not inner:
                 return [{"who": text} for text in things.select_values(things.texts)]
-            return [_make_minimal_body(one, things) | {key: value} for key, part in inner.items() for value in _list_body_values(key, part, things)]
-        if one.get("type") == "array" and (one.get("items", {}).get("type") == "object" or "properties" in one.get("items", {})):
+            return [
+                _make_minimal_body(one, things) | {key: value}
+                for key, part in inner.items()
+                for value in _list_body_values(key, part, things)
+            ]
+        if one.get("type") == "array" and (
+            one.get("items", {}).get("type") == "object" or "properties" in one.get("items", {})
+        ):
             return [[_make_minimal_body(one["items"], things)]]
         return _list_parameter_values(name, one, things)
     return []
@@ -358,7 +473,9 @@ def _make_minimal_body(schema: Json, things: ParameterValues) -> Json:
     return found
 
 
-def _send_request(http: httpx2.AsyncClient, operation: ApiOperation, path: Json, query: Json, body: Json | None) -> Any:
+def _send_request(
+    http: httpx2.AsyncClient, operation: ApiOperation, path: Json, query: Json, body: Json | None
+) -> Any:
     url = operation.path
     for name, value in path.items():
         url = url.replace("{" + name + "}", str(value))
@@ -370,28 +487,51 @@ def _collect_foreign_values(stack: TenantStack, who: tuple[str, str]) -> Paramet
     other = next(tenant for tenant in TENANTS if tenant != who[0])
     owners = [
         stack.data_by_owner[other, "head"],
-        *([stack.data_by_owner[who[0], next(user for user in READER_NAMES_BY_USER if user != who[1])]] if READER_NAMES_BY_USER[who[1]] else []),
+        *(
+            [
+                stack.data_by_owner[
+                    who[0], next(user for user in READER_NAMES_BY_USER if user != who[1])
+                ]
+            ]
+            if READER_NAMES_BY_USER[who[1]]
+            else []
+        ),
     ]
     ids: dict[str, list[str]] = {}
     for own in owners:
         for kind in own.ids if own is owners[-1] else ("document", "replay", "receipt"):
             ids.setdefault(kind, []).extend(sorted(own.ids[kind])[-1:] if kind in own.ids else [])
-    texts = [text for own in owners for text in (*own.query_terms, *sorted(own.names)[:2], *sorted(own.names)[-1:])]
+    texts = [
+        text
+        for own in owners
+        for text in (*own.query_terms, *sorted(own.names)[:2], *sorted(own.names)[-1:])
+    ]
     return ParameterValues(ids, [*texts, other], next_index=list(stack.clients).index(who))
 
 
 def _find_leaks(stack: TenantStack, who: tuple[str, str], answer: Any, sent: str) -> set[str]:
     heard = (answer.text + json.dumps(dict(answer.headers))).lower()
     tokens = {token for found in stack.list_foreign_data(who) for token in found.tokens}
-    return {token for token in tokens - stack.disclosed_tokens[who[0]] if token.lower() in heard and token.lower() not in sent.lower()}
+    return {
+        token
+        for token in tokens - stack.disclosed_tokens[who[0]]
+        if token.lower() in heard and token.lower() not in sent.lower()
+    }
 
 
 def _note_disclosed_tokens(stack: TenantStack, who: tuple[str, str], sent: str) -> None:
     """What a tenant was told by its own callers it may repeat."""
-    stack.disclosed_tokens[who[0]] |= {token for found in stack.list_foreign_data(who) for token in found.tokens if token.lower() in sent.lower()}
+    stack.disclosed_tokens[who[0]] |= {
+        token
+        for found in stack.list_foreign_data(who)
+        for token in found.tokens
+        if token.lower() in sent.lower()
+    }
 
 
-async def call_operations(stack: TenantStack, wanted: list[ApiOperation]) -> tuple[set[str], list[str]]:
+async def call_operations(
+    stack: TenantStack, wanted: list[ApiOperation]
+) -> tuple[set[str], list[str]]:
     """Operations that were called, and what came to light."""
     called, found = set[str](), list[str]()
 
@@ -420,19 +560,34 @@ async def find_existence_leaks(stack: TenantStack, wanted: list[ApiOperation]) -
     found = []
     for who, http in stack.clients.items():
         for operation in wanted:
-            places = [one["name"] for one in operation.parameters if one["in"] == "path" and one["schema"].get("format") == "uuid"]
+            places = [
+                one["name"]
+                for one in operation.parameters
+                if one["in"] == "path" and one["schema"].get("format") == "uuid"
+            ]
             if len(places) != 1 or operation.id == "get_signed_file":
                 continue
             fixed = {
-                one["name"]: _list_parameter_values(one["name"], one["schema"], ParameterValues({}, ["x"]))[0]
+                one["name"]: _list_parameter_values(
+                    one["name"], one["schema"], ParameterValues({}, ["x"])
+                )[0]
                 for one in operation.parameters
                 if one["in"] == "path" and one["name"] not in places
             }
-            body = _make_minimal_body(operation.body, _collect_foreign_values(stack, who)) if operation.body else None
-            unknown = await _send_request(http, operation, fixed | {places[0]: str(uuid4())}, {}, body)
+            body = (
+                _make_minimal_body(operation.body, _collect_foreign_values(stack, who))
+                if operation.body
+                else None
+            )
+            unknown = await _send_request(
+                http, operation, fixed | {places[0]: str(uuid4())}, {}, body
+            )
             for thing in _collect_foreign_values(stack, who).select_ids(places[0]):
                 answer = await _send_request(http, operation, fixed | {places[0]: thing}, {}, body)
-                if (answer.status_code, _get_error_code(answer)) != (unknown.status_code, _get_error_code(unknown)):
+                if (answer.status_code, _get_error_code(answer)) != (
+                    unknown.status_code,
+                    _get_error_code(unknown),
+                ):
                     found.append(
                         f"{'/'.join(who)} {operation.id} {thing}: {answer.status_code} {_get_error_code(answer)}, unknown: {unknown.status_code} {_get_error_code(unknown)}"
                     )
@@ -443,34 +598,50 @@ def _get_error_code(answer: Any) -> Any:
     return answer.json().get("code") if "json" in answer.headers.get("content-type", "") else None
 
 
-async def test_no_operation_leaks_data_between_users_or_tenants(settings: Settings, database: str, record_property: Callable[[str, object], None]) -> None:
+async def test_no_operation_leaks_data_between_users_or_tenants(
+    settings: Settings, database: str, record_property: Callable[[str, object], None]
+) -> None:
     async with open_tenant_stack(settings, database) as desk:
         await create_data(desk)
         every = list_operations()
         assert len({operation.id for operation in every}) == len(every) > 50
-        reads = [operation for operation in every if operation.is_read and operation.id not in STREAM_OPERATIONS]
+        reads = [
+            operation
+            for operation in every
+            if operation.is_read and operation.id not in STREAM_OPERATIONS
+        ]
         writes = [operation for operation in every if not operation.is_read]
         called, found = await call_operations(desk, reads)
         assert not found, "\n".join(found[:20])
         assert not (differ := await find_existence_leaks(desk, reads)), "\n".join(differ[:20])
         missing = await _find_operations_failing_for_owners(desk, reads)
-        assert not missing, f"the sweep proves nothing of what its owner cannot read either: {missing}"
+        assert not missing, (
+            f"the sweep proves nothing of what its owner cannot read either: {missing}"
+        )
         assert not (found := await _find_stream_leaks(desk)), "\n".join(found)
         written, found = await call_operations(desk, writes)
         assert not found, "\n".join(found[:20])
         assert called | written | STREAM_OPERATIONS == {operation.id for operation in every}
-        assert not (lost := await _find_changed_documents(desk)), f"somebody else's call changed {lost}"
+        assert not (lost := await _find_changed_documents(desk)), (
+            f"somebody else's call changed {lost}"
+        )
         record_property("attempts", desk.request_count)
 
 
-async def _find_operations_failing_for_owners(stack: TenantStack, reads: list[ApiOperation]) -> list[str]:
+async def _find_operations_failing_for_owners(
+    stack: TenantStack, reads: list[ApiOperation]
+) -> list[str]:
     """Operations that answer no caller with 2xx though they are asked for its own."""
     lacking = []
     for operation in reads:
         statuses = set()
         for who, http in stack.clients.items():
             own = stack.data_by_owner[who]
-            things = ParameterValues({kind: sorted(ids) for kind, ids in own.ids.items()}, ["g1", f"{who[0]}-source", "default"], per_parameter=1_000)
+            things = ParameterValues(
+                {kind: sorted(ids) for kind, ids in own.ids.items()},
+                ["g1", f"{who[0]}-source", "default"],
+                per_parameter=1_000,
+            )
             for call in generate_calls(operation, things):
                 statuses.add((await _send_request(http, operation, *call)).status_code)
                 if any(200 <= status < 300 for status in statuses):
@@ -480,7 +651,11 @@ async def _find_operations_failing_for_owners(stack: TenantStack, reads: list[Ap
             break
         if not any(200 <= status < 300 for status in statuses):
             lacking.append(f"{operation.id} {sorted(statuses)}")
-    return [one for one in lacking if not one.startswith(("get_signed_file", "get_build", "ingest_status_by_event"))]
+    return [
+        one
+        for one in lacking
+        if not one.startswith(("get_signed_file", "get_build", "ingest_status_by_event"))
+    ]
 
 
 async def _find_stream_leaks(stack: TenantStack) -> list[str]:
@@ -489,7 +664,11 @@ async def _find_stream_leaks(stack: TenantStack) -> list[str]:
     async def follow(who: tuple[str, str], **query: Any) -> list[str]:
         answer = await stack.clients[who].get("/v1/stream", params={"after": "begin", **query})
         leaks = _find_leaks(stack, who, answer, json.dumps(query))
-        return [f"{who} stream {query}: {sorted(leaks)[:5]}"] if leaks else ([] if "event: open" in answer.text else [f"{who}: {answer.text[:200]}"])
+        return (
+            [f"{who} stream {query}: {sorted(leaks)[:5]}"]
+            if leaks
+            else ([] if "event: open" in answer.text else [f"{who}: {answer.text[:200]}"])
+        )
 
     async def stop() -> list[str]:
         await asyncio.sleep(STREAM_DURATION_S)
@@ -497,7 +676,11 @@ async def _find_stream_leaks(stack: TenantStack) -> list[str]:
         return []
 
     wanted = [follow(who) for who in stack.clients]
-    wanted += [follow(who, document=thing) for who in stack.clients for thing in _collect_foreign_values(stack, who).all_ids[:4]]
+    wanted += [
+        follow(who, document=thing)
+        for who in stack.clients
+        for thing in _collect_foreign_values(stack, who).all_ids[:4]
+    ]
     return [line for lines in await asyncio.gather(*wanted, stop()) for line in lines]
 
 
@@ -509,8 +692,13 @@ async def _find_changed_documents(stack: TenantStack) -> list[str]:
         mark = f"{tenant}{user}".capitalize()
         for document in own.ids["document"]:
             found = (await http.get(f"/v1/documents/{document}")).json()
-            if found.get("state") not in ("searchable", "failed", "running") or UUID(found["document_id"]) != UUID(document):
+            if found.get("state") not in ("searchable", "failed", "running") or UUID(
+                found["document_id"]
+            ) != UUID(document):
                 lost.append(f"{mark} {document}: {found}")
-            if found.get("state") == "searchable" and (found["collection"], found["tags"]) != (f"{mark}collectionloess", [f"{mark}tagtuff"]):
+            if found.get("state") == "searchable" and (found["collection"], found["tags"]) != (
+                f"{mark}collectionloess",
+                [f"{mark}tagtuff"],
+            ):
                 lost.append(f"{mark} {document}: {found['collection']} {found['tags']}")
     return lost

@@ -19,13 +19,21 @@ from cyclopts import App
 from anabranch.cli import build_app, main
 from tests.journey.server_process import START_TIMEOUT_S, open_http_client, run_up
 
-CONTROL_SEQUENCES = "\x1b]52;c;ZXZpbA==\x07\x1b]8;;evil:example\x1b\\here\x1b[2J\x9b31m\u202eliam\u2066\x7f"
-CONTROL_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROL_SEQUENCES = (
+    "\x1b]52;c;ZXZpbA==\x07\x1b]8;;evil:example\x1b\\here\x1b[2J\x9b31m\u202eliam\u2066\x7f"
+)
+CONTROL_CHARACTER = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 QUESTION = "How many steps does the keeper of Skerryvore count?"
 HOSTILE_TEXT = f"# Tower {CONTROL_SEQUENCES}\n\nThe keeper of Skerryvore {CONTROL_SEQUENCES} counts ninety-seven steps. Anna Lindqvist{CONTROL_SEQUENCES} of Quill{CONTROL_SEQUENCES} Limited paid EUR 4,200."
 LOGGING_COMMANDS = {"up", "api", "worker", "kafka start"}
 """Run until they are stopped; what they say of documents are logs."""
-BROKEN_UPLOAD_FIELDS = {"filename": f"{CONTROL_SEQUENCES}.pdf", "media_type": "application/pdf", "external_id": f"broken {CONTROL_SEQUENCES}"}
+BROKEN_UPLOAD_FIELDS = {
+    "filename": f"{CONTROL_SEQUENCES}.pdf",
+    "media_type": "application/pdf",
+    "external_id": f"broken {CONTROL_SEQUENCES}",
+}
 
 
 def list_commands(app: App, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -46,7 +54,9 @@ def wait_until(http: httpx2.Client, path: str, holds: Any) -> Any:
 
 
 def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:
-    """Hostile texts in documents, dead letters, runs, sources, feedback and receipts; then each command with what makes it print them."""
+    """Hostile texts in documents, dead letters, runs, sources, feedback and receipts; then each
+    command with what makes it print them.
+    """
     names = {
         "title": f"Title {CONTROL_SEQUENCES}\n[2] forged",
         "collection": f"c{CONTROL_SEQUENCES}",
@@ -54,22 +64,55 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "metadata": {f"k{CONTROL_SEQUENCES}": CONTROL_SEQUENCES},
     }
     sent = [
-        http.post("/v1/ingest", json={"text": HOSTILE_TEXT, "external_id": f"{part}{CONTROL_SEQUENCES}", "filename": f"{part}{CONTROL_SEQUENCES}.md", **names})
+        http.post(
+            "/v1/ingest",
+            json={
+                "text": HOSTILE_TEXT,
+                "external_id": f"{part}{CONTROL_SEQUENCES}",
+                "filename": f"{part}{CONTROL_SEQUENCES}.md",
+                **names,
+            },
+        )
         for part in ("a", "b")
     ]
     document, other = (response.raise_for_status().json()["document_id"] for response in sent)
-    http.post("/v1/ingest", files={"file": ("broken.pdf", b"%PDF-1.7 nothing", "application/pdf")}, data=BROKEN_UPLOAD_FIELDS).raise_for_status()
+    http.post(
+        "/v1/ingest",
+        files={"file": ("broken.pdf", b"%PDF-1.7 nothing", "application/pdf")},
+        data=BROKEN_UPLOAD_FIELDS,
+    ).raise_for_status()
     (folder / f"watched{CONTROL_SEQUENCES}").mkdir()
-    (folder / f"watched{CONTROL_SEQUENCES}" / f"note{CONTROL_SEQUENCES}.md").write_text(HOSTILE_TEXT)
+    (folder / f"watched{CONTROL_SEQUENCES}" / f"note{CONTROL_SEQUENCES}.md").write_text(
+        HOSTILE_TEXT
+    )
     for one in (document, other):
-        wait_until(http, f"/v1/documents/{one}", lambda found: found.get("state") == "searchable" and all(line["state"] == "done" for line in found["stages"]))
+        wait_until(
+            http,
+            f"/v1/documents/{one}",
+            lambda found: (
+                found.get("state") == "searchable"
+                and all(line["state"] == "done" for line in found["stages"])
+            ),
+        )
     letters = wait_until(http, "/v1/dead-letters", lambda found: found["items"])["items"]
-    run = http.post("/v1/query", json={"query": f"{QUESTION} {CONTROL_SEQUENCES}"}).raise_for_status().json()
+    run = (
+        http.post("/v1/query", json={"query": f"{QUESTION} {CONTROL_SEQUENCES}"})
+        .raise_for_status()
+        .json()
+    )
     assert run["answer"] and run["citations"], run
     wait_until(http, f"/v1/runs/{run['run_id']}", lambda found: found.get("response"))
-    watched, note = str(folder / f"watched{CONTROL_SEQUENCES}"), str(folder / f"watched{CONTROL_SEQUENCES}" / f"note{CONTROL_SEQUENCES}.md")
+    watched, note = (
+        str(folder / f"watched{CONTROL_SEQUENCES}"),
+        str(folder / f"watched{CONTROL_SEQUENCES}" / f"note{CONTROL_SEQUENCES}.md"),
+    )
     return {
-        "ingest": [[note], [note, "--wait"], [watched, "--wait"], ["http://192.0.2.1/" + CONTROL_SEQUENCES]],
+        "ingest": [
+            [note],
+            [note, "--wait"],
+            [watched, "--wait"],
+            ["http://192.0.2.1/" + CONTROL_SEQUENCES],
+        ],
         "query": [[QUESTION], [QUESTION, "--stream"], [QUESTION, "--explain"]],
         "search": [[QUESTION], ["keeper", "--explain"]],
         "documents lineage": [[document]],
@@ -80,19 +123,30 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "documents markdown": [[document]],
         "documents amend": [[document, "--title", f"Other {CONTROL_SEQUENCES}"]],
         "source add debezium": [["deb", CONTROL_SEQUENCES]],
-        "source add postgres": [["pg", CONTROL_SEQUENCES, "--dsn", f"postgresql://{CONTROL_SEQUENCES}"]],
+        "source add postgres": [
+            ["pg", CONTROL_SEQUENCES, "--dsn", f"postgresql://{CONTROL_SEQUENCES}"]
+        ],
         "source add folder": [["inbox", watched]],
         "source add urls": [["web", f"http://192.0.2.1/{CONTROL_SEQUENCES}"]],
         "source list": [[]],
         "source status": [[], ["inbox"]],
         "source reset": [["inbox"], [CONTROL_SEQUENCES]],
         "source remove": [["inbox", "--yes"], [CONTROL_SEQUENCES, "--yes"]],
-        "watch": [["--from", "begin", "--until", "now"], ["--from", "begin", "--until", "now", "--format", "%d %k %v %s %i"], [watched, "--once"]],
+        "watch": [
+            ["--from", "begin", "--until", "now"],
+            ["--from", "begin", "--until", "now", "--format", "%d %k %v %s %i"],
+            [watched, "--once"],
+        ],
         "dlq list": [[]],
-        "dlq show": [[letters[0]["event_id"]]] if "event_id" in letters[0] else [[str(next(iter(letters[0].values())))]],
+        "dlq show": [[letters[0]["event_id"]]]
+        if "event_id" in letters[0]
+        else [[str(next(iter(letters[0].values())))]],
         "dlq redrive": [["--all", "--yes"], ["--dry-run", "--all"]],
         "dlq discard": [["--all", "--dry-run"], ["--all", "--yes"]],
-        "replay start": [["--stage", "chunk", "--dry-run"], ["--stage", "chunk", "--document", document]],
+        "replay start": [
+            ["--stage", "chunk", "--dry-run"],
+            ["--stage", "chunk", "--document", document],
+        ],
         "replay list": [[]],
         "replay show": [[]],
         "replay status": [[]],
@@ -172,22 +226,51 @@ def run_and_capture(tokens: list[str], capsys: pytest.CaptureFixture[str]) -> st
     return captured.out + "\0" + captured.err
 
 
-def test_every_command_escapes_control_characters(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_escapes_control_characters(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     escaped: set[str] = set()
     with run_up(folder) as (served, server), open_http_client(server) as http:
         walk = create_hostile_data(http, tmp_path)
-        assert {*walk, *LOGGING_COMMANDS} == set(list_commands(build_app())), "each command prints, or logs"
+        assert {*walk, *LOGGING_COMMANDS} == set(list_commands(build_app())), (
+            "each command prints, or logs"
+        )
         for command, calls in walk.items():
             for call in [*calls, *([*calls[0], "--json"],)]:
-                out, _, err = run_and_capture([*command.split(), *call, "--data", str(folder)], capsys).partition("\0")
-                assert not (found := CONTROL_CHARACTER.findall(out + err)), (command, call, found, out + err)
+                out, _, err = run_and_capture(
+                    [*command.split(), *call, "--data", str(folder)], capsys
+                ).partition("\0")
+                assert not (found := CONTROL_CHARACTER.findall(out + err)), (
+                    command,
+                    call,
+                    found,
+                    out + err,
+                )
                 escaped |= {command} if re.search(r"\\(x1b|u001b|u202e)", out) else set()
                 if call[-1:] == ["--json"] and out.startswith("{"):
                     parse_json_objects(out)
         for command in list_commands(build_app()):
-            complaint = run_and_capture([*command.split(), f"--no-such{CONTROL_SEQUENCES}"], capsys).replace("\0", "")
+            complaint = run_and_capture(
+                [*command.split(), f"--no-such{CONTROL_SEQUENCES}"], capsys
+            ).replace("\0", "")
             assert not CONTROL_CHARACTER.findall(complaint), (command, complaint)
-    assert not CONTROL_CHARACTER.findall(served.stderr_file.read_text() + served.stdout_file.read_text())
-    shown = {"query", "search", "documents list", "documents show", "documents markdown", "runs show", "runs list", "lineage", "documents lineage", "dlq list"}
+    assert not CONTROL_CHARACTER.findall(
+        served.stderr_file.read_text() + served.stdout_file.read_text()
+    )
+    shown = {
+        "query",
+        "search",
+        "documents list",
+        "documents show",
+        "documents markdown",
+        "runs show",
+        "runs list",
+        "lineage",
+        "documents lineage",
+        "dlq list",
+    }
     assert shown <= escaped, shown - escaped

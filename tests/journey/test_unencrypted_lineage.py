@@ -1,4 +1,6 @@
-"""Without encryption a changed byte is found by the signature of its event, and at ingress by comparing."""
+"""Without encryption a changed byte is found by the signature of its event, and at ingress by
+comparing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.journey.test_lineage import NOTE, ask_and_record, fetch_lineage
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", "log.plain_tenants=default"])
+    return load_settings(
+        data_dir=tmp_path / "data", sets=["logging.level=error", "log.plain_tenants=default"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -28,13 +32,20 @@ def settings(tmp_path: Path) -> Settings:
         ("raw", "allowances", "Allowances", "not the one that the door accepted"),
     ],
 )
-async def test_tampered_plain_text_event_is_detected(world: ApiWorld, database: str, topic: str, before: str, after: str, fault: str) -> None:
+async def test_tampered_plain_text_event_is_detected(
+    world: ApiWorld, database: str, topic: str, before: str, after: str, fault: str
+) -> None:
     await world.ingest_until_searchable(NOTE, external_id="allowances")
     answer = await ask_and_record(world)
     connection = await asyncpg.connect(database)
     await connection.execute(
-        "update anabranch.events set value = convert_to(replace(convert_from(value, 'UTF8'), $2, $3), 'UTF8') where topic = $1", topic, before, after
+        "update anabranch.events set value = convert_to(replace(convert_from(value, 'UTF8'), $2, $3), 'UTF8') where topic = $1",
+        topic,
+        before,
+        after,
     )
     await connection.close()
     found = await fetch_lineage(world, answer["run_id"])
-    assert not found["verified"] and [f"{topic}[0]@" in one and fault in one for one in found["broken"]] == [True], found["broken"]
+    assert not found["verified"] and [
+        f"{topic}[0]@" in one and fault in one for one in found["broken"]
+    ] == [True], found["broken"]

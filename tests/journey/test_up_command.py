@@ -22,23 +22,49 @@ def search_snippets(server: dict[str, Any], words: str) -> list[str]:
 
 def test_documents_survive_restart_of_up(folder: Path, tmp_path: Path) -> None:
     note = tmp_path / "note.md"
-    note.write_text("# Lighthouse\n\nThe lighthouse keeper counts ninety-seven steps every evening.\n")
+    note.write_text(
+        "# Lighthouse\n\nThe lighthouse keeper counts ninety-seven steps every evening.\n"
+    )
     with run_up(folder) as (first, server):
-        assert {"url", "database_url", "mode", "log", "pid", "data_dir", "persistent"} <= server.keys()
-        assert (server["mode"], server["log"], server["persistent"], server["pid"]) == ("embedded", "postgres", True, first.process.pid)
+        assert {
+            "url",
+            "database_url",
+            "mode",
+            "log",
+            "pid",
+            "data_dir",
+            "persistent",
+        } <= server.keys()
+        assert (server["mode"], server["log"], server["persistent"], server["pid"]) == (
+            "embedded",
+            "postgres",
+            True,
+            first.process.pid,
+        )
         with open_http_client(server) as http:
             assert http.get("/readyz").status_code == 200
         done = run_anabranch("ingest", str(note), "--data", str(folder), "--wait", "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["counts"] == {"searchable": 1, "failed": 0, "duplicate": 0}
-        answer = run_anabranch("query", "How many steps does the lighthouse keeper count?", "--data", str(folder), "--json")
+        answer = run_anabranch(
+            "query",
+            "How many steps does the lighthouse keeper count?",
+            "--data",
+            str(folder),
+            "--json",
+        )
         assert answer.returncode == 0, answer.stderr + answer.stdout
         assert "ninety-seven" in json.loads(answer.stdout)["answer"]
-        refused = run_anabranch("query", "What is the boiling point of tungsten in kelvin?", "--data", str(folder))
+        refused = run_anabranch(
+            "query", "What is the boiling point of tungsten in kelvin?", "--data", str(folder)
+        )
         assert refused.returncode == 4, refused.stdout
         assert first.stop() == 0
     with run_up(folder) as (_, server):
-        assert any("ninety-seven" in snippet for snippet in search_snippets(server, "lighthouse keeper steps"))
+        assert any(
+            "ninety-seven" in snippet
+            for snippet in search_snippets(server, "lighthouse keeper steps")
+        )
 
 
 def test_second_up_in_same_folder_exits_with_2(folder: Path) -> None:
@@ -50,14 +76,19 @@ def test_second_up_in_same_folder_exits_with_2(folder: Path) -> None:
 
 def test_sigkill_loses_no_acknowledged_upload(folder: Path) -> None:
     with run_up(folder) as (first, server), open_http_client(server) as http:
-        texts = [f"Fact number {number}: the river gauge {number} stands at Weir {number * 13}." for number in range(20)]
+        texts = [
+            f"Fact number {number}: the river gauge {number} stands at Weir {number * 13}."
+            for number in range(20)
+        ]
         for text in texts:
             assert http.post("/v1/ingest", json={"text": text}).status_code == 202
         first.process.kill()
         first.process.wait()
     with run_up(folder) as (_, server), open_http_client(server) as http:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while len(listed := http.get("/v1/documents", params={"state": "searchable"}).json()["items"]) < len(texts):
+        while len(
+            listed := http.get("/v1/documents", params={"state": "searchable"}).json()["items"]
+        ) < len(texts):
             assert time.monotonic() < deadline, f"{len(listed)} of {len(texts)}"
             time.sleep(0.2)
         assert len(listed) == len(texts)
@@ -65,7 +96,12 @@ def test_sigkill_loses_no_acknowledged_upload(folder: Path) -> None:
 
 def test_killed_worker_and_api_are_restarted(folder: Path) -> None:
     with run_up(folder) as (first, server), open_http_client(server) as http:
-        children = [int(pid) for pid in Path(f"/proc/{first.process.pid}/task/{first.process.pid}/children").read_text().split()]
+        children = [
+            int(pid)
+            for pid in Path(f"/proc/{first.process.pid}/task/{first.process.pid}/children")
+            .read_text()
+            .split()
+        ]
         for child in children:
             if b"anabranch" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
@@ -76,7 +112,11 @@ def test_killed_worker_and_api_are_restarted(folder: Path) -> None:
             assert time.monotonic() < deadline
             try:
                 receipt = receipt or http.post("/v1/ingest", json={"text": "It came back."}).json()
-                state = http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}").json().get("state", "")
+                state = (
+                    http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
+                    .json()
+                    .get("state", "")
+                )
             except httpx2.HTTPError:
                 pass
             time.sleep(0.2)
@@ -85,10 +125,22 @@ def test_killed_worker_and_api_are_restarted(folder: Path) -> None:
 
 def test_killed_postgres_is_restarted_at_same_address(folder: Path) -> None:
     with run_up(folder) as (first, server), open_http_client(server) as http:
-        assert http.post("/v1/ingest", json={"text": "Before the fall: the weir holds."}).status_code == 202
-        os.kill(int((EmbeddedPostgres(folder / POSTGRES_FOLDER).data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        assert (
+            http.post("/v1/ingest", json={"text": "Before the fall: the weir holds."}).status_code
+            == 202
+        )
+        os.kill(
+            int(
+                (EmbeddedPostgres(folder / POSTGRES_FOLDER).data / "postmaster.pid")
+                .read_text()
+                .split()[0]
+            ),
+            signal.SIGKILL,
+        )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not any("weir" in snippet for snippet in _search_snippets_or_empty(server, "the weir holds")):
+        while not any(
+            "weir" in snippet for snippet in _search_snippets_or_empty(server, "the weir holds")
+        ):
             assert time.monotonic() < deadline
             time.sleep(0.3)
         assert first.process.poll() is None
@@ -114,7 +166,9 @@ def test_ephemeral_server_deletes_its_data(tmp_path: Path) -> None:
 def test_setting_that_differs_from_index_exits_with_2(folder: Path) -> None:
     with run_up(folder):
         pass
-    done = run_anabranch("up", "--data", str(folder), "--port", "0", "--set", "chunk.child_tokens=100")
+    done = run_anabranch(
+        "up", "--data", str(folder), "--port", "0", "--set", "chunk.child_tokens=100"
+    )
     assert done.returncode == 2
     assert "chunk.child_tokens" in done.stderr
     assert "--data" in done.stderr
@@ -122,12 +176,19 @@ def test_setting_that_differs_from_index_exits_with_2(folder: Path) -> None:
 
 def test_command_without_server_starts_temporary_one(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "one.md").write_text("The annual ferry to the island leaves on the ninth of June.")
-    done = run_anabranch("ingest", str(tmp_path / "one.md"), "--data", str(folder), "--wait", "--json")
+    done = run_anabranch(
+        "ingest", str(tmp_path / "one.md"), "--data", str(folder), "--wait", "--json"
+    )
     assert done.returncode == 0, done.stderr
     answer = run_anabranch("search", "annual ferry island", "--data", str(folder), "--json")
     assert "ninth of June" in json.loads(answer.stdout)["results"][0]["snippet"]
     assert not EmbeddedPostgres(folder / POSTGRES_FOLDER).is_running
     document = json.loads(done.stdout)["documents"][0]["document_id"]
-    assert run_anabranch("documents", "delete", document, "--yes", "--data", str(folder)).returncode == 0
+    assert (
+        run_anabranch("documents", "delete", document, "--yes", "--data", str(folder)).returncode
+        == 0
+    )
     after = run_anabranch("search", "annual ferry island", "--data", str(folder), "--json")
-    assert json.loads(after.stdout)["results"] == [], "what was accepted is done before its server stops"
+    assert json.loads(after.stdout)["results"] == [], (
+        "what was accepted is done before its server stops"
+    )

@@ -43,7 +43,9 @@ def test_restart_deletes_partial_upload_of_killed_api(folder: Path, tmp_path: Pa
 def send_partial_upload(server: dict[str, Any]) -> socket.socket:
     place = urlsplit(server["url"])
     opened = socket.create_connection((place.hostname, place.port))
-    opened.sendall(REQUEST_HEAD.format(host=place.netloc, token=server["token"]).encode() + CANARY * 200_000)
+    opened.sendall(
+        REQUEST_HEAD.format(host=place.netloc, token=server["token"]).encode() + CANARY * 200_000
+    )
     return opened
 
 
@@ -52,5 +54,7 @@ def find_spooled_files(folder: Path) -> list[Path]:
 
 
 def list_child_pids(pid: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(pid), "-f", "anabranch"], capture_output=True, text=True, check=False).stdout
+    found = subprocess.run(
+        ["pgrep", "-P", str(pid), "-f", "anabranch"], capture_output=True, text=True, check=False
+    ).stdout
     return [int(line) for line in found.split()]

@@ -1,4 +1,6 @@
-"""Attacks on a server as `up` runs it: of web pages in the owner's browser, and of other accounts on the machine."""
+"""Attacks on a server as `up` runs it: of web pages in the owner's browser, and of other accounts
+on the machine.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[UpProcess
 
 
 @pytest.mark.parametrize("stolen", [False, True], ids=["without token", "with the token"])
-def test_dns_rebinding_cannot_read_folder(server: tuple[UpProcess, dict[str, Any]], tmp_path: Path, stolen: bool) -> None:
-    """The chain: the page's name resolves to 127.0.0.1, it adds a folder as source, and searches what comes in."""
+def test_dns_rebinding_cannot_read_folder(
+    server: tuple[UpProcess, dict[str, Any]], tmp_path: Path, stolen: bool
+) -> None:
+    """The chain: the page's name resolves to 127.0.0.1, it adds a folder as source, and searches
+    what comes in.
+    """
     (tmp_path / "id_ed25519.txt").write_text("The private key of the owner is swordfish.")
     _, ready = server
     evil = f"rebind.evil.example:{urlsplit(ready['url']).port}"
@@ -51,9 +57,15 @@ def test_cross_site_form_cannot_write(server: tuple[UpProcess, dict[str, Any]]) 
         cookie = open_session_cookie(http)
         del http.headers["Authorization"]
         for given in ({}, {"Cookie": cookie}):
-            form = http.post("/v1/ingest", files={"file": ("a.md", b"planted")}, headers=headers | given)
+            form = http.post(
+                "/v1/ingest", files={"file": ("a.md", b"planted")}, headers=headers | given
+            )
             assert (form.status_code, form.json()["code"]) == (403, "FOREIGN_ORIGIN")
-            for path in ("/v1/generations/g1/promote", "/v1/generations/rollback", "/v1/sources/reset?name=x"):
+            for path in (
+                "/v1/generations/g1/promote",
+                "/v1/generations/rollback",
+                "/v1/sources/reset?name=x",
+            ):
                 assert http.post(path, headers=headers | given).status_code == 403
                 # An old browser that sends neither header.
                 assert http.post(path, headers=given).status_code == 401
@@ -88,7 +100,9 @@ def test_open_command_without_server_prints_hint(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
-def test_local_cli_can_watch_folder_that_http_cannot(server: tuple[UpProcess, dict[str, Any]], tmp_path: Path) -> None:
+def test_local_cli_can_watch_folder_that_http_cannot(
+    server: tuple[UpProcess, dict[str, Any]], tmp_path: Path
+) -> None:
     _, ready = server
     library = tmp_path / "library"
     library.mkdir()
@@ -97,9 +111,20 @@ def test_local_cli_can_watch_folder_that_http_cannot(server: tuple[UpProcess, di
     with open_http_client(ready) as http:
         refused = http.post("/v1/sources", json={"name": "library", "takes": takes})
         assert (refused.status_code, refused.json()["code"]) == (422, "FORBIDDEN_FOLDER")
-        by_url = run_anabranch("source", "add", "folder", "library", str(library), "--server", ready["url"], ANABRANCH_TOKEN=ready["token"])
+        by_url = run_anabranch(
+            "source",
+            "add",
+            "folder",
+            "library",
+            str(library),
+            "--server",
+            ready["url"],
+            ANABRANCH_TOKEN=ready["token"],
+        )
         assert by_url.returncode == 2 and "--data" in by_url.stderr
-        added = run_anabranch("source", "add", "folder", "library", str(library), "--data", ready["data_dir"])
+        added = run_anabranch(
+            "source", "add", "folder", "library", str(library), "--data", ready["data_dir"]
+        )
         assert added.returncode == 0, added.stderr
         deadline = time.monotonic() + 60
         while not http.get("/v1/documents", params={"state": "searchable"}).json()["items"]:

@@ -1,4 +1,6 @@
-"""With this folder on PYTHONPATH a process is a newer version of the program: the stage that NEWER_STAGE names makes other output."""
+"""With this folder on PYTHONPATH a process is a newer version of the program: the stage that
+NEWER_STAGE names makes other output.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +10,7 @@ from dataclasses import replace
 import processors
 
 NEWER_STAGE = os.environ["NEWER_STAGE"]
-processors.STAGES = tuple(replace(stage, version=stage.version + 1) if stage.name == NEWER_STAGE else stage for stage in processors.STAGES)
+processors.STAGES = tuple(
+    replace(stage, version=stage.version + 1) if stage.name == NEWER_STAGE else stage
+    for stage in processors.STAGES
+)

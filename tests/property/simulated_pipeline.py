@@ -1,4 +1,6 @@
-"""A whole pipeline in memory that can be killed between any two awaits, and the same log folded without any trouble, to compare with."""
+"""A whole pipeline in memory that can be killed between any two awaits, and the same log folded
+without any trouble, to compare with.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from schemas.generations import EmbedConfig, Generation, IndexConfig, compute_ch
 from schemas.ids import content_id, sha256_hex
 from schemas.ports.engines import LocalFile, ParsePlan, QueryEmbedding, TextEmbedding
 from schemas.ports.ledger import Ledger
-from schemas.ports.stage_ports import ANY_SOURCE, IngressLimits, LatestRevision, LatestRevisions, StagePorts
+from schemas.ports.stage_ports import (
+    ANY_SOURCE,
+    IngressLimits,
+    LatestRevision,
+    LatestRevisions,
+    StagePorts,
+)
 from schemas.records import Position, Record, StoredRecord
 from schemas.values import BlobRef, Block, ChildChunk, Extraction, ParentChunk, Span, Transcript
 from streams.codec import Codec
@@ -35,7 +43,13 @@ from streams.submission import build_raw_record
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = IndexConfig(embed=EmbedConfig(dimension=4, state_dimension=0))
-GENERATION = Generation(name="g1", config=CONFIG, how=compute_chain_fingerprints(CONFIG, get_stage_versions()), topics={}, state="live")
+GENERATION = Generation(
+    name="g1",
+    config=CONFIG,
+    how=compute_chain_fingerprints(CONFIG, get_stage_versions()),
+    topics={},
+    state="live",
+)
 
 
 class SimulatedCrash(BaseException):
@@ -114,14 +128,19 @@ class FlakyEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         self.crash_injector.step()
-        self.n_failures = self.n_failures + 1 if self.rng.random() < 0.2 and self.n_failures < 3 else 0
+        self.n_failures = (
+            self.n_failures + 1 if self.rng.random() < 0.2 and self.n_failures < 3 else 0
+        )
         if self.n_failures:
             raise EngineUnavailable("the engine has gone for coffee")
         await asyncio.sleep(0)
         if any("poison" in text for text in texts):
             raise UnreadableDocument("poison", code="POISON")
         self.n_embedded += len(texts)
-        return [TextEmbedding(np.array([self._vector_value(text) for _ in range(4)], dtype=np.float16)) for text in texts]
+        return [
+            TextEmbedding(np.array([self._vector_value(text) for _ in range(4)], dtype=np.float16))
+            for text in texts
+        ]
 
     def _vector_value(self, text: str) -> float:
         return self.rng.random() if self.flaky else float(len(text))
@@ -148,7 +167,12 @@ class LineParser:
         text, blocks, offset = parts[0].decode(), [], 0
         for line in text.splitlines(keepends=True):
             if line.strip():
-                blocks.append(Block(kind="paragraph", span=Span(char_start=offset, char_end=offset + len(line.rstrip("\n")))))
+                blocks.append(
+                    Block(
+                        kind="paragraph",
+                        span=Span(char_start=offset, char_end=offset + len(line.rstrip("\n"))),
+                    )
+                )
             offset += len(line)
         return Transcript(markdown=text, blocks=blocks)
 
@@ -156,7 +180,9 @@ class LineParser:
 class LineChunker:
     fingerprint = "lines"
 
-    def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
+    def chunk(
+        self, document_id: UUID, title: str | None, transcript: Transcript
+    ) -> list[ParentChunk]:
         parents = []
         for number, block in enumerate(transcript.blocks):
             start, end = block.span.char_start, block.span.char_end
@@ -198,7 +224,9 @@ class MemoryOwners:
     async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None:
         return self.sources.get((tenant, document_id))
 
-    async def claim_ownership(self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]) -> str:
+    async def claim_ownership(
+        self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]
+    ) -> str:
         owner = self.sources.get((tenant, document_id))
         if owner is None or owner in allowed or ANY_SOURCE in allowed:
             self.sources[tenant, document_id] = source
@@ -246,7 +274,9 @@ class FolderBlobs:
 
 @dataclass
 class SimulatedPipeline:
-    """`deaths` are the crossings at which the worker dies; `repeats` are how often each delivery is made."""
+    """`deaths` are the crossings at which the worker dies; `repeats` are how often each delivery is
+    made.
+    """
 
     folder: Path
     crash_points: list[int]
@@ -277,12 +307,18 @@ class SimulatedPipeline:
         state = self.memory_ledger.documents.get(document_id)
         return LatestRevision(False, None, state.latest_order) if state else None
 
-    async def push(self, event: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str) -> None:
-        self.log.store(await build_raw_record(event, event_id, source="test", time=EPOCH, codec=self.codec))
+    async def push(
+        self, event: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str
+    ) -> None:
+        self.log.store(
+            await build_raw_record(event, event_id, source="test", time=EPOCH, codec=self.codec)
+        )
 
     async def create_generation(self) -> None:
         """As whoever finds none does."""
-        fact = build_root_event(GenerationCreated(generation=GENERATION), content_id("genesis"), "test", lambda: EPOCH)
+        fact = build_root_event(
+            GenerationCreated(generation=GENERATION), content_id("genesis"), "test", lambda: EPOCH
+        )
         self.log.store(await self.codec.encode(fact, "control", "g1"))
         await self._drain(next(stage for stage in STAGES if stage.name == "control"))
 
@@ -298,13 +334,29 @@ class SimulatedPipeline:
             acknowledged = await self._run_until_crash(stage, acknowledged)
 
     async def _run_until_crash(self, stage: Stage, start: int) -> int:
-        """One life of a worker: from `start` until all is acknowledged, or until it dies. Returns where the next life starts."""
+        """One life of a worker: from `start` until all is acknowledged, or until it dies. Returns
+        where the next life starts.
+        """
         records = self.log.topics[stage.topic]
         finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         partition = FakePartition(stage.topic, len(records), start, finished)
         publisher = Publisher(stage.name, GENERATION, self.codec, lambda: EPOCH)
-        runner = StageRunner(stage, self.ledger, self.log, self.ports, publisher, self.codec, NoInstrumentation(), backoff=Backoff(0, 0))  # type: ignore[arg-type]
-        sink = PartitionSink(runner, partition, lambda error: finished.set_exception(error) if not finished.done() else None, self.bounds)
+        runner = StageRunner(
+            stage,
+            self.ledger,
+            self.log,
+            self.ports,
+            publisher,
+            self.codec,
+            NoInstrumentation(),
+            backoff=Backoff(0, 0),
+        )  # type: ignore[arg-type]
+        sink = PartitionSink(
+            runner,
+            partition,
+            lambda error: finished.set_exception(error) if not finished.done() else None,
+            self.bounds,
+        )
         for record in records[start:]:
             for _ in range(self.repeats):
                 sink.offer(record)
@@ -321,7 +373,9 @@ class SimulatedPipeline:
         outcomes_by_event: dict[str, dict[str, str]] = {}
         for stored in self.log.topics.get("outcomes", []):
             event = json.loads(stored.record.value or b"{}").get("event_id", "?")
-            outcomes_by_event.setdefault(event, {})[stored.record.headers["ce_id"].decode()] = stored.record.headers["ce_type"].decode()
+            outcomes_by_event.setdefault(event, {})[stored.record.headers["ce_id"].decode()] = (
+                stored.record.headers["ce_type"].decode()
+            )
         return {event: list(kinds.values()) for event, kinds in outcomes_by_event.items()}
 
     def read_visible_state(self) -> dict[str, Any]:
@@ -329,19 +383,34 @@ class SimulatedPipeline:
         texts: dict[str, list[str]] = {}
         for key, row in self.memory_ledger.rows.items():
             visible_revision = self.memory_ledger.visible_revisions.get(key[1])
-            if key[0] == "ChildRow" and visible_revision is not None and visible_revision.order == key[2]:
+            if (
+                key[0] == "ChildRow"
+                and visible_revision is not None
+                and visible_revision.order == key[2]
+            ):
                 texts.setdefault(str(key[1]), []).append(row.text)  # type: ignore[union-attr]
         vectors = sum(
             1
             for key in self.memory_ledger.rows
-            if key[0] == "VectorRow" and self.memory_ledger.visible_revisions.get(key[1]) and self.memory_ledger.visible_revisions[key[1]].order == key[2]
+            if key[0] == "VectorRow"
+            and self.memory_ledger.visible_revisions.get(key[1])
+            and self.memory_ledger.visible_revisions[key[1]].order == key[2]
         )
         return {
             "texts": {document: sorted(found) for document, found in texts.items()},
             "vectors": vectors,
-            "visible": {str(document): visible_revision.order for document, visible_revision in self.memory_ledger.visible_revisions.items()},
-            "withdrawn": {str(document): state.withdrawal_order for document, state in self.memory_ledger.documents.items() if state.withdrawal_order},
-            "buried": sorted((stage, event.code) for (stage, _), event in self.memory_ledger.dead_letters.items()),
+            "visible": {
+                str(document): visible_revision.order
+                for document, visible_revision in self.memory_ledger.visible_revisions.items()
+            },
+            "withdrawn": {
+                str(document): state.withdrawal_order
+                for document, state in self.memory_ledger.documents.items()
+                if state.withdrawal_order
+            },
+            "buried": sorted(
+                (stage, event.code) for (stage, _), event in self.memory_ledger.dead_letters.items()
+            ),
         }
 
 

@@ -1,4 +1,6 @@
-"""Two workers at the same documents at the same moment: what is visible in the end is the latest that is whole, whoever came first."""
+"""Two workers at the same documents at the same moment: what is visible in the end is the latest
+that is whole, whoever came first.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,15 @@ from schemas.rows import GenerationRow
 from sql.integrity import check_integrity
 from sql.ledger import PgLedger
 from sql.pool import close_pool, open_pool
-from tests.contract.ledger_events import make_accepted, make_chunked, make_embedded, make_removed, make_sample_document_id, make_transcribed, project_event
+from tests.contract.ledger_events import (
+    make_accepted,
+    make_chunked,
+    make_embedded,
+    make_removed,
+    make_sample_document_id,
+    make_transcribed,
+    project_event,
+)
 from tests.contract.test_ledger import GENERATION, TRANSCRIBE_FINGERPRINT
 
 DOCUMENTS = 12
@@ -26,13 +36,34 @@ DOCUMENTS = 12
 def make_revision(name: str, order: int) -> list[Event[Any]]:
     """In two parts, each revision with words of its own."""
     words = [[f"{name}", f"w{order}"], [f"x{order}", "y"]]
-    parts = [fact for part, said in enumerate(words, 1) for fact in (make_chunked(name, order, said, part, 2), make_embedded(name, order, said, part, 2))]
-    return [make_accepted(name, order, f"text {order}"), make_transcribed(name, order, f"text {order}", TRANSCRIBE_FINGERPRINT), *parts]
+    parts = [
+        fact
+        for part, said in enumerate(words, 1)
+        for fact in (
+            make_chunked(name, order, said, part, 2),
+            make_embedded(name, order, said, part, 2),
+        )
+    ]
+    return [
+        make_accepted(name, order, f"text {order}"),
+        make_transcribed(name, order, f"text {order}", TRANSCRIBE_FINGERPRINT),
+        *parts,
+    ]
 
 
-def make_history(name: str, changes: Sequence[int | None], rng: random.Random, *, late: bool) -> list[Event[Any]]:
-    """What one partition holds of a document: revisions by their orders, withdrawals by None at the place of theirs. `late`: in no order at all."""
-    facts = [fact for ordinal, order in enumerate(changes) for fact in (make_revision(name, order) if order else [make_removed(name, 10 * ordinal + 5)])]
+def make_history(
+    name: str, changes: Sequence[int | None], rng: random.Random, *, late: bool
+) -> list[Event[Any]]:
+    """What one partition holds of a document: revisions by their orders, withdrawals by None at the
+    place of theirs. `late`: in no order at all.
+    """
+    facts = [
+        fact
+        for ordinal, order in enumerate(changes)
+        for fact in (
+            make_revision(name, order) if order else [make_removed(name, 10 * ordinal + 5)]
+        )
+    ]
     if late:
         rng.shuffle(facts)
     return facts
@@ -48,15 +79,25 @@ SCENARIOS: dict[str, tuple[list[int | None], list[int | None], int | None]] = {
 
 @pytest.mark.parametrize("late", [False, True], ids=["in order", "late and shuffled"])
 @pytest.mark.parametrize("scene", SCENARIOS)
-async def test_concurrent_workers_leave_only_latest_complete_revision(scene: str, late: bool, database: str) -> None:
-    one, other = await open_pool(database, size=6, name="test"), await open_pool(database, size=6, name="test")
+async def test_concurrent_workers_leave_only_latest_complete_revision(
+    scene: str, late: bool, database: str
+) -> None:
+    one, other = (
+        await open_pool(database, size=6, name="test"),
+        await open_pool(database, size=6, name="test"),
+    )
     try:
-        genesis = ProjectedEvent(replace(make_accepted("none", 1), id=content_id("genesis")), (GenerationRow(GENERATION),))
+        genesis = ProjectedEvent(
+            replace(make_accepted("none", 1), id=content_id("genesis")),
+            (GenerationRow(GENERATION),),
+        )
         await PgLedger(one, GENERATION).claim("control", "always", [genesis])
         left, right, expected = SCENARIOS[scene]
         rng = random.Random(scene)
         works = [
-            process_events(PgLedger(pool, GENERATION), make_history(f"d{number}", changes, rng, late=late))
+            process_events(
+                PgLedger(pool, GENERATION), make_history(f"d{number}", changes, rng, late=late)
+            )
             for number in range(DOCUMENTS)
             for pool, changes in rng.sample([(one, left), (other, right)], 2)
         ]
@@ -64,9 +105,15 @@ async def test_concurrent_workers_leave_only_latest_complete_revision(scene: str
         await asyncio.gather(*works)
         rows = await one.fetch("select document_id, ord from visible")
         assert {row["document_id"]: row["ord"][-1] for row in rows} == (
-            {make_sample_document_id(f"d{number}"): expected for number in range(DOCUMENTS)} if expected else {}
+            {make_sample_document_id(f"d{number}"): expected for number in range(DOCUMENTS)}
+            if expected
+            else {}
         )
-        assert {place: count for place, count in (await check_integrity(one, assume_idle=True)).items() if count} == {}
+        assert {
+            place: count
+            for place, count in (await check_integrity(one, assume_idle=True)).items()
+            if count
+        } == {}
     finally:
         await close_pool(one)
         await close_pool(other)

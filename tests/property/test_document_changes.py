@@ -1,4 +1,6 @@
-"""Whatever is done to documents, in whatever order it arrives, and however often a worker dies over it: nothing is left behind, and what answers is what was said last."""
+"""Whatever is done to documents, in whatever order it arrives, and however often a worker dies over
+it: nothing is left behind, and what answers is what was said last.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import make_document_id
@@ -35,7 +43,9 @@ T = TypeVar("T")
 
 
 class DocumentChangesMachine(RuleBasedStateMachine):
-    """`said` are the changes by number: what should hold follows from the latest. Numbers may come in any order."""
+    """`said` are the changes by number: what should hold follows from the latest. Numbers may come
+    in any order.
+    """
 
     template: tuple[str, str]
 
@@ -72,9 +82,13 @@ class DocumentChangesMachine(RuleBasedStateMachine):
         self.database.__exit__(None, None, None)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def push(self, event: DocumentReceived | DocumentAmended | DocumentWithdrawn, number: int) -> None:
+    def push(
+        self, event: DocumentReceived | DocumentAmended | DocumentWithdrawn, number: int
+    ) -> None:
         async def append_event() -> None:
-            record = await build_raw_record(event, f"e{self.n_events}", source="shop", time=EPOCH, codec=self.world.codec)
+            record = await build_raw_record(
+                event, f"e{self.n_events}", source="shop", time=EPOCH, codec=self.world.codec
+            )
             record.headers["ce_sequence"] = str(number).encode()  # type: ignore[index]
             self.world.log.store(record)
 
@@ -92,7 +106,11 @@ class DocumentChangesMachine(RuleBasedStateMachine):
         if number in changes:
             return
         changes[number] = text
-        event = DocumentReceived(external_id=name, content=Content(text=text)) if text is not None else DocumentWithdrawn(external_id=name)
+        event = (
+            DocumentReceived(external_id=name, content=Content(text=text))
+            if text is not None
+            else DocumentWithdrawn(external_id=name)
+        )
         self.push(event, number)
 
     @rule(name=NAMES, text=st.sampled_from(TEXTS[:-1]), late=st.sampled_from([0, 0, 0, 1]))
@@ -111,7 +129,9 @@ class DocumentChangesMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, late=st.sampled_from([0, 1]), title=st.sampled_from(["x", ""]))
     def amend(self, name: str, late: int, title: str) -> None:
-        self.push(DocumentAmended(external_id=name, title=title, tags=["t"]), self.next_number(late) + 1)
+        self.push(
+            DocumentAmended(external_id=name, title=title, tags=["t"]), self.next_number(late) + 1
+        )
 
     @rule()
     def resend_last_event(self) -> None:
@@ -140,15 +160,30 @@ class DocumentChangesMachine(RuleBasedStateMachine):
     def latest_change_is_visible(self) -> None:
         if not self.settled:
             return
-        rows = self.run_coroutine(self.pool.fetch("select v.document_id, t.markdown from visible v join revision_texts t using (generation, document_id, ord)"))
-        expected = {make_document_id("default", "shop", name): text for name, said in self.texts_by_number.items() if (text := said[max(said)]) is not None}
+        rows = self.run_coroutine(
+            self.pool.fetch(
+                "select v.document_id, t.markdown from visible v join revision_texts t using (generation, document_id, ord)"
+            )
+        )
+        expected = {
+            make_document_id("default", "shop", name): text
+            for name, said in self.texts_by_number.items()
+            if (text := said[max(said)]) is not None
+        }
         assert {row["document_id"]: row["markdown"] for row in rows} == expected
 
 
 @pytest.mark.parametrize("steps", [18])
-def test_any_change_sequence_leaves_no_orphan_rows(steps: int, postgres_server: EmbeddedPostgres, template_database: str) -> None:
+def test_any_change_sequence_leaves_no_orphan_rows(
+    steps: int, postgres_server: EmbeddedPostgres, template_database: str
+) -> None:
     class Here(DocumentChangesMachine):
         template = (postgres_server.dsn, template_database)
 
-    quick = settings(max_examples=12, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck))
+    quick = settings(
+        max_examples=12,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
     run_state_machine_as_test(Here, settings=quick)

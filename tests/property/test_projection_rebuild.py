@@ -1,4 +1,6 @@
-"""The tables are a fold of the log: `project` and claims alone, in any order of its topics, give what the stages left, reactions and all."""
+"""The tables are a fold of the log: `project` and claims alone, in any order of its topics, give
+what the stages left, reactions and all.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,17 @@ from streams.stage import Stage
 from streams.submission import build_raw_record
 from tests.property.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
-PROJECTING_STAGES = [stage for stage in STAGES if stage.topic not in ("raw", "outcomes") and stage.name != "extract"]
+PROJECTING_STAGES = [
+    stage for stage in STAGES if stage.topic not in ("raw", "outcomes") and stage.name != "extract"
+]
 """Those that project, in the pipeline's order."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentChange:
-    """A document is sent (withdrawn, if `text` is None; amended, where something is `said`) as change `number` of its source. `wait`: everything before
-    it has settled by then."""
+    """A document is sent (withdrawn, if `text` is None; amended, where something is `said`) as
+    change `number` of its source. `wait`: everything before it has settled by then.
+    """
 
     name: str
     number: int
@@ -52,7 +57,13 @@ class DocumentChange:
             return DocumentAmended(external_id=self.name, **AMENDMENTS[self.amendment])
         if self.text is None:
             return DocumentWithdrawn(external_id=self.name)
-        return DocumentReceived(external_id=self.name, content=Content(text=self.text), force=self.force, title=self.title, metadata={"k": 1})
+        return DocumentReceived(
+            external_id=self.name,
+            content=Content(text=self.text),
+            force=self.force,
+            title=self.title,
+            metadata={"k": 1},
+        )
 
 
 AMENDMENTS: dict[str, Any] = {
@@ -69,14 +80,38 @@ READABLE = [text for text in TEXTS if text != "poison"]
 def changes_to(texts: Sequence[str]) -> st.SearchStrategy[DocumentChange]:
     optional_texts = st.one_of(st.none(), st.sampled_from(texts))
     forced = st.sampled_from([False, False, False, True])
-    sent = st.builds(DocumentChange, st.sampled_from("ab"), st.integers(1, 6), optional_texts, forced, st.booleans(), st.sampled_from([None, None, "given"]))
-    amended = st.builds(DocumentChange, st.sampled_from("ab"), st.integers(1, 6), wait=st.booleans(), text=st.none(), said=st.sampled_from(sorted(AMENDMENTS)))
+    sent = st.builds(
+        DocumentChange,
+        st.sampled_from("ab"),
+        st.integers(1, 6),
+        optional_texts,
+        forced,
+        st.booleans(),
+        st.sampled_from([None, None, "given"]),
+    )
+    amended = st.builds(
+        DocumentChange,
+        st.sampled_from("ab"),
+        st.integers(1, 6),
+        wait=st.booleans(),
+        text=st.none(),
+        said=st.sampled_from(sorted(AMENDMENTS)),
+    )
     return st.one_of(sent, sent, amended)
 
 
-LATE_WITHDRAWAL = [DocumentChange("a", 1, "one"), DocumentChange("a", 4, "one"), DocumentChange("a", 2, None)]
+LATE_WITHDRAWAL = [
+    DocumentChange("a", 1, "one"),
+    DocumentChange("a", 4, "one"),
+    DocumentChange("a", 2, None),
+]
 """A document, the same again, and a withdrawal that belongs between the two."""
-TWO_LATE_WITHDRAWALS = [*LATE_WITHDRAWAL, DocumentChange("a", 3, None), DocumentChange("a", 6, "poison"), DocumentChange("a", 5, "one")]
+TWO_LATE_WITHDRAWALS = [
+    *LATE_WITHDRAWAL,
+    DocumentChange("a", 3, None),
+    DocumentChange("a", 6, "poison"),
+    DocumentChange("a", 5, "one"),
+]
 
 
 OUT_OF_ORDER_AMENDMENTS = [
@@ -89,13 +124,17 @@ OUT_OF_ORDER_AMENDMENTS = [
     DocumentChange("a", 3, None),
     DocumentChange("b", 1, None, amendment="collection"),
 ]
-"""Amendments before their document, an older one after a newer one, a revision that came too late and ends what was amended, a late withdrawal."""
+"""Amendments before their document, an older one after a newer one, a revision that came too late
+and ends what was amended, a late withdrawal.
+"""
 
 
 async def play_history(world: SimulatedPipeline, history: Sequence[DocumentChange]) -> None:
     """Through the real stages, in the order given, whatever the numbers say."""
     for ordinal, change in enumerate(history):
-        record = await build_raw_record(change.event(), f"e{ordinal}", source="shop", time=EPOCH, codec=world.codec)
+        record = await build_raw_record(
+            change.event(), f"e{ordinal}", source="shop", time=EPOCH, codec=world.codec
+        )
         record.headers["ce_sequence"] = str(change.number).encode()  # type: ignore[index]
         world.log.store(record)
         if change.wait_for_previous:
@@ -112,17 +151,31 @@ class ProjectedEvents:
     @classmethod
     async def from_pipeline(cls, world: SimulatedPipeline) -> ProjectedEvents:
         codec = Codec()
-        return cls({stage.name: [await codec.decode(stored) for stored in world.log.topics.get(stage.topic, [])] for stage in PROJECTING_STAGES})
+        return cls(
+            {
+                stage.name: [
+                    await codec.decode(stored) for stored in world.log.topics.get(stage.topic, [])
+                ]
+                for stage in PROJECTING_STAGES
+            }
+        )
 
     def iter_by_topic(self, stages: Iterable[Stage]) -> Iterator[tuple[Stage, Event[Any]]]:
         for stage in stages:
             yield from ((stage, fact) for fact in self.topics[stage.name])
 
-    def iter_shuffled(self, rng: random.Random, *, causal: bool) -> Iterator[tuple[Stage, Event[Any]]]:
+    def iter_shuffled(
+        self, rng: random.Random, *, causal: bool
+    ) -> Iterator[tuple[Stage, Event[Any]]]:
         """Each topic in its order, topics mixed; `causal`: nothing before what it follows from."""
         waiting = {stage.name: list(self.topics[stage.name]) for stage in PROJECTING_STAGES}
         unread = {fact.id for facts in waiting.values() for fact in facts}
-        while ready := [stage for stage in PROJECTING_STAGES if waiting[stage.name] and not (causal and waiting[stage.name][0].causation_id in unread)]:
+        while ready := [
+            stage
+            for stage in PROJECTING_STAGES
+            if waiting[stage.name]
+            and not (causal and waiting[stage.name][0].causation_id in unread)
+        ]:
             # Genesis first, as a worker waits for it.
             stage = next((stage for stage in ready if stage.name == "control"), rng.choice(ready))
             fact = waiting[stage.name].pop(0)
@@ -132,10 +185,14 @@ class ProjectedEvents:
 
 async def project_events(ledger: Ledger, facts: Iterable[tuple[Stage, Event[Any]]]) -> None:
     for stage, fact in facts:
-        await ledger.claim(stage.name, stage.ordering_policy, [ProjectedEvent(fact, tuple(stage.project(fact)))])
+        await ledger.claim(
+            stage.name, stage.ordering_policy, [ProjectedEvent(fact, tuple(stage.project(fact)))]
+        )
 
 
-def list_projection_orders(log: ProjectedEvents, seed: int) -> dict[str, list[tuple[Stage, Event[Any]]]]:
+def list_projection_orders(
+    log: ProjectedEvents, seed: int
+) -> dict[str, list[tuple[Stage, Event[Any]]]]:
     control = [stage for stage in PROJECTING_STAGES if stage.name == "control"]
     others = [stage for stage in PROJECTING_STAGES if stage.name != "control"]
     return {
@@ -158,7 +215,11 @@ def summarize_ledger(ledger: MemoryLedger) -> dict[str, Any]:
         )
         for identity, state in ledger.documents.items()
     }
-    return {"documents": documents, "rows": set(ledger.rows), "chunks": {identity: flip.n_chunks for identity, flip in ledger.visible_revisions.items()}}
+    return {
+        "documents": documents,
+        "rows": set(ledger.rows),
+        "chunks": {identity: flip.n_chunks for identity, flip in ledger.visible_revisions.items()},
+    }
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -166,29 +227,50 @@ def summarize_ledger(ledger: MemoryLedger) -> dict[str, Any]:
 @example(history=LATE_WITHDRAWAL, seed=0)
 @example(history=TWO_LATE_WITHDRAWALS, seed=0)
 @example(history=OUT_OF_ORDER_AMENDMENTS, seed=0)
-async def test_projections_rebuild_ledger_in_any_topic_order(history: list[DocumentChange], seed: int) -> None:
+async def test_projections_rebuild_ledger_in_any_topic_order(
+    history: list[DocumentChange], seed: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = SimulatedPipeline(Path(folder), [], seed, PartitionLimits())
         await play_history(world, history)
-        for way, facts in list_projection_orders(await ProjectedEvents.from_pipeline(world), seed).items():
+        for way, facts in list_projection_orders(
+            await ProjectedEvents.from_pipeline(world), seed
+        ).items():
             again = MemoryLedger(GENERATION)
             await project_events(again, facts)
             assert summarize_ledger(again) == summarize_ledger(world.memory_ledger), way
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(history=st.lists(changes_to(READABLE), min_size=2, max_size=7, unique_by=lambda change: (change.name, change.number)), seed=st.integers(0, 1000))
+@given(
+    history=st.lists(
+        changes_to(READABLE),
+        min_size=2,
+        max_size=7,
+        unique_by=lambda change: (change.name, change.number),
+    ),
+    seed=st.integers(0, 1000),
+)
 @example(history=LATE_WITHDRAWAL, seed=0)
 @example(history=TWO_LATE_WITHDRAWALS, seed=0)
 @example(history=OUT_OF_ORDER_AMENDMENTS, seed=0)
-async def test_visible_state_does_not_depend_on_arrival_order(history: list[DocumentChange], seed: int) -> None:
-    """Of what can be read: an older revision that comes after a later one is passed over, also where that one fails."""
+async def test_visible_state_does_not_depend_on_arrival_order(
+    history: list[DocumentChange], seed: int
+) -> None:
+    """Of what can be read: an older revision that comes after a later one is passed over, also
+    where that one fails.
+    """
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        arrived, ordered = SimulatedPipeline(Path(one), [], seed, PartitionLimits()), SimulatedPipeline(Path(two), [], seed, PartitionLimits())
+        arrived, ordered = (
+            SimulatedPipeline(Path(one), [], seed, PartitionLimits()),
+            SimulatedPipeline(Path(two), [], seed, PartitionLimits()),
+        )
         await play_history(arrived, history)
         await play_history(ordered, sorted(history, key=lambda change: change.number))
         assert get_visible_texts(arrived.memory_ledger) == get_visible_texts(ordered.memory_ledger)
-        assert get_visible_amendments(arrived.memory_ledger) == get_visible_amendments(ordered.memory_ledger)
+        assert get_visible_amendments(arrived.memory_ledger) == get_visible_amendments(
+            ordered.memory_ledger
+        )
 
 
 def get_visible_texts(ledger: MemoryLedger) -> dict[UUID, str | None]:
@@ -196,7 +278,9 @@ def get_visible_texts(ledger: MemoryLedger) -> dict[UUID, str | None]:
     found = {
         key[1]: row
         for key, row in ledger.rows.items()
-        if isinstance(row, TextRow) and ledger.visible_revisions.get(key[1]) and ledger.visible_revisions[key[1]].order == key[2]
+        if isinstance(row, TextRow)
+        and ledger.visible_revisions.get(key[1])
+        and ledger.visible_revisions[key[1]].order == key[2]
     }
     assert set(found) == set(ledger.visible_revisions)
     return {identity: row.markdown for identity, row in found.items()}
@@ -217,7 +301,15 @@ def generate_history(seed: int) -> list[DocumentChange]:
 def generate_change(rng: random.Random) -> DocumentChange:
     text, amendment = rng.choice([None, *TEXTS, "one"]), rng.choice([None, None, *AMENDMENTS])
     title = rng.choice([None, None, "given"])
-    return DocumentChange(rng.choice("ab"), rng.randint(1, 9), text if amendment is None else None, rng.random() < 0.1, rng.random() < 0.8, title, amendment)
+    return DocumentChange(
+        rng.choice("ab"),
+        rng.randint(1, 9),
+        text if amendment is None else None,
+        rng.random() < 0.1,
+        rng.random() < 0.8,
+        title,
+        amendment,
+    )
 
 
 async def count_stale_rows(pool: Pool) -> dict[str, int]:
@@ -233,10 +325,22 @@ async def count_stale_rows(pool: Pool) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_projections_rebuild_every_table_row(seed: int, database: str, other_database: str, tmp_path: Path) -> None:
-    pool, fresh = await open_pool(database, size=4, name="test"), await open_pool(other_database, size=4, name="test")
+async def test_projections_rebuild_every_table_row(
+    seed: int, database: str, other_database: str, tmp_path: Path
+) -> None:
+    pool, fresh = (
+        await open_pool(database, size=4, name="test"),
+        await open_pool(other_database, size=4, name="test"),
+    )
     try:
-        world = SimulatedPipeline(tmp_path, [], seed, PartitionLimits(), tables_ledger=PgLedger(pool, GENERATION), revisions=PgRevisions(pool))
+        world = SimulatedPipeline(
+            tmp_path,
+            [],
+            seed,
+            PartitionLimits(),
+            tables_ledger=PgLedger(pool, GENERATION),
+            revisions=PgRevisions(pool),
+        )
         world.embedder.flaky = False
         await world.create_generation()
         await play_history(world, generate_history(seed))
@@ -247,7 +351,9 @@ async def test_projections_rebuild_every_table_row(seed: int, database: str, oth
                 continue
             await truncate_tables(fresh)
             await project_events(PgLedger(fresh, GENERATION), ordered)
-            assert await compute_checksum(fresh, include_history=True) == await compute_checksum(pool, include_history=True), way
+            assert await compute_checksum(fresh, include_history=True) == await compute_checksum(
+                pool, include_history=True
+            ), way
             assert await fetch_all_rows(fresh) == await fetch_all_rows(pool), way
             assert await count_stale_rows(fresh) == {}, way
     finally:
@@ -256,19 +362,35 @@ async def test_projections_rebuild_every_table_row(seed: int, database: str, oth
 
 
 async def fetch_all_rows(pool: Pool) -> dict[str, set[tuple[Any, ...]]]:
-    """Whether visible or not: every row of a document's revisions, by its keys; what became of them, and where each part stood in the log."""
+    """Whether visible or not: every row of a document's revisions, by its keys; what became of
+    them, and where each part stood in the log.
+    """
     found = {}
     for kind, table in DERIVED_TABLES.items():
-        places = ", fact_id, log_topic, log_partition, log_offset" if kind in (PartCompletedRow, TextRow) else ""
+        places = (
+            ", fact_id, log_topic, log_partition, log_offset"
+            if kind in (PartCompletedRow, TextRow)
+            else ""
+        )
         keys = ", ".join([*list(table.columns)[: table.n_keys]])
-        found[table.name] = await pool.fetch(f"select document_id, ord{places}{', ' + keys if keys else ''} from {table.name}")
-    found["documents"] = await pool.fetch("select id, latest, withdrawn, revision, accepted_id from documents")
+        found[table.name] = await pool.fetch(
+            f"select document_id, ord{places}{', ' + keys if keys else ''} from {table.name}"
+        )
+    found["documents"] = await pool.fetch(
+        "select id, latest, withdrawn, revision, accepted_id from documents"
+    )
     found["amended"] = await pool.fetch(
         "select d.id, d.title, d.collection, d.tags, d.metadata, d.amended from documents d join visible v on v.document_id = d.id"
     )
-    found["amendments"] = await pool.fetch("select document_id, ord, accepted_id, said, by_revision from document_amendments")
-    found["states"] = await pool.fetch("select document_id, ord, state, unchanged, visible, chunks from revision_states")
-    found["dead_letters"] = await pool.fetch("select event_id, stage, code, log_topic, log_offset from dead_letters")
+    found["amendments"] = await pool.fetch(
+        "select document_id, ord, accepted_id, said, by_revision from document_amendments"
+    )
+    found["states"] = await pool.fetch(
+        "select document_id, ord, state, unchanged, visible, chunks from revision_states"
+    )
+    found["dead_letters"] = await pool.fetch(
+        "select event_id, stage, code, log_topic, log_offset from dead_letters"
+    )
     return {name: {tuple(map(str, row)) for row in each} for name, each in found.items()}
 
 
@@ -284,7 +406,9 @@ async def truncate_tables(pool: Pool) -> None:
         "live_generation",
         "generations",
     ]
-    dropped = await pool.fetch("select inhrelid::regclass::text as name from pg_inherits join pg_class on oid = inhrelid where relkind = 'r'")
+    dropped = await pool.fetch(
+        "select inhrelid::regclass::text as name from pg_inherits join pg_class on oid = inhrelid where relkind = 'r'"
+    )
     for row in dropped:
         await pool.execute(f"drop table {row['name']}")
     await pool.execute(f"truncate {', '.join(names)} cascade")

@@ -1,4 +1,6 @@
-"""Change events that somebody recorded, where DEBEZIUM_EVENTS names a folder with them: one JSON line an event, under `event`."""
+"""Change events that somebody recorded, where DEBEZIUM_EVENTS names a folder with them: one JSON
+line an event, under `event`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ from streams.sources.raw_producer import RawProducer
 from tests.property.test_source_changes import FIXED_TIME, SourceHarness
 
 FOLDER = Path(os.environ.get("DEBEZIUM_EVENTS", ""))
-pytestmark = pytest.mark.skipif(not (FOLDER / "documentation.jsonl").exists(), reason="DEBEZIUM_EVENTS names no folder with recorded events")
+pytestmark = pytest.mark.skipif(
+    not (FOLDER / "documentation.jsonl").exists(),
+    reason="DEBEZIUM_EVENTS names no folder with recorded events",
+)
 
 
 def read_recorded_events(name: str) -> Iterator[dict[str, Any]]:
@@ -42,9 +47,15 @@ def test_recorded_event_is_decoded_or_rejected_with_code() -> None:
         mapping = RowMapping(body=[list(row)[-1]])
         key = {name: row[name] for name in list(row)[:1]}
         try:
-            said = parse_change_events(Record("t", json.dumps(key).encode(), json.dumps(line["event"]).encode()), 1, mapping)
+            said = parse_change_events(
+                Record("t", json.dumps(key).encode(), json.dumps(line["event"]).encode()),
+                1,
+                mapping,
+            )
         except MalformedEvent as refusal:
-            assert refusal.code in {"MALFORMED_CHANGE", "NO_POSITION", "NO_SUCH_COLUMN"}, refusal.detail
+            assert refusal.code in {"MALFORMED_CHANGE", "NO_POSITION", "NO_SUCH_COLUMN"}, (
+                refusal.detail
+            )
         else:
             read |= {line["connector"]} if said else set()
     assert read >= {"postgresql", "oracle", "sqlserver"}
@@ -60,14 +71,28 @@ async def test_recorded_stream_yields_same_documents_in_any_order(seed: int) -> 
             event, row = line["event"], _extract_row(line["event"])
             if event["source"]["table"] != table:
                 continue
-            event["source"] |= {"connector": "mysql", "file": "mysql-bin.000003", "pos": 100 + number, "row": 0}
-            records.append(Record("t", json.dumps({"id": row["id"]}).encode(), json.dumps(event).encode()))
+            event["source"] |= {
+                "connector": "mysql",
+                "file": "mysql-bin.000003",
+                "pos": 100 + number,
+                "row": 0,
+            }
+            records.append(
+                Record("t", json.dumps({"id": row["id"]}).encode(), json.dumps(event).encode())
+            )
             rows |= {str(row["id"]): event["after"] and (row["name"], row[body])}
         Random(seed).shuffle(records)
         reading = SourceHarness()
         await reading.create_topics()
         spec = SourceSpec(name=table, takes=DebeziumSource(topic="t", mapping=mapping))
-        applier = ChangeApplier(reading.store, RawProducer(spec, reading.codec, reading.applier._raw_producer.blobs, lambda: FIXED_TIME), mapping, reading.log)
+        applier = ChangeApplier(
+            reading.store,
+            RawProducer(
+                spec, reading.codec, reading.applier._raw_producer.blobs, lambda: FIXED_TIME
+            ),
+            mapping,
+            reading.log,
+        )
         for record in records:
             await applier.apply(parse_change_events(record, 1, mapping))
         assert await reading.read_documents() == {key: row for key, row in rows.items() if row}

@@ -1,4 +1,6 @@
-"""Whatever order the changes of a table arrive in, and however often, the documents end as the table does."""
+"""Whatever order the changes of a table arrive in, and however often, the documents end as the
+table does.
+"""
 
 from __future__ import annotations
 
@@ -53,17 +55,35 @@ class SourceHarness:
     """A source whose records come as the test likes, and what stands in `raw` after it."""
 
     def __init__(self, log: MemoryLog | None = None, mapping: RowMapping = MAPPING) -> None:
-        self.log, self.store, self.codec, self.mapping = log or MemoryLog(lambda: FIXED_TIME), MemorySourceStore(), Codec(), mapping
-        self.applier = ChangeApplier(self.store, RawProducer(SPEC, self.codec, open_blobs("memory:///"), lambda: FIXED_TIME), mapping, self.log)
+        self.log, self.store, self.codec, self.mapping = (
+            log or MemoryLog(lambda: FIXED_TIME),
+            MemorySourceStore(),
+            Codec(),
+            mapping,
+        )
+        self.applier = ChangeApplier(
+            self.store,
+            RawProducer(SPEC, self.codec, open_blobs("memory:///"), lambda: FIXED_TIME),
+            mapping,
+            self.log,
+        )
 
     async def create_topics(self) -> None:
         await self.log.create_topics({"raw": 3}, retention_ms={})
 
-    async def apply_records(self, records: Sequence[Record], *, batch: int = 3, epoch: int = 1) -> None:
+    async def apply_records(
+        self, records: Sequence[Record], *, batch: int = 3, epoch: int = 1
+    ) -> None:
         for start in range(0, len(records), batch):
-            changes = [saying for record in records[start : start + batch] for saying in parse_change_events(record, epoch, self.mapping)]
+            changes = [
+                saying
+                for record in records[start : start + batch]
+                for saying in parse_change_events(record, epoch, self.mapping)
+            ]
             ended = any(isinstance(saying, SnapshotEnd) for saying in changes)
-            await self.applier.apply(changes, BatchPosition(TOPIC, 0, start + batch, {0: len(records)} if ended else {}))
+            await self.applier.apply(
+                changes, BatchPosition(TOPIC, 0, start + batch, {0: len(records)} if ended else {})
+            )
             await self.applier.end_snapshots()
 
     async def read_documents(self) -> dict[str, tuple[str | None, str | None]]:
@@ -74,10 +94,16 @@ class SourceHarness:
             fact = await self._decode(stored, payloads)
             order = [fact.epoch or 1, fact.sequence or 0, 0, fact.step]
             known = latest.get(fact.data.external_id)
-            assert known is None or known[0] != order or known[1] == fact.data, "two different events under one number"
+            assert known is None or known[0] != order or known[1] == fact.data, (
+                "two different events under one number"
+            )
             if known is None or known[0] < order:
                 latest[fact.data.external_id] = (order, fact.data)
-        return {name: (data.title, data.content.text) for name, (_, data) in latest.items() if hasattr(data, "content")}
+        return {
+            name: (data.title, data.content.text)
+            for name, (_, data) in latest.items()
+            if hasattr(data, "content")
+        }
 
     async def _decode(self, stored: StoredRecord, payloads: dict[str, bytes]) -> Any:
         event_id, payload = stored.record.headers["ce_id"].decode(), stored.record.value or b""
@@ -95,7 +121,11 @@ def table_histories(draw: st.DrawFn) -> SimulatedTable:
     table = SimulatedTable()
     for number in range(draw(st.integers(1, 14))):
         keys = sorted(table.rows)
-        steps = ["insert"] * 3 + (["retitle", "retitle", "rewrite", "rename", "delete", "forget", "snapshot", "truncate"] if keys else [])
+        steps = ["insert"] * 3 + (
+            ["retitle", "retitle", "rewrite", "rename", "delete", "forget", "snapshot", "truncate"]
+            if keys
+            else []
+        )
         step, key = draw(st.sampled_from(steps)), draw(st.sampled_from(keys)) if keys else 0
         match step:
             case "insert" if (new := draw(st.integers(1, 5))) not in table.rows:
@@ -120,7 +150,9 @@ def table_histories(draw: st.DrawFn) -> SimulatedTable:
 
 @settings(max_examples=300, deadline=None)
 @given(table_histories(), st.randoms(use_true_random=False), st.integers(1, 5), st.booleans())
-def test_any_arrival_order_yields_table_rows(table: SimulatedTable, random: Random, batch: int, twice: bool) -> None:
+def test_any_arrival_order_yields_table_rows(
+    table: SimulatedTable, random: Random, batch: int, twice: bool
+) -> None:
     async def run() -> None:
         reading = SourceHarness()
         await reading.create_topics()
@@ -140,7 +172,9 @@ def naming_histories(draw: st.DrawFn) -> SimulatedTable:
     for number in range(draw(st.integers(2, 12))):
         key, name = draw(st.integers(1, 3)), draw(st.sampled_from("abc"))
         free = all(row["title"] != name for row in table.rows.values())
-        match draw(st.sampled_from(["name", "name", "name", "rewrite", "delete", "snapshot", "truncate"])):
+        match draw(
+            st.sampled_from(["name", "name", "name", "rewrite", "delete", "snapshot", "truncate"])
+        ):
             case "name" if free and key in table.rows:
                 table.update_title(key, name)
             case "name" if free:
@@ -158,14 +192,18 @@ def naming_histories(draw: st.DrawFn) -> SimulatedTable:
 
 @settings(max_examples=300, deadline=None)
 @given(naming_histories(), st.randoms(use_true_random=False), st.integers(1, 5))
-def test_reused_external_id_belongs_to_its_new_row(table: SimulatedTable, random: Random, batch: int) -> None:
+def test_reused_external_id_belongs_to_its_new_row(
+    table: SimulatedTable, random: Random, batch: int
+) -> None:
     async def run() -> None:
         reading = SourceHarness(mapping=RowMapping(body=["body"], id=["title"], title="title"))
         await reading.create_topics()
         records = list(table.records)
         random.shuffle(records)
         await reading.apply_records(records, batch=batch)
-        assert await reading.read_documents() == {row["title"]: (row["title"], row["body"]) for row in table.rows.values()}
+        assert await reading.read_documents() == {
+            row["title"]: (row["title"], row["body"]) for row in table.rows.values()
+        }
         assert await reading.store.fetch_pending(SPEC.name, "", 10) == []
 
     asyncio.run(run())
@@ -173,7 +211,9 @@ def test_reused_external_id_belongs_to_its_new_row(table: SimulatedTable, random
 
 @settings(max_examples=50, deadline=None)
 @given(table_histories(), table_histories(), st.randoms(use_true_random=False))
-def test_reset_ignores_positions_of_earlier_epoch(before: SimulatedTable, after: SimulatedTable, random: Random) -> None:
+def test_reset_ignores_positions_of_earlier_epoch(
+    before: SimulatedTable, after: SimulatedTable, random: Random
+) -> None:
     """A restored database begins at lower positions; records of before may still come late."""
 
     async def run() -> None:
@@ -184,7 +224,9 @@ def test_reset_ignores_positions_of_earlier_epoch(before: SimulatedTable, after:
         if not after.rows:
             after.insert(1, "the only one")
         after.snapshot()
-        records = [(record, 2) for record in after.records] + [(record, 1) for record in random.sample(before.records, len(before.records) // 2)]
+        records = [(record, 2) for record in after.records] + [
+            (record, 1) for record in random.sample(before.records, len(before.records) // 2)
+        ]
         random.shuffle(records)
         for record, epoch in records:
             await reading.apply_records([record], epoch=epoch)
@@ -195,8 +237,12 @@ def test_reset_ignores_positions_of_earlier_epoch(before: SimulatedTable, after:
 
 @settings(max_examples=150, deadline=None)
 @given(table_histories(), st.integers(0, 2**32), st.sampled_from([0.05, 0.2, 0.5]))
-def test_crashing_source_neither_loses_nor_contradicts_events(table: SimulatedTable, seed: int, share: float) -> None:
-    """What was not acknowledged comes again; what was written down as owed is said by whoever starts next."""
+def test_crashing_source_neither_loses_nor_contradicts_events(
+    table: SimulatedTable, seed: int, share: float
+) -> None:
+    """What was not acknowledged comes again; what was written down as owed is said by whoever
+    starts next.
+    """
 
     async def run() -> None:
         random = Random(seed)

@@ -1,4 +1,6 @@
-"""What the API stages for an event goes once the door has pinned it, and no death in between loses the document."""
+"""What the API stages for an event goes once the door has pinned it, and no death in between loses
+the document.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,12 @@ class FinishedPipeline(SimulatedPipeline):
     n_ingress_steps: int = 0
 
 
-async def run_upload(folder: Path, deaths: list[int], key: str, repeats: int = 1) -> FinishedPipeline:
-    """The world once an event that names `key` has been worked, at the door by workers that die at these crossings."""
+async def run_upload(
+    folder: Path, deaths: list[int], key: str, repeats: int = 1
+) -> FinishedPipeline:
+    """The world once an event that names `key` has been worked, at the door by workers that die at
+    these crossings.
+    """
     folder.mkdir()
     world = FinishedPipeline(folder, [], 0, PartitionLimits(), repeats)
     blobs: Any = world.ports.blobs
@@ -52,7 +58,9 @@ async def run_upload(folder: Path, deaths: list[int], key: str, repeats: int = 1
     world.embedder.flaky = False
     await blobs.put(key, BODY)
     await world.create_generation()
-    await world.push(DocumentReceived(external_id="a", filename="a.txt", content=Content(storage_key=key)), "e1")
+    await world.push(
+        DocumentReceived(external_id="a", filename="a.txt", content=Content(storage_key=key)), "e1"
+    )
     world.crash_injector.n_steps, world.crash_injector.crash_points = 0, list(deaths)
     await world._drain(receive.STAGE)
     world.crash_points, world.n_ingress_steps = [], world.crash_injector.n_steps
@@ -61,7 +69,9 @@ async def run_upload(folder: Path, deaths: list[int], key: str, repeats: int = 1
 
 
 def make_own_key() -> str:
-    return upload_staging_prefix("default", make_received_id("default", "test", "e1")) + sha256_hex(BODY)
+    return upload_staging_prefix("default", make_received_id("default", "test", "e1")) + sha256_hex(
+        BODY
+    )
 
 
 async def blob_exists(world: SimulatedPipeline, key: str) -> bool:
@@ -88,7 +98,9 @@ async def test_producer_owned_upload_is_not_deleted(tmp_path: Path) -> None:
 
 
 async def test_staged_key_of_other_event_is_rejected(tmp_path: Path) -> None:
-    key = upload_staging_prefix("default", make_received_id("default", "test", "another")) + sha256_hex(BODY)
+    key = upload_staging_prefix(
+        "default", make_received_id("default", "test", "another")
+    ) + sha256_hex(BODY)
     world = await run_upload(tmp_path / "other", [], key)
     assert ("receive", "FORBIDDEN_KEY") in world.read_visible_state()["buried"]
     assert await blob_exists(world, key)

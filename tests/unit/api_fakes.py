@@ -22,7 +22,14 @@ from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
 from schemas.profiles import Profile
-from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse, StepProgress
+from schemas.questions import (
+    OnProgress,
+    QueryRequest,
+    QueryResponse,
+    SearchRequest,
+    SearchResponse,
+    StepProgress,
+)
 from schemas.readiness import DependencyStatus
 from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
 from schemas.run_diffs import RunDiff
@@ -63,23 +70,40 @@ class FakeIntake:
     async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
         del self.stored[upload.key]
 
-    async def stage_upload(self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+    async def stage_upload(
+        self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None
+    ) -> BlobRef:
         body = b""
         async for chunk in chunks:
             body += chunk
             if len(body) > MAX_BYTES:
-                raise LimitExceeded(f"over {MAX_BYTES} bytes", code="TOO_LARGE", remedy="Send less.")
-        reference = BlobRef(key=f"uploads/{tenant}/{sha256_hex(body)}", sha256=sha256_hex(body), size=len(body), media_type=media_type)
+                raise LimitExceeded(
+                    f"over {MAX_BYTES} bytes", code="TOO_LARGE", remedy="Send less."
+                )
+        reference = BlobRef(
+            key=f"uploads/{tenant}/{sha256_hex(body)}",
+            sha256=sha256_hex(body),
+            size=len(body),
+            media_type=media_type,
+        )
         self.stored[reference.key] = body
         return reference
 
-    async def submit_document(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> IngestReceipt:
+    async def submit_document(
+        self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
+    ) -> IngestReceipt:
         self.accepted.append((request, upload, event))
         return IngestReceipt(
-            document_id=DOCUMENT_ID, ingestion_job_id=JOB_ID, external_id=request.external_id, content_sha256=upload.sha256 if upload else None, duplicate=False
+            document_id=DOCUMENT_ID,
+            ingestion_job_id=JOB_ID,
+            external_id=request.external_id,
+            content_sha256=upload.sha256 if upload else None,
+            duplicate=False,
         )
 
-    async def amend_document(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
+    async def amend_document(
+        self, caller: Principal, document_id: UUID, amendment: Amendment
+    ) -> UUID:
         if document_id != DOCUMENT_ID:
             raise NotFound(f"no document {document_id}", remedy="List them.")
         self.amended.append(amendment.stated_fields())
@@ -93,7 +117,9 @@ class FakeIntake:
 
 
 class FakeDocuments:
-    async def find_documents(self, caller: Principal, **filters: Any) -> tuple[list[dict[str, Any]], str | None]:
+    async def find_documents(
+        self, caller: Principal, **filters: Any
+    ) -> tuple[list[dict[str, Any]], str | None]:
         return [{"document_id": str(DOCUMENT_ID)}], "more"
 
     async def fetch_document(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None:
@@ -109,17 +135,25 @@ class FakeDocuments:
             "revision": 1,
         }
 
-    async def fetch_revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def fetch_revisions(
+        self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
         return [{"revision": 1}], None
 
-    async def fetch_chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def fetch_chunks(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
         return [{"ordinal": after + 1}], None
 
     async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
         return DocumentText(document_id, "# Title", None) if document_id == DOCUMENT_ID else None
 
     async def fetch_status(self, caller: Principal, **by: Any) -> dict[str, Any] | None:
-        return {"ingestion_job_id": str(JOB_ID), "state": "searchable"} if by.get("job_id") == JOB_ID else None
+        return (
+            {"ingestion_job_id": str(JOB_ID), "state": "searchable"}
+            if by.get("job_id") == JOB_ID
+            else None
+        )
 
     async def filter_readable(self, caller: Principal, document_ids: Any) -> set[UUID]:
         return set(document_ids)
@@ -138,7 +172,9 @@ class FakeGenerations:
         return [{"name": "g1", "state": "live"}, {"name": "g2", "state": "standby"}]
 
     async def get_generation(self, caller: Principal, name: str) -> dict[str, Any]:
-        found = next((one for one in await self.list_generations(caller) if one["name"] == name), None)
+        found = next(
+            (one for one in await self.list_generations(caller) if one["name"] == name), None
+        )
         if found is None:
             raise NotFound(f"no generation {name}", remedy="List them.")
         return found
@@ -150,12 +186,26 @@ class FakeGenerations:
     async def promote(self, tenant: str, name: str, request: Any) -> dict[str, Any]:
         self.requests.append((name, request))
         if name == "g3":
-            raise PermanentError("1 documents are not settled", code="GENERATION_BEHIND", remedy="Wait.")
+            raise PermanentError(
+                "1 documents are not settled", code="GENERATION_BEHIND", remedy="Wait."
+            )
         against = ["no gain"] if request.gate else []
-        return {"generation": name, "previous": None if against else "g1", "promoted": not against, "reasons": against, "comparison": None}
+        return {
+            "generation": name,
+            "previous": None if against else "g1",
+            "promoted": not against,
+            "reasons": against,
+            "comparison": None,
+        }
 
     async def roll_back(self, expected_live: str | None) -> dict[str, Any]:
-        return {"generation": "g2", "previous": "g1", "promoted": True, "reasons": [], "comparison": None}
+        return {
+            "generation": "g2",
+            "previous": "g1",
+            "promoted": True,
+            "reasons": [],
+            "comparison": None,
+        }
 
     async def drop(self, name: str) -> dict[str, Any]:
         return {"generation": name, "removed": True, "held_by": None, "topics": ["embedded.g2"]}
@@ -165,13 +215,17 @@ class NoRecords:
     async def list_collections(self, caller: Principal) -> list[dict[str, Any]]:
         return []
 
-    async def list_runs(self, caller: Principal, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+    async def list_runs(
+        self, caller: Principal, **_: Any
+    ) -> tuple[list[dict[str, Any]], str | None]:
         return [], None
 
     async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None:
         return None
 
-    async def list_dead_letters(self, tenant: str, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+    async def list_dead_letters(
+        self, tenant: str, **_: Any
+    ) -> tuple[list[dict[str, Any]], str | None]:
         return [], None
 
 
@@ -183,7 +237,11 @@ class NoSources:
         raise NotFound(f"no source {name}", remedy="List them.")
 
     async def add_source(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
-        return {"status": "accepted", "name": request.name, "ce_source": f"anabranch/source/{request.name}"}
+        return {
+            "status": "accepted",
+            "name": request.name,
+            "ce_source": f"anabranch/source/{request.name}",
+        }
 
     async def remove_source(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
         raise NotFound(f"no source {name}", remedy="List them.")
@@ -193,7 +251,9 @@ class NoSources:
 
 
 class NoEntities:
-    async def list_entities(self, caller: Principal, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+    async def list_entities(
+        self, caller: Principal, **_: Any
+    ) -> tuple[list[dict[str, Any]], str | None]:
         return [], None
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None:
@@ -213,15 +273,31 @@ class MemoryFeed:
     def close_streams(self) -> None:
         self.stopping.set()
 
-    async def list_document_events(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def list_document_events(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
         return ([{"stage": "receive", "state": "done"}] if document_id == DOCUMENT_ID else []), None
 
     async def read_page(
-        self, caller: Principal, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None
+        self,
+        caller: Principal,
+        *,
+        after: str,
+        topics: list[str] | None,
+        document: UUID | None,
+        limit: int,
+        since: datetime | None = None,
     ) -> LogPage:
         return LogPage(items=[], next=after, end=True, missed=0)
 
-    async def follow(self, caller: Principal, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[FeedMessage, None]:
+    async def follow(
+        self,
+        caller: Principal,
+        *,
+        after: str | None,
+        topics: list[str] | None,
+        document: UUID | None,
+    ) -> AsyncGenerator[FeedMessage, None]:
         yield FeedMessage(event="open", data={"after": after or "now"}, cursor=after)
         for message in self.messages:
             yield message
@@ -241,7 +317,9 @@ class NoHistory:
     async def get_document_lineage(self, caller: Principal, document_id: UUID) -> DocumentLineage:
         raise NotFound(f"no document {document_id}", remedy="List them.")
 
-    async def get_run_lineage(self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None) -> RunLineage:
+    async def get_run_lineage(
+        self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None
+    ) -> RunLineage:
         raise NotFound(f"no run {run_id}", remedy="List them.")
 
     def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:
@@ -279,12 +357,18 @@ class FakeGenerationBuilds:
     """g2 is being built."""
 
     async def plan_build(self, settings: Sequence[str]) -> Any:
-        raise InvalidRequest("the index would be the same", code="NOTHING_CHANGES", remedy="Change something.")
+        raise InvalidRequest(
+            "the index would be the same", code="NOTHING_CHANGES", remedy="Change something."
+        )
 
-    async def start_reindex(self, settings: Sequence[str], *, events_per_second: float | None = None) -> Any:
+    async def start_reindex(
+        self, settings: Sequence[str], *, events_per_second: float | None = None
+    ) -> Any:
         return await self.plan_build(settings)
 
-    async def start_rebuild(self, *, keep_previous: bool, events_per_second: float | None = None) -> str:
+    async def start_rebuild(
+        self, *, keep_previous: bool, events_per_second: float | None = None
+    ) -> str:
         return "g2"
 
     async def get_build(self, name: str) -> dict[str, Any]:
@@ -320,13 +404,23 @@ async def feedback(caller: Principal, said: FeedbackRequest) -> FeedbackReceipt:
 
 
 class NoKeys:
-    async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey:
+    async def create(
+        self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None
+    ) -> IssuedApiKey:
         raise Forbidden("not here")
 
-    async def list_keys(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[ApiKey], str | None]:
+    async def list_keys(
+        self, caller: Principal, *, after: str | None, limit: int
+    ) -> tuple[list[ApiKey], str | None]:
         return [], None
 
-    async def rotate(self, caller: Principal, key_id: str, request: RotationRequest, request_id: str | None = None) -> IssuedApiKey:
+    async def rotate(
+        self,
+        caller: Principal,
+        key_id: str,
+        request: RotationRequest,
+        request_id: str | None = None,
+    ) -> IssuedApiKey:
         raise NotFound(f"no key {key_id}")
 
     async def revoke(self, caller: Principal, key_id: str, request_id: str | None = None) -> ApiKey:
@@ -338,7 +432,14 @@ class RecordingAuditLog:
     entries: list[tuple[str, str, str | None, str]] = field(default_factory=list)
     """Tenant, act, subject, outcome."""
 
-    async def record(self, caller: Principal, action: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None:
+    async def record(
+        self,
+        caller: Principal,
+        action: str,
+        subject: str | None,
+        request_id: str | None,
+        outcome: str = "done",
+    ) -> None:
         self.entries.append((caller.tenant, action, subject, outcome))
 
     async def record_visit(self, caller: Principal, request_id: str | None) -> None:
@@ -346,7 +447,9 @@ class RecordingAuditLog:
 
 
 class NoAuditEvents:
-    async def list_events(self, tenant: str | None, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
+    async def list_events(
+        self, tenant: str | None, *, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]:
         return [], None
 
 

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from retrieval.words import extract_content_words, guess_language
 from schemas.errors import EngineUnavailable, NotFound
-from schemas.ports.engines import ChatReply, ChatUsage, OnDelta, QueryEmbedding, RerankPassage, TextEmbedding
+from schemas.ports.engines import (
+    ChatReply,
+    ChatUsage,
+    OnDelta,
+    QueryEmbedding,
+    RerankPassage,
+    TextEmbedding,
+)
 from schemas.values import BlobRef
 
 DIMENSION = 32
@@ -42,7 +49,9 @@ def embed_text(text: str) -> NDArray[np.float32]:
 
 def pack_states(text: str) -> bytes:
     rows, ids = token_states_of(text)
-    return len(ids).to_bytes(4, "big") + ids.tobytes() + np.rint(rows * 127).astype(np.int8).tobytes()
+    return (
+        len(ids).to_bytes(4, "big") + ids.tobytes() + np.rint(rows * 127).astype(np.int8).tobytes()
+    )
 
 
 def unpack_states(data: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
@@ -62,7 +71,10 @@ class WordEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         self._check_available()
-        return [TextEmbedding(embed_text(text).astype(np.float16), *unpack_states(pack_states(text))) for text in texts]
+        return [
+            TextEmbedding(embed_text(text).astype(np.float16), *unpack_states(pack_states(text)))
+            for text in texts
+        ]
 
     async def embed_query(self, text: str) -> QueryEmbedding:
         self._check_available()
@@ -85,12 +97,20 @@ class WordReranker:
     unavailable: bool = False
     passages: list[RerankPassage] = field(default_factory=list)
 
-    async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
+    async def rerank(
+        self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
+    ) -> list[float]:
         if self.unavailable:
             raise EngineUnavailable("the reranker does not answer")
         self.passages = list(passages)
         asked = token_states_of(question)[0]
-        return [max((_max_similarity(asked, states) for states in self._token_states(passage)), default=0.0) for passage in passages]
+        return [
+            max(
+                (_max_similarity(asked, states) for states in self._token_states(passage)),
+                default=0.0,
+            )
+            for passage in passages
+        ]
 
     def _token_states(self, passage: RerankPassage) -> list[NDArray[np.float32]]:
         if self.role == "replaces":
@@ -110,7 +130,15 @@ class ScriptedChat:
     model: str = "scripted"
     prompts: list[tuple[str, str]] = field(default_factory=list)
 
-    async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(
+        self,
+        system: str,
+        user: str,
+        schema: Mapping[str, Any],
+        *,
+        name: str,
+        on_delta: OnDelta | None = None,
+    ) -> ChatReply:
         self.prompts.append((system, user))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -126,9 +154,18 @@ class MemoryBlobs:
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
         self.data[key] = data
-        return BlobRef(key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), media_type=media_type)
+        return BlobRef(
+            key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), media_type=media_type
+        )
 
-    async def put_stream(self, key_prefix: str, chunks: AsyncIterator[bytes], *, limit: int, media_type: str | None = None) -> BlobRef:
+    async def put_stream(
+        self,
+        key_prefix: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        limit: int,
+        media_type: str | None = None,
+    ) -> BlobRef:
         return await self.put(key_prefix, b"".join([chunk async for chunk in chunks]))
 
     async def get(self, key: str) -> bytes:
@@ -174,7 +211,11 @@ class PunctuationSentenceSplitter:
     def split(self, text: str) -> list[tuple[int, int]]:
         ends = [match.end() for match in re.finditer(r"[.?!]\s+", text)]
         starts = [0, *ends]
-        return [(start, end) for start, end in zip(starts, [*ends, len(text)], strict=True) if end > start]
+        return [
+            (start, end)
+            for start, end in zip(starts, [*ends, len(text)], strict=True)
+            if end > start
+        ]
 
 
 class SteppingClock:

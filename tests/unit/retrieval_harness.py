@@ -29,7 +29,10 @@ LEASE = "The lease of the warehouse ends on 31 March 2027. The landlord is Harbo
 STAFF = "New staff receive safety training in their first week. The training officer keeps the records for five years."
 VACATION_PT = "Os trabalhadores têm direito a vinte e dois dias de férias. O pedido de férias é feito até ao fim de março."
 PRICE_TABLE = "| Part | Price | Supplier |\n|---|---|---|\n| Bearing seal | 45 EUR | Acme |\n| Impeller | 310 EUR | Borealis |"
-FILLER_PARAGRAPHS = [f"Paragraph {n} of the annual report describes topic {n} with figures about region {n * 7} and product line {n * 3}." for n in range(30)]
+FILLER_PARAGRAPHS = [
+    f"Paragraph {n} of the annual report describes topic {n} with figures about region {n * 7} and product line {n * 3}."
+    for n in range(30)
+]
 
 
 @dataclass
@@ -44,7 +47,15 @@ class RetrievalHarness:
     profiles: list[Profile] = field(default_factory=list)
     published_events: list[EventData] = field(default_factory=list)
 
-    def add(self, external_id: str, *texts: str, title: str | None = None, language: str = "en", kind: str = "paragraph", names: tuple[str, ...] = ()) -> None:
+    def add(
+        self,
+        external_id: str,
+        *texts: str,
+        title: str | None = None,
+        language: str = "en",
+        kind: str = "paragraph",
+        names: tuple[str, ...] = (),
+    ) -> None:
         children = [[self._make_child(external_id, text, kind)] for text in texts]
         self.index.add(IndexedDocument(external_id, children, title, language, names))
 
@@ -53,9 +64,13 @@ class RetrievalHarness:
         key = f"states/{external_id}"
         offset = len(self.blobs.data.get(key, b""))
         self.blobs.data[key] = self.blobs.data.get(key, b"") + data
-        return IndexedChild(text, kind=kind, vector=embed_text(text), states=(key, offset, len(data)))  # type: ignore[arg-type]
+        return IndexedChild(
+            text, kind=kind, vector=embed_text(text), states=(key, offset, len(data))
+        )  # type: ignore[arg-type]
 
-    def make_retriever(self, *, answers: AnswerCache | None = None, questions: QueryEmbeddingCache | None = None) -> Retriever:
+    def make_retriever(
+        self, *, answers: AnswerCache | None = None, questions: QueryEmbeddingCache | None = None
+    ) -> Retriever:
         return Retriever(
             self.index,
             self.embedder,

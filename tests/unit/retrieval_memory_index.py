@@ -1,4 +1,6 @@
-"""A corpus in memory that obeys the ports of `schemas.ports.search`: exact BM25 and cosine, a graph of shared names."""
+"""A corpus in memory that obeys the ports of `schemas.ports.search`: exact BM25 and cosine, a graph
+of shared names.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from numpy.typing import NDArray
 from retrieval.words import extract_content_words
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
-from schemas.ports.search import ChunkView, EntitySeed, Hit, LexicalHits, ParentView, SnapshotVersion
+from schemas.ports.search import (
+    ChunkView,
+    EntitySeed,
+    Hit,
+    LexicalHits,
+    ParentView,
+    SnapshotVersion,
+)
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
 from schemas.values import BlockKind
@@ -40,7 +49,9 @@ class IndexedChild:
 
 @dataclass(frozen=True)
 class IndexedDocument:
-    """Parents are lists of children; a child's text follows the last one's in the Markdown, two line ends between."""
+    """Parents are lists of children; a child's text follows the last one's in the Markdown, two
+    line ends between.
+    """
 
     external_id: str
     parents: Sequence[Sequence[IndexedChild]]
@@ -55,9 +66,15 @@ def make_document_id(external_id: str) -> UUID:
 
 @dataclass
 class MemoryIndex:
-    """Both `SearchIndex` and `IndexSnapshot`. `broken` maps a channel to the error it raises; `asked` counts calls, `read` how often each chunk was."""
+    """Both `SearchIndex` and `IndexSnapshot`. `broken` maps a channel to the error it raises;
+    `asked` counts calls, `read` how often each chunk was.
+    """
 
-    generation: Generation = field(default_factory=lambda: Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live"))
+    generation: Generation = field(
+        default_factory=lambda: Generation(
+            name="g1", config=IndexConfig(), how={}, topics={}, state="live"
+        )
+    )
     state: str = "1"
     channel_errors: dict[str, Exception] = field(default_factory=dict)
     call_counts: Counter[str] = field(default_factory=Counter)
@@ -69,7 +86,9 @@ class MemoryIndex:
     collections: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._postings: dict[str, dict[str, list[tuple[UUID, int]]]] = defaultdict(lambda: defaultdict(list))
+        self._postings: dict[str, dict[str, list[tuple[UUID, int]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         self._lengths: dict[UUID, int] = {}
         self._counts: Counter[str] = Counter()
         self._vectors: list[tuple[UUID, NDArray[np.float32]]] = []
@@ -89,13 +108,29 @@ class MemoryIndex:
                 ordinal += 1
             text = "\n\n".join(child.text for child in children)
             self.parent_views[parent_id] = ParentView(
-                parent_id, doc, text, f"Part {number + 1}", start, start + len(text), [number + 1], len(text) // 4, number
+                parent_id,
+                doc,
+                text,
+                f"Part {number + 1}",
+                start,
+                start + len(text),
+                [number + 1],
+                len(text) // 4,
+                number,
             )
         self.markdown[doc] = "\n\n".join(pieces)
         self._matrix = None
         return doc
 
-    def _add_child(self, document: IndexedDocument, doc: UUID, parent_id: UUID, child: IndexedChild, place: int, ordinal: int) -> None:
+    def _add_child(
+        self,
+        document: IndexedDocument,
+        doc: UUID,
+        parent_id: UUID,
+        child: IndexedChild,
+        place: int,
+        ordinal: int,
+    ) -> None:
         chunk_id = content_id("child", doc, ordinal)
         configuration = TEXT_SEARCH_CONFIGS.get(document.language or "", "english")
         prefix = child.prefix or (document.title or "")
@@ -117,7 +152,9 @@ class MemoryIndex:
                 self._names[name.lower()].add(chunk_id)
 
     @asynccontextmanager
-    async def open_snapshot(self, generation: str | None = None, readers: ReaderScope = None) -> AsyncIterator[MemoryIndex]:
+    async def open_snapshot(
+        self, generation: str | None = None, readers: ReaderScope = None
+    ) -> AsyncIterator[MemoryIndex]:
         self.call_counts["snapshot"] += 1
         yield copy(self)
 
@@ -131,34 +168,65 @@ class MemoryIndex:
         if call in self.channel_errors:
             raise self.channel_errors[call]
 
-    async def search_lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
+    async def search_lexical(
+        self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int
+    ) -> LexicalHits:
         self._record_call("lexical")
         scores: dict[UUID, float] = defaultdict(float)
         idfs: dict[str, dict[str, float]] = {}
         for configuration, postings in self._postings.items():
             count = sum(self._counts.values())
-            lexemes = {lexeme for lexeme in _lexeme_positions(text, configuration, None) if lexeme in postings}
-            idfs[configuration] = {lexeme: math.log(1 + (count - len(postings[lexeme]) + 0.5) / (len(postings[lexeme]) + 0.5)) for lexeme in lexemes}
+            lexemes = {
+                lexeme
+                for lexeme in _lexeme_positions(text, configuration, None)
+                if lexeme in postings
+            }
+            idfs[configuration] = {
+                lexeme: math.log(
+                    1 + (count - len(postings[lexeme]) + 0.5) / (len(postings[lexeme]) + 0.5)
+                )
+                for lexeme in lexemes
+            }
             for lexeme, idf in idfs[configuration].items():
                 for chunk_id, frequency in postings[lexeme]:
                     damping = 1.2 * (0.25 + 0.75 * self._lengths[chunk_id] / 100)
                     scores[chunk_id] += idf * frequency * 2.2 / (frequency + damping)
-        return LexicalHits(self._top_hits(scores, filters, k), idfs, "exact" if self.exactness == "exact" else "bounded")
+        return LexicalHits(
+            self._top_hits(scores, filters, k),
+            idfs,
+            "exact" if self.exactness == "exact" else "bounded",
+        )
 
-    async def search_semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
+    async def search_semantic(
+        self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int
+    ) -> Sequence[Hit]:
         self._record_call("semantic")
         if not self._vectors:
             return []
         if self._matrix is None:
             self._matrix = np.stack([row for _, row in self._vectors])
         cosines = self._matrix @ vector
-        return self._top_hits(dict(zip((chunk_id for chunk_id, _ in self._vectors), cosines.tolist(), strict=True)), filters, k)
+        return self._top_hits(
+            dict(zip((chunk_id for chunk_id, _ in self._vectors), cosines.tolist(), strict=True)),
+            filters,
+            k,
+        )
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         self._record_call("link")
         return [EntitySeed("name", key, 1.0) for key in keys if key in self._names]
 
-    async def search_graph(self, tenant: str, seeds: Sequence[EntitySeed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int) -> Sequence[Hit]:
+    async def search_graph(
+        self,
+        tenant: str,
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+        decay: float,
+        filters: Filters,
+        k: int,
+    ) -> Sequence[Hit]:
         self._record_call("graph")
         scores: dict[UUID, float] = defaultdict(float)
         for seed in seeds:
@@ -189,16 +257,25 @@ class MemoryIndex:
 
     def _top_hits(self, scores: Mapping[UUID, float], filters: Filters, k: int) -> list[Hit]:
         allowed = {
-            chunk_id: score for chunk_id, score in scores.items() if not filters.external_ids or self.views[chunk_id].external_id in filters.external_ids
+            chunk_id: score
+            for chunk_id, score in scores.items()
+            if not filters.external_ids or self.views[chunk_id].external_id in filters.external_ids
         }
         ordered = sorted(allowed, key=lambda chunk_id: (-allowed[chunk_id], chunk_id))[:k]
-        return [Hit(chunk_id, self.views[chunk_id].document_id, allowed[chunk_id]) for chunk_id in ordered]
+        return [
+            Hit(chunk_id, self.views[chunk_id].document_id, allowed[chunk_id])
+            for chunk_id in ordered
+        ]
 
 
 def _lexeme_positions(text: str, configuration: str, language: str | None) -> dict[str, list[int]]:
     """Lexeme → positions; function words count as places but are no lexemes, as in Postgres."""
     stem = _STEMMERS[configuration].stemWord
-    topical = set(extract_content_words(text, {value: key for key, value in TEXT_SEARCH_CONFIGS.items()}[configuration]))
+    topical = set(
+        extract_content_words(
+            text, {value: key for key, value in TEXT_SEARCH_CONFIGS.items()}[configuration]
+        )
+    )
     found: dict[str, list[int]] = defaultdict(list)
     for place, word in enumerate(re.findall(r"\w+", text.lower()), 1):
         if word in topical:

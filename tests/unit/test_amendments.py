@@ -18,24 +18,44 @@ def make_amendment(order: int, **said: Any) -> FieldStatement:
     return FieldStatement((1, order), UUID(int=order), said, False)
 
 
-FIRST, NEXT = make_revision(1, title="given", tags=["a"], metadata={"k": 1, "l": 2}), make_revision(5)
+FIRST, NEXT = (
+    make_revision(1, title="given", tags=["a"], metadata={"k": 1, "l": 2}),
+    make_revision(5),
+)
 
 
 @pytest.mark.parametrize(
     ("sayings", "expected"),
     [
         ([FIRST], ("given", ("a",), {"k": 1, "l": 2}, ())),
-        ([FIRST, make_amendment(2, title="amended")], ("amended", ("a",), {"k": 1, "l": 2}, ("title",))),
+        (
+            [FIRST, make_amendment(2, title="amended")],
+            ("amended", ("a",), {"k": 1, "l": 2}, ("title",)),
+        ),
         ([FIRST, make_amendment(2, title="")], (None, ("a",), {"k": 1, "l": 2}, ("title",))),
-        ([FIRST, make_amendment(2, tags=[]), make_amendment(3, tags=["c"])], ("given", ("c",), {"k": 1, "l": 2}, ("tags",))),
-        ([FIRST, make_amendment(2, metadata={"k": None, "m": 3})], ("given", ("a",), {"l": 2, "m": 3}, ("metadata",))),
+        (
+            [FIRST, make_amendment(2, tags=[]), make_amendment(3, tags=["c"])],
+            ("given", ("c",), {"k": 1, "l": 2}, ("tags",)),
+        ),
+        (
+            [FIRST, make_amendment(2, metadata={"k": None, "m": 3})],
+            ("given", ("a",), {"l": 2, "m": 3}, ("metadata",)),
+        ),
         ([FIRST, make_amendment(2, title="amended"), NEXT], ("amended", (), {}, ("title",))),
         ([FIRST, make_amendment(0, title="amended")], ("given", ("a",), {"k": 1, "l": 2}, ())),
-        ([FIRST, make_amendment(2, title="amended"), make_revision(3, title="again"), NEXT], (None, (), {}, ())),
-        ([make_amendment(0, metadata={"k": 5, "m": 6}), FIRST], ("given", ("a",), {"k": 1, "l": 2, "m": 6}, ("metadata",))),
+        (
+            [FIRST, make_amendment(2, title="amended"), make_revision(3, title="again"), NEXT],
+            (None, (), {}, ()),
+        ),
+        (
+            [make_amendment(0, metadata={"k": 5, "m": 6}), FIRST],
+            ("given", ("a",), {"k": 1, "l": 2, "m": 6}, ("metadata",)),
+        ),
     ],
 )
-def test_latest_amendment_of_each_field_wins_in_any_order(sayings: list[FieldStatement], expected: tuple[Any, ...]) -> None:
+def test_latest_amendment_of_each_field_wins_in_any_order(
+    sayings: list[FieldStatement], expected: tuple[Any, ...]
+) -> None:
     for order in permutations(sayings):
         found = resolve_amendments(order)
         assert found is not None

@@ -42,13 +42,22 @@ class ManualClock:
 async def test_question_embeddings_are_cached_per_tenant_and_readers() -> None:
     """How fast a question is answered must not tell that somebody else has asked it."""
     uses: list[str] = []
-    questions = QueryEmbeddingCache(make_harness().embedder, max_entries=16, on_use=lambda cache, use: uses.append(use))
-    callers = [make_caller(tenant, readers=readers) for tenant in ("acme", "bolt") for readers in (None, (), ("user:ana",), ("user:ana", "group:finance"))]
+    questions = QueryEmbeddingCache(
+        make_harness().embedder, max_entries=16, on_use=lambda cache, use: uses.append(use)
+    )
+    callers = [
+        make_caller(tenant, readers=readers)
+        for tenant in ("acme", "bolt")
+        for readers in (None, (), ("user:ana",), ("user:ana", "group:finance"))
+    ]
     for _ in range(2):
         for who in callers:
             await questions.embed_query(who, COST_QUESTION)
     assert uses == ["miss"] * len(callers) + ["hit"] * len(callers)
-    await questions.embed_query(make_caller("acme", name="jwt:somebody", readers=("group:finance", "user:ana")), COST_QUESTION)
+    await questions.embed_query(
+        make_caller("acme", name="jwt:somebody", readers=("group:finance", "user:ana")),
+        COST_QUESTION,
+    )
     assert uses[-1] == "hit", "of the same names, in whatever order"
 
 
@@ -57,7 +66,15 @@ class HangingChat(ScriptedChat):
 
     call_count = 0
 
-    async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
+    async def complete(
+        self,
+        system: str,
+        user: str,
+        schema: Mapping[str, Any],
+        *,
+        name: str,
+        on_delta: OnDelta | None = None,
+    ) -> ChatReply:
         self.call_count += 1
         await asyncio.Event().wait()
         raise AssertionError("it never comes to that")
@@ -66,22 +83,45 @@ class HangingChat(ScriptedChat):
 class CachedRetriever:
     """A house whose retriever remembers."""
 
-    def __init__(self, built: RetrievalHarness, most: int = 8, patience_s: float = DUPLICATE_WAIT_S) -> None:
+    def __init__(
+        self, built: RetrievalHarness, most: int = 8, patience_s: float = DUPLICATE_WAIT_S
+    ) -> None:
         self.harness, self.clock = built, ManualClock()
         self.uses: Counter[str] = Counter()
-        self.answers = AnswerCache(built.index, self.clock, max_entries=most, ttl=CACHE_TTL, on_use=self._note, duplicate_wait_s=patience_s)
-        self.retriever: Retriever = built.make_retriever(answers=self.answers, questions=QueryEmbeddingCache(built.embedder, max_entries=2, on_use=self._note))
+        self.answers = AnswerCache(
+            built.index,
+            self.clock,
+            max_entries=most,
+            ttl=CACHE_TTL,
+            on_use=self._note,
+            duplicate_wait_s=patience_s,
+        )
+        self.retriever: Retriever = built.make_retriever(
+            answers=self.answers,
+            questions=QueryEmbeddingCache(built.embedder, max_entries=2, on_use=self._note),
+        )
         self._runs = 0
 
     def _note(self, cache: str, use: str) -> None:
         self.uses[f"{cache} {use}"] += 1
 
     async def ask(
-        self, question: str = COST_QUESTION, *, tenant: str = "default", readers: tuple[str, ...] | None = None, generation: str = "g1", **options: object
+        self,
+        question: str = COST_QUESTION,
+        *,
+        tenant: str = "default",
+        readers: tuple[str, ...] | None = None,
+        generation: str = "g1",
+        **options: object,
     ) -> QueryResponse:
         self._runs += 1
         request = QueryRequest.model_validate({"query": question, **options})
-        return await self.retriever.query(make_caller(tenant, readers=readers), request, UUID(int=self._runs), generation=generation)
+        return await self.retriever.query(
+            make_caller(tenant, readers=readers),
+            request,
+            UUID(int=self._runs),
+            generation=generation,
+        )
 
 
 async def test_third_identical_query_is_a_cache_hit() -> None:
@@ -91,19 +131,37 @@ async def test_third_identical_query_is_a_cache_hit() -> None:
     third = await desk.ask()
     assert desk.harness.index.call_counts == looks
     assert not first.trace.cached and not second.trace.cached and third.trace.cached
-    assert (third.answer, third.citations, third.contexts, third.code) == (first.answer, first.citations, first.contexts, first.code)
+    assert (third.answer, third.citations, third.contexts, third.code) == (
+        first.answer,
+        first.citations,
+        first.contexts,
+        first.code,
+    )
 
 
 async def test_cached_answer_is_recorded_as_a_full_run() -> None:
     desk = CachedRetriever(make_harness())
     responses = [await desk.ask() for _ in range(3)]
     facts = [event for event in desk.harness.published_events if isinstance(event, QueryAnswered)]
-    assert [fact.run_id for fact in facts] == [response.run_id for response in responses] == [UUID(int=1), UUID(int=2), UUID(int=3)]
+    assert (
+        [fact.run_id for fact in facts]
+        == [response.run_id for response in responses]
+        == [UUID(int=1), UUID(int=2), UUID(int=3)]
+    )
     assert sum(isinstance(event, QueryReceived) for event in desk.harness.published_events) == 3
     assert facts[2].response == responses[2].model_dump(mode="json")
-    assert responses[2].trace.channels == responses[1].trace.channels and responses[2].trace.route == responses[1].trace.route
-    assert responses[2].trace.timings_ms.keys() == {"plan", "total"}, "of what was done for this answer"
-    assert (facts[2].candidates, facts[2].numbers, facts[2].basis) == (facts[1].candidates, facts[1].numbers, facts[1].basis)
+    assert (
+        responses[2].trace.channels == responses[1].trace.channels
+        and responses[2].trace.route == responses[1].trace.route
+    )
+    assert responses[2].trace.timings_ms.keys() == {"plan", "total"}, (
+        "of what was done for this answer"
+    )
+    assert (facts[2].candidates, facts[2].numbers, facts[2].basis) == (
+        facts[1].candidates,
+        facts[1].numbers,
+        facts[1].basis,
+    )
 
 
 async def test_answer_of_single_query_is_not_retained() -> None:
@@ -123,7 +181,9 @@ async def test_index_change_invalidates_cached_answer() -> None:
     desk.harness.index.state = "2"
     again = await desk.ask("Who keeps the training records?")
     assert not again.trace.cached and desk.uses["answers stale"] == 1
-    assert not (await desk.ask("Who keeps the training records?")).trace.cached, "it has to become hot once more"
+    assert not (await desk.ask("Who keeps the training records?")).trace.cached, (
+        "it has to become hot once more"
+    )
 
 
 async def test_index_change_resets_query_count() -> None:
@@ -137,15 +197,22 @@ async def test_concurrent_identical_queries_are_coalesced() -> None:
     desk = CachedRetriever(make_harness())
     answers = await asyncio.gather(*(desk.ask() for _ in range(10)))
     assert desk.harness.index.call_counts["snapshot"] == 1
-    assert sum(answer.trace.cached for answer in answers) == 9 and len({answer.run_id for answer in answers}) == 10
+    assert (
+        sum(answer.trace.cached for answer in answers) == 9
+        and len({answer.run_id for answer in answers}) == 10
+    )
     assert len({answer.answer for answer in answers}) == 1
 
 
 async def test_coalesced_query_retries_after_leader_fails() -> None:
     desk = CachedRetriever(make_harness())
-    desk.harness.index.channel_errors = dict.fromkeys(("lexical", "semantic", "link"), EngineUnavailable("away"))
+    desk.harness.index.channel_errors = dict.fromkeys(
+        ("lexical", "semantic", "link"), EngineUnavailable("away")
+    )
     found = await asyncio.gather(*(desk.ask() for _ in range(3)), return_exceptions=True)
-    assert [type(one) for one in found] == [EngineUnavailable] * 3 and desk.harness.index.call_counts["snapshot"] == 3
+    assert [type(one) for one in found] == [
+        EngineUnavailable
+    ] * 3 and desk.harness.index.call_counts["snapshot"] == 3
     desk.harness.index.channel_errors = {}
     assert (await desk.ask()).answer
 
@@ -168,7 +235,10 @@ async def test_timed_out_waiter_uses_answer_cached_meanwhile() -> None:
     key = ("default", "null", "g1", "query", "{}")
     hanging = asyncio.create_task(desk.answers.get_or_answer(key, QueryResponse, hang))
     await asyncio.sleep(0)
-    earlier = [asyncio.create_task(desk.answers.get_or_answer(key, QueryResponse, answer)) for _ in range(2)]
+    earlier = [
+        asyncio.create_task(desk.answers.get_or_answer(key, QueryResponse, answer))
+        for _ in range(2)
+    ]
     await asyncio.sleep(0.01)
     _, remembered = await desk.answers.get_or_answer(key, QueryResponse, answer)
     assert remembered and asked == 2 and not any([(await one)[1] for one in earlier])
@@ -176,7 +246,9 @@ async def test_timed_out_waiter_uses_answer_cached_meanwhile() -> None:
     await asyncio.gather(hanging, return_exceptions=True)
 
 
-async def test_index_change_seen_by_waiter_resets_query_count(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_index_change_seen_by_waiter_resets_query_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     desk = CachedRetriever(make_harness())
     unchanged = desk.harness.index.check_unchanged
 
@@ -203,12 +275,16 @@ async def test_queries_are_not_coalesced_after_uncacheable_answer() -> None:
     looks = built.index.call_counts["snapshot"]
     desk.harness.index.state = "2"
     await asyncio.gather(*(desk.ask() for _ in range(3)))
-    assert built.index.call_counts["snapshot"] == looks + 1, "one is waited for again since an answer was kept"
+    assert built.index.call_counts["snapshot"] == looks + 1, (
+        "one is waited for again since an answer was kept"
+    )
 
 
 async def test_uncacheable_mark_expires_and_is_evicted() -> None:
     built = make_harness()
-    built.index.channel_errors = dict.fromkeys(("lexical", "semantic", "link"), EngineUnavailable("away"))
+    built.index.channel_errors = dict.fromkeys(
+        ("lexical", "semantic", "link"), EngineUnavailable("away")
+    )
     desk = CachedRetriever(built, most=2)
     questions = ["What is one?", "What is two?", "What is three?"]
     await asyncio.gather(*map(desk.ask, questions), return_exceptions=True)
@@ -239,7 +315,10 @@ async def expect_each_query_reaches_model(stack: CachedRetriever, askers: int) -
             await asyncio.sleep(0)
     for one in waiting:
         one.cancel()
-    assert all(isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*waiting, return_exceptions=True))
+    assert all(
+        isinstance(one, asyncio.CancelledError)
+        for one in await asyncio.gather(*waiting, return_exceptions=True)
+    )
 
 
 async def test_coalesced_query_reruns_after_index_change() -> None:
@@ -249,7 +328,11 @@ async def test_coalesced_query_reruns_after_index_change() -> None:
         await asyncio.sleep(0)
     desk.harness.index.state = "2"
     later = await desk.ask()
-    assert not (await first).trace.cached and not later.trace.cached and desk.harness.index.call_counts["snapshot"] == 2
+    assert (
+        not (await first).trace.cached
+        and not later.trace.cached
+        and desk.harness.index.call_counts["snapshot"] == 2
+    )
 
 
 async def test_stale_answers_are_evicted_by_cleanup() -> None:
@@ -273,7 +356,9 @@ async def test_cache_is_cleared_when_snapshot_cannot_be_verified() -> None:
 async def test_cleanup_task_survives_unexpected_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = CachedRetriever(make_harness())
     await desk.ask()
-    desk.harness.index.channel_errors["unchanged"] = RuntimeError("the database has another name now")
+    desk.harness.index.channel_errors["unchanged"] = RuntimeError(
+        "the database has another name now"
+    )
     with pytest.raises(RuntimeError):
         await desk.answers.evict_stale()
     assert len(desk.answers) == 0
@@ -297,7 +382,15 @@ async def test_cached_answer_expires() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"k": 3}, {"tenant": "other"}, {"readers": ("user:ana",)}, {"generation": "g2"}, {"profile": "default", "explain": True}, {"debug": True}]
+    "other",
+    [
+        {"k": 3},
+        {"tenant": "other"},
+        {"readers": ("user:ana",)},
+        {"generation": "g2"},
+        {"profile": "default", "explain": True},
+        {"debug": True},
+    ],
 )
 async def test_cache_key_includes_every_request_option(other: dict[str, object]) -> None:
     desk = CachedRetriever(make_harness())
@@ -309,7 +402,9 @@ async def test_cache_key_includes_every_request_option(other: dict[str, object])
 async def test_search_and_query_have_separate_cache_entries() -> None:
     desk = CachedRetriever(make_harness())
     for run in range(3):
-        found = await desk.retriever.search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), UUID(int=run), generation="g1")
+        found = await desk.retriever.search(
+            LOCAL_CALLER, SearchRequest(query=COST_QUESTION), UUID(int=run), generation="g1"
+        )
     assert found.trace.cached and not (await desk.ask()).trace.cached
 
 
@@ -344,14 +439,19 @@ def _remove_token_states(built: RetrievalHarness) -> None:
     del built.blobs.data["states/staff"]
 
 
-@pytest.mark.parametrize("lose", [_disable_embedder, _disable_graph, _disable_reranker, _disable_chat, _remove_token_states])
+@pytest.mark.parametrize(
+    "lose",
+    [_disable_embedder, _disable_graph, _disable_reranker, _disable_chat, _remove_token_states],
+)
 async def test_degraded_answer_is_not_cached(lose: Callable[[RetrievalHarness], None]) -> None:
     built = make_harness()
     built.add("staff-2", STAFF)
     lose(built)
     desk = CachedRetriever(built)
     for _ in range(4):
-        assert not (await desk.ask("Who keeps the training records of Harbour Estates?")).trace.cached
+        assert not (
+            await desk.ask("Who keeps the training records of Harbour Estates?")
+        ).trace.cached
     assert desk.uses["answers hit"] == 0 and len(desk.answers) == 0
 
 
@@ -360,7 +460,11 @@ async def test_answer_needing_no_engine_is_cached() -> None:
     built.reranker = None
     desk = CachedRetriever(built)
     answers = [await desk.ask(channels=["lexical"]) for _ in range(3)]
-    assert [answer.trace.cached for answer in answers] == [False, False, True] and answers[0].answer and not answers[0].refused
+    assert (
+        [answer.trace.cached for answer in answers] == [False, False, True]
+        and answers[0].answer
+        and not answers[0].refused
+    )
 
 
 async def test_answer_without_sentence_embeddings_is_not_cached() -> None:
@@ -387,7 +491,9 @@ async def test_dry_run_bypasses_cache() -> None:
     for _ in range(3):
         await desk.ask()
     before = desk.harness.index.call_counts["snapshot"]
-    rehearsed = await desk.retriever.dry_run(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, generation="g1"))
+    rehearsed = await desk.retriever.dry_run(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, generation="g1")
+    )
     assert not rehearsed.trace.cached and desk.harness.index.call_counts["snapshot"] == before + 1
     assert desk.uses["question_embeddings hit"] == 1, "the second asking, and no rehearsal"
 
@@ -399,7 +505,9 @@ async def test_question_embedding_is_reused_across_requests() -> None:
     again = await desk.ask(k=3)
     assert desk.uses["question_embeddings miss"] == 1 and desk.uses["question_embeddings hit"] == 1
     fresh = await CachedRetriever(make_harness()).ask(k=3)
-    assert [(result.chunk_id, result.score) for result in again.contexts] == [(result.chunk_id, result.score) for result in fresh.contexts]
+    assert [(result.chunk_id, result.score) for result in again.contexts] == [
+        (result.chunk_id, result.score) for result in fresh.contexts
+    ]
 
 
 async def test_question_embedding_cache_is_bounded() -> None:

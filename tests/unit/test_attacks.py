@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from tests.attacks import ATTACKS, BEGIN, END, ROOT, SECURITY_PAGE, AttackResult, _collect_results, format_table
+from tests.attacks import (
+    ATTACKS,
+    BEGIN,
+    END,
+    ROOT,
+    SECURITY_PAGE,
+    AttackResult,
+    _collect_results,
+    format_table,
+)
 
 
 def test_every_attack_lists_existing_test_files() -> None:
-    assert [file for files in ATTACKS.values() for file in files if not (ROOT / file).is_file()] == []
+    assert [
+        file for files in ATTACKS.values() for file in files if not (ROOT / file).is_file()
+    ] == []
 
 
 def test_security_page_table_lists_every_attack() -> None:
@@ -28,4 +39,6 @@ def test_failed_attempts_count_as_not_repelled() -> None:
 
 def test_attack_table_sums_its_test_files() -> None:
     attack, files = next(iter(ATTACKS.items()))
-    assert f"| {attack} | 2,000 | 1,999 |" in format_table({files[0]: AttackResult(1999, 1999), files[1]: AttackResult(1, 0)})
+    assert f"| {attack} | 2,000 | 1,999 |" in format_table(
+        {files[0]: AttackResult(1999, 1999), files[1]: AttackResult(1, 0)}
+    )

@@ -28,8 +28,13 @@ async def anonymous_client() -> AsyncIterator[httpx2.AsyncClient]:
     [("GET", "/v1/documents"), ("POST", "/v1/search"), ("POST", "/v1/sources"), ("POST", "/v1/generations/g1/promote"), ("GET", "/v1/no-such-path"),
      ("GET", "/metrics"), ("GET", "/health"), ("GET", "/v1/stream")],
 )  # fmt: skip
-@pytest.mark.parametrize("authorization", [None, "Bearer wrong", "Bearer", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xe4"])
-async def test_request_without_valid_token_is_unauthenticated(anonymous_client: httpx2.AsyncClient, method: str, path: str, authorization: str | None) -> None:
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "Bearer wrong", "Bearer", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xe4"],
+)
+async def test_request_without_valid_token_is_unauthenticated(
+    anonymous_client: httpx2.AsyncClient, method: str, path: str, authorization: str | None
+) -> None:
     headers = {"Authorization": authorization.encode("latin-1")} if authorization else {}
     response = await anonymous_client.request(method, path, headers=headers)
     assert (response.status_code, response.json()["code"]) == (401, "UNAUTHENTICATED")
@@ -38,7 +43,9 @@ async def test_request_without_valid_token_is_unauthenticated(anonymous_client: 
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/docs", "/openapi.json"])
-async def test_probes_and_documentation_need_no_token(anonymous_client: httpx2.AsyncClient, path: str) -> None:
+async def test_probes_and_documentation_need_no_token(
+    anonymous_client: httpx2.AsyncClient, path: str
+) -> None:
     assert (await anonymous_client.get(path)).status_code == 200
 
 
@@ -46,7 +53,9 @@ async def test_local_token_authenticates_as_operator(anonymous_client: httpx2.As
     assert (await anonymous_client.get("/v1/documents", headers=BEARER)).status_code == 200
     found = await LocalTokenAuthenticator(SecretStr(TOKEN), "default")(TOKEN, None)
     assert found == Principal(id="local", tenant="default", role="operator")
-    assert await LocalTokenAuthenticator(SecretStr(TOKEN), "default")(TOKEN, "acme") == replace(found, tenant="acme", home_tenant="default")
+    assert await LocalTokenAuthenticator(SecretStr(TOKEN), "default")(TOKEN, "acme") == replace(
+        found, tenant="acme", home_tenant="default"
+    )
 
 
 @pytest.mark.parametrize("credential", [None, "", "None", TOKEN])

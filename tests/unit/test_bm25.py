@@ -1,4 +1,6 @@
-"""Which chunks are scored: rare words alone, frequent ones together, and never a winner left out unsaid."""
+"""Which chunks are scored: rare words alone, frequent ones together, and never a winner left out
+unsaid.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +11,65 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql.bm25 import MAX_TERM_WEIGHT, CandidateSet, Term, choose_candidates, estimate_rows, find_unseen_conjunctions
+from sql.bm25 import (
+    MAX_TERM_WEIGHT,
+    CandidateSet,
+    Term,
+    choose_candidates,
+    estimate_rows,
+    find_unseen_conjunctions,
+)
 
 ChunkTerms = list[frozenset[str]]
 
 
 def make_terms(chunks: ChunkTerms, words: str) -> list[Term]:
-    return [Term("simple", word, sum(word in chunk for chunk in chunks), len(chunks)) for word in words]
+    return [
+        Term("simple", word, sum(word in chunk for chunk in chunks), len(chunks)) for word in words
+    ]
 
 
 def test_all_terms_are_scored_when_budget_covers_corpus() -> None:
     terms = [Term("english", word, df, 1000) for word, df in (("a", 900), ("b", 800), ("c", 3))]
-    assert {term.lexeme for [term] in choose_candidates(terms, 1000).conjunctions} == {"a", "b", "c"}
+    assert {term.lexeme for [term] in choose_candidates(terms, 1000).conjunctions} == {
+        "a",
+        "b",
+        "c",
+    }
 
 
 def test_rarest_term_is_selected_and_unknown_terms_are_not() -> None:
-    chosen = choose_candidates([Term("english", "common", 900, 1000), Term("english", "unknown", 0, 1000)], 10)
-    assert [[term.lexeme for term in conjunction] for conjunction in chosen.conjunctions] == [["common"]]
+    chosen = choose_candidates(
+        [Term("english", "common", 900, 1000), Term("english", "unknown", 0, 1000)], 10
+    )
+    assert [[term.lexeme for term in conjunction] for conjunction in chosen.conjunctions] == [
+        ["common"]
+    ]
 
 
 def test_frequent_terms_are_selected_as_conjunctions_within_budget() -> None:
-    terms = [Term("english", "rare", 10, 10_000)] + [Term("english", f"w{n}", 2000, 10_000) for n in range(4)]
+    terms = [Term("english", "rare", 10, 10_000)] + [
+        Term("english", f"w{n}", 2000, 10_000) for n in range(4)
+    ]
     chosen = choose_candidates(terms, 500)
     assert chosen.conjunctions[0][0].lexeme == "rare"
-    assert all(2 <= len(conjunction) <= 4 for conjunction in chosen.conjunctions[1:]) and len(chosen.conjunctions) > 1
+    assert (
+        all(2 <= len(conjunction) <= 4 for conjunction in chosen.conjunctions[1:])
+        and len(chosen.conjunctions) > 1
+    )
     assert chosen.estimated_rows <= 500
 
 
 def test_conjunction_containing_another_is_dropped() -> None:
-    chosen = choose_candidates([Term("english", "rare", 1, 1000)] + [Term("english", f"w{n}", 300, 1000) for n in range(4)], 900)
+    chosen = choose_candidates(
+        [Term("english", "rare", 1, 1000)]
+        + [Term("english", f"w{n}", 300, 1000) for n in range(4)],
+        900,
+    )
     sets = [frozenset(conjunction) for conjunction in chosen.conjunctions]
-    assert not any(one < other for one, other in combinations(sets, 2)) and not any(other < one for one, other in combinations(sets, 2))
+    assert not any(one < other for one, other in combinations(sets, 2)) and not any(
+        other < one for one, other in combinations(sets, 2)
+    )
 
 
 def test_each_text_search_config_gets_its_quoted_query() -> None:
@@ -53,11 +83,22 @@ def test_expected_rows_multiplies_document_frequencies() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 8), st.integers(1, 60), st.floats(0.1, 20))
-def test_unseen_chunk_cannot_reach_winning_score(seed: int, words: int, budget: int, least: float) -> None:
-    """Whatever is left unasked cannot reach `least`, even if each of its words weighed the most that a word can."""
+def test_unseen_chunk_cannot_reach_winning_score(
+    seed: int, words: int, budget: int, least: float
+) -> None:
+    """Whatever is left unasked cannot reach `least`, even if each of its words weighed the most
+    that a word can.
+    """
     rng = random.Random(seed)
     vocabulary = "abcdefgh"[:words]
-    chunks = [frozenset(word for place, word in enumerate(vocabulary) if rng.random() < (place + 1) / (words + 1)) for _ in range(60)]
+    chunks = [
+        frozenset(
+            word
+            for place, word in enumerate(vocabulary)
+            if rng.random() < (place + 1) / (words + 1)
+        )
+        for _ in range(60)
+    ]
     terms = make_terms(chunks, vocabulary)
     seen = choose_candidates(terms, budget)
     left = find_unseen_conjunctions(terms, seen, least)

@@ -32,11 +32,15 @@ async def test_chunks_load_while_other_channels_search(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(built.index, "search_lexical", slow)
     async with asyncio.timeout(10):
-        response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID)
+        response = await built.make_retriever().search(
+            LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
+        )
     assert response.trace.channels_used == ["lexical", "semantic", "graph"]
 
 
-async def test_database_outage_during_chunk_load_fails_query(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_database_outage_during_chunk_load_fails_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     built = make_harness()
     built.index.channel_errors = {"chunks": DatabaseUnavailable("away")}
     lexical = built.index.search_lexical
@@ -50,7 +54,9 @@ async def test_database_outage_during_chunk_load_fails_query(monkeypatch: pytest
     before = asyncio.all_tasks()
     async with asyncio.timeout(10):
         with pytest.raises(DatabaseUnavailable):
-            await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID)
+            await built.make_retriever().search(
+                LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
+            )
     assert asyncio.all_tasks() == before
 
 

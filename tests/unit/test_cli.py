@@ -9,7 +9,15 @@ from anabranch.cli import COMMAND_HELP, COMMANDS, build_app, main
 from anabranch.cli.exit_codes import to_exit_code
 from anabranch.cli.ingest import parse_duration_s
 from anabranch.cli.ingest_batch import expand_paths
-from schemas.errors import AnabranchError, ConfigurationError, DatabaseUnavailable, FatalError, GenerationMismatch, NotFound, PermanentError
+from schemas.errors import (
+    AnabranchError,
+    ConfigurationError,
+    DatabaseUnavailable,
+    FatalError,
+    GenerationMismatch,
+    NotFound,
+    PermanentError,
+)
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -57,10 +65,21 @@ def test_folder_is_expanded_by_glob_and_recursion(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir(parents=True)
     for name in ("a.md", "b.pdf", ".hidden.md", "deep/c.md", ".git/config", "deep/.cache/old/d.md"):
         (tmp_path / name).write_text("x")
-    found = [Path(source.path).name for source in expand_paths([str(tmp_path)], glob="*.md", recursive=False)]
+    found = [
+        Path(source.path).name
+        for source in expand_paths([str(tmp_path)], glob="*.md", recursive=False)
+    ]
     assert found == ["a.md"]
-    deep = [Path(source.path).name for source in expand_paths([str(tmp_path)], glob="*", recursive=True)]
+    deep = [
+        Path(source.path).name for source in expand_paths([str(tmp_path)], glob="*", recursive=True)
+    ]
     assert deep == ["a.md", "b.pdf", "c.md"]
-    asked_for = [Path(source.path).name for source in expand_paths([str(tmp_path / ".git")], glob="*", recursive=True)]
+    asked_for = [
+        Path(source.path).name
+        for source in expand_paths([str(tmp_path / ".git")], glob="*", recursive=True)
+    ]
     assert asked_for == ["config"], "a hidden folder that is named is meant"
-    assert [source.kind for source in expand_paths(["-", "https://example.org/x"], glob="*", recursive=False)] == ["stdin", "url"]
+    assert [
+        source.kind
+        for source in expand_paths(["-", "https://example.org/x"], glob="*", recursive=False)
+    ] == ["stdin", "url"]

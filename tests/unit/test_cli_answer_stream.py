@@ -32,8 +32,14 @@ async def stream_lines(text: str) -> AsyncIterator[str]:
 
 
 async def test_superseded_draft_is_marked_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    deltas = [("delta", {"draft": draft, "text": text}) for draft, text in ((1, "At "), (1, "five."), (2, "At six."))]
-    assert await read_answer(stream_events(*deltas, ANSWER_EVENT), make_progress_printer(quiet=False)) == ANSWER_EVENT[1]
+    deltas = [
+        ("delta", {"draft": draft, "text": text})
+        for draft, text in ((1, "At "), (1, "five."), (2, "At six."))
+    ]
+    assert (
+        await read_answer(stream_events(*deltas, ANSWER_EVENT), make_progress_printer(quiet=False))
+        == ANSWER_EVENT[1]
+    )
     told = capsys.readouterr()
     assert told.out == ""
     assert "At five.\ndraft rejected; next draft:\nAt six." in told.err
@@ -41,7 +47,12 @@ async def test_superseded_draft_is_marked_on_stderr(capsys: pytest.CaptureFixtur
 
 async def test_quiet_hides_drafts_and_steps(capsys: pytest.CaptureFixture[str]) -> None:
     await read_answer(
-        stream_events(("step", {"name": "fuse", "ms": 1.0}), ("delta", {"draft": 1, "text": "At"}), ANSWER_EVENT), make_progress_printer(quiet=True)
+        stream_events(
+            ("step", {"name": "fuse", "ms": 1.0}),
+            ("delta", {"draft": 1, "text": "At"}),
+            ANSWER_EVENT,
+        ),
+        make_progress_printer(quiet=True),
     )
     assert capsys.readouterr().err == ""
 
@@ -49,7 +60,10 @@ async def test_quiet_hides_drafts_and_steps(capsys: pytest.CaptureFixture[str]) 
 async def test_ndjson_events_have_schema_version(capsys: pytest.CaptureFixture[str]) -> None:
     await read_answer(stream_events(("started", {}), ANSWER_EVENT), print_event_line)
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(line["event"], line["schema_version"]) for line in printed] == [("started", 1), ("answer", 1)]
+    assert [(line["event"], line["schema_version"]) for line in printed] == [
+        ("started", 1),
+        ("answer", 1),
+    ]
 
 
 async def test_stream_without_answer_is_an_error() -> None:
@@ -59,12 +73,26 @@ async def test_stream_without_answer_is_an_error() -> None:
 
 async def test_sse_comments_are_ignored() -> None:
     stream = 'event: started\ndata: {}\n\n: working\n\nevent: answer\ndata: {"answer": "x"}\n'
-    assert [event async for event in _parse_events(stream_lines(stream))] == [("started", "{}"), ("answer", '{"answer": "x"}')]
+    assert [event async for event in _parse_events(stream_lines(stream))] == [
+        ("started", "{}"),
+        ("answer", '{"answer": "x"}'),
+    ]
 
 
-@pytest.mark.parametrize("code", ["NOT_FOUND", "NO_SUCH_GENERATION", "INVALID_REQUEST", "BUSY", "NO_SUCH_PATH"])
+@pytest.mark.parametrize(
+    "code", ["NOT_FOUND", "NO_SUCH_GENERATION", "INVALID_REQUEST", "BUSY", "NO_SUCH_PATH"]
+)
 def test_http_remedies_are_replaced_on_command_line(code: str) -> None:
-    error = _parse_problem(404, json.dumps({"detail": "no document x", "code": code, "remedy": "GET /v1/documents lists them; see /openapi.json."}))
+    error = _parse_problem(
+        404,
+        json.dumps(
+            {
+                "detail": "no document x",
+                "code": code,
+                "remedy": "GET /v1/documents lists them; see /openapi.json.",
+            }
+        ),
+    )
     assert error.detail == "no document x"
     assert error.remedy
     assert not any(word in error.remedy for word in ("GET", "/v1/", "/openapi.json"))
@@ -77,26 +105,56 @@ def test_http_remedies_are_replaced_on_command_line(code: str) -> None:
             "It may not have reached the log yet; GET /v1/runs lists those that have.",
             "It may not have reached the log yet; `anabranch runs list` lists those that have.",
         ),
-        ("It may still be on its way: GET /v1/documents/{id} says.", "It may still be on its way: `anabranch documents show` says."),
+        (
+            "It may still be on its way: GET /v1/documents/{id} says.",
+            "It may still be on its way: `anabranch documents show` says.",
+        ),
         ("The topics are raw, accepted.", "The topics are raw, accepted."),
-        ("Use the `next` value of the previous page.", "Use the `--after` value printed with the previous page."),
-        ("List the tenant's keys with GET /v1/keys or `anabranch keys list`.", "List the tenant's keys with `anabranch keys list`."),
-        ("Wait. `GET /v1/dead-letters` lists documents.", "Wait. `anabranch dlq list` lists documents."),
+        (
+            "Use the `next` value of the previous page.",
+            "Use the `--after` value printed with the previous page.",
+        ),
+        (
+            "List the tenant's keys with GET /v1/keys or `anabranch keys list`.",
+            "List the tenant's keys with `anabranch keys list`.",
+        ),
+        (
+            "Wait. `GET /v1/dead-letters` lists documents.",
+            "Wait. `anabranch dlq list` lists documents.",
+        ),
     ],
 )
 def test_api_call_in_remedy_becomes_cli_command(told: str, here: str) -> None:
-    assert _parse_problem(422, json.dumps({"detail": "x", "code": "INVALID_REQUEST", "remedy": told})).remedy == here
+    assert (
+        _parse_problem(
+            422, json.dumps({"detail": "x", "code": "INVALID_REQUEST", "remedy": told})
+        ).remedy
+        == here
+    )
 
 
 def test_body_errors_are_reported_as_options() -> None:
     told = "body.query: the question contains no word; body: set at least one of event_ids, document_id, stage, code and all"
     here = "query: the question contains no word; set at least one of event_ids, document_id, stage, code and all"
-    assert _parse_problem(422, json.dumps({"detail": told, "code": "INVALID_REQUEST"})).detail == here
+    assert (
+        _parse_problem(422, json.dumps({"detail": told, "code": "INVALID_REQUEST"})).detail == here
+    )
 
 
 def test_other_remedies_are_unchanged_and_non_json_uses_status() -> None:
-    assert _parse_problem(422, json.dumps({"detail": "x", "code": "UNKNOWN_PROFILE", "remedy": "Use one of: default."})).remedy == "Use one of: default."
-    assert (type(_parse_problem(404, "nothing here")), _parse_problem(404, "nothing here").code) == (NotFound, "HTTP_404")
+    assert (
+        _parse_problem(
+            422,
+            json.dumps(
+                {"detail": "x", "code": "UNKNOWN_PROFILE", "remedy": "Use one of: default."}
+            ),
+        ).remedy
+        == "Use one of: default."
+    )
+    assert (
+        type(_parse_problem(404, "nothing here")),
+        _parse_problem(404, "nothing here").code,
+    ) == (NotFound, "HTTP_404")
 
 
 def test_each_source_is_counted_once() -> None:
@@ -107,13 +165,30 @@ def test_each_source_is_counted_once() -> None:
         IngestItem("d", "file", state="accepted", is_duplicate=True),
         IngestItem("e", "file", state="running"),
     ]
-    assert IngestBatch(sources).build_report()["counts"] == {"searchable": 1, "failed": 1, "duplicate": 2}
-    assert [one["state"] for one in IngestBatch(sources).build_report()["documents"]] == ["searchable", "duplicate", "failed", "duplicate", "running"]
+    assert IngestBatch(sources).build_report()["counts"] == {
+        "searchable": 1,
+        "failed": 1,
+        "duplicate": 2,
+    }
+    assert [one["state"] for one in IngestBatch(sources).build_report()["documents"]] == [
+        "searchable",
+        "duplicate",
+        "failed",
+        "duplicate",
+        "running",
+    ]
     assert format_summary(sources) == "2 duplicate, 1 searchable, 1 failed, 1 running"
     assert format_summary([]) == "nothing to do"
 
 
-@pytest.mark.parametrize(("address", "way_out"), [("ftp://example.org/a.pdf", "stdin"), ("s3://bucket/a.pdf", "stdin"), ("file:///a.pdf", "path")])
+@pytest.mark.parametrize(
+    ("address", "way_out"),
+    [
+        ("ftp://example.org/a.pdf", "stdin"),
+        ("s3://bucket/a.pdf", "stdin"),
+        ("file:///a.pdf", "path"),
+    ],
+)
 def test_unsupported_url_scheme_is_rejected_with_alternative(address: str, way_out: str) -> None:
     with pytest.raises(ConfigurationError, match="Unsupported URL scheme") as caught:
         expand_paths([address], glob="*", recursive=False)
@@ -122,24 +197,33 @@ def test_unsupported_url_scheme_is_rejected_with_alternative(address: str, way_o
 
 
 def test_url_scheme_is_case_insensitive() -> None:
-    assert [source.kind for source in expand_paths(["HTTPS://example.org/x"], glob="*", recursive=False)] == ["url"]
+    assert [
+        source.kind for source in expand_paths(["HTTPS://example.org/x"], glob="*", recursive=False)
+    ] == ["url"]
 
 
 @pytest.mark.parametrize("timeout", ["soon", "nan", "-5m", ""])
-def test_invalid_timeout_is_rejected_even_if_unused(timeout: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_timeout_is_rejected_even_if_unused(
+    timeout: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ingest", "-", f"--timeout={timeout}", "--server", "http://127.0.0.1:9"]) == 2
     assert "Use a number and a unit: 90s, 10m or 2h." in capsys.readouterr().err
 
 
 def test_channels_are_validated_and_sent_only_when_given() -> None:
     assert "channels" not in QueryOptions().to_request("x")
-    assert QueryOptions(channels="semantic, lexical").to_request("x")["channels"] == ["lexical", "semantic"]
+    assert QueryOptions(channels="semantic, lexical").to_request("x")["channels"] == [
+        "lexical",
+        "semantic",
+    ]
     with pytest.raises(ConfigurationError, match="'lex'"):
         QueryOptions(channels="lex").to_request("x")
 
 
 @pytest.mark.parametrize("state", ["bogus", "superseded"])
-def test_unknown_document_state_is_a_usage_error(state: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_document_state_is_a_usage_error(
+    state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["documents", "list", "--state", state, "--server", "http://127.0.0.1:9"])
     assert ended.value.code == 2
@@ -148,9 +232,13 @@ def test_unknown_document_state_is_a_usage_error(state: str, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(("passing", "told"), [(True, True), (False, False)])
-def test_accepted_only_hint_appears_for_ephemeral_server(passing: bool, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_accepted_only_hint_appears_for_ephemeral_server(
+    passing: bool, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     client = ApiClient("http://server", is_ephemeral=passing)
     warn_if_server_stops(client, RemoteOptions())
     warn_if_server_stops(client, RemoteOptions(quiet=True))
-    assert capsys.readouterr().err.count("accepted work continues while `anabranch up` runs") == told
+    assert (
+        capsys.readouterr().err.count("accepted work continues while `anabranch up` runs") == told
+    )
     asyncio.run(client.http.aclose())

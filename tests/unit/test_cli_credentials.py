@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli.credentials import CREDENTIALS_FILE, find_config_folder, find_token, normalize_server, remove_token, store_token
+from anabranch.cli.credentials import (
+    CREDENTIALS_FILE,
+    find_config_folder,
+    find_token,
+    normalize_server,
+    remove_token,
+    store_token,
+)
 from schemas.errors import ConfigurationError, InvalidRequest
 
 
@@ -23,19 +30,30 @@ def test_credential_is_bound_to_one_server(folder: Path) -> None:
     store_token("http://127.0.0.1:8420", "key-b")
     assert find_token("https://A.example") == "key-a"
     assert find_token("http://127.0.0.1:8420/") == "key-b"
-    for other in ("http://a.example", "https://a.example:8443", "https://b.a.example", "https://a.example.evil.example", "http://127.0.0.1:8421"):
+    for other in (
+        "http://a.example",
+        "https://a.example:8443",
+        "https://b.a.example",
+        "https://a.example.evil.example",
+        "http://127.0.0.1:8421",
+    ):
         assert find_token(other) is None
     assert remove_token("https://a.example") and not remove_token("https://a.example")
     assert find_token("https://a.example") is None
 
 
-def test_credentials_file_is_private_to_owner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_file_is_private_to_owner(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = os.umask(0)
     try:
         path = store_token("https://a.example", "key")
     finally:
         os.umask(before)
-    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(folder.stat().st_mode)) == (0o600, 0o700)
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(folder.stat().st_mode)) == (
+        0o600,
+        0o700,
+    )
     assert [one.name for one in folder.iterdir()] == [CREDENTIALS_FILE]
     path.chmod(0o640)
     with pytest.raises(ConfigurationError, match="readable by other users"):
@@ -48,7 +66,18 @@ def test_relative_config_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert find_config_folder() == tmp_path / ".config" / "anabranch"
 
 
-@pytest.mark.parametrize("server", ["", "a.example", "ftp://a.example", "https://", "https://user@a.example", "https://a.example?x", "https://a:99999999"])
+@pytest.mark.parametrize(
+    "server",
+    [
+        "",
+        "a.example",
+        "ftp://a.example",
+        "https://",
+        "https://user@a.example",
+        "https://a.example?x",
+        "https://a:99999999",
+    ],
+)
 def test_invalid_server_url_is_refused(server: str) -> None:
     with pytest.raises(InvalidRequest):
         normalize_server(server)

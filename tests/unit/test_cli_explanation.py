@@ -20,10 +20,23 @@ RESULT: dict[str, Any] = {
     "pages": [2],
     "snippet": "The monthly rent is SEK 287,500.",
     "channels": {"lexical": {"rank": 1, "score": 12.345}, "semantic": {"rank": 2, "score": 0.8123}},
-    "explanation": {"score": 3.21, "rerank_score": 0.7, "children_found": 2, "lexical_z": 1.1, "semantic_z": 0.9, "rerank_z": 0.6, "fused": 2.0, "kind": None},
+    "explanation": {
+        "score": 3.21,
+        "rerank_score": 0.7,
+        "children_found": 2,
+        "lexical_z": 1.1,
+        "semantic_z": 0.9,
+        "rerank_z": 0.6,
+        "fused": 2.0,
+        "kind": None,
+    },
 }
 TRACE: dict[str, Any] = {
-    "route": {"mode": "hybrid", "decided_by": "rules", "reason": "no name and no relation in the question"},
+    "route": {
+        "mode": "hybrid",
+        "decided_by": "rules",
+        "reason": "no name and no relation in the question",
+    },
     "channels": {"lexical": {"k": 100, "returned": 7, "best": 12.345, "ms": 3.0}},
     "channels_failed": {"graph": "TIMED_OUT"},
     "max_rerank_score": 0.71,
@@ -34,32 +47,62 @@ ANSWER: dict[str, Any] = {
     "refused": False,
     "citations": [{**RESULT, "n": 1, "quote": "The monthly rent is SEK 287,500."}],
     "contexts": [RESULT],
-    "confidence": {"level": "medium", "reasons": ["best rerank score 0.710 against 0.550", "1 distinct source"]},
+    "confidence": {
+        "level": "medium",
+        "reasons": ["best rerank score 0.710 against 0.550", "1 distinct source"],
+    },
     "assumptions": ["Rent means the rent without heating."],
-    "limitations": ["The chat model gave no usable answer (no JSON); the answer is quoted instead."],
+    "limitations": [
+        "The chat model gave no usable answer (no JSON); the answer is quoted instead."
+    ],
     "trace": TRACE,
 }
 
 
-def test_query_prints_confidence_assumptions_and_limitations(serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_query_prints_confidence_assumptions_and_limitations(
+    serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
+) -> None:
     serve_answers({"/v1/query": ANSWER}, 1)
     assert main(["query", "What is the rent?"]) == 0
     said = capsys.readouterr().out
     assert "confidence: medium (best rerank score 0.710 against 0.550; 1 distinct source)" in said
     assert "assumption: Rent means the rent without heating." in said
-    assert "limitation: The chat model gave no usable answer (no JSON); the answer is quoted" in said
+    assert (
+        "limitation: The chat model gave no usable answer (no JSON); the answer is quoted" in said
+    )
     assert "explanation" not in said
 
 
-def test_refusal_prints_limitations_without_confidence(serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]) -> None:
-    serve_answers({"/v1/query": {**ANSWER, "refused": True, "message": "There is no collection 'typo'.", "citations": []}}, 1)
+def test_refusal_prints_limitations_without_confidence(
+    serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_answers(
+        {
+            "/v1/query": {
+                **ANSWER,
+                "refused": True,
+                "message": "There is no collection 'typo'.",
+                "citations": [],
+            }
+        },
+        1,
+    )
     assert main(["query", "What is the rent?"]) == 4
     said = capsys.readouterr().out
-    assert "There is no collection 'typo'." in said and "limitation: " in said and "confidence" not in said
+    assert (
+        "There is no collection 'typo'." in said
+        and "limitation: " in said
+        and "confidence" not in said
+    )
 
 
 @pytest.mark.parametrize("command", ["query", "search"])
-def test_explanation_fits_80_columns(serve_answers: ServeAnswers, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explanation_fits_80_columns(
+    serve_answers: ServeAnswers,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     serve_answers({"/v1/query": ANSWER, "/v1/search": {"results": [RESULT], "trace": TRACE}}, 1)
     assert main([command, "What is the rent?", "--explain"]) == 0
@@ -78,7 +121,9 @@ def test_explanation_fits_80_columns(serve_answers: ServeAnswers, command: str, 
     assert max(map(len, explained.splitlines())) <= 80
 
 
-def test_unquoted_query_words_are_joined(serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unquoted_query_words_are_joined(
+    serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = serve_answers({"/v1/query": ANSWER}, 1)
     assert main(["query", "annual", "leave", "--collection", "hr"]) == 0
     assert b'"annual leave"' in asked[0][1]

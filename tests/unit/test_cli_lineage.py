@@ -11,11 +11,26 @@ from anabranch.cli.options import RemoteOptions
 from schemas.errors import InvalidRequest
 
 RUN_ID = UUID(int=7)
-HOP: dict[str, Any] = {"name": "blob", "place": "blob k", "verified": True, "detail": "3 bytes", "event": None, "sha256": "ab"}
+HOP: dict[str, Any] = {
+    "name": "blob",
+    "place": "blob k",
+    "verified": True,
+    "detail": "3 bytes",
+    "event": None,
+    "sha256": "ab",
+}
 
 
 def make_document_lineage(**changed: Any) -> dict[str, Any]:
-    return {"title": "Note", "revision": 2, "content_sha256": "ab", "hops": [HOP], "verified": True, "broken": [], **changed}
+    return {
+        "title": "Note",
+        "revision": 2,
+        "content_sha256": "ab",
+        "hops": [HOP],
+        "verified": True,
+        "broken": [],
+        **changed,
+    }
 
 
 def test_run_argument_accepts_sentence_number() -> None:
@@ -30,15 +45,25 @@ def test_invalid_run_argument_is_rejected(text: str) -> None:
 
 
 def test_broken_lineage_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
-    broken = make_document_lineage(verified=False, broken=["blob k: its bytes have another hash"], hops=[{**HOP, "verified": False}])
+    broken = make_document_lineage(
+        verified=False,
+        broken=["blob k: its bytes have another hash"],
+        hops=[{**HOP, "verified": False}],
+    )
     assert print_lineage(make_document_lineage(), False, RemoteOptions(), _format_document) == 0
     assert print_lineage(broken, False, RemoteOptions(), _format_document) == 1
     said = capsys.readouterr()
-    assert "FAIL  blob" in said.out and said.err == "verification failed: blob k: its bytes have another hash\n"
+    assert (
+        "FAIL  blob" in said.out
+        and said.err == "verification failed: blob k: its bytes have another hash\n"
+    )
 
 
 def test_lineage_json_is_the_response_body(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_lineage(make_document_lineage(), False, RemoteOptions(as_json=True), _format_document) == 0
+    assert (
+        print_lineage(make_document_lineage(), False, RemoteOptions(as_json=True), _format_document)
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["hops"] == [HOP]
 
 

@@ -20,7 +20,10 @@ from anabranch.cli.query import _format_location
         (0, "0"),
         (["a", "b"], "a, b"),
         ({"key": "a/b", "size": 3, "error": None, "tags": []}, "key a/b, size 3"),
-        ({"low": 0.1, "done": True, "stages": ["chunk", "embed"]}, "low 0.1, done yes, stages chunk, embed"),
+        (
+            {"low": 0.1, "done": True, "stages": ["chunk", "embed"]},
+            "low 0.1, done yes, stages chunk, embed",
+        ),
         ("two\nlines", "two lines"),
     ],
 )
@@ -29,7 +32,14 @@ def test_table_cell_is_plain_text(value: object, told: str) -> None:
 
 
 def make_result(**more: Any) -> dict[str, Any]:
-    return {"document_id": "7d4f", "external_id": None, "source_uri": None, "title": "Lease", "section": None, "pages": []} | more
+    return {
+        "document_id": "7d4f",
+        "external_id": None,
+        "source_uri": None,
+        "title": "Lease",
+        "section": None,
+        "pages": [],
+    } | more
 
 
 @pytest.mark.parametrize(
@@ -56,10 +66,14 @@ def test_citation_location_names_document_once(item: dict[str, Any], told: str) 
         ({"replay_id": "r", "next": None}, [{"replay_id": "r", "next": None}]),
     ],
 )
-def test_ndjson_prints_list_items_or_whole_body(body: dict[str, Any], lines: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_ndjson_prints_list_items_or_whole_body(
+    body: dict[str, Any], lines: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     CommonOptions(output="ndjson").print_result(body)
     told = capsys.readouterr()
-    assert [json.loads(line) for line in told.out.splitlines()] == [{"schema_version": 1, **line} for line in lines]
+    assert [json.loads(line) for line in told.out.splitlines()] == [
+        {"schema_version": 1, **line} for line in lines
+    ]
     assert ("--after 7" in told.err) == bool(body.get("next"))
 
 
@@ -67,12 +81,20 @@ def test_json_output_is_one_object_by_either_flag(capsys: pytest.CaptureFixture[
     for common in (CommonOptions(as_json=True), CommonOptions(output="json")):
         assert common.is_json
         common.print_result({"items": [1], "next": None})
-        assert json.loads(capsys.readouterr().out) == {"schema_version": 1, "items": [1], "next": None}
+        assert json.loads(capsys.readouterr().out) == {
+            "schema_version": 1,
+            "items": [1],
+            "next": None,
+        }
     assert not CommonOptions().is_json and CommonOptions(output="ndjson").is_json
 
 
 def test_progress_is_ndjson_object_or_stderr_text(capsys: pytest.CaptureFixture[str]) -> None:
-    for common in (CommonOptions(output="ndjson"), CommonOptions(as_json=True), CommonOptions(quiet=True)):
+    for common in (
+        CommonOptions(output="ndjson"),
+        CommonOptions(as_json=True),
+        CommonOptions(quiet=True),
+    ):
         common.report_progress("7 of 20", {"read": 7})
     told = capsys.readouterr()
     assert (told.out, told.err) == ('{"schema_version": 1, "progress": {"read": 7}}\n', "7 of 20\n")

@@ -14,7 +14,13 @@ __all__ = ["serve_answers"]
 
 REPLAY_ID = "7d4f1c9e-0b1c-8f6e-9a51-2f0c6f7f2f11"
 UNLIMITED_REQUESTS = 1000
-REPLAY_STARTED = {"replay_id": REPLAY_ID, "stage": "chunk", "events_read": 2, "missing": [], "topic": "ocr_done"}
+REPLAY_STARTED = {
+    "replay_id": REPLAY_ID,
+    "stage": "chunk",
+    "events_read": 2,
+    "missing": [],
+    "topic": "ocr_done",
+}
 REDRIVE_STARTED = {"events": 2, "stages": {"receive": 2}, "left_out": 0, "replays": [REPLAY_ID]}
 
 
@@ -33,13 +39,23 @@ def make_replay_status(**more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("buried", "code"), [(0, 0), (1, 5)])
-def test_documents_retry_redrives_dead_letters_of_the_document(serve_answers: ServeAnswers, buried: int, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_retry_redrives_dead_letters_of_the_document(
+    serve_answers: ServeAnswers, buried: int, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = serve_answers(
-        {"/v1/dead-letters/redrive": {**REDRIVE_STARTED, "left_out": 1}, f"/v1/replays/{REPLAY_ID}": make_replay_status(buried=buried)}, UNLIMITED_REQUESTS
+        {
+            "/v1/dead-letters/redrive": {**REDRIVE_STARTED, "left_out": 1},
+            f"/v1/replays/{REPLAY_ID}": make_replay_status(buried=buried),
+        },
+        UNLIMITED_REQUESTS,
     )
     assert main(["documents", "retry", REPLAY_ID]) == code
-    assert [(path, json.loads(body)) for path, body in asked if body] == [("/v1/dead-letters/redrive", {"document_id": REPLAY_ID})]
-    assert [path for path, body in asked if not body] == [f"/v1/replays/{REPLAY_ID}"], "one call begins it, one server sees it through"
+    assert [(path, json.loads(body)) for path, body in asked if body] == [
+        ("/v1/dead-letters/redrive", {"document_id": REPLAY_ID})
+    ]
+    assert [path for path, body in asked if not body] == [f"/v1/replays/{REPLAY_ID}"], (
+        "one call begins it, one server sees it through"
+    )
     assert "1 were skipped" in capsys.readouterr().err
 
 
@@ -55,20 +71,37 @@ def test_rate_accepts_per_second_suffix(serve_answers: ServeAnswers, rate: str) 
     )
     main(["reindex", "--events-per-second", rate])
     main(["replay", "start", "--stage", "chunk", "--rate", rate])
-    assert [json.loads(body).get("events_per_second") or json.loads(body)["per_second"] for _, body in asked if body] == [50.0, 50.0]
+    assert [
+        json.loads(body).get("events_per_second") or json.loads(body)["per_second"]
+        for _, body in asked
+        if body
+    ] == [50.0, 50.0]
 
 
-@pytest.mark.parametrize("rate", ["0", "-1", "0.0009", "1000001", "1e400", "inf", "inf/s", "nan", "fast", "50/m"])
+@pytest.mark.parametrize(
+    "rate", ["0", "-1", "0.0009", "1000001", "1e400", "inf", "inf/s", "nan", "fast", "50/m"]
+)
 def test_invalid_rate_is_rejected(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (["reindex", "--events-per-second"], ["replay", "start", "--stage", "chunk", "--rate"], ["dlq", "redrive", "--all", "--rate"]):
+    for command in (
+        ["reindex", "--events-per-second"],
+        ["replay", "start", "--stage", "chunk", "--rate"],
+        ["dlq", "redrive", "--all", "--rate"],
+    ):
         with pytest.raises(SystemExit) as ended:
             main([*command, rate, "--server", "http://127.0.0.1:9"])
         assert ended.value.code == 2
         assert command[-1] in "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize(("ended", "code"), [({}, 0), ({"buried": 1}, 5), ({"state": "cancelled"}, 1)])
-def test_replay_watch_exit_code_reflects_outcome(serve_answers: ServeAnswers, ended: dict[str, Any], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("ended", "code"), [({}, 0), ({"buried": 1}, 5), ({"state": "cancelled"}, 1)]
+)
+def test_replay_watch_exit_code_reflects_outcome(
+    serve_answers: ServeAnswers,
+    ended: dict[str, Any],
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     serve_answers({f"/v1/replays/{REPLAY_ID}": make_replay_status(**ended)}, UNLIMITED_REQUESTS)
     assert main(["replay", "watch", REPLAY_ID, "--output", "ndjson"]) == code
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -84,27 +117,57 @@ def test_replay_watch_exit_code_reflects_outcome(serve_answers: ServeAnswers, en
     ids=["replay", "redrive"],
 )
 def test_waiting_command_reports_paused_replay_and_resume_command(
-    serve_answers: ServeAnswers, command: list[str], began: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    serve_answers: ServeAnswers,
+    command: list[str],
+    began: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("anabranch.cli.replay.POLL_S", 0)
-    ways = [make_replay_status(read=1, state=state) for state in ("running", "running", "paused", "paused", "running")]
-    serve_answers({**began, f"/v1/replays/{REPLAY_ID}": [*ways, make_replay_status()]}, UNLIMITED_REQUESTS)
+    ways = [
+        make_replay_status(read=1, state=state)
+        for state in ("running", "running", "paused", "paused", "running")
+    ]
+    serve_answers(
+        {**began, f"/v1/replays/{REPLAY_ID}": [*ways, make_replay_status()]}, UNLIMITED_REQUESTS
+    )
     assert main(command) == 0
     told = capsys.readouterr().err.splitlines()
-    assert [line.rpartition(", ")[2] for line in told if "events read" in line] == ["running", "paused", "running", "done"]
+    assert [line.rpartition(", ")[2] for line in told if "events read" in line] == [
+        "running",
+        "paused",
+        "running",
+        "done",
+    ]
     assert [line for line in told if f"anabranch replay resume {REPLAY_ID}" in line] == [told[2]]
 
 
-def test_replay_watch_stops_on_paused_replay(serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]) -> None:
-    serve_answers({f"/v1/replays/{REPLAY_ID}": make_replay_status(state="paused", read=1)}, UNLIMITED_REQUESTS)
+def test_replay_watch_stops_on_paused_replay(
+    serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_answers(
+        {f"/v1/replays/{REPLAY_ID}": make_replay_status(state="paused", read=1)}, UNLIMITED_REQUESTS
+    )
     assert main(["replay", "watch", REPLAY_ID]) == 1
     assert f"anabranch replay resume {REPLAY_ID}" in capsys.readouterr().err
 
 
-def test_generations_diff_lists_differing_settings(serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]) -> None:
-    first = {"embed": {"model": "e5", "dimension": 384}, "chunk": {"child_tokens": 100}, "ocr": {"model": ""}}
-    second = {"embed": {"model": "e5", "dimension": 64, "kind": "openai"}, "chunk": {"child_tokens": 100}}
-    serve_answers({"/v1/generations/g1": {"config": first}, "/v1/generations/g2": {"config": second}}, UNLIMITED_REQUESTS)
+def test_generations_diff_lists_differing_settings(
+    serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = {
+        "embed": {"model": "e5", "dimension": 384},
+        "chunk": {"child_tokens": 100},
+        "ocr": {"model": ""},
+    }
+    second = {
+        "embed": {"model": "e5", "dimension": 64, "kind": "openai"},
+        "chunk": {"child_tokens": 100},
+    }
+    serve_answers(
+        {"/v1/generations/g1": {"config": first}, "/v1/generations/g2": {"config": second}},
+        UNLIMITED_REQUESTS,
+    )
     assert main(["generations", "diff", "g1", "g2", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["generations"] == {"A": "g1", "B": "g2"}

@@ -26,22 +26,37 @@ def files(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def accepting(serve_answers: ServeAnswers) -> None:
-    serve_answers({"/v1/ingest": {"document_id": JOB_ID, "ingestion_job_id": JOB_ID, "duplicate": False}}, 2)
+    serve_answers(
+        {"/v1/ingest": {"document_id": JOB_ID, "ingestion_job_id": JOB_ID, "duplicate": False}}, 2
+    )
 
 
 @pytest.mark.usefixtures("accepting")
-def test_accepted_documents_are_printed_when_server_dies(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_accepted_documents_are_printed_when_server_dies(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ingest", *files, "--concurrency", "1", "--quiet"]) == 7
     told = capsys.readouterr()
     assert [line.split()[0] for line in told.out.splitlines()] == ["path", *files[:2]]
-    assert "2 of 5 documents were accepted; run the same command again" in told.err and "SERVER_UNREACHABLE" in told.err
+    assert (
+        "2 of 5 documents were accepted; run the same command again" in told.err
+        and "SERVER_UNREACHABLE" in told.err
+    )
 
 
 @pytest.mark.usefixtures("accepting")
-def test_interrupted_ingest_json_lists_state_of_each_document(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_ingest_json_lists_state_of_each_document(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ingest", *files, "--concurrency", "1", "--json"]) == 7
     documents = json.loads(capsys.readouterr().out)["documents"]
-    assert [one["state"] for one in documents] == ["accepted", "accepted", "sending", "waiting", "waiting"]
+    assert [one["state"] for one in documents] == [
+        "accepted",
+        "accepted",
+        "sending",
+        "waiting",
+        "waiting",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -53,21 +68,46 @@ def test_interrupted_ingest_json_lists_state_of_each_document(files: list[str], 
             2,
             f"anabranch replay show {JOB_ID}",
         ),
-        (["dlq", "redrive", "--all"], {"/v1/dead-letters/redrive": {"replays": [JOB_ID]}}, 1, f"anabranch replay show {JOB_ID}"),
-        (["reindex", "--wait"], {"/v1/generations": {"generation": "g2"}}, 1, "anabranch generations list"),
-        (["erase", "document", JOB_ID, "--yes"], {"/v1/erasures": {"receipt_id": JOB_ID}}, 1, "anabranch erase receipts"),
+        (
+            ["dlq", "redrive", "--all"],
+            {"/v1/dead-letters/redrive": {"replays": [JOB_ID]}},
+            1,
+            f"anabranch replay show {JOB_ID}",
+        ),
+        (
+            ["reindex", "--wait"],
+            {"/v1/generations": {"generation": "g2"}},
+            1,
+            "anabranch generations list",
+        ),
+        (
+            ["erase", "document", JOB_ID, "--yes"],
+            {"/v1/erasures": {"receipt_id": JOB_ID}},
+            1,
+            "anabranch erase receipts",
+        ),
         (
             ["documents", "amend", JOB_ID, "--title", "x"],
             {f"/v1/documents/{JOB_ID}": {"ingestion_job_id": JOB_ID, "document_id": JOB_ID}},
             1,
             f"anabranch documents show {JOB_ID}",
         ),
-        (["watch", "--from", "begin"], {"/v1/events": {"items": [], "next": "7.1", "end": False, "missed": 0}}, 1, "--from 7.1"),
+        (
+            ["watch", "--from", "begin"],
+            {"/v1/events": {"items": [], "next": "7.1", "end": False, "missed": 0}},
+            1,
+            "--from 7.1",
+        ),
     ],
     ids=["replay", "redrive", "reindex", "erase", "amend", "watch"],
 )
 def test_interrupted_wait_prints_resume_command(
-    serve_answers: ServeAnswers, command: list[str], answers: dict[str, Any], lives: int, told: str, capsys: pytest.CaptureFixture[str]
+    serve_answers: ServeAnswers,
+    command: list[str],
+    answers: dict[str, Any],
+    lives: int,
+    told: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     serve_answers(answers, lives)
     assert main(command) == 7

@@ -1,4 +1,6 @@
-"""A server that is named is asked, or refused by name; no command answers for another installation in its place."""
+"""A server that is named is asked, or refused by name; no command answers for another installation
+in its place.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ LOCAL_COMMANDS = [
 
 @pytest.mark.parametrize("command", LOCAL_COMMANDS, ids=" ".join)
 def test_local_command_refuses_server_option(
-    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANABRANCH_SERVER", "http://elsewhere:8420")
@@ -39,12 +44,21 @@ def test_local_command_refuses_server_option(
     assert "[NOT_OVER_HTTP]" in capsys.readouterr().err
 
 
-def test_doctor_and_config_query_the_named_server(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    profile = {"name": "theirs", "fusion": {"method": "rrf"}, "rerank": {"reranker": "none"}, "answer": {"threshold": 0.5}}
+def test_doctor_and_config_query_the_named_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = {
+        "name": "theirs",
+        "fusion": {"method": "rrf"},
+        "rerank": {"reranker": "none"},
+        "answer": {"threshold": 0.5},
+    }
     answers: dict[str, Any] = {
         "/v1/profiles": {"items": [profile]},
         "/v1/config/schema": {"settings": {"theirs": 1}},
-        "/readyz": {"dependencies": {"log": {"ok": False, "detail": "Kafka is down", "remedy": "Start it."}}},
+        "/readyz": {
+            "dependencies": {"log": {"ok": False, "detail": "Kafka is down", "remedy": "Start it."}}
+        },
     }
     app = FastAPI()
     app.get("/{path:path}")(lambda path: answers[f"/{path}"])
@@ -59,12 +73,19 @@ def test_doctor_and_config_query_the_named_server(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("command", [("doctor",), ("search", "x"), ("config", "profiles")])
-def test_server_url_without_scheme_is_reported(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_server_url_without_scheme_is_reported(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*command, "--server", "127.0.0.1:9"]) in (1, 2)
     said = "".join(capsys.readouterr())
-    assert "Use --server http://127.0.0.1:9." in said or "Use https://HOST or http://HOST:PORT." in said
+    assert (
+        "Use --server http://127.0.0.1:9." in said
+        or "Use https://HOST or http://HOST:PORT." in said
+    )
 
 
-def test_local_command_error_does_not_mention_server_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_local_command_error_does_not_mention_server_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["topics", "list", "--data", str(tmp_path / "none")]) == 3
     assert "--server" not in capsys.readouterr().err

@@ -24,12 +24,20 @@ HEADERS = {
 STRUCTURED = {"Content-Type": b"application/cloudevents+json; charset=utf-8"}
 
 
-def make_stored_record(value: bytes | None, headers: dict[str, bytes], topic: str = "raw") -> StoredRecord:
+def make_stored_record(
+    value: bytes | None, headers: dict[str, bytes], topic: str = "raw"
+) -> StoredRecord:
     return StoredRecord(Record(topic, None, value, headers), Position(topic, 3, 41), NOW)
 
 
 def make_structured_record(**change: Any) -> StoredRecord:
-    envelope = {"specversion": "1.0", "id": "e1", "source": "shop", "type": "document.received.v1", "data": PAYLOAD} | change
+    envelope = {
+        "specversion": "1.0",
+        "id": "e1",
+        "source": "shop",
+        "type": "document.received.v1",
+        "data": PAYLOAD,
+    } | change
     return make_stored_record(json.dumps(envelope).encode(), STRUCTURED)
 
 
@@ -42,29 +50,57 @@ async def test_binary_and_structured_mode_decode_to_same_event() -> None:
 
 async def test_data_base64_is_decoded_as_payload() -> None:
     payload = base64.b64encode(json.dumps(PAYLOAD, indent=2).encode()).decode()
-    envelope = {"specversion": "1.0", "id": "e1", "source": "shop", "type": "document.received.v1", "data_base64": payload}
-    assert await Codec().decode(make_stored_record(json.dumps(envelope).encode(), STRUCTURED)) == await Codec().decode(make_structured_record())
-    for wrong in ({"data_base64": "%"}, {"data_base64": 7}, {"data_base64": "é"}, {"data": PAYLOAD}):
+    envelope = {
+        "specversion": "1.0",
+        "id": "e1",
+        "source": "shop",
+        "type": "document.received.v1",
+        "data_base64": payload,
+    }
+    assert await Codec().decode(
+        make_stored_record(json.dumps(envelope).encode(), STRUCTURED)
+    ) == await Codec().decode(make_structured_record())
+    for wrong in (
+        {"data_base64": "%"},
+        {"data_base64": 7},
+        {"data_base64": "é"},
+        {"data": PAYLOAD},
+    ):
         with pytest.raises(MalformedEvent, match="base64"):
-            await Codec().decode(make_stored_record(json.dumps(envelope | wrong).encode(), STRUCTURED))
+            await Codec().decode(
+                make_stored_record(json.dumps(envelope | wrong).encode(), STRUCTURED)
+            )
 
 
 @pytest.mark.parametrize("name", ["specversion", "id", "source", "type"])
 async def test_empty_attribute_is_reported_missing_in_both_modes(name: str) -> None:
-    for record in (make_structured_record(**{name: ""}), make_stored_record(json.dumps(PAYLOAD).encode(), HEADERS | {f"ce_{name}": b""})):
+    for record in (
+        make_structured_record(**{name: ""}),
+        make_stored_record(json.dumps(PAYLOAD).encode(), HEADERS | {f"ce_{name}": b""}),
+    ):
         with pytest.raises(MalformedEvent, match=f"missing.*{name}"):
             await Codec().decode(record)
 
 
 async def test_lowercase_rfc3339_time_is_accepted() -> None:
-    fact = await Codec().decode(make_stored_record(json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"2026-03-01t00:00:00z"}))
+    fact = await Codec().decode(
+        make_stored_record(
+            json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"2026-03-01t00:00:00z"}
+        )
+    )
     assert fact.time == NOW
 
 
 async def test_payload_hash_ignores_json_formatting() -> None:
-    loose = await Codec().decode(make_stored_record(json.dumps(PAYLOAD, indent=3).encode(), HEADERS))
-    tight = await Codec().decode(make_stored_record(json.dumps(dict(reversed(PAYLOAD.items()))).encode(), HEADERS))
-    other = await Codec().decode(make_stored_record(json.dumps(PAYLOAD | {"title": "x"}).encode(), HEADERS))
+    loose = await Codec().decode(
+        make_stored_record(json.dumps(PAYLOAD, indent=3).encode(), HEADERS)
+    )
+    tight = await Codec().decode(
+        make_stored_record(json.dumps(dict(reversed(PAYLOAD.items()))).encode(), HEADERS)
+    )
+    other = await Codec().decode(
+        make_stored_record(json.dumps(PAYLOAD | {"title": "x"}).encode(), HEADERS)
+    )
     assert loose.payload_sha256 == tight.payload_sha256 != other.payload_sha256
 
 
@@ -82,11 +118,23 @@ async def test_internal_event_round_trips() -> None:
     )
     record = await Codec().encode(fact, "outcomes", "key")
     back = await Codec().decode(StoredRecord(record, Position("outcomes", 0, 5), NOW))
-    assert (back.id, back.data, back.time, back.tenant, back.document_id, back.pipeline_fingerprint) == (identity, fact.data, NOW, "t", UUID(int=9), "abc")
+    assert (
+        back.id,
+        back.data,
+        back.time,
+        back.tenant,
+        back.document_id,
+        back.pipeline_fingerprint,
+    ) == (identity, fact.data, NOW, "t", UUID(int=9), "abc")
 
 
 async def test_submission_is_a_raw_producer_record() -> None:
-    record = await build_raw_record(DocumentReceived(external_id="a", content=Content(url="https://example.org/x")), "e9", time=NOW, codec=Codec())
+    record = await build_raw_record(
+        DocumentReceived(external_id="a", content=Content(url="https://example.org/x")),
+        "e9",
+        time=NOW,
+        codec=Codec(),
+    )
     assert record.topic == "raw"
     assert record.key == b"a"
     fact = await Codec().decode(StoredRecord(record, Position("raw", 0, 0), NOW))
@@ -107,20 +155,42 @@ async def test_submission_is_a_raw_producer_record() -> None:
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"three"}, "ce_sequence 'three'"),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"yesterday"}, "ce_time 'yesterday'"),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_source": b"\xff"}, "ce_source is not UTF-8"),
-        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_id": b"i" * 1025}, "ce_id has 1025 bytes; 1024 are allowed"),
+        (
+            json.dumps(PAYLOAD).encode(),
+            HEADERS | {"ce_id": b"i" * 1025},
+            "ce_id has 1025 bytes; 1024 are allowed",
+        ),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"1_000"}, "ce_sequence '1_000'"),
-        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": "\u0663".encode()}, "is not an integer"),
+        (
+            json.dumps(PAYLOAD).encode(),
+            HEADERS | {"ce_sequence": "\u0663".encode()},
+            "is not an integer",
+        ),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"9" * 5000}, "outside 0"),
-        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_specversion": b"0.3"}, "CloudEvents version '0.3'"),
-        (b'{"content": {"text": "a"}, "metadata": {"a": NaN}}', HEADERS, "NaN is not a finite number"),
-        (b'{"content": {"text": "a"}, "metadata": {"a": -1e999}}', HEADERS, "-1e999 is not a finite number"),
+        (
+            json.dumps(PAYLOAD).encode(),
+            HEADERS | {"ce_specversion": b"0.3"},
+            "CloudEvents version '0.3'",
+        ),
+        (
+            b'{"content": {"text": "a"}, "metadata": {"a": NaN}}',
+            HEADERS,
+            "NaN is not a finite number",
+        ),
+        (
+            b'{"content": {"text": "a"}, "metadata": {"a": -1e999}}',
+            HEADERS,
+            "-1e999 is not a finite number",
+        ),
         (b'{"content": {"text": "a"}, "tenant": "a\\u0000b"}', HEADERS, "use 1 to 64 characters"),
         (b'{"content": {"text": "a"}, "tenant": "a/b"}', HEADERS, "tenant 'a/b'"),
         (b"[" * 100_000, {"content-type": b"application/cloudevents+json"}, "not valid JSON"),
         (b'{"a": ' * 100_000, HEADERS, "Invalid JSON"),
     ],
 )
-async def test_undecodable_record_is_rejected_with_reason(value: bytes | None, headers: dict[str, bytes], complaint: str) -> None:
+async def test_undecodable_record_is_rejected_with_reason(
+    value: bytes | None, headers: dict[str, bytes], complaint: str
+) -> None:
     with pytest.raises(MalformedEvent) as caught:
         await Codec().decode(make_stored_record(value, headers))
     assert complaint in caught.value.detail
@@ -139,34 +209,85 @@ async def test_generation_topic_is_decoded_like_base_topic() -> None:
 
 
 def test_header_attributes_of_undecodable_record_are_recovered() -> None:
-    assert guess_producer_attributes(Record("raw", None, b"\x00", HEADERS)) == ("e1", "shop", "document.received.v1")
+    assert guess_producer_attributes(Record("raw", None, b"\x00", HEADERS)) == (
+        "e1",
+        "shop",
+        "document.received.v1",
+    )
     assert guess_producer_attributes(Record("raw", None, b"\x00", {})) == (None, None, None)
-    assert guess_producer_attributes(Record("raw", None, b"{}", HEADERS | {"ce_id": b"i" * 2000}))[0] == "i" * 1024
+    assert (
+        guess_producer_attributes(Record("raw", None, b"{}", HEADERS | {"ce_id": b"i" * 2000}))[0]
+        == "i" * 1024
+    )
 
 
 @pytest.mark.parametrize("data", [{}, {"data": {"external_id": 7}}, {"data": None}])
 def test_attributes_of_partial_structured_event_are_recovered(data: dict[str, Any]) -> None:
-    record = Record("raw", None, json.dumps({"id": "e1", "source": "shop", "type": 7} | data).encode(), {"content-type": b"application/cloudevents+json"})
+    record = Record(
+        "raw",
+        None,
+        json.dumps({"id": "e1", "source": "shop", "type": 7} | data).encode(),
+        {"content-type": b"application/cloudevents+json"},
+    )
     assert guess_producer_attributes(record) == ("e1", "shop", None)
     assert guess_text(record, "external_id") is None
 
 
 def test_external_id_is_recovered_from_invalid_payload() -> None:
-    assert guess_text(Record("raw", None, b'{"external_id": "a", "content": 7}', HEADERS), "external_id") == "a"
-    assert guess_text(Record("raw", None, b'{"data": {"external_id": "b"}}', {}), "external_id") == "b"
-    assert guess_text(Record("raw", None, b'{"external_id": "c", "metadata": {"a": NaN}}', HEADERS), "external_id") == "c"
+    assert (
+        guess_text(
+            Record("raw", None, b'{"external_id": "a", "content": 7}', HEADERS), "external_id"
+        )
+        == "a"
+    )
+    assert (
+        guess_text(Record("raw", None, b'{"data": {"external_id": "b"}}', {}), "external_id") == "b"
+    )
+    assert (
+        guess_text(
+            Record("raw", None, b'{"external_id": "c", "metadata": {"a": NaN}}', HEADERS),
+            "external_id",
+        )
+        == "c"
+    )
     assert guess_text(Record("raw", None, b"[" * 100_000, HEADERS), "external_id") is None
 
 
 @pytest.mark.parametrize("tenant", ["a\0b", "../other", "", "t" * 256, "\ud800/", 7, None])
 def test_invalid_tenant_falls_back_to_default(tenant: Any) -> None:
-    assert resolve_tenant(make_stored_record(json.dumps(PAYLOAD | {"tenant": tenant, "unknown": 1}).encode(), HEADERS)) == "default"
-    assert resolve_tenant(make_stored_record(b"{}", HEADERS | {"ce_tenant": str(tenant).encode(errors="replace") + b"\0"}, "chunked")) is None
+    assert (
+        resolve_tenant(
+            make_stored_record(
+                json.dumps(PAYLOAD | {"tenant": tenant, "unknown": 1}).encode(), HEADERS
+            )
+        )
+        == "default"
+    )
+    assert (
+        resolve_tenant(
+            make_stored_record(
+                b"{}",
+                HEADERS | {"ce_tenant": str(tenant).encode(errors="replace") + b"\0"},
+                "chunked",
+            )
+        )
+        is None
+    )
 
 
 def test_undecodable_record_belongs_to_its_named_tenant() -> None:
-    assert resolve_tenant(make_stored_record(json.dumps(PAYLOAD | {"tenant": "theirs", "unknown": 1}).encode(), HEADERS)) == "theirs"
-    assert resolve_tenant(make_stored_record(b"{}", HEADERS | {"ce_tenant": b"theirs"}, "chunked")) == "theirs"
+    assert (
+        resolve_tenant(
+            make_stored_record(
+                json.dumps(PAYLOAD | {"tenant": "theirs", "unknown": 1}).encode(), HEADERS
+            )
+        )
+        == "theirs"
+    )
+    assert (
+        resolve_tenant(make_stored_record(b"{}", HEADERS | {"ce_tenant": b"theirs"}, "chunked"))
+        == "theirs"
+    )
     assert resolve_tenant(make_stored_record(b"{}", HEADERS, "control")) is None
 
 
@@ -186,7 +307,10 @@ async def test_lone_surrogate_is_malformed_and_replaced_in_attributes(attribute:
     with pytest.raises(MalformedEvent, match="surrogate"):
         await Codec().decode(record)
     assert "".join(filter(None, guess_producer_attributes(record.record))).encode()
-    assert guess_text(make_stored_record(b'{"external_id": "a\\ud800"}', {}).record, "external_id") == "a?"
+    assert (
+        guess_text(make_stored_record(b'{"external_id": "a\\ud800"}', {}).record, "external_id")
+        == "a?"
+    )
 
 
 async def test_attribute_length_limit_counts_bytes() -> None:

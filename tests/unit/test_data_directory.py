@@ -10,20 +10,42 @@ from schemas.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
-    "command", [("up", "--port", "0"), ("ingest", "/dev/null"), ("db", "migrate"), ("worker",), ("api", "--port", "0"), ("kafka", "start")]
+    "command",
+    [
+        ("up", "--port", "0"),
+        ("ingest", "/dev/null"),
+        ("db", "migrate"),
+        ("worker",),
+        ("api", "--port", "0"),
+        ("kafka", "start"),
+    ],
 )
-def test_documents_folder_is_not_used_as_data_directory(command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_folder_is_not_used_as_data_directory(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("lease.pdf", "map.png", "notes.txt", "plan.md"):
         (tmp_path / name).write_text("ours")
     before = sorted(tmp_path.iterdir())
     assert main([*command, "--data", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert f"{tmp_path} is not a data folder: it holds lease.pdf, map.png, notes.txt and 1 more. [NOT_A_DATA_FOLDER]" in said
+    assert (
+        f"{tmp_path} is not a data folder: it holds lease.pdf, map.png, notes.txt and 1 more. [NOT_A_DATA_FOLDER]"
+        in said
+    )
     assert "--data" in said
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("found", [[], [".gitkeep"], ["anabranch.toml"], ["postgres", "notes.txt"], *([name] for name in sorted(OWN_NAMES))])
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        [".gitkeep"],
+        ["anabranch.toml"],
+        ["postgres", "notes.txt"],
+        *([name] for name in sorted(OWN_NAMES)),
+    ],
+)
 def test_empty_or_existing_data_directory_is_accepted(found: list[str], tmp_path: Path) -> None:
     for name in found:
         (tmp_path / name).mkdir()

@@ -22,7 +22,14 @@ async def fail_on_cancellation(by: BaseException) -> None:
             raise by  # noqa: B904
 
 
-@pytest.mark.parametrize("error", [CONNECTION_LOST, ConnectionResetError("gone"), asyncpg.InternalClientError("got result for unknown protocol state")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        CONNECTION_LOST,
+        ConnectionResetError("gone"),
+        asyncpg.InternalClientError("got result for unknown protocol state"),
+    ],
+)
 async def test_cancellation_survives_statement_errors(error: Exception) -> None:
     task = asyncio.create_task(fail_on_cancellation(error))
     await asyncio.sleep(0)

@@ -16,12 +16,34 @@ from streams.sources.debezium import SnapshotEnd, Truncation, format_row_key, pa
 from streams.sources.emitter import build_document
 
 MAPPING = RowMapping(body=["body"], title="title")
-SOURCE_FIELDS = {"connector": "postgresql", "schema": "public", "table": "notes", "lsn": 42, "snapshot": "false"}
+SOURCE_FIELDS = {
+    "connector": "postgresql",
+    "schema": "public",
+    "table": "notes",
+    "lsn": 42,
+    "snapshot": "false",
+}
 
 
-def make_debezium_record(op: str, after: Any = None, *, key: Any = None, source: Any = None, headers: Any = None, **more: Any) -> Record:
-    value = {"before": None, "after": after, "op": op, "source": {**SOURCE_FIELDS, **(source or {})}, **more}
-    return Record("shop", json.dumps(key or {"id": 1}).encode(), json.dumps(value).encode(), headers or {})
+def make_debezium_record(
+    op: str,
+    after: Any = None,
+    *,
+    key: Any = None,
+    source: Any = None,
+    headers: Any = None,
+    **more: Any,
+) -> Record:
+    value = {
+        "before": None,
+        "after": after,
+        "op": op,
+        "source": {**SOURCE_FIELDS, **(source or {})},
+        **more,
+    }
+    return Record(
+        "shop", json.dumps(key or {"id": 1}).encode(), json.dumps(value).encode(), headers or {}
+    )
 
 
 def parse_single_change(record: Record, mapping: RowMapping = MAPPING) -> Any:
@@ -30,8 +52,12 @@ def parse_single_change(record: Record, mapping: RowMapping = MAPPING) -> Any:
 
 
 def test_create_event_has_mapped_columns() -> None:
-    said = parse_single_change(make_debezium_record("c", {"id": 1, "title": "T", "body": "B", "more": "left out"}))
-    assert said == RowChange("1", "public.notes", 1, 42, columns={"title": "T", "body": "B", "id": 1})
+    said = parse_single_change(
+        make_debezium_record("c", {"id": 1, "title": "T", "body": "B", "more": "left out"})
+    )
+    assert said == RowChange(
+        "1", "public.notes", 1, 42, columns={"title": "T", "body": "B", "id": 1}
+    )
 
 
 def test_event_with_embedded_schema_parses_the_same() -> None:
@@ -45,7 +71,9 @@ def test_event_with_embedded_schema_parses_the_same() -> None:
 
 
 def test_unavailable_value_placeholder_is_an_unknown_column() -> None:
-    said = parse_single_change(make_debezium_record("u", {"id": 1, "title": "T", "body": PLACEHOLDER}))
+    said = parse_single_change(
+        make_debezium_record("u", {"id": 1, "title": "T", "body": PLACEHOLDER})
+    )
     assert (said.unchanged_columns, said.columns) == (("body",), {"title": "T", "id": 1})
 
 
@@ -56,7 +84,12 @@ def test_delete_event_ignores_null_before_image() -> None:
 
 def test_key_change_names_the_old_key() -> None:
     header = {"__debezium.oldkey": json.dumps({"schema": {}, "payload": {"id": 9}}).encode()}
-    assert parse_single_change(make_debezium_record("c", {"id": 1, "title": "", "body": PLACEHOLDER}, headers=header)).old_key == "9"
+    assert (
+        parse_single_change(
+            make_debezium_record("c", {"id": 1, "title": "", "body": PLACEHOLDER}, headers=header)
+        ).old_key
+        == "9"
+    )
 
 
 @pytest.mark.parametrize("value", [None])
@@ -66,27 +99,75 @@ def test_tombstone_yields_no_change(value: None) -> None:
 
 def test_truncate_event_needs_no_key() -> None:
     value = {"op": "t", "before": None, "after": None, "source": SOURCE_FIELDS}
-    assert parse_single_change(Record("shop", None, json.dumps(value).encode())) == Truncation("public.notes", 1, 42)
+    assert parse_single_change(Record("shop", None, json.dumps(value).encode())) == Truncation(
+        "public.notes", 1, 42
+    )
 
 
-@pytest.mark.parametrize(("snapshot", "read", "ends"), [("true", True, False), (True, True, False), ("last", True, True), ("incremental", False, False)])
-def test_only_full_snapshot_reads_count_and_last_row_ends_it(snapshot: Any, read: bool, ends: bool) -> None:
-    said = parse_change_events(make_debezium_record("r", {"id": 1, "title": "", "body": ""}, source={"snapshot": snapshot}), 1, MAPPING)
-    assert (said[0].is_snapshot_read, said[1:]) == (read, [SnapshotEnd("public.notes", 1, 42)] if ends else [])
+@pytest.mark.parametrize(
+    ("snapshot", "read", "ends"),
+    [
+        ("true", True, False),
+        (True, True, False),
+        ("last", True, True),
+        ("incremental", False, False),
+    ],
+)
+def test_only_full_snapshot_reads_count_and_last_row_ends_it(
+    snapshot: Any, read: bool, ends: bool
+) -> None:
+    said = parse_change_events(
+        make_debezium_record(
+            "r", {"id": 1, "title": "", "body": ""}, source={"snapshot": snapshot}
+        ),
+        1,
+        MAPPING,
+    )
+    assert (said[0].is_snapshot_read, said[1:]) == (
+        read,
+        [SnapshotEnd("public.notes", 1, 42)] if ends else [],
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "number"),
     [
-        ({"lsn": None, "connector": "mysql", "file": "mysql-bin.000003", "pos": 484, "row": 2}, 3 << 46 | 484 << 14 | 2),
-        ({"lsn": None, "connector": "mariadb", "file": "bin.000004", "pos": 4, "row": 0}, 4 << 46 | 4 << 14),
-        ({"lsn": None, "connector": "sqlserver", "change_lsn": "00000027:00000758:0003", "commit_lsn": "00000027:00000758:0005"}, 0x27 << 40 | 0x758 << 12 | 3),
+        (
+            {"lsn": None, "connector": "mysql", "file": "mysql-bin.000003", "pos": 484, "row": 2},
+            3 << 46 | 484 << 14 | 2,
+        ),
+        (
+            {"lsn": None, "connector": "mariadb", "file": "bin.000004", "pos": 4, "row": 0},
+            4 << 46 | 4 << 14,
+        ),
+        (
+            {
+                "lsn": None,
+                "connector": "sqlserver",
+                "change_lsn": "00000027:00000758:0003",
+                "commit_lsn": "00000027:00000758:0005",
+            },
+            0x27 << 40 | 0x758 << 12 | 3,
+        ),
         ({"lsn": None, "connector": "oracle", "scn": "2122185"}, 2122185),
-        ({"lsn": None, "connector": "informix", "change_lsn": "627404540485812", "commit_lsn": "627404540760620"}, 627404540485812),
+        (
+            {
+                "lsn": None,
+                "connector": "informix",
+                "change_lsn": "627404540485812",
+                "commit_lsn": "627404540760620",
+            },
+            627404540485812,
+        ),
     ],
 )
 def test_sequence_is_derived_for_each_connector(source: dict[str, Any], number: int) -> None:
-    assert parse_single_change(make_debezium_record("c", {"id": 1, "title": "", "body": ""}, source=source)).sequence == number
+    assert (
+        parse_single_change(
+            make_debezium_record("c", {"id": 1, "title": "", "body": ""}, source=source)
+        ).sequence
+        == number
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,11 +175,35 @@ def test_sequence_is_derived_for_each_connector(source: dict[str, Any], number: 
     [
         (Record("shop", b"{}", b"no json"), "MALFORMED_CHANGE"),
         (Record("shop", b"{}", b'{"id": 1, "body": "flattened"}'), "MALFORMED_CHANGE"),
-        (Record("shop", None, make_debezium_record("c", {"id": 1, "title": "", "body": ""}).value), "MALFORMED_CHANGE"),
+        (
+            Record(
+                "shop", None, make_debezium_record("c", {"id": 1, "title": "", "body": ""}).value
+            ),
+            "MALFORMED_CHANGE",
+        ),
         (make_debezium_record("c", {"id": 1, "title": ""}), "NO_SUCH_COLUMN"),
-        (make_debezium_record("c", {"id": 1, "title": "", "body": ""}, source={"lsn": None, "connector": "vitess", "vgtid": "[]"}), "NO_POSITION"),
-        (make_debezium_record("c", {"id": 1, "title": "", "body": ""}, source={"lsn": None, "file": "commitlog-6-1.log", "pos": 54}), "NO_POSITION"),
-        (make_debezium_record("c", {"id": "x" * 2000, "title": "", "body": ""}, key={"id": "x" * 2000}), "MALFORMED_CHANGE"),
+        (
+            make_debezium_record(
+                "c",
+                {"id": 1, "title": "", "body": ""},
+                source={"lsn": None, "connector": "vitess", "vgtid": "[]"},
+            ),
+            "NO_POSITION",
+        ),
+        (
+            make_debezium_record(
+                "c",
+                {"id": 1, "title": "", "body": ""},
+                source={"lsn": None, "file": "commitlog-6-1.log", "pos": 54},
+            ),
+            "NO_POSITION",
+        ),
+        (
+            make_debezium_record(
+                "c", {"id": "x" * 2000, "title": "", "body": ""}, key={"id": "x" * 2000}
+            ),
+            "MALFORMED_CHANGE",
+        ),
     ],
 )
 def test_unordered_or_unmappable_event_is_rejected(record: Record, code: str) -> None:
@@ -114,7 +219,13 @@ def test_composite_key_columns_do_not_collide() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [PLACEHOLDER, base64.b64encode(PLACEHOLDER.encode()).decode(), [PLACEHOLDER], list(PLACEHOLDER.encode()), {PLACEHOLDER: PLACEHOLDER}],
+    [
+        PLACEHOLDER,
+        base64.b64encode(PLACEHOLDER.encode()).decode(),
+        [PLACEHOLDER],
+        list(PLACEHOLDER.encode()),
+        {PLACEHOLDER: PLACEHOLDER},
+    ],
 )
 def test_placeholder_is_detected_in_every_type(value: Any) -> None:
     assert is_unavailable(value)
@@ -133,14 +244,26 @@ def test_ordinary_value_is_not_a_placeholder(value: Any) -> None:
         ("io.debezium.time.NanoTimestamp", {}, 1772366400000000000, "2026-03-01T12:00:00"),
         ("io.debezium.time.Timestamp", {}, -1, "1969-12-31T23:59:59.999000"),
         ("io.debezium.time.MicroTime", {}, 3_600_000_000, "01:00:00"),
-        ("org.apache.kafka.connect.data.Decimal", {"scale": "2"}, base64.b64encode((-1250).to_bytes(2, "big", signed=True)).decode(), "-12.50"),
-        ("io.debezium.data.VariableScaleDecimal", {}, {"scale": 1, "value": base64.b64encode(b"\x7b").decode()}, "12.3"),
+        (
+            "org.apache.kafka.connect.data.Decimal",
+            {"scale": "2"},
+            base64.b64encode((-1250).to_bytes(2, "big", signed=True)).decode(),
+            "-12.50",
+        ),
+        (
+            "io.debezium.data.VariableScaleDecimal",
+            {},
+            {"scale": 1, "value": base64.b64encode(b"\x7b").decode()},
+            "12.3",
+        ),
         ("io.debezium.data.Json", {}, '{"a": [1]}', {"a": [1]}),
         ("io.debezium.time.ZonedTimestamp", {}, "2026-03-01T12:00:00Z", "2026-03-01T12:00:00Z"),
         ("io.debezium.data.Uuid", {}, "0b9c", "0b9c"),
     ],
 )
-def test_typed_values_are_formatted_for_readers(name: str, parameters: dict[str, str], value: Any, expected: Any) -> None:
+def test_typed_values_are_formatted_for_readers(
+    name: str, parameters: dict[str, str], value: Any, expected: Any
+) -> None:
     assert to_json_value(value, {"name": name, "parameters": parameters}, None) == expected
 
 
@@ -156,7 +279,11 @@ def test_columns_join_into_body_and_bytes_become_a_file() -> None:
     columns = {"slug": "n-1", "summary": "S", "body": None, "price": 3, "none": None}
     made = build_document("1", columns, mapping)
     assert (made.external_id, made.text, made.metadata) == ("n-1", "S", {"price": 3})
-    file = build_document("1", {"body": {"base64": "QQ=="}, "name": "a.pdf"}, RowMapping(body=["body"], filename="name"))
+    file = build_document(
+        "1",
+        {"body": {"base64": "QQ=="}, "name": "a.pdf"},
+        RowMapping(body=["body"], filename="name"),
+    )
     assert (file.text, file.base64, file.filename) == (None, "QQ==", "a.pdf")
 
 
@@ -171,7 +298,9 @@ def test_lone_surrogate_and_nan_are_replaced() -> None:
     record = Record(
         "shop",
         b'{"id": 1}',
-        (make_debezium_record("c", {"id": 1, "title": "T", "body": "B"}).value or b"").replace(b'"B"', b'"\\ud800"').replace(b'"T"', b"NaN"),
+        (make_debezium_record("c", {"id": 1, "title": "T", "body": "B"}).value or b"")
+        .replace(b'"B"', b'"\\ud800"')
+        .replace(b'"T"', b"NaN"),
     )
     said = parse_single_change(record)
     assert (said.columns["body"], said.columns["title"]) == ("?", "NaN")

@@ -12,7 +12,9 @@ from tests.unit.api_fakes import make_services
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(create_app(make_services())), base_url="http://localhost") as found:
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(create_app(make_services())), base_url="http://localhost"
+    ) as found:
         yield found
 
 

@@ -17,16 +17,24 @@ from tests.unit.retrieval_fakes import SteppingClock
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "title": "T", "text": "alpha"}\n{"id": 2, "text": "beta"}\n')
-    (tmp_path / "queries.jsonl").write_text('{"id": "q1", "text": "alpha?"}\n{"id": "q2", "text": "beta?"}\n')
-    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\t2\t0\nq2\t2\t1\nq2\ta\t-1\n")
+    (tmp_path / "corpus.jsonl").write_text(
+        '{"id": "a", "title": "T", "text": "alpha"}\n{"id": 2, "text": "beta"}\n'
+    )
+    (tmp_path / "queries.jsonl").write_text(
+        '{"id": "q1", "text": "alpha?"}\n{"id": "q2", "text": "beta?"}\n'
+    )
+    (tmp_path / "qrels.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\t2\t0\nq2\t2\t1\nq2\ta\t-1\n"
+    )
     (tmp_path / "meta.json").write_text('{"language": "en"}')
     return tmp_path
 
 
 def test_retrieval_set_keeps_only_positive_grades(folder: Path) -> None:
     read = read_retrieval_set(folder)
-    assert [document.id for document in read.documents] == ["a", "2"] and read.documents[1].title is None
+    assert [document.id for document in read.documents] == ["a", "2"] and read.documents[
+        1
+    ].title is None
     assert read.relevant == {"q1": {"a": 2}, "q2": {"2": 1}} and read.language == "en"
 
 
@@ -38,7 +46,9 @@ def test_retrieval_set_keeps_only_positive_grades(folder: Path) -> None:
         ("qrels.tsv", "header\nq1 a 1\n", "qrels.tsv line 2"),
     ],
 )
-def test_invalid_set_line_is_named_by_file_and_line(folder: Path, file: str, text: str, named: str) -> None:
+def test_invalid_set_line_is_named_by_file_and_line(
+    folder: Path, file: str, text: str, named: str
+) -> None:
     (folder / file).write_text(text)
     with pytest.raises(InvalidRequest, match=named):
         read_retrieval_set(folder)
@@ -60,11 +70,21 @@ async def test_retrieval_set_is_ingested_queried_and_measured(folder: Path) -> N
         seen.append(channels)
         return [("a", 2.0), ("2", 1.0)]
 
-    report, run = await evaluate_retrieval(folder, ingest, ask, channels=["lexical"], clock=SteppingClock())
+    report, run = await evaluate_retrieval(
+        folder, ingest, ask, channels=["lexical"], clock=SteppingClock()
+    )
     assert taken == ["a", "2"] and seen == [["lexical"], ["lexical"]] and run["q2"][1] == ("2", 1.0)
     assert report["metrics"]["mrr@10"] == 0.75 and report["metrics"]["recall@2"] == 1.0
     assert report["latency_ms"] == {"p50": 1.0, "p95": 1.0}
-    assert {"set", "profile", "documents", "queries", "metrics", "latency_ms", "ingest"} <= report.keys()
+    assert {
+        "set",
+        "profile",
+        "documents",
+        "queries",
+        "metrics",
+        "latency_ms",
+        "ingest",
+    } <= report.keys()
 
 
 async def test_documents_are_scored_by_ground_truth_kind(tmp_path: Path) -> None:
@@ -73,16 +93,31 @@ async def test_documents_are_scored_by_ground_truth_kind(tmp_path: Path) -> None
         "a.txt": ("exact-text", "the quick fox"),
         "b.pdf": ("exact-text", "lost words"),
         "c.md": ("reference-markdown", "# Title\n\n| A | B |\n|---|---|\n| 1 | 2 |"),
-        "d.pdf": ("table-cells", json.dumps({"tables": [{"cells": [{"text": "1"}, {"text": "9"}]}]})),
+        "d.pdf": (
+            "table-cells",
+            json.dumps({"tables": [{"cells": [{"text": "1"}, {"text": "9"}]}]}),
+        ),
         "e.csv": ("table-csv", "x,y\n1,2\n"),
-        "f.pdf": ("unit-tests", '{"type": "present", "text": "fox"}\n{"type": "absent", "text": "page 3"}\n'),
+        "f.pdf": (
+            "unit-tests",
+            '{"type": "present", "text": "fox"}\n{"type": "absent", "text": "page 3"}\n',
+        ),
         "g.tif": ("reference-ocr-text", "some words here"),
     }
     lines = []
     for name, (kind, text) in truths.items():
         (tmp_path / "ground_truth" / name).write_text(text)
-        lines.append({"file": name, "kinds": ["k"], "ground_truth": f"ground_truth/{name}", "ground_truth_kind": kind})
-    lines.append({"file": "h.epub", "kinds": ["book"], "ground_truth": None, "ground_truth_kind": None})
+        lines.append(
+            {
+                "file": name,
+                "kinds": ["k"],
+                "ground_truth": f"ground_truth/{name}",
+                "ground_truth_kind": kind,
+            }
+        )
+    lines.append(
+        {"file": "h.epub", "kinds": ["book"], "ground_truth": None, "ground_truth_kind": None}
+    )
     (tmp_path / "manifest.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     answers = {
         "a.txt": "the quick fix",
@@ -101,13 +136,27 @@ async def test_documents_are_scored_by_ground_truth_kind(tmp_path: Path) -> None
 
     report = await evaluate_documents(tmp_path, transcribe, clock=SteppingClock())
     files = {file["file"]: file for file in report["files"]}
-    assert files["a.txt"]["cer"] == pytest.approx(1 / 13, abs=1e-4) and files["a.txt"]["wer"] == pytest.approx(1 / 3, abs=1e-4)
-    assert files["b.pdf"]["cer"] == 1.0 and files["b.pdf"]["error"] == {"code": "ENCRYPTED", "detail": "it is encrypted"}
-    assert files["c.md"]["cell_recall"] == files["c.md"]["word_f1"] == 1.0 and files["d.pdf"]["cell_recall"] == 0.5
+    assert files["a.txt"]["cer"] == pytest.approx(1 / 13, abs=1e-4) and files["a.txt"][
+        "wer"
+    ] == pytest.approx(1 / 3, abs=1e-4)
+    assert files["b.pdf"]["cer"] == 1.0 and files["b.pdf"]["error"] == {
+        "code": "ENCRYPTED",
+        "detail": "it is encrypted",
+    }
+    assert (
+        files["c.md"]["cell_recall"] == files["c.md"]["word_f1"] == 1.0
+        and files["d.pdf"]["cell_recall"] == 0.5
+    )
     assert files["e.csv"]["cell_recall"] == 1.0 and files["f.pdf"]["checks_passed"] == 0.5
-    assert files["g.tif"]["word_f1"] == pytest.approx(6 / 7, abs=1e-4) and "cer" not in files["h.epub"]
+    assert (
+        files["g.tif"]["word_f1"] == pytest.approx(6 / 7, abs=1e-4) and "cer" not in files["h.epub"]
+    )
     exact = report["kinds"]["exact-text"]
-    assert exact["files"] == 2 and exact["failed"] == 1 and exact["cer"] == pytest.approx((1 / 13 + 1) / 2, abs=1e-4)
+    assert (
+        exact["files"] == 2
+        and exact["failed"] == 1
+        and exact["cer"] == pytest.approx((1 / 13 + 1) / 2, abs=1e-4)
+    )
     assert report["document_kinds"]["book"]["files"] == 1 and exact["cell_recall"] is None
 
 

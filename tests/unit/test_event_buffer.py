@@ -32,14 +32,18 @@ class UnavailableKeys(PlainKeys):
     unavailable = True
     refused_count = 0
 
-    async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> None:
+    async def seal(
+        self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
+    ) -> None:
         if self.unavailable:
             self.refused_count += 1
             raise DatabaseUnavailable("away")
 
 
 class KeysWithOneLost(PlainKeys):
-    async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> None:
+    async def seal(
+        self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
+    ) -> None:
         if subject == UUID(int=1):
             raise KeyLost("gone")
 
@@ -47,11 +51,21 @@ class KeysWithOneLost(PlainKeys):
 async def make_buffer(most: int = 100) -> tuple[QueryEventBuffer, FailingLog, list[int]]:
     log, lost = FailingLog(), list[int]()
     await log.create_topics(get_partition_counts(1), retention_ms={})
-    return QueryEventBuffer(log, Codec(), lambda: NOW, lost.append, max_pending=most, retry_s=0), log, lost
+    return (
+        QueryEventBuffer(log, Codec(), lambda: NOW, lost.append, max_pending=most, retry_s=0),
+        log,
+        lost,
+    )
 
 
 def make_query_event(number: int) -> QueryReceived:
-    return QueryReceived(run_id=UUID(int=number), tenant="default", kind="query", request={"query": "x"}, received_at=NOW)
+    return QueryReceived(
+        run_id=UUID(int=number),
+        tenant="default",
+        kind="query",
+        request={"query": "x"},
+        received_at=NOW,
+    )
 
 
 async def read_query_numbers(log: FailingLog) -> list[int]:
@@ -133,7 +147,13 @@ async def test_unsent_events_at_shutdown_count_as_lost() -> None:
 
 async def test_oversized_event_is_dropped_alone() -> None:
     buffer, log, lost = await make_buffer()
-    large = QueryAnswered(run_id=UUID(int=1), tenant="default", generation="g1", answered_at=NOW, response={"text": "x" * MAX_EVENT_BYTES})
+    large = QueryAnswered(
+        run_id=UUID(int=1),
+        tenant="default",
+        generation="g1",
+        answered_at=NOW,
+        response={"text": "x" * MAX_EVENT_BYTES},
+    )
     buffer.offer(large)
     buffer.offer(make_query_event(2))
     await buffer.flush()
@@ -186,7 +206,9 @@ async def test_overly_nested_event_is_dropped_alone() -> None:
     deep: list[object] = []
     for _ in range(400):
         deep = [deep]
-    buffer.offer(make_query_event(1).model_copy(update={"request": {"query": "x", "filters": deep}}))
+    buffer.offer(
+        make_query_event(1).model_copy(update={"request": {"query": "x", "filters": deep}})
+    )
     buffer.offer(make_query_event(2))
     await buffer.flush()
     assert await read_query_numbers(log) == [2] and sum(lost) == 1

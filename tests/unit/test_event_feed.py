@@ -8,7 +8,13 @@ from uuid import UUID
 
 import pytest
 
-from schemas.errors import CursorAhead, DatabaseUnavailable, InvalidRequest, LogUnavailable, TransientError
+from schemas.errors import (
+    CursorAhead,
+    DatabaseUnavailable,
+    InvalidRequest,
+    LogUnavailable,
+    TransientError,
+)
 from schemas.event_feed import FeedMessage
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
@@ -43,7 +49,9 @@ class SingleGeneration:
 
 
 class EmptyDocumentEvents:
-    async def list_document_events(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def list_document_events(
+        self, tenant: str, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
         return [], None
 
 
@@ -53,27 +61,51 @@ class TruncatableLog(MemoryLog):
     start_offset = 0
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        return {partition: (min(self.start_offset, end), end) for partition, (_, end) in (await super().fetch_offset_bounds(topic)).items()}
+        return {
+            partition: (min(self.start_offset, end), end)
+            for partition, (_, end) in (await super().fetch_offset_bounds(topic)).items()
+        }
 
 
 class FeedHarness:
-    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC), **options: Any) -> None:
+    def __init__(
+        self, clock: Callable[[], datetime] = lambda: datetime.now(UTC), **options: Any
+    ) -> None:
         self.log = TruncatableLog(clock)
         self.statuses: list[dict[str, Any]] = [{"state": "running"}]
         self.feed = EventFeed(
-            OffsetFeed(self.log), LogEntryBuilder(Codec(), FakeDocuments()), SingleGeneration(), EmptyDocumentEvents(), self._status, poll_s=0, **options
+            OffsetFeed(self.log),
+            LogEntryBuilder(Codec(), FakeDocuments()),
+            SingleGeneration(),
+            EmptyDocumentEvents(),
+            self._status,
+            poll_s=0,
+            **options,
         )
 
     async def _status(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None:
         return self.statuses[-1]
 
-    async def append(self, *kinds: str, topic: str = "accepted", tenant: str | None = "default", document: UUID = DOCUMENT_ID) -> None:
+    async def append(
+        self,
+        *kinds: str,
+        topic: str = "accepted",
+        tenant: str | None = "default",
+        document: UUID = DOCUMENT_ID,
+    ) -> None:
         await self.log.append([make_record(kind, topic, tenant, document) for kind in kinds])
 
 
 def make_record(kind: str, topic: str, tenant: str | None, document: UUID) -> Record:
-    headers = {"ce_specversion": b"1.0", "ce_id": str(UUID(int=1)).encode(), "ce_source": b"anabranch/test", "ce_type": kind.encode()}
-    headers |= {"ce_document": str(document).encode()} | ({"ce_tenant": tenant.encode()} if tenant else {})
+    headers = {
+        "ce_specversion": b"1.0",
+        "ce_id": str(UUID(int=1)).encode(),
+        "ce_source": b"anabranch/test",
+        "ce_type": kind.encode(),
+    }
+    headers |= {"ce_document": str(document).encode()} | (
+        {"ce_tenant": tenant.encode()} if tenant else {}
+    )
     return Record(topic, str(document).encode(), b"{}", headers)
 
 
@@ -103,7 +135,9 @@ async def test_stream_delivers_events_and_ends_on_shutdown() -> None:
     assert here.feed.open_streams == 0
 
 
-@pytest.mark.parametrize("kind", ["dropped", "bye", "x.v1\n\nevent: bye", "x.v1\n", "a b.v1", "é.v1", ".v", ""])
+@pytest.mark.parametrize(
+    "kind", ["dropped", "bye", "x.v1\n\nevent: bye", "x.v1\n", "a b.v1", "é.v1", ".v", ""]
+)
 async def test_producer_event_type_cannot_forge_stream_messages(kind: str) -> None:
     here = await make_harness()
     stream = here.feed.follow(LOCAL_CALLER, after="begin", topics=["raw"], document=None)
@@ -135,7 +169,9 @@ async def test_feed_is_filtered_by_tenant_topic_and_document() -> None:
     await here.append("theirs.v1", tenant="stranger")
     await here.append("another.v1", document=other)
     await here.append("elsewhere.v1", topic="chunked")
-    page = await here.feed.read_page(LOCAL_CALLER, after="begin", topics=["accepted"], document=DOCUMENT_ID, limit=10)
+    page = await here.feed.read_page(
+        LOCAL_CALLER, after="begin", topics=["accepted"], document=DOCUMENT_ID, limit=10
+    )
     assert [item.type for item in page.items] == ["mine.v1"] and page.end
     assert {item.type for item in (await here.feed.read_page(LOCAL_CALLER, after="begin", topics=None, document=None, limit=10)).items} == {
         "mine.v1", "another.v1", "elsewhere.v1",
@@ -147,20 +183,32 @@ async def test_since_skips_older_events() -> None:
     moments = iter([noon - timedelta(seconds=1), noon, noon + timedelta(seconds=1)])
     here = await make_harness(clock=lambda: next(moments))
     await here.append("before.v1", "then.v1", "later.v1")
-    page = await here.feed.read_page(LOCAL_CALLER, after="begin", topics=None, document=None, limit=10, since=noon)
-    assert [(item.type, item.key) for item in page.items] == [("then.v1", str(DOCUMENT_ID)), ("later.v1", str(DOCUMENT_ID))]
+    page = await here.feed.read_page(
+        LOCAL_CALLER, after="begin", topics=None, document=None, limit=10, since=noon
+    )
+    assert [(item.type, item.key) for item in page.items] == [
+        ("then.v1", str(DOCUMENT_ID)),
+        ("later.v1", str(DOCUMENT_ID)),
+    ]
 
 
 async def test_generation_topics_are_included_in_base_topic() -> None:
     class Two(SingleGeneration):
         async def fetch_undropped(self) -> list[Generation]:
-            return [self.generation, Generation(name="g2", config=IndexConfig(), how={}, topics={"embedded": "embedded.g2"})]
+            return [
+                self.generation,
+                Generation(
+                    name="g2", config=IndexConfig(), how={}, topics={"embedded": "embedded.g2"}
+                ),
+            ]
 
     here = await make_harness()
     await here.log.create_topics({"embedded.g2": 1}, retention_ms={})
     here.feed.generations = Two()
     await here.append("chunks.embedded.v1", topic="embedded.g2")
-    page = await here.feed.read_page(LOCAL_CALLER, after="begin", topics=["embedded"], document=None, limit=10)
+    page = await here.feed.read_page(
+        LOCAL_CALLER, after="begin", topics=["embedded"], document=None, limit=10
+    )
     assert [item.topic for item in page.items] == ["embedded.g2"]
 
 
@@ -168,10 +216,16 @@ async def test_pages_have_no_gaps_or_duplicates() -> None:
     here = await make_harness()
     await here.append(*(f"kind{n}.v1" for n in range(25)))
     seen, after = [], "begin"
-    while not (page := await here.feed.read_page(LOCAL_CALLER, after=after, topics=None, document=None, limit=4)).end:
+    while not (
+        page := await here.feed.read_page(
+            LOCAL_CALLER, after=after, topics=None, document=None, limit=4
+        )
+    ).end:
         seen += [item.type for item in page.items]
         after = page.next
-    assert sorted([*seen, *(item.type for item in page.items)], key=str) == sorted(f"kind{n}.v1" for n in range(25))
+    assert sorted([*seen, *(item.type for item in page.items)], key=str) == sorted(
+        f"kind{n}.v1" for n in range(25)
+    )
 
 
 async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
@@ -182,16 +236,24 @@ async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
     first = await read_messages(stream, PAGE_SIZE)
     dropped = await anext(stream)
     assert {one.event for one in first} == {"old.v1"}
-    assert (dropped.event, dropped.data["missed"], dropped.data["after"]) == ("dropped", 300, first[-1].cursor)
+    assert (dropped.event, dropped.data["missed"], dropped.data["after"]) == (
+        "dropped",
+        300,
+        first[-1].cursor,
+    )
     await here.append("new.v1")
     assert (await anext(stream)).event == "new.v1"
-    later = await here.feed.read_page(LOCAL_CALLER, after=dropped.data["after"], topics=None, document=None, limit=500)
+    later = await here.feed.read_page(
+        LOCAL_CALLER, after=dropped.data["after"], topics=None, document=None, limit=500
+    )
     assert len(later.items) == 301 and opened.cursor
     await stream.aclose()
 
 
 @pytest.mark.parametrize(("counted", "missed", "at_least"), [(100, 100, True), (1_000, 300, False)])
-async def test_large_dropped_count_is_reported_as_at_least(counted: int, missed: int, at_least: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_dropped_count_is_reported_as_at_least(
+    counted: int, missed: int, at_least: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("services.monitoring.event_feed.MAX_COUNTED", counted)
     here = await make_harness(max_backlog=50)
     stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
@@ -210,7 +272,10 @@ async def test_expired_records_are_reported_once_as_dropped() -> None:
     await here.append("one.v1", "two.v1", "three.v1", "four.v1")
     here.log.start_offset = 3
     dropped, four = await read_messages(stream, 2)
-    assert (dropped.event, dropped.data) == ("dropped", {"missed": 3, "at_least": False, "after": opened.cursor})
+    assert (dropped.event, dropped.data) == (
+        "dropped",
+        {"missed": 3, "at_least": False, "after": opened.cursor},
+    )
     assert four.event == "four.v1"
     for place in (dropped.cursor, four.cursor):
         again = here.feed.follow(LOCAL_CALLER, after=place, topics=None, document=None)
@@ -218,7 +283,12 @@ async def test_expired_records_are_reported_once_as_dropped() -> None:
         await here.append("five.v1")
         assert (await anext(again)).event in ("four.v1", "five.v1")
         await again.aclose()
-    pages = [await here.feed.read_page(LOCAL_CALLER, after=place or "", topics=None, document=None, limit=10) for place in (opened.cursor, dropped.cursor)]
+    pages = [
+        await here.feed.read_page(
+            LOCAL_CALLER, after=place or "", topics=None, document=None, limit=10
+        )
+        for place in (opened.cursor, dropped.cursor)
+    ]
     assert [page.missed for page in pages] == [3, 0]
     await stream.aclose()
 
@@ -247,14 +317,21 @@ async def recreate_topics(here: FeedHarness) -> None:
 async def test_cursor_of_another_log_resets_stream() -> None:
     here = await make_harness()
     await here.append("one.v1", "two.v1")
-    place = (await here.feed.read_page(LOCAL_CALLER, after="begin", topics=None, document=None, limit=10)).next
+    place = (
+        await here.feed.read_page(LOCAL_CALLER, after="begin", topics=None, document=None, limit=10)
+    ).next
     await recreate_topics(here)
     await here.append("before.v1")
     with pytest.raises(CursorAhead, match="which ends at"):
         await here.feed.read_page(LOCAL_CALLER, after=place, topics=None, document=None, limit=10)
     stream = here.feed.follow(LOCAL_CALLER, after=place, topics=None, document=None)
     opened, reset = await read_messages(stream, 2)
-    assert (opened.event, reset.event, reset.data["code"], reset.data["after"]) == ("open", "reset", "PLACE_AHEAD", place)
+    assert (opened.event, reset.event, reset.data["code"], reset.data["after"]) == (
+        "open",
+        "reset",
+        "PLACE_AHEAD",
+        place,
+    )
     assert "begin" in reset.data["remedy"] and reset.cursor == opened.cursor != place
     await here.append("after.v1")
     assert (await anext(stream)).event == "after.v1"
@@ -292,8 +369,18 @@ async def test_log_outage_is_reported_and_stream_continues() -> None:
         here.feed.feed = OffsetFeed(here.log)
         raise LogUnavailable("the broker is away")
 
-    here.feed.feed = type("Away", (), {"read_page": staticmethod(away), "count_following": staticmethod(here.feed.feed.count_following)})()
-    assert ((message := await anext(stream)).event, message.data["code"]) == ("error", "LOG_UNAVAILABLE")
+    here.feed.feed = type(
+        "Away",
+        (),
+        {
+            "read_page": staticmethod(away),
+            "count_following": staticmethod(here.feed.feed.count_following),
+        },
+    )()
+    assert ((message := await anext(stream)).event, message.data["code"]) == (
+        "error",
+        "LOG_UNAVAILABLE",
+    )
     await here.append("again.v1")
     assert (await anext(stream)).event == "again.v1"
     await stream.aclose()
@@ -312,7 +399,13 @@ async def test_status_outage_neither_loses_nor_repeats_events() -> None:
     here.feed.fetch_status = away
     await here.append("one.v1", "two.v1", "three.v1")
     here.statuses.append({"state": "searchable"})
-    assert [message.event for message in await read_messages(stream, 5)] == ["one.v1", "two.v1", "three.v1", "error", "status"]
+    assert [message.event for message in await read_messages(stream, 5)] == [
+        "one.v1",
+        "two.v1",
+        "three.v1",
+        "error",
+        "status",
+    ]
     await here.append("four.v1")
     assert (await anext(stream)).event == "four.v1"
     await stream.aclose()
@@ -329,7 +422,14 @@ async def test_stream_stopped_mid_page_resumes_exactly() -> None:
     here.feed.closing.clear()
     last = [message.cursor for message in [*seen, *rest] if message.cursor][-1]
     again = here.feed.follow(LOCAL_CALLER, after=last, topics=None, document=None)
-    there = [message.event for message in [*seen[1:], *rest[:-1], *(await read_messages(again, PAGE_SIZE - 3 - len(rest) + 2))[1:]]]
+    there = [
+        message.event
+        for message in [
+            *seen[1:],
+            *rest[:-1],
+            *(await read_messages(again, PAGE_SIZE - 3 - len(rest) + 2))[1:],
+        ]
+    ]
     assert len(there) == len(set(there)) == PAGE_SIZE
     await again.aclose()
 

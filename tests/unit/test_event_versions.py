@@ -31,37 +31,64 @@ class WeighedV1(EventData, name="document.weighed", topic="accepted"):
     title: str
 
 
-class Weighed(EventData, name="document.weighed", topic="accepted", version=3, upcasts={1: _upcast_title_to_label, 2: _upcast_add_letters}):
+class Weighed(
+    EventData,
+    name="document.weighed",
+    topic="accepted",
+    version=3,
+    upcasts={1: _upcast_title_to_label, 2: _upcast_add_letters},
+):
     """Its first version had a title, its second a label, its third says how long that is."""
 
     label: str
     letters: int
 
 
-class HandedOver(EventData, name="document.handed", topic="raw", version=2, upcasts={1: _upcast_title_to_label}):
+class HandedOver(
+    EventData, name="document.handed", topic="raw", version=2, upcasts={1: _upcast_title_to_label}
+):
     label: str
 
 
 OLDER, NEWER = (WeighedV1,), (Weighed, HandedOver)
 
 
-def make_stored_record(payload: Any, event_type: str, topic: str = "accepted", source: str = "anabranch/test") -> StoredRecord:
+def make_stored_record(
+    payload: Any, event_type: str, topic: str = "accepted", source: str = "anabranch/test"
+) -> StoredRecord:
     headers = {"specversion": "1.0", "id": str(UUID(int=4)), "source": source, "type": event_type}
-    record = Record(topic, b"k", json.dumps(payload).encode(), {f"ce_{name}": value.encode() for name, value in headers.items()})
+    record = Record(
+        topic,
+        b"k",
+        json.dumps(payload).encode(),
+        {f"ce_{name}": value.encode() for name, value in headers.items()},
+    )
     return StoredRecord(record, Position(topic, 0, 7), NOW)
 
 
 @pytest.mark.parametrize(
-    ("version", "payload"), [(1, {"title": "heron"}), (2, {"label": "heron"}), (3, {"label": "heron", "letters": 5})], ids=["first", "second", "third"]
+    ("version", "payload"),
+    [(1, {"title": "heron"}), (2, {"label": "heron"}), (3, {"label": "heron", "letters": 5})],
+    ids=["first", "second", "third"],
 )
 async def test_older_versions_are_upcast_to_newest(version: int, payload: Any) -> None:
-    fact = await Codec(event_classes=NEWER).decode(make_stored_record(payload, f"document.weighed.v{version}"))
+    fact = await Codec(event_classes=NEWER).decode(
+        make_stored_record(payload, f"document.weighed.v{version}")
+    )
     assert fact.data == Weighed(label="heron", letters=5)
 
 
 async def test_sealed_event_of_older_version_opens_with_original_type() -> None:
     keys = SealingKeys(MemoryKeyStore(), MASTER_KEY)
-    written: Event[Any] = Event(UUID(int=4), WeighedV1(title="heron"), "anabranch/test", str(UUID(int=4)), NOW, "default", UUID(int=9))
+    written: Event[Any] = Event(
+        UUID(int=4),
+        WeighedV1(title="heron"),
+        "anabranch/test",
+        str(UUID(int=4)),
+        NOW,
+        "default",
+        UUID(int=9),
+    )
     record = await Codec(keys, OLDER).encode(written, "accepted", "k")
     assert b"heron" not in (record.value or b"")
     fact = await Codec(keys, NEWER).decode(StoredRecord(record, Position("accepted", 0, 7), NOW))
@@ -73,20 +100,39 @@ async def test_payload_hash_is_stable_across_upcasts() -> None:
     first = await Codec(event_classes=NEWER).decode(sent)
     assert first.data == HandedOver(label="heron")
 
-    class Later(EventData, name="document.handed", topic="raw", version=3, upcasts={1: _upcast_title_to_label, 2: _upcast_add_letters}):
+    class Later(
+        EventData,
+        name="document.handed",
+        topic="raw",
+        version=3,
+        upcasts={1: _upcast_title_to_label, 2: _upcast_add_letters},
+    ):
         label: str
         letters: int
 
     again = await Codec(event_classes=(Later,)).decode(sent)
-    assert again.data == Later(label="heron", letters=5) and again.payload_sha256 == first.payload_sha256
+    assert (
+        again.data == Later(label="heron", letters=5)
+        and again.payload_sha256 == first.payload_sha256
+    )
 
 
 def test_missing_upcast_is_rejected_at_declaration() -> None:
     with pytest.raises(TypeError, match=r"document.weighed.v3 has no upcast from version 1"):
-        type("Hasty", (EventData,), {"__annotations__": {"label": str}}, name="document.weighed", topic="accepted", version=3, upcasts={2: _upcast_add_letters})
+        type(
+            "Hasty",
+            (EventData,),
+            {"__annotations__": {"label": str}},
+            name="document.weighed",
+            topic="accepted",
+            version=3,
+            upcasts={2: _upcast_add_letters},
+        )
 
 
-@pytest.mark.parametrize("payload", [{}, [], {"title": 7}, None], ids=["empty", "a list", "a number", "null"])
+@pytest.mark.parametrize(
+    "payload", [{}, [], {"title": 7}, None], ids=["empty", "a list", "a number", "null"]
+)
 async def test_invalid_payload_of_older_version_is_malformed(payload: Any) -> None:
     with pytest.raises(MalformedEvent):
         await Codec(event_classes=NEWER).decode(make_stored_record(payload, "document.weighed.v1"))
@@ -94,7 +140,11 @@ async def test_invalid_payload_of_older_version_is_malformed(payload: Any) -> No
 
 @pytest.mark.parametrize(
     ("event_type", "source"),
-    [("document.weighed.v2", "anabranch/test"), ("document.weighed.v2", "shop"), ("document.split.v1", "anabranch/test")],
+    [
+        ("document.weighed.v2", "anabranch/test"),
+        ("document.weighed.v2", "shop"),
+        ("document.split.v1", "anabranch/test"),
+    ],
     ids=["a version", "whoever writes it", "a type of ours"],
 )
 async def test_newer_internal_version_waits_for_upgrade(event_type: str, source: str) -> None:
@@ -121,7 +171,9 @@ async def test_newer_version_waits_even_without_its_key() -> None:
         ("weighed", "accepted", "anabranch/test", "UNKNOWN_TYPE"),
     ],
 )
-async def test_unknown_version_or_type_is_malformed(event_type: str, topic: str, source: str, code: str) -> None:
+async def test_unknown_version_or_type_is_malformed(
+    event_type: str, topic: str, source: str, code: str
+) -> None:
     with pytest.raises(MalformedEvent) as caught:
         await Codec(event_classes=NEWER).decode(make_stored_record({}, event_type, topic, source))
     assert caught.value.code == code

@@ -44,14 +44,24 @@ class RecordingExtractor:
 
 
 def make_pending_events(*texts: tuple[str, int, str]) -> list[PendingEvent]:
-    return [PendingEvent(make_chunked(name, order, [word]), ClaimStatus.PENDING) for name, order, word in texts]
+    return [
+        PendingEvent(make_chunked(name, order, [word]), ClaimStatus.PENDING)
+        for name, order, word in texts
+    ]
 
 
 async def test_duplicate_passages_are_extracted_once_per_document() -> None:
     ports: Any = SimpleNamespace(memo=InMemoryEngineResults(), extractor=RecordingExtractor())
-    said = await extract.react(make_pending_events(("a", 1, "heron"), ("a", 2, "heron"), ("a", 3, "stork"), ("b", 1, "heron")), ports)
+    said = await extract.react(
+        make_pending_events(
+            ("a", 1, "heron"), ("a", 2, "heron"), ("a", 3, "stork"), ("b", 1, "heron")
+        ),
+        ports,
+    )
     assert len(said) == 4
-    assert sorted(ports.extractor.asked) == ["heron", "heron", "stork"], "a document's passages are its own"
+    assert sorted(ports.extractor.asked) == ["heron", "heron", "stork"], (
+        "a document's passages are its own"
+    )
     assert ports.memo.recalled == [3]
     await extract.react(make_pending_events(("a", 4, "stork")), ports)
     assert len(ports.extractor.asked) == 3

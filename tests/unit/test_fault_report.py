@@ -9,7 +9,16 @@ from tests.faults.report import write_table
 from tests.faults.result import FaultResult
 
 FAULT_RESULT = FaultResult(
-    fault="one", seed=7, documents=40, n_injected=3, n_lost=0, n_duplicated=0, dead_letters=(2, 2), peak_rss_bytes=1, views_equal=True, elapsed_s=9.0
+    fault="one",
+    seed=7,
+    documents=40,
+    n_injected=3,
+    n_lost=0,
+    n_duplicated=0,
+    dead_letters=(2, 2),
+    peak_rss_bytes=1,
+    views_equal=True,
+    elapsed_s=9.0,
 )
 
 
@@ -18,7 +27,11 @@ def test_results_of_faults_not_rerun_are_kept(tmp_path: Path) -> None:
     page.write_text("before\n<!-- generated: faults -->\n<!-- end: faults -->\nafter\n")
     write_table(page, [FAULT_RESULT, replace(FAULT_RESULT, fault="two")])
     write_table(page, [replace(FAULT_RESULT, n_injected=5)])
-    told = [line.split(" | ")[:4] for line in page.read_text().splitlines() if line.startswith(("| one", "| two"))]
+    told = [
+        line.split(" | ")[:4]
+        for line in page.read_text().splitlines()
+        if line.startswith(("| one", "| two"))
+    ]
     assert told == [["| one", "7", "40", "5"], ["| two", "7", "40", "3"]]
     assert sum(line.startswith("| ---") for line in page.read_text().splitlines()) == 1
     assert page.read_text().startswith("before\n") and page.read_text().endswith("\nafter\n")

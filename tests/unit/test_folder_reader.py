@@ -43,12 +43,21 @@ class CountingStore(MemorySourceStore):
 
 
 class WatchedFolder:
-    def __init__(self, folder: Path, *, max_bytes: int = 1000, within: list[Path] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, max_bytes: int = 1000, within: list[Path] | None = None
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.log, self.store = folder, MemoryLog(lambda: NOW), CountingStore()
         source = DeclaredSource(SourceSpec(name="library", takes=FolderSource(path=str(folder))), 1)
         blobs = open_blobs("memory:///")
-        known = ItemStates(source, self.store, NoKnownDocuments(), RawProducer(source.spec, Codec(), blobs, lambda: NOW), self.log, lambda: NOW)
+        known = ItemStates(
+            source,
+            self.store,
+            NoKnownDocuments(),
+            RawProducer(source.spec, Codec(), blobs, lambda: NOW),
+            self.log,
+            lambda: NOW,
+        )
         self.reader = FolderReader(source.spec.takes, known, blobs, max_bytes, lambda: NOW, within)  # type: ignore[arg-type]
 
     def write_file(self, name: str, text: str = "Herons stand.") -> Path:
@@ -63,10 +72,22 @@ class WatchedFolder:
         if not self.reader.item_states.items:
             await self.log.create_topics({"raw": 1}, retention_ms={})
         await self.reader.scan()
-        return await read_current_documents(self.log), (await self.store.fetch_notes("library"))["status"]["problems"]
+        return await read_current_documents(self.log), (await self.store.fetch_notes("library"))[
+            "status"
+        ]["problems"]
 
 
-@pytest.mark.parametrize("name", ["caf\u00e9 \u65e5\u672c \U0001f600.md", "line\nbreak.txt", " spaces .md", "100% sure?.txt", "a/b/c/d.md", "e\u0301.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "caf\u00e9 \u65e5\u672c \U0001f600.md",
+        "line\nbreak.txt",
+        " spaces .md",
+        "100% sure?.txt",
+        "a/b/c/d.md",
+        "e\u0301.md",
+    ],
+)
 async def test_unusual_file_names_are_preserved(name: str, tmp_path: Path) -> None:
     watched = WatchedFolder(tmp_path / "library")
     watched.write_file(name)
@@ -95,7 +116,9 @@ async def test_unreadable_entries_are_reported_without_blocking_others(tmp_path:
     }
 
 
-async def test_documents_below_unreadable_folder_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_documents_below_unreadable_folder_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watched = WatchedFolder(tmp_path / "library")
     for name in ("top.md", "deep/one.md", "deep/er/two.md", "deeper.md"):
         watched.write_file(name)
@@ -115,13 +138,19 @@ async def test_documents_below_unreadable_folder_are_kept(tmp_path: Path, monkey
     assert await watched.poll() == ({"top.md", "deep/er/two.md"}, {})
 
 
-async def test_documents_of_unmounted_file_system_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_documents_of_unmounted_file_system_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watched, mounted = WatchedFolder(tmp_path / "library"), {"library": 1, "sub": 2}
     stat = Path.stat
 
     def on_devices(path: Path, **how: Any) -> Any:
         found = stat(path, **how)
-        return os.stat_result((*found[:2], mounted[path.name], *found[3:])) if path.name in mounted else found
+        return (
+            os.stat_result((*found[:2], mounted[path.name], *found[3:]))
+            if path.name in mounted
+            else found
+        )
 
     monkeypatch.setattr(Path, "stat", on_devices)
     for name in ("top.md", "sub/one.md", "sub/two.md"):
@@ -131,15 +160,21 @@ async def test_documents_of_unmounted_file_system_are_kept(tmp_path: Path, monke
     for name in ("one.md", "two.md"):
         (watched.folder / "sub" / name).rename(tmp_path / name)
     there, problems = await watched.poll()
-    assert there == everything and problems == dict.fromkeys(("sub/one.md", "sub/two.md"), "its file system is no longer mounted")
+    assert there == everything and problems == dict.fromkeys(
+        ("sub/one.md", "sub/two.md"), "its file system is no longer mounted"
+    )
     mounted |= {"library": 7, "sub": 8}
     (tmp_path / "two.md").rename(watched.folder / "sub" / "two.md")
-    assert await watched.poll() == (everything - {"sub/one.md"}, {}), "the same file systems, numbered anew: what is gone now is gone"
+    assert await watched.poll() == (everything - {"sub/one.md"}, {}), (
+        "the same file systems, numbered anew: what is gone now is gone"
+    )
     (watched.folder / "sub" / "two.md").unlink()
     assert await watched.poll() == ({"top.md"}, {}), "the last file of a folder may go"
 
 
-async def test_vanished_root_folder_withdraws_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_vanished_root_folder_withdraws_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watched = WatchedFolder(tmp_path / "library")
     watched.write_file("a.md")
     everything, _ = await watched.poll()

@@ -16,7 +16,9 @@ from schemas.questions import Channel
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 
 
-def make_corpus(count: int = 30, *, text: str = "Passage number {n} about matters of its own kind.") -> MemoryIndex:
+def make_corpus(
+    count: int = 30, *, text: str = "Passage number {n} about matters of its own kind."
+) -> MemoryIndex:
     index = MemoryIndex()
     for n in range(count):
         index.add(IndexedDocument(f"d{n}", [[IndexedChild(text.format(n=n))]]))
@@ -32,19 +34,30 @@ def z_score(values: list[float], value: float) -> float:
     return (value - float(np.mean(values))) / float(np.std(values))
 
 
-def fuse_channels(index: MemoryIndex, found: dict[Channel, list[Hit]], profile: FusionProfile, complete: frozenset[Channel] = frozenset()) -> Fusion:
+def fuse_channels(
+    index: MemoryIndex,
+    found: dict[Channel, list[Hit]],
+    profile: FusionProfile,
+    complete: frozenset[Channel] = frozenset(),
+) -> Fusion:
     return fuse_candidates(FusionInput(found, complete), index.views, profile)
 
 
 def test_default_fusion_is_weighted_z_score_sum() -> None:
     index = make_corpus()
     words, meaning = {n: float(n) for n in range(25)}, {n: n / 50 for n in range(5, 30)}
-    result = fuse_channels(index, {"lexical": make_hits(index, words), "semantic": make_hits(index, meaning)}, FusionProfile(semantic=2.0))
+    result = fuse_channels(
+        index,
+        {"lexical": make_hits(index, words), "semantic": make_hits(index, meaning)},
+        FusionProfile(semantic=2.0),
+    )
     lexical = [words.get(n, 0.0) for n in range(30)]
     semantic = [meaning.get(n, 0.1) for n in range(30)]
     best = {candidate.chunk.external_id: candidate.score for candidate in result.candidates}
     assert best["d7"] == pytest.approx(z_score(lexical, 7.0) + 2 * z_score(semantic, 0.14))
-    assert result.numbers["method"] == "zscore" and result.numbers["semantic"]["mean"] == pytest.approx(np.mean(semantic))
+    assert result.numbers["method"] == "zscore" and result.numbers["semantic"][
+        "mean"
+    ] == pytest.approx(np.mean(semantic))
 
 
 def test_missing_channel_score_defaults_to_lowest_or_zero() -> None:
@@ -53,9 +66,15 @@ def test_missing_channel_score_defaults_to_lowest_or_zero() -> None:
         "lexical": make_hits(index, {n: 5.0 + n for n in range(10)}),
         "semantic": make_hits(index, {n: float(n) for n in range(30)}),
     }
-    parts = {c.chunk.external_id: c.score_parts for c in fuse_channels(index, found, FusionProfile()).candidates}
+    parts = {
+        c.chunk.external_id: c.score_parts
+        for c in fuse_channels(index, found, FusionProfile()).candidates
+    }
     assert parts["d0"]["lexical_z"] == parts["d29"]["lexical_z"]
-    all_given = {c.chunk.external_id: c.score_parts for c in fuse_channels(index, found, FusionProfile(), frozenset({"lexical"})).candidates}
+    all_given = {
+        c.chunk.external_id: c.score_parts
+        for c in fuse_channels(index, found, FusionProfile(), frozenset({"lexical"})).candidates
+    }
     assert all_given["d0"]["lexical_z"] > all_given["d29"]["lexical_z"]
 
 
@@ -63,7 +82,9 @@ def test_word_pair_scores_are_added_before_normalization() -> None:
     index = make_corpus()
     found: dict[Channel, list[Hit]] = {"lexical": make_hits(index, dict.fromkeys(range(30), 1.0))}
     target = make_hits(index, {3: 0.0})[0].chunk_id
-    result = fuse_candidates(FusionInput(found, frozenset(), {target: 2.0}), index.views, FusionProfile(bigram=0.5))
+    result = fuse_candidates(
+        FusionInput(found, frozenset(), {target: 2.0}), index.views, FusionProfile(bigram=0.5)
+    )
     assert result.candidates[0].chunk.chunk_id == target
     assert result.candidates[0].score == pytest.approx(z_score([1.0] * 29 + [2.0], 2.0))
 
@@ -71,15 +92,21 @@ def test_word_pair_scores_are_added_before_normalization() -> None:
 @pytest.mark.parametrize("count", [1, MIN_CANDIDATES - 1])
 def test_few_candidates_use_reciprocal_rank_fusion(count: int) -> None:
     index = make_corpus()
-    result = fuse_channels(index, {"lexical": make_hits(index, {n: float(n) for n in range(count)})}, FusionProfile())
+    result = fuse_channels(
+        index, {"lexical": make_hits(index, {n: float(n) for n in range(count)})}, FusionProfile()
+    )
     assert result.numbers["method"] == "rrf" and result.candidates[0].score == pytest.approx(1.0)
 
 
 def test_identical_scores_fall_back_to_rank_by_id() -> None:
     index = make_corpus()
-    result = fuse_channels(index, {"semantic": make_hits(index, dict.fromkeys(range(30), 0.5))}, FusionProfile())
+    result = fuse_channels(
+        index, {"semantic": make_hits(index, dict.fromkeys(range(30), 0.5))}, FusionProfile()
+    )
     assert result.numbers["method"] == "rrf"
-    assert [candidate.chunk.chunk_id for candidate in result.candidates] == sorted(candidate.chunk.chunk_id for candidate in result.candidates)
+    assert [candidate.chunk.chunk_id for candidate in result.candidates] == sorted(
+        candidate.chunk.chunk_id for candidate in result.candidates
+    )
 
 
 def test_reciprocal_rank_score_is_relative_to_maximum() -> None:
@@ -93,13 +120,21 @@ def test_reciprocal_rank_score_is_relative_to_maximum() -> None:
     scores = {c.chunk.external_id: c.score for c in fuse_channels(index, found, profile).candidates}
     most = (0.7 + 0.8 + 1.0) / 61
     assert scores["d0"] == pytest.approx(1.0)
-    assert scores["d1"] == pytest.approx(0.7 / 62 / most) and scores["d2"] == pytest.approx(0.8 / 62 / most)
+    assert scores["d1"] == pytest.approx(0.7 / 62 / most) and scores["d2"] == pytest.approx(
+        0.8 / 62 / most
+    )
 
 
 def test_empty_channel_does_not_affect_fusion() -> None:
     index = make_corpus()
-    with_empty = fuse_channels(index, {"lexical": make_hits(index, {n: float(n) for n in range(30)}), "graph": []}, FusionProfile())
-    without = fuse_channels(index, {"lexical": make_hits(index, {n: float(n) for n in range(30)})}, FusionProfile())
+    with_empty = fuse_channels(
+        index,
+        {"lexical": make_hits(index, {n: float(n) for n in range(30)}), "graph": []},
+        FusionProfile(),
+    )
+    without = fuse_channels(
+        index, {"lexical": make_hits(index, {n: float(n) for n in range(30)})}, FusionProfile()
+    )
     assert [c.score for c in with_empty.candidates] == [c.score for c in without.candidates]
 
 
@@ -108,15 +143,17 @@ def test_no_hits_give_no_candidates() -> None:
 
 
 def test_word_pairs_require_adjacency() -> None:
-    assert weigh_question_pairs("the boundary layers of a wing", {"boundari": 2.0, "layer": 1.0, "wing": 3.0}) == pytest.approx(
-        {("boundari", "layer"): 2.4, ("layer", "wing"): 3.2}
-    )
+    assert weigh_question_pairs(
+        "the boundary layers of a wing", {"boundari": 2.0, "layer": 1.0, "wing": 3.0}
+    ) == pytest.approx({("boundari", "layer"): 2.4, ("layer", "wing"): 3.2})
     assert count_adjacent([1, 5, 9], [2, 7, 10]) == 2 and count_adjacent([], [1]) == 0
     index = MemoryIndex()
     index.add(IndexedDocument("near", [[IndexedChild("The boundary layer is thin.")]]))
     index.add(IndexedDocument("far", [[IndexedChild("A layer lies beyond the boundary.")]]))
     near, far = index.views.values()
-    scores = score_pairs("boundary layer", [near, far], {"english": {"boundari": 2.0, "layer": 1.0}})
+    scores = score_pairs(
+        "boundary layer", [near, far], {"english": {"boundari": 2.0, "layer": 1.0}}
+    )
     assert scores[near.chunk_id] > 0 == scores[far.chunk_id]
 
 
@@ -125,13 +162,23 @@ def test_parent_score_is_max_or_sum_of_children() -> None:
     index.add(IndexedDocument("two", [[IndexedChild("one"), IndexedChild("two")]]))
     index.add(IndexedDocument("one", [[IndexedChild("three")]]))
     views = list(index.views.values())
-    found = [Hit(view.chunk_id, view.document_id, score) for view, score in zip(views, (3.0, 2.0, 1.0), strict=True)]
-    candidates = fuse_candidates(FusionInput({"lexical": found}), index.views, FusionProfile()).candidates
+    found = [
+        Hit(view.chunk_id, view.document_id, score)
+        for view, score in zip(views, (3.0, 2.0, 1.0), strict=True)
+    ]
+    candidates = fuse_candidates(
+        FusionInput({"lexical": found}), index.views, FusionProfile()
+    ).candidates
     scores = {candidate.chunk.text: candidate.score for candidate in candidates}
     by_max = expand_to_parents(candidates, "max")
-    assert [(parent.best.chunk.text, parent.children_count) for parent in by_max] == [("one", 2), ("three", 1)]
+    assert [(parent.best.chunk.text, parent.children_count) for parent in by_max] == [
+        ("one", 2),
+        ("three", 1),
+    ]
     assert by_max[0].score == scores["one"]
-    assert expand_to_parents(candidates, "sum")[0].score == pytest.approx(scores["one"] + scores["two"] - 2 * scores["three"])
+    assert expand_to_parents(candidates, "sum")[0].score == pytest.approx(
+        scores["one"] + scores["two"] - 2 * scores["three"]
+    )
 
 
 LONG_SENTENCE = "The supplier shall deliver the goods to the warehouse named in annex two within thirty days of the order and bears the cost of carriage"
@@ -151,9 +198,19 @@ def test_near_duplicate_passages_are_folded(first: str, second: str, folded: boo
     index = MemoryIndex()
     for name, text in (("a", first), ("b", second)):
         index.add(IndexedDocument(name, [[IndexedChild(text)]]))
-    found = [Hit(view.chunk_id, view.document_id, score) for view, score in zip(index.views.values(), (2.0, 1.0), strict=True)]
+    found = [
+        Hit(view.chunk_id, view.document_id, score)
+        for view, score in zip(index.views.values(), (2.0, 1.0), strict=True)
+    ]
     parents = fold_duplicates(
-        expand_to_parents(fuse_candidates(FusionInput({"lexical": found}), index.views, FusionProfile()).candidates, "max"), scan_limit=50, n_distinct=10
+        expand_to_parents(
+            fuse_candidates(
+                FusionInput({"lexical": found}), index.views, FusionProfile()
+            ).candidates,
+            "max",
+        ),
+        scan_limit=50,
+        n_distinct=10,
     )
     assert (len(parents) == 1) is folded
     assert len(parents) + sum(len(parent.duplicates) for parent in parents) == 2
@@ -162,15 +219,29 @@ def test_near_duplicate_passages_are_folded(first: str, second: str, folded: boo
 def test_per_document_limit_keeps_best_parents() -> None:
     index = MemoryIndex()
     index.add(IndexedDocument("many", [[IndexedChild(f"text {n}")] for n in range(5)]))
-    found = [Hit(view.chunk_id, view.document_id, float(n)) for n, view in enumerate(index.views.values())]
-    parents = expand_to_parents(fuse_candidates(FusionInput({"lexical": found}), index.views, FusionProfile()).candidates, "max")
-    assert limit_per_document(parents, 2) == parents[:2] and limit_per_document(parents, None) == parents
+    found = [
+        Hit(view.chunk_id, view.document_id, float(n))
+        for n, view in enumerate(index.views.values())
+    ]
+    parents = expand_to_parents(
+        fuse_candidates(FusionInput({"lexical": found}), index.views, FusionProfile()).candidates,
+        "max",
+    )
+    assert (
+        limit_per_document(parents, 2) == parents[:2]
+        and limit_per_document(parents, None) == parents
+    )
 
 
 def test_equal_parents_are_ordered_by_id() -> None:
     index = make_corpus(25)
     parents = expand_to_parents(
-        fuse_channels(index, {"lexical": make_hits(index, dict.fromkeys(range(25), 1.0))}, FusionProfile(method="rrf")).candidates, "sum"
+        fuse_channels(
+            index,
+            {"lexical": make_hits(index, dict.fromkeys(range(25), 1.0))},
+            FusionProfile(method="rrf"),
+        ).candidates,
+        "sum",
     )
     ranks = [parent.parent_id for parent in parents if parent.score == parents[0].score]
     assert ranks == sorted(ranks, key=UUID.__int__)
@@ -178,7 +249,27 @@ def test_equal_parents_are_ordered_by_id() -> None:
 
 def test_unreranked_passage_does_not_displace_reranked_ones() -> None:
     index = make_corpus(3)
-    parents = expand_to_parents(fuse_channels(index, {"lexical": make_hits(index, {0: 9.0, 1: 8.0, 2: 7.0})}, FusionProfile()).candidates, "max")
-    ranked = [replace_score(parents[0], 0.9, 0.9, {}), replace_score(parents[1], 0.7, 0.7, {}), replace_score(parents[2], 3.5, None, {})]
+    parents = expand_to_parents(
+        fuse_channels(
+            index, {"lexical": make_hits(index, {0: 9.0, 1: 8.0, 2: 7.0})}, FusionProfile()
+        ).candidates,
+        "max",
+    )
+    ranked = [
+        replace_score(parents[0], 0.9, 0.9, {}),
+        replace_score(parents[1], 0.7, 0.7, {}),
+        replace_score(parents[2], 3.5, None, {}),
+    ]
     assert trim_parents(ranked, 0.6, 0.0) == ranked
-    assert trim_parents([replace_score(parents[0], 0.9, 0.9, {}), replace_score(parents[1], 0.2, 0.2, {}), ranked[2]], 0.6, 0.0) == ranked[:1]
+    assert (
+        trim_parents(
+            [
+                replace_score(parents[0], 0.9, 0.9, {}),
+                replace_score(parents[1], 0.2, 0.2, {}),
+                ranked[2],
+            ],
+            0.6,
+            0.0,
+        )
+        == ranked[:1]
+    )

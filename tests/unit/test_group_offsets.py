@@ -21,7 +21,9 @@ class FakeCoordinator:
     def __init__(self, *answers: dict[TopicPartition, OffsetAndMetadata] | Exception) -> None:
         self.answers = list(answers)
 
-    async def list_consumer_group_offsets(self, group: str, *, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+    async def list_consumer_group_offsets(
+        self, group: str, *, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -39,15 +41,24 @@ def make_groups(*answers: Any) -> GroupOffsets:
     return found
 
 
-COMMITTED_OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(5, ""), TopicPartition("t", 1): OffsetAndMetadata(-1, "")}
+COMMITTED_OFFSETS = {
+    TopicPartition("t", 0): OffsetAndMetadata(5, ""),
+    TopicPartition("t", 1): OffsetAndMetadata(-1, ""),
+}
 
 
 async def test_partitions_without_committed_offset_are_omitted() -> None:
     assert await make_groups(COMMITTED_OFFSETS).fetch_committed("g", "t", 2) == {0: 5}
 
 
-@pytest.mark.parametrize("refusal", [{}, NotCoordinatorForGroupError(), OSError("reset")], ids=["an empty answer", "another broker's", "a broken connection"])
+@pytest.mark.parametrize(
+    "refusal",
+    [{}, NotCoordinatorForGroupError(), OSError("reset")],
+    ids=["an empty answer", "another broker's", "a broken connection"],
+)
 async def test_unready_coordinator_is_retried(refusal: Any) -> None:
-    assert await make_groups(refusal, refusal, COMMITTED_OFFSETS).fetch_committed("g", "t", 2) == {0: 5}
+    assert await make_groups(refusal, refusal, COMMITTED_OFFSETS).fetch_committed("g", "t", 2) == {
+        0: 5
+    }
     with pytest.raises(LogUnavailable):
         await make_groups(refusal).fetch_committed("g", "t", 2)

@@ -13,7 +13,9 @@ RequestHandler = Callable[[httpx2.Request], httpx2.Response]
 
 def make_client(handler: RequestHandler) -> ApiClient:
     found = ApiClient("http://server")
-    found.http = httpx2.AsyncClient(transport=httpx2.MockTransport(handler), base_url="http://server")
+    found.http = httpx2.AsyncClient(
+        transport=httpx2.MockTransport(handler), base_url="http://server"
+    )
     return found
 
 

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from schemas.ids import content_id, fingerprint
 
-id_parts = st.recursive(st.none() | st.text() | st.binary() | st.integers() | st.uuids(), lambda inner: st.lists(inner, max_size=3), max_leaves=6)
+id_parts = st.recursive(
+    st.none() | st.text() | st.binary() | st.integers() | st.uuids(),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=6,
+)
 
 
 @given(one=st.lists(id_parts, max_size=4), two=st.lists(id_parts, max_size=4))
@@ -35,4 +39,8 @@ def test_unsupported_part_type_is_rejected(part: object) -> None:
 
 
 def test_fingerprint_ignores_key_order() -> None:
-    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1}) != fingerprint({"a": 2, "b": 1})
+    assert (
+        fingerprint({"a": 1, "b": 2})
+        == fingerprint({"b": 2, "a": 1})
+        != fingerprint({"a": 2, "b": 1})
+    )

@@ -5,12 +5,17 @@ from anabranch.cli.progress import _format_summary
 
 
 def make_running_source(name: str, *done: str, at: str) -> IngestItem:
-    stages = [{"stage": stage, "state": "done"} for stage in done] + [{"stage": at, "state": "running"}]
+    stages = [{"stage": stage, "state": "done"} for stage in done] + [
+        {"stage": at, "state": "running"}
+    ]
     return IngestItem(name, "file", state="running", stages=stages)
 
 
 def test_progress_line_counts_documents_per_stage() -> None:
-    sources = [make_running_source("a", "receive", at="transcribe"), *(make_running_source(name, "receive", "transcribe", at="embed") for name in "bc")]
+    sources = [
+        make_running_source("a", "receive", at="transcribe"),
+        *(make_running_source(name, "receive", "transcribe", at="embed") for name in "bc"),
+    ]
     assert (
         _format_summary(IngestBatch([*sources, IngestItem("d", "file", state="searchable")]))
         == "4 documents: 3 running, 1 searchable (2 at embed, 1 at transcribe)"
@@ -18,4 +23,7 @@ def test_progress_line_counts_documents_per_stage() -> None:
 
 
 def test_document_without_known_stage_is_running() -> None:
-    assert _format_summary(IngestBatch([IngestItem("a", "file", state="running")])) == "1 document: 1 running"
+    assert (
+        _format_summary(IngestBatch([IngestItem("a", "file", state="running")]))
+        == "1 document: 1 running"
+    )

@@ -12,7 +12,16 @@ from pydantic import ValidationError
 
 from processors import receive
 from schemas.errors import AnabranchError, PermanentError, TransientError
-from schemas.events import AmendmentAccepted, Content, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Event
+from schemas.events import (
+    AmendmentAccepted,
+    Content,
+    DocumentAccepted,
+    DocumentAmended,
+    DocumentReceived,
+    DocumentRemoved,
+    DocumentWithdrawn,
+    Event,
+)
 from schemas.ids import make_document_id, make_received_id
 from schemas.ports.ledger import ClaimStatus
 from schemas.ports.stage_ports import IngressLimits, LatestRevision
@@ -38,13 +47,30 @@ async def run_ingress(
     **ports: Any,
 ) -> Any:
     identity = make_received_id(data.tenant, source, "e1")
-    fact = Event(identity, data, source, "e1", None, data.tenant, position=Position(topic, 0, offset), appended_at=EPOCH, **(envelope or {}))
-    statements = await receive.react([PendingEvent(fact, ClaimStatus.PENDING)], replace(world.ports, **ports))
+    fact = Event(
+        identity,
+        data,
+        source,
+        "e1",
+        None,
+        data.tenant,
+        position=Position(topic, 0, offset),
+        appended_at=EPOCH,
+        **(envelope or {}),
+    )
+    statements = await receive.react(
+        [PendingEvent(fact, ClaimStatus.PENDING)], replace(world.ports, **ports)
+    )
     return statements[0].data
 
 
 async def test_content_is_stored_under_tenant_document_and_hash(world: SimulatedPipeline) -> None:
-    accepted: DocumentAccepted = await run_ingress(world, DocumentReceived(external_id="a", content=Content(base64=base64.b64encode(b"hello").decode())))
+    accepted: DocumentAccepted = await run_ingress(
+        world,
+        DocumentReceived(
+            external_id="a", content=Content(base64=base64.b64encode(b"hello").decode())
+        ),
+    )
     assert accepted.document_id == make_document_id("default", "", "a")
     assert accepted.blob.key == f"default/{accepted.document_id}/{accepted.blob.sha256}"
     assert await world.ports.blobs.get(accepted.blob.key) == b"hello"
@@ -54,22 +80,32 @@ async def test_content_is_stored_under_tenant_document_and_hash(world: Simulated
 async def test_content_identifies_document_without_external_id(world: SimulatedPipeline) -> None:
     one = await run_ingress(world, DocumentReceived(content=Content(text="same")))
     two = await run_ingress(world, DocumentReceived(content=Content(text="same")), offset=9)
-    named = await run_ingress(world, DocumentReceived(external_id="x", content=Content(text="same")))
+    named = await run_ingress(
+        world, DocumentReceived(external_id="x", content=Content(text="same"))
+    )
     assert one.document_id == two.document_id != named.document_id
 
 
 async def test_numbered_source_owns_and_orders_its_documents(world: SimulatedPipeline) -> None:
-    numbered = await run_ingress(world, DocumentReceived(external_id="a", content=Content(text="x")), envelope={"sequence": 77})
+    numbered = await run_ingress(
+        world,
+        DocumentReceived(external_id="a", content=Content(text="x")),
+        envelope={"sequence": 77},
+    )
     assert numbered.order == [1, 77, 0]
     assert numbered.document_id == make_document_id("default", "shop", "a")
 
 
-async def test_unnumbered_withdrawal_sorts_after_last_numbered_change(world: SimulatedPipeline) -> None:
+async def test_unnumbered_withdrawal_sorts_after_last_numbered_change(
+    world: SimulatedPipeline,
+) -> None:
     class Known:
         async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision:
             return LatestRevision(True, "a", (1, 77, 0))
 
-    removed: DocumentRemoved = await run_ingress(world, DocumentWithdrawn(document_id=str(UUID(int=4))), latest_revisions=Known())
+    removed: DocumentRemoved = await run_ingress(
+        world, DocumentWithdrawn(document_id=str(UUID(int=4))), latest_revisions=Known()
+    )
     assert removed.order == [1, 77, 1]
     assert removed.external_id == "a"
 
@@ -80,53 +116,122 @@ async def test_unnumbered_withdrawal_sorts_after_last_numbered_change(world: Sim
         (DocumentReceived(content=Content(text="")), IngressLimits(), "EMPTY_DOCUMENT"),
         (DocumentReceived(content=Content(base64="%%%")), IngressLimits(), "NOT_BASE64"),
         (DocumentReceived(content=Content(base64="é")), IngressLimits(), "NOT_BASE64"),
-        (DocumentReceived(content=Content(text="x" * 11)), IngressLimits(inline_bytes=10), "INLINE_TOO_LARGE"),
-        (DocumentReceived(content=Content(text="x" * 11)), IngressLimits(max_bytes=10), "TOO_LARGE"),
-        (DocumentReceived(content=Content(storage_key="uploads/other/file")), IngressLimits(), "FORBIDDEN_KEY"),
-        (DocumentReceived(content=Content(storage_key="uploads/default/../other/file")), IngressLimits(), "FORBIDDEN_KEY"),
-        (DocumentReceived(content=Content(storage_key="uploads/default/nothing")), IngressLimits(), "NO_SUCH_BLOB"),
-        (DocumentReceived(content=Content(storage_key=f"uploads/default/api/{make_received_id('default', 'shop', 'e2')}/x")), IngressLimits(), "FORBIDDEN_KEY"),
-        (DocumentReceived(content=Content(storage_key=f"uploads/default/api/{make_received_id('default', 'shop', 'e1')}/x")), IngressLimits(), "NO_SUCH_BLOB"),
-        (DocumentReceived(tenant="theirs", content=Content(text="x")), IngressLimits(tenants_by_source={"shop": frozenset({"ours"})}), "FORBIDDEN_TENANT"),
-        (DocumentReceived(content=Content(text="x")), IngressLimits(tenants_by_source={"else": frozenset({"default"})}), "FORBIDDEN_TENANT"),
+        (
+            DocumentReceived(content=Content(text="x" * 11)),
+            IngressLimits(inline_bytes=10),
+            "INLINE_TOO_LARGE",
+        ),
+        (
+            DocumentReceived(content=Content(text="x" * 11)),
+            IngressLimits(max_bytes=10),
+            "TOO_LARGE",
+        ),
+        (
+            DocumentReceived(content=Content(storage_key="uploads/other/file")),
+            IngressLimits(),
+            "FORBIDDEN_KEY",
+        ),
+        (
+            DocumentReceived(content=Content(storage_key="uploads/default/../other/file")),
+            IngressLimits(),
+            "FORBIDDEN_KEY",
+        ),
+        (
+            DocumentReceived(content=Content(storage_key="uploads/default/nothing")),
+            IngressLimits(),
+            "NO_SUCH_BLOB",
+        ),
+        (
+            DocumentReceived(
+                content=Content(
+                    storage_key=f"uploads/default/api/{make_received_id('default', 'shop', 'e2')}/x"
+                )
+            ),
+            IngressLimits(),
+            "FORBIDDEN_KEY",
+        ),
+        (
+            DocumentReceived(
+                content=Content(
+                    storage_key=f"uploads/default/api/{make_received_id('default', 'shop', 'e1')}/x"
+                )
+            ),
+            IngressLimits(),
+            "NO_SUCH_BLOB",
+        ),
+        (
+            DocumentReceived(tenant="theirs", content=Content(text="x")),
+            IngressLimits(tenants_by_source={"shop": frozenset({"ours"})}),
+            "FORBIDDEN_TENANT",
+        ),
+        (
+            DocumentReceived(content=Content(text="x")),
+            IngressLimits(tenants_by_source={"else": frozenset({"default"})}),
+            "FORBIDDEN_TENANT",
+        ),
         (DocumentWithdrawn(document_id="no-uuid"), IngressLimits(), "MALFORMED_EVENT"),
-        (DocumentReceived(external_id="é" * 1000, content=Content(text="x")), IngressLimits(), "MALFORMED_EVENT"),
+        (
+            DocumentReceived(external_id="é" * 1000, content=Content(text="x")),
+            IngressLimits(),
+            "MALFORMED_EVENT",
+        ),
         (DocumentWithdrawn(document_id=str(UUID(int=4))), IngressLimits(), "NOT_FOUND"),
     ],
 )
 async def test_invalid_event_is_refused_with_code(
-    world: SimulatedPipeline, data: DocumentReceived | DocumentWithdrawn, limits: IngressLimits, code: str
+    world: SimulatedPipeline,
+    data: DocumentReceived | DocumentWithdrawn,
+    limits: IngressLimits,
+    code: str,
 ) -> None:
     with pytest.raises(AnabranchError) as caught:
         await run_ingress(world, data, limits=limits)
     assert caught.value.code == code
     assert caught.value.remedy
-    assert isinstance(caught.value, TransientError) == (code == "NOT_FOUND"), "an acceptance may be on its way"
+    assert isinstance(caught.value, TransientError) == (code == "NOT_FOUND"), (
+        "an acceptance may be on its way"
+    )
 
 
-@pytest.mark.parametrize("tenant", ["", "\0", "a\0b", "default/uploads", "a\\b", "..", ".hidden", "é" * 200, "a\n"])
+@pytest.mark.parametrize(
+    "tenant", ["", "\0", "a\0b", "default/uploads", "a\\b", "..", ".hidden", "é" * 200, "a\n"]
+)
 def test_invalid_tenant_name_is_rejected(tenant: str) -> None:
-    """Before it is a fact: what is said of a fact is sealed with a key of its tenant, and no keystore holds such a name."""
-    for make in (lambda: DocumentReceived(tenant=tenant, content=Content(text="x")), lambda: DocumentWithdrawn(tenant=tenant, external_id="a")):
+    """Before it is a fact: what is said of a fact is sealed with a key of its tenant, and no
+    keystore holds such a name.
+    """
+    for make in (
+        lambda: DocumentReceived(tenant=tenant, content=Content(text="x")),
+        lambda: DocumentWithdrawn(tenant=tenant, external_id="a"),
+    ):
         with pytest.raises(ValidationError):
             make()
 
 
 async def test_amendment_contains_only_given_fields(world: SimulatedPipeline) -> None:
-    amended: AmendmentAccepted = await run_ingress(world, DocumentAmended(external_id="a", tags=[], metadata={"k": None}), offset=9)
+    amended: AmendmentAccepted = await run_ingress(
+        world, DocumentAmended(external_id="a", tags=[], metadata={"k": None}), offset=9
+    )
     assert (amended.document_id, amended.order) == (make_document_id("default", "", "a"), [1, 9])
     assert amended.stated_fields() == {"tags": [], "metadata": {"k": None}}
 
 
-async def test_unnumbered_amendment_sorts_between_correction_and_withdrawal(world: SimulatedPipeline) -> None:
+async def test_unnumbered_amendment_sorts_between_correction_and_withdrawal(
+    world: SimulatedPipeline,
+) -> None:
     class Known:
         async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision:
             return LatestRevision(True, "a", (1, 77, 0, 3))
 
     by_id = DocumentAmended(document_id=str(UUID(int=4)), title="t")
-    first, second = [(await run_ingress(world, by_id, offset=offset, latest_revisions=Known())).order for offset in (5, 6)]
+    first, second = [
+        (await run_ingress(world, by_id, offset=offset, latest_revisions=Known())).order
+        for offset in (5, 6)
+    ]
     assert [1, 77, 0, 3] < first < second < [1, 77, 1]
-    assert (await run_ingress(world, by_id, envelope={"sequence": 78}, latest_revisions=Known())).order == [1, 78, 0]
+    assert (
+        await run_ingress(world, by_id, envelope={"sequence": 78}, latest_revisions=Known())
+    ).order == [1, 78, 0]
 
 
 async def test_amendment_of_unknown_document_id_is_retried(world: SimulatedPipeline) -> None:
@@ -156,61 +261,116 @@ class UnnumberedRevisions:
 async def test_epoch_above_declared_is_refused(world: SimulatedPipeline) -> None:
     numbers = {"sequence": 1, "epoch": 2**63 - 2}
     assert await expect_refusal(world, make_document(), envelope=numbers) == "FORBIDDEN_SEQUENCE"
-    assert await expect_refusal(world, make_document(), envelope={"sequence": 1, "epoch": 3}, source_epochs={"shop": 2}) == "FORBIDDEN_SEQUENCE"
-    assert await expect_refusal(world, make_document(), envelope={"sequence": 1, "step": 1}) == "FORBIDDEN_SEQUENCE"
-    assert (await run_ingress(world, make_document(), envelope={"sequence": 1, "epoch": 2}, source_epochs={"shop": 2})).order == [2, 1, 0]
+    assert (
+        await expect_refusal(
+            world, make_document(), envelope={"sequence": 1, "epoch": 3}, source_epochs={"shop": 2}
+        )
+        == "FORBIDDEN_SEQUENCE"
+    )
+    assert (
+        await expect_refusal(world, make_document(), envelope={"sequence": 1, "step": 1})
+        == "FORBIDDEN_SEQUENCE"
+    )
+    assert (
+        await run_ingress(
+            world, make_document(), envelope={"sequence": 1, "epoch": 2}, source_epochs={"shop": 2}
+        )
+    ).order == [2, 1, 0]
 
 
 async def test_own_source_may_set_epoch_and_step(world: SimulatedPipeline) -> None:
     numbers = {"sequence": 1, "epoch": 9, "step": 4, "is_ours": True}
-    assert (await run_ingress(world, make_document(), source="anabranch/source/crm", envelope=numbers)).order == [9, 1, 0, 4]
+    assert (
+        await run_ingress(world, make_document(), source="anabranch/source/crm", envelope=numbers)
+    ).order == [9, 1, 0, 4]
 
 
 @pytest.mark.parametrize("source", ["anabranch/api", "anabranch/source/crm", "anabranch/bulk"])
-async def test_unsigned_event_of_own_source_is_refused(world: SimulatedPipeline, source: str) -> None:
+async def test_unsigned_event_of_own_source_is_refused(
+    world: SimulatedPipeline, source: str
+) -> None:
     assert await expect_refusal(world, make_document(), source=source) == "FORGED_SOURCE"
 
 
 @pytest.mark.parametrize("change", [DocumentWithdrawn, DocumentAmended])
-async def test_change_of_unnumbered_document_ignores_sequence(world: SimulatedPipeline, change: Any) -> None:
+async def test_change_of_unnumbered_document_ignores_sequence(
+    world: SimulatedPipeline, change: Any
+) -> None:
     named = {"title": "t"} if change is DocumentAmended else {}
     found = await run_ingress(
-        world, change(document_id=str(UUID(int=4)), **named), envelope={"sequence": 2**62}, latest_revisions=UnnumberedRevisions(), offset=9
+        world,
+        change(document_id=str(UUID(int=4)), **named),
+        envelope={"sequence": 2**62},
+        latest_revisions=UnnumberedRevisions(),
+        offset=9,
     )
     assert (found.order, found.numbered) == ([1, 9], False)
 
 
 @pytest.mark.parametrize("name", ["a", None])
-async def test_document_of_another_source_is_not_overwritten(world: SimulatedPipeline, name: str | None) -> None:
+async def test_document_of_another_source_is_not_overwritten(
+    world: SimulatedPipeline, name: str | None
+) -> None:
     """Also where only its bytes name it."""
     await run_ingress(world, make_document(name=name))
-    assert await expect_refusal(world, make_document(name=name), source="evil", offset=6) == "FOREIGN_DOCUMENT"
+    assert (
+        await expect_refusal(world, make_document(name=name), source="evil", offset=6)
+        == "FOREIGN_DOCUMENT"
+    )
     await run_ingress(world, make_document(name=name), offset=7)
 
 
 async def test_document_of_another_source_is_not_changed(world: SimulatedPipeline) -> None:
     identity = (await run_ingress(world, make_document())).document_id
-    for data in (DocumentWithdrawn(document_id=str(identity)), DocumentWithdrawn(external_id="a"), DocumentAmended(external_id="a", title="t")):
-        assert await expect_refusal(world, data, source="evil", latest_revisions=UnnumberedRevisions()) == "FOREIGN_DOCUMENT"
-    assert isinstance(await run_ingress(world, DocumentWithdrawn(external_id="a"), latest_revisions=UnnumberedRevisions()), DocumentRemoved)
+    for data in (
+        DocumentWithdrawn(document_id=str(identity)),
+        DocumentWithdrawn(external_id="a"),
+        DocumentAmended(external_id="a", title="t"),
+    ):
+        assert (
+            await expect_refusal(world, data, source="evil", latest_revisions=UnnumberedRevisions())
+            == "FOREIGN_DOCUMENT"
+        )
+    assert isinstance(
+        await run_ingress(
+            world, DocumentWithdrawn(external_id="a"), latest_revisions=UnnumberedRevisions()
+        ),
+        DocumentRemoved,
+    )
 
 
 async def test_source_with_takeover_grant_overwrites_document(world: SimulatedPipeline) -> None:
     await run_ingress(world, make_document())
     for grant in ("shop", "*"):
         limits = IngressLimits(takeover_by_source={"crm": frozenset({grant})})
-        assert (await run_ingress(world, make_document("y"), source="crm", limits=limits)).origin.source == "crm"
-        assert await expect_refusal(world, make_document(), limits=IngressLimits()) == "FOREIGN_DOCUMENT", "it belongs to the source that it came by last"
-        await run_ingress(world, make_document(), limits=IngressLimits(takeover_by_source={"shop": frozenset({"crm"})}))
+        assert (
+            await run_ingress(world, make_document("y"), source="crm", limits=limits)
+        ).origin.source == "crm"
+        assert (
+            await expect_refusal(world, make_document(), limits=IngressLimits())
+            == "FOREIGN_DOCUMENT"
+        ), "it belongs to the source that it came by last"
+        await run_ingress(
+            world,
+            make_document(),
+            limits=IngressLimits(takeover_by_source={"shop": frozenset({"crm"})}),
+        )
 
 
 async def test_api_may_change_documents_of_any_source(world: SimulatedPipeline) -> None:
     await run_ingress(world, make_document())
     api: dict[str, Any] = {"source": "anabranch/api", "envelope": {"is_ours": True}}
-    await run_ingress(world, DocumentAmended(external_id="a", title="t"), **api, latest_revisions=UnnumberedRevisions())
+    await run_ingress(
+        world,
+        DocumentAmended(external_id="a", title="t"),
+        **api,
+        latest_revisions=UnnumberedRevisions(),
+    )
     await run_ingress(world, make_document("z"), offset=6)
     await run_ingress(world, make_document("y"), **api)
-    assert await expect_refusal(world, make_document()) == "FOREIGN_DOCUMENT", "an upload belongs to the API"
+    assert await expect_refusal(world, make_document()) == "FOREIGN_DOCUMENT", (
+        "an upload belongs to the API"
+    )
 
 
 async def test_refused_document_claims_no_ownership(world: SimulatedPipeline) -> None:
@@ -221,7 +381,12 @@ async def test_refused_document_claims_no_ownership(world: SimulatedPipeline) ->
 async def test_producer_topic_accepts_only_its_sources(world: SimulatedPipeline) -> None:
     limits = IngressLimits(sources_by_topic={"raw.shop": frozenset({"shop"})})
     assert await expect_refusal(world, make_document(), limits=limits) == "FORBIDDEN_TOPIC"
-    assert await expect_refusal(world, make_document(name="b"), source="crm", topic="raw.shop", limits=limits) == "FORBIDDEN_TOPIC"
+    assert (
+        await expect_refusal(
+            world, make_document(name="b"), source="crm", topic="raw.shop", limits=limits
+        )
+        == "FORBIDDEN_TOPIC"
+    )
     await run_ingress(world, make_document(), topic="raw.shop", limits=limits)
     await run_ingress(world, make_document(name="b"), source="crm", limits=limits)
 
@@ -229,8 +394,17 @@ async def test_producer_topic_accepts_only_its_sources(world: SimulatedPipeline)
 async def test_other_tenants_require_permission(world: SimulatedPipeline) -> None:
     theirs = DocumentReceived(tenant="theirs", external_id="a", content=Content(text="x"))
     assert await expect_refusal(world, theirs) == "FORBIDDEN_TENANT"
-    await run_ingress(world, theirs, limits=IngressLimits(tenants_by_source={"*": frozenset({"theirs"})}))
-    assert await expect_refusal(world, make_document(), limits=IngressLimits(tenants_by_source={"*": frozenset({"theirs"})})) == "FORBIDDEN_TENANT"
+    await run_ingress(
+        world, theirs, limits=IngressLimits(tenants_by_source={"*": frozenset({"theirs"})})
+    )
+    assert (
+        await expect_refusal(
+            world,
+            make_document(),
+            limits=IngressLimits(tenants_by_source={"*": frozenset({"theirs"})}),
+        )
+        == "FORBIDDEN_TENANT"
+    )
 
 
 async def test_url_with_credentials_is_refused_without_echo(world: SimulatedPipeline) -> None:
@@ -244,12 +418,32 @@ async def test_url_with_credentials_is_refused_without_echo(world: SimulatedPipe
 
 
 async def test_accepted_source_uri_has_signature_redacted(world: SimulatedPipeline) -> None:
-    accepted: DocumentAccepted = await run_ingress(world, DocumentReceived(source_uri="https://h.example/a?sig=s3cret&p=1", content=Content(text="x")))
+    accepted: DocumentAccepted = await run_ingress(
+        world,
+        DocumentReceived(
+            source_uri="https://h.example/a?sig=s3cret&p=1", content=Content(text="x")
+        ),
+    )
     assert accepted.source_uri == "https://h.example/a?sig=REDACTED&p=1"
     assert "s3cret" not in accepted.model_dump_json()
 
 
-@pytest.mark.parametrize(("url", "expected"), [("http://H.example:8/a", "h.example:8"), (None, None), ("http://[::1", None)])
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [("http://H.example:8/a", "h.example:8"), (None, None), ("http://[::1", None)],
+)
 def test_fetches_are_grouped_by_host(url: str | None, expected: str | None) -> None:
     content = Content(url=url) if url else Content(text="x")
-    assert receive.get_host(Event(make_received_id("default", "shop", "e"), DocumentReceived(content=content), "shop", "e", None, "default")) == expected
+    assert (
+        receive.get_host(
+            Event(
+                make_received_id("default", "shop", "e"),
+                DocumentReceived(content=content),
+                "shop",
+                "e",
+                None,
+                "default",
+            )
+        )
+        == expected
+    )

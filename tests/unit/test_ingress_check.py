@@ -33,7 +33,10 @@ def test_sources_are_required_outside_embedded_mode(tmp_path: Path, outside: str
 def test_producer_topics_require_kafka_and_named_sources(tmp_path: Path) -> None:
     topics, sources = 'ingest.topics={"raw.crm": ["crm"]}', 'ingest.sources={"crm": ["default"]}'
     assert check_ingress_code(tmp_path, topics, sources) == "NEEDS_KAFKA"
-    assert check_ingress_code(tmp_path, KAFKA, topics, 'ingest.sources={"shop": ["default"]}') == "BAD_SETTING"
+    assert (
+        check_ingress_code(tmp_path, KAFKA, topics, 'ingest.sources={"shop": ["default"]}')
+        == "BAD_SETTING"
+    )
     assert check_ingress_code(tmp_path, KAFKA, topics, sources) is None
     with pytest.raises(ConfigurationError):
         load_settings(data_dir=tmp_path, sets=['ingest.topics={"control": ["crm"]}'])

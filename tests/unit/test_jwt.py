@@ -57,7 +57,13 @@ class JwksServer:
     def serve(self, *algorithms: str) -> None:
         self.status, self.requests = 200, 0
         self.served_keys = [
-            {**ALGORITHMS[name].to_jwk(PRIVATE_KEYS[name].public_key(), as_dict=True), "kid": name, "alg": name, "use": "sig"} for name in algorithms
+            {
+                **ALGORITHMS[name].to_jwk(PRIVATE_KEYS[name].public_key(), as_dict=True),
+                "kid": name,
+                "alg": name,
+                "use": "sig",
+            }
+            for name in algorithms
         ]
         self.body = json.dumps({"keys": self.served_keys}).encode()
 
@@ -85,7 +91,9 @@ def issuer(server: JwksServer) -> JwksServer:
     return server
 
 
-def make_authenticator(issuer: JwksServer, refresh_s: float = 30, **settings: Any) -> TokenAuthenticator:
+def make_authenticator(
+    issuer: JwksServer, refresh_s: float = 30, **settings: Any
+) -> TokenAuthenticator:
     chosen = AuthSettings(jwks_url=issuer.url, issuer=ISSUER_URL, **settings)
     return TokenAuthenticator(chosen, KeySet(issuer.url, refresh_s))
 
@@ -103,14 +111,26 @@ def make_claims(**changed: Any) -> dict[str, Any]:
     return {name: value for name, value in (told | changed).items() if value is not None}
 
 
-def sign_token(algorithm: str = "ES256", key: Any = None, headers: dict[str, Any] | None = None, **changed: Any) -> str:
-    return jwt.encode(make_claims(**changed), key or PRIVATE_KEYS[algorithm], algorithm, headers={"kid": algorithm, **(headers or {})})
+def sign_token(
+    algorithm: str = "ES256", key: Any = None, headers: dict[str, Any] | None = None, **changed: Any
+) -> str:
+    return jwt.encode(
+        make_claims(**changed),
+        key or PRIVATE_KEYS[algorithm],
+        algorithm,
+        headers={"kid": algorithm, **(headers or {})},
+    )
 
 
 @pytest.mark.parametrize("algorithm", PRIVATE_KEYS)
 async def test_token_determines_tenant_role_and_readers(issuer: JwksServer, algorithm: str) -> None:
     caller = await make_authenticator(issuer)(sign_token(algorithm), None)
-    assert (caller.id, caller.tenant, caller.role, caller.readers) == ("jwt:ana", "acme", "writer", ("user:ana", "group:finance"))
+    assert (caller.id, caller.tenant, caller.role, caller.readers) == (
+        "jwt:ana",
+        "acme",
+        "writer",
+        ("user:ana", "group:finance"),
+    )
 
 
 async def test_token_without_role_is_a_reader(issuer: JwksServer) -> None:
@@ -120,20 +140,38 @@ async def test_token_without_role_is_a_reader(issuer: JwksServer) -> None:
 
 def make_unsigned_token() -> str:
     parts = ({"alg": "none", "typ": "JWT", "kid": "ES256"}, make_claims())
-    return ".".join(urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + "."
+    return (
+        ".".join(
+            urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts
+        )
+        + "."
+    )
 
 
 def make_algorithm_confusion_token() -> str:
     """Signed with the public key as the shared secret of HS256."""
-    secret = PRIVATE_KEYS["RS256"].public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    parts = ({"alg": "HS256", "typ": "JWT", "kid": "RS256"}, make_claims(app_metadata={"tenant_id": "acme", "anabranch_role": "operator"}))
-    signing = ".".join(urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts)
+    secret = (
+        PRIVATE_KEYS["RS256"]
+        .public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    parts = (
+        {"alg": "HS256", "typ": "JWT", "kid": "RS256"},
+        make_claims(app_metadata={"tenant_id": "acme", "anabranch_role": "operator"}),
+    )
+    signing = ".".join(
+        urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts
+    )
     return f"{signing}.{urlsafe_b64encode(hmac.digest(secret, signing.encode(), hashlib.sha256)).rstrip(b'=').decode()}"
 
 
 def make_altered_token() -> str:
     header, _, signature = sign_token().split(".")
-    payload = urlsafe_b64encode(json.dumps(make_claims(app_metadata={"tenant_id": "acme", "anabranch_role": "operator"})).encode())
+    payload = urlsafe_b64encode(
+        json.dumps(
+            make_claims(app_metadata={"tenant_id": "acme", "anabranch_role": "operator"})
+        ).encode()
+    )
     return f"{header}.{payload.rstrip(b'=').decode()}.{signature}"
 
 
@@ -146,9 +184,16 @@ ATTACKS = {
     "unknown kid": lambda: sign_token(key=STRANGER_KEY, headers={"kid": "stranger"}),
     "kid of a file": lambda: sign_token(key=STRANGER_KEY, headers={"kid": "../../dev/null"}),
     "key in the header": lambda: sign_token(
-        key=STRANGER_KEY, headers={"kid": "stranger", "jwk": jwt.algorithms.ECAlgorithm.to_jwk(STRANGER_KEY.public_key(), as_dict=True)}
+        key=STRANGER_KEY,
+        headers={
+            "kid": "stranger",
+            "jwk": jwt.algorithms.ECAlgorithm.to_jwk(STRANGER_KEY.public_key(), as_dict=True),
+        },
     ),
-    "address in the header": lambda: sign_token(key=STRANGER_KEY, headers={"jku": "http://127.0.0.1:9/keys", "x5u": "http://127.0.0.1:9/cert"}),
+    "address in the header": lambda: sign_token(
+        key=STRANGER_KEY,
+        headers={"jku": "http://127.0.0.1:9/keys", "x5u": "http://127.0.0.1:9/cert"},
+    ),
     "expired": lambda: sign_token(exp=int(time.time()) - 60),
     "no expiry": lambda: sign_token(exp=None),
     "not yet valid": lambda: sign_token(nbf=int(time.time()) + 600),
@@ -186,13 +231,18 @@ async def test_forged_token_is_refused(issuer: JwksServer, attack: str) -> None:
         {"tenant_id": "acme", "groups": ["g"] * 101},
     ],
 )
-async def test_valid_token_with_invalid_claims_is_forbidden(issuer: JwksServer, metadata: dict[str, Any]) -> None:
+async def test_valid_token_with_invalid_claims_is_forbidden(
+    issuer: JwksServer, metadata: dict[str, Any]
+) -> None:
     with pytest.raises(Forbidden):
         await make_authenticator(issuer)(sign_token(app_metadata=metadata), None)
 
 
 async def test_user_editable_claims_are_ignored(issuer: JwksServer) -> None:
-    token = sign_token(app_metadata={"tenant_id": "acme"}, user_metadata={"tenant_id": "other", "anabranch_role": "operator"})
+    token = sign_token(
+        app_metadata={"tenant_id": "acme"},
+        user_metadata={"tenant_id": "other", "anabranch_role": "operator"},
+    )
     caller = await make_authenticator(issuer)(token, None)
     assert (caller.tenant, caller.role) == ("acme", "reader")
     with pytest.raises(ConfigurationError, match="users can edit"):
@@ -209,10 +259,19 @@ async def test_only_operator_token_acts_for_another_tenant(issuer: JwksServer) -
 
 async def test_symmetric_keys_in_jwks_are_ignored(issuer: JwksServer) -> None:
     issuer.body = json.dumps(
-        {"keys": [{"kty": "oct", "kid": "s", "k": "c2VjcmV0", "alg": "HS256"}, "x", {"kid": "broken", "kty": "EC"}, *issuer.served_keys]}
+        {
+            "keys": [
+                {"kty": "oct", "kid": "s", "k": "c2VjcmV0", "alg": "HS256"},
+                "x",
+                {"kid": "broken", "kty": "EC"},
+                *issuer.served_keys,
+            ]
+        }
     ).encode()
     with pytest.raises(Unauthenticated):
-        await make_authenticator(issuer)(jwt.encode(make_claims(), b"secret" * 8, "HS256", headers={"kid": "s"}), None)
+        await make_authenticator(issuer)(
+            jwt.encode(make_claims(), b"secret" * 8, "HS256", headers={"kid": "s"}), None
+        )
     assert (await make_authenticator(issuer)(sign_token(), None)).id == "jwt:ana"
 
 
@@ -236,7 +295,9 @@ async def test_rotated_issuer_key_is_fetched(issuer: JwksServer) -> None:
 
 
 @pytest.mark.parametrize("failure", ["status", "garbage", "endless"])
-async def test_cached_keys_work_while_issuer_is_unavailable(issuer: JwksServer, failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cached_keys_work_while_issuer_is_unavailable(
+    issuer: JwksServer, failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     issuer.serve("RS256")
     admit, now = make_authenticator(issuer), [1000.0]
     admit.keys.clock = lambda: now[0]
@@ -272,7 +333,9 @@ async def test_unresponsive_issuer_times_out(monkeypatch: pytest.MonkeyPatch) ->
         await hung_up.wait()
 
 
-@pytest.mark.parametrize("url", ["http://project.example/jwks", "ftp://x/jwks", "file:///etc/passwd", "jwks"])
+@pytest.mark.parametrize(
+    "url", ["http://project.example/jwks", "ftp://x/jwks", "file:///etc/passwd", "jwks"]
+)
 def test_insecure_jwks_url_is_rejected(url: str) -> None:
     with pytest.raises(ConfigurationError):
         load_settings(sets=[f"auth.jwks_url={url}"])

@@ -69,7 +69,11 @@ class AssignmentHarness:
     sinks: list[CollectingSink]
 
     def begin(self, generation: int, partitions: int = 1) -> None:
-        self.assignment.begin([FakeTopicPartition("p.things", number) for number in range(partitions)], generation, self.consumer)
+        self.assignment.begin(
+            [FakeTopicPartition("p.things", number) for number in range(partitions)],
+            generation,
+            self.consumer,
+        )
 
     def deliver(self, *messages: FakeMessage) -> None:
         """The first one stands where reading begins."""
@@ -134,7 +138,12 @@ async def test_rebalance_after_close_opens_no_partition(world: AssignmentHarness
 
 async def test_full_sink_pauses_only_its_partition(world: AssignmentHarness) -> None:
     world.begin(1, partitions=2)
-    world.deliver(FakeMessage(1), FakeMessage(2), FakeMessage(3), FakeMessage(1, tp=FakeTopicPartition("p.things", 1)))
+    world.deliver(
+        FakeMessage(1),
+        FakeMessage(2),
+        FakeMessage(3),
+        FakeMessage(1, tp=FakeTopicPartition("p.things", 1)),
+    )
     assert world.consumer.paused == {FIRST_PARTITION}
     world.sinks[0].drain()
     assert world.consumer.paused == set()
@@ -173,7 +182,9 @@ async def test_first_sink_error_fails_assignment() -> None:
         def offer(self, record: object) -> None:
             raise ZeroDivisionError
 
-    assignment = PartitionAssignment("things", lambda partition: Broken(partition, auto_acknowledge=False, capacity=None))
+    assignment = PartitionAssignment(
+        "things", lambda partition: Broken(partition, auto_acknowledge=False, capacity=None)
+    )
     assignment.begin([FIRST_PARTITION], 1, FakeConsumer())
     assignment.set_starts({FIRST_PARTITION: 1})
     assignment.deliver(FakeMessage(1))
@@ -193,7 +204,9 @@ async def test_sink_that_cannot_open_fails_assignment() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [1e17, -1e17, float("nan")])
-async def test_invalid_producer_timestamp_is_tolerated(world: AssignmentHarness, timestamp: float) -> None:
+async def test_invalid_producer_timestamp_is_tolerated(
+    world: AssignmentHarness, timestamp: float
+) -> None:
     world.begin(1)
     world.deliver(FakeMessage(0, timestamp=timestamp), FakeMessage(1))
     assert not world.assignment.failure.done()
@@ -232,7 +245,9 @@ async def test_dropped_message_is_fetched_again(world: AssignmentHarness, lost: 
     going.set_result(5)
     await asyncio.sleep(0)
     world.deliver(FakeMessage(4), *(FakeMessage(offset) for offset in range(lost, 6)))
-    assert len(world.consumer.seeks) == 1, "the rest of what was under way is no reason to go back once more"
+    assert len(world.consumer.seeks) == 1, (
+        "the rest of what was under way is no reason to go back once more"
+    )
     assert world.delivered_offsets == [0, 1, 2, 3, 4, 5] and world.consumer.gaps == []
 
 
@@ -271,7 +286,10 @@ async def test_lower_offset_found_on_refetch_is_delivered(world: AssignmentHarne
     world.deliver(FakeMessage(7))
     world.deliver(FakeMessage(4), FakeMessage(5))
     world.deliver(FakeMessage(4), FakeMessage(5))
-    assert world.delivered_offsets == [4, 5] and [back for back, _ in world.consumer.seeks] == [0, 0]
+    assert world.delivered_offsets == [4, 5] and [back for back, _ in world.consumer.seeks] == [
+        0,
+        0,
+    ]
 
 
 async def test_failed_seek_fails_assignment(world: AssignmentHarness) -> None:
@@ -301,7 +319,9 @@ async def test_unknown_start_offset_fails_assignment(world: AssignmentHarness) -
         world.assignment.failure.result()
 
 
-def check_fetched(world: AssignmentHarness, fetched: int, times: int = MAX_STALLED_CHECKS + 1) -> None:
+def check_fetched(
+    world: AssignmentHarness, fetched: int, times: int = MAX_STALLED_CHECKS + 1
+) -> None:
     for _ in range(times):
         world.assignment.check_progress({FIRST_PARTITION: fetched})
 
@@ -316,7 +336,9 @@ async def test_fetched_but_undelivered_records_are_fetched_again(world: Assignme
     assert world.delivered_offsets == [3, 4, 5] and len(world.consumer.seeks) == 1
 
 
-async def test_undelivered_offsets_after_refetch_are_transaction_markers(world: AssignmentHarness) -> None:
+async def test_undelivered_offsets_after_refetch_are_transaction_markers(
+    world: AssignmentHarness,
+) -> None:
     world.begin(1)
     world.deliver(FakeMessage(3))
     check_fetched(world, 6)
@@ -324,7 +346,11 @@ async def test_undelivered_offsets_after_refetch_are_transaction_markers(world: 
     check_fetched(world, 6)
     check_fetched(world, 6)
     world.deliver(FakeMessage(6))
-    assert (world.delivered_offsets, len(world.consumer.seeks), world.consumer.gaps) == ([3, 6], 1, [(4, 6)])
+    assert (world.delivered_offsets, len(world.consumer.seeks), world.consumer.gaps) == (
+        [3, 6],
+        1,
+        [(4, 6)],
+    )
 
 
 async def test_no_refetch_while_delivery_progresses_or_is_paused(world: AssignmentHarness) -> None:

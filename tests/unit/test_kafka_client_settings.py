@@ -9,7 +9,13 @@ import pytest
 from aiokafka import errors
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from schemas.errors import AnabranchError, ConfigurationError, FatalError, LimitExceeded, LogUnavailable
+from schemas.errors import (
+    AnabranchError,
+    ConfigurationError,
+    FatalError,
+    LimitExceeded,
+    LogUnavailable,
+)
 from streams.kafka.admin import translate_librdkafka_error as translated_librdkafka
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.errors import translate_aiokafka_error
@@ -19,12 +25,24 @@ from streams.kafka.subscriber import FaustSubscriber
 
 def test_plaintext_cluster_needs_only_its_address() -> None:
     settings = KafkaClientSettings("here:9092")
-    assert settings.to_aiokafka_arguments() == {"bootstrap_servers": "here:9092", "security_protocol": "PLAINTEXT"}
-    assert settings.to_librdkafka_config() == {"bootstrap.servers": "here:9092", "security.protocol": "PLAINTEXT"}
+    assert settings.to_aiokafka_arguments() == {
+        "bootstrap_servers": "here:9092",
+        "security_protocol": "PLAINTEXT",
+    }
+    assert settings.to_librdkafka_config() == {
+        "bootstrap.servers": "here:9092",
+        "security.protocol": "PLAINTEXT",
+    }
 
 
 def test_sasl_over_tls_is_configured_for_both_libraries() -> None:
-    settings = KafkaClientSettings("here:9093", security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512", sasl_username="ana", sasl_password="secret")
+    settings = KafkaClientSettings(
+        "here:9093",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_username="ana",
+        sasl_password="secret",
+    )
     ours = settings.to_aiokafka_arguments()
     assert isinstance(ours.pop("ssl_context"), ssl.SSLContext)
     assert ours == {
@@ -38,7 +56,15 @@ def test_sasl_over_tls_is_configured_for_both_libraries() -> None:
 
 
 def test_passwords_are_not_in_repr() -> None:
-    shown = repr(KafkaClientSettings("here", security_protocol="SASL_PLAINTEXT", sasl_username="ana", sasl_password="secret", ssl_key_password="hidden"))
+    shown = repr(
+        KafkaClientSettings(
+            "here",
+            security_protocol="SASL_PLAINTEXT",
+            sasl_username="ana",
+            sasl_password="secret",
+            ssl_key_password="hidden",
+        )
+    )
     assert "secret" not in shown
     assert "hidden" not in shown
 
@@ -51,7 +77,9 @@ def test_sasl_without_password_is_a_configuration_error() -> None:
 
 def test_missing_certificate_file_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="No such file"):
-        KafkaClientSettings("here", security_protocol="SSL", ssl_cafile="/nowhere/ca.pem").to_aiokafka_arguments()
+        KafkaClientSettings(
+            "here", security_protocol="SSL", ssl_cafile="/nowhere/ca.pem"
+        ).to_aiokafka_arguments()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +103,11 @@ def test_aiokafka_errors_are_translated(error: BaseException, ours: type[Anabran
 
 @pytest.mark.parametrize(
     ("code", "ours"),
-    [(KafkaError._TRANSPORT, LogUnavailable), (KafkaError._AUTHENTICATION, ConfigurationError), (KafkaError.UNKNOWN_TOPIC_OR_PART, ConfigurationError)],
+    [
+        (KafkaError._TRANSPORT, LogUnavailable),
+        (KafkaError._AUTHENTICATION, ConfigurationError),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, ConfigurationError),
+    ],
 )
 def test_librdkafka_errors_are_translated(code: int, ours: type[AnabranchError]) -> None:
     assert type(translated_librdkafka(KafkaException(KafkaError(code)), "trying")) is ours
@@ -90,7 +122,12 @@ def test_repeated_outage_is_logged_at_intervals() -> None:
 
 def test_structlog_events_are_limited_by_event_name() -> None:
     rate_limit = RateLimitFilter()
-    passed = [rate_limit.filter(make_log_record(1_000_000, {"event": "subscription_restarted", "attempt": attempt})) for attempt in (1, 2)]
+    passed = [
+        rate_limit.filter(
+            make_log_record(1_000_000, {"event": "subscription_restarted", "attempt": attempt})
+        )
+        for attempt in (1, 2)
+    ]
     assert passed == [True, False]
 
 
@@ -100,5 +137,9 @@ def make_log_record(created: float, text: str | dict[str, object]) -> logging.Lo
 
 @pytest.mark.parametrize("session_s", [6.0, 20.0, 120.0])
 def test_join_request_timeout_exceeds_rebalance_timeout(session_s: float) -> None:
-    arguments = FaustSubscriber(KafkaClientSettings("here"), session_timeout_s=session_s).build_consumer_arguments("readers")
-    assert arguments["request_timeout_ms"] > max(arguments["rebalance_timeout_ms"], arguments["session_timeout_ms"])
+    arguments = FaustSubscriber(
+        KafkaClientSettings("here"), session_timeout_s=session_s
+    ).build_consumer_arguments("readers")
+    assert arguments["request_timeout_ms"] > max(
+        arguments["rebalance_timeout_ms"], arguments["session_timeout_ms"]
+    )

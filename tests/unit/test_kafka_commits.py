@@ -30,7 +30,9 @@ class FakeConsumerThread:
         return self.accepts
 
     async def getmany(self, active: Set[TP], timeout: float) -> Mapping[TP, list[str]]:
-        """As aiokafka: what comes of these partitions, which it looks up when something comes; of all, if there are none."""
+        """As aiokafka: what comes of these partitions, which it looks up when something comes; of
+        all, if there are none.
+        """
         self.fetching.set_result(active)
         await self.arrives.wait()
         return {tp: ["record"] for tp in (PARTITION, OTHER_PARTITION) if not active or tp in active}
@@ -53,8 +55,19 @@ class FakeOffsetStore(NoOffsetStore):
 
 
 def make_consumer(takes: bool, tables: OffsetStore | None = None) -> Any:
-    arguments = {"bootstrap_servers": "127.0.0.1:1", "session_timeout_ms": 6000, "rebalance_timeout_ms": 6000}
-    app = FaustApp("group", "topic", PartitionAssignment("topic", lambda partition: pytest.fail("nothing is assigned here"), "group", tables), arguments)
+    arguments = {
+        "bootstrap_servers": "127.0.0.1:1",
+        "session_timeout_ms": 6000,
+        "rebalance_timeout_ms": 6000,
+    }
+    app = FaustApp(
+        "group",
+        "topic",
+        PartitionAssignment(
+            "topic", lambda partition: pytest.fail("nothing is assigned here"), "group", tables
+        ),
+        arguments,
+    )
     made: Any = app.consumer
     made._thread.thread_loop.close()  # it runs nowhere
     made._thread = FakeConsumerThread(takes)
@@ -79,7 +92,9 @@ async def test_offset_not_stored_in_tables_is_retried() -> None:
 
 
 async def test_restored_tables_stop_commits_and_reading() -> None:
-    reader = make_consumer(takes=True, tables=FakeOffsetStore(FatalError("older", code="TABLES_RESTORED")))
+    reader = make_consumer(
+        takes=True, tables=FakeOffsetStore(FatalError("older", code="TABLES_RESTORED"))
+    )
     assert await reader._commit_offsets({PARTITION: 5}) is False
     with pytest.raises(FatalError, match="older"):
         reader.app.assignment.failure.result()

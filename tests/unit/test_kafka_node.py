@@ -10,7 +10,13 @@ import pytest
 
 from schemas.errors import ConfigurationError
 from streams.kafka.broker import Broker
-from streams.kafka.jars import fetch_jars, find_missing_prerequisite, get_default_jars_dir, parse_java_major, read_kafka_version
+from streams.kafka.jars import (
+    fetch_jars,
+    find_missing_prerequisite,
+    get_default_jars_dir,
+    parse_java_major,
+    read_kafka_version,
+)
 
 
 @pytest.fixture
@@ -66,7 +72,9 @@ async def test_missing_java_error_has_remedy(bare_machine: Path, tmp_path: Path)
     assert "JDK 17" in caught.value.remedy
 
 
-async def test_maven_error_is_reported_and_leaves_no_files(bare_machine: Path, tmp_path: Path) -> None:
+async def test_maven_error_is_reported_and_leaves_no_files(
+    bare_machine: Path, tmp_path: Path
+) -> None:
     install_program(bare_machine, "java", 'openjdk version "17.0.1"')
     (bare_machine / "mvn").write_text("#!/bin/sh\necho 'no such host'; exit 1\n")
     (bare_machine / "mvn").chmod(0o755)

@@ -7,7 +7,12 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
-from streams.kafka.retention import CLEANUP_POLICY_SETTING, RETENTION_SETTING, SIZE_SETTING, fetch_min_retention
+from streams.kafka.retention import (
+    CLEANUP_POLICY_SETTING,
+    RETENTION_SETTING,
+    SIZE_SETTING,
+    fetch_min_retention,
+)
 
 TOPIC_CONFIG = {CLEANUP_POLICY_SETTING: "delete", RETENTION_SETTING: "3600000", SIZE_SETTING: "-1"}
 
@@ -16,7 +21,9 @@ class FakeAdminClient:
     def __init__(self, settings: dict[str, str]) -> None:
         self.settings = settings
 
-    def describe_configs(self, resources: list[ConfigResource], **_: Any) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
+    def describe_configs(
+        self, resources: list[ConfigResource], **_: Any
+    ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
         told: Future[dict[str, ConfigEntry]] = Future()
         told.set_result({name: ConfigEntry(name, value) for name, value in self.settings.items()})
         return {resources[0]: told}
@@ -32,5 +39,12 @@ class FakeAdminClient:
         ({CLEANUP_POLICY_SETTING: "compact,delete"}, None),
     ],
 )
-async def test_minimum_retention_is_known_only_with_time_based_deletion(otherwise: dict[str, str], kept: timedelta | None) -> None:
-    assert await fetch_min_retention(cast(AdminClient, FakeAdminClient({**TOPIC_CONFIG, **otherwise})), "raw") == kept
+async def test_minimum_retention_is_known_only_with_time_based_deletion(
+    otherwise: dict[str, str], kept: timedelta | None
+) -> None:
+    assert (
+        await fetch_min_retention(
+            cast(AdminClient, FakeAdminClient({**TOPIC_CONFIG, **otherwise})), "raw"
+        )
+        == kept
+    )

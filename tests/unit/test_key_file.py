@@ -34,7 +34,14 @@ def test_concurrent_processes_never_share_a_slot(path: Path) -> None:
     files = [KeyFile(path) for _ in range(4)]
     assert len({file.id for file in files}) == 1
     with ThreadPoolExecutor(4) as threads:
-        taken = [slot for slots in threads.map(lambda file: [slot for _ in range(BLOCK_SLOTS) for slot, _ in file.allocate(2)], files) for slot in slots]
+        taken = [
+            slot
+            for slots in threads.map(
+                lambda file: [slot for _ in range(BLOCK_SLOTS) for slot, _ in file.allocate(2)],
+                files,
+            )
+            for slot in slots
+        ]
     assert len(set(taken)) == len(taken) == 4 * 2 * BLOCK_SLOTS
 
 
@@ -44,7 +51,9 @@ def test_overwritten_share_is_erased_from_file(path: Path) -> None:
     assert file.overwrite([gone]) == 1
     assert share not in path.read_bytes() and kept in path.read_bytes()
     assert (file.read(gone), KeyFile(path).read(stays)) == (None, kept)
-    assert file.overwrite([gone, 10**6]) == 0, "may be repeated, also for slots that the file does not have"
+    assert file.overwrite([gone, 10**6]) == 0, (
+        "may be repeated, also for slots that the file does not have"
+    )
 
 
 def test_destroyed_key_cannot_be_recovered_with_master_key(path: Path) -> None:
@@ -59,11 +68,17 @@ def test_destroyed_key_cannot_be_recovered_with_master_key(path: Path) -> None:
         wrapping.unwrap(stored)
     for context in (stored.id.bytes, b""):
         with pytest.raises(InvalidTag):
-            AESGCM(MASTER_KEY).decrypt(stored.wrapped_key[:NONCE_BYTES], stored.wrapped_key[NONCE_BYTES:], context)
+            AESGCM(MASTER_KEY).decrypt(
+                stored.wrapped_key[:NONCE_BYTES], stored.wrapped_key[NONCE_BYTES:], context
+            )
     for other in range(BLOCK_SLOTS):
         if other != stored.slot:
             with pytest.raises(Exception, match="master key"):
-                wrapping.unwrap(StoredKey(stored.id, stored.tenant, stored.subject, stored.wrapped_key, slot=other))
+                wrapping.unwrap(
+                    StoredKey(
+                        stored.id, stored.tenant, stored.subject, stored.wrapped_key, slot=other
+                    )
+                )
 
 
 def test_key_without_share_is_rewrapped_with_one(path: Path) -> None:

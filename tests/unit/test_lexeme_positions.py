@@ -11,7 +11,12 @@ TSVECTOR = r"'''quot':3 'a\\b':2,9A 'heron':1,4 'x y':7"
 
 def test_lexeme_positions_are_parsed() -> None:
     words = LexemePositions(TSVECTOR)
-    assert words["heron"] == [1, 4] and words["a\\b"] == [2, 9] and words["'quot"] == [3] and words["x y"] == [7]
+    assert (
+        words["heron"] == [1, 4]
+        and words["a\\b"] == [2, 9]
+        and words["'quot"] == [3]
+        and words["x y"] == [7]
+    )
 
 
 def test_partial_lexeme_is_not_found() -> None:
@@ -22,5 +27,10 @@ def test_partial_lexeme_is_not_found() -> None:
 
 
 def test_all_lexemes_are_iterated_once() -> None:
-    assert dict(LexemePositions(TSVECTOR)) == {"'quot": [3], "a\\b": [2, 9], "heron": [1, 4], "x y": [7]}
+    assert dict(LexemePositions(TSVECTOR)) == {
+        "'quot": [3],
+        "a\\b": [2, 9],
+        "heron": [1, 4],
+        "x y": [7],
+    }
     assert len(LexemePositions("")) == 0

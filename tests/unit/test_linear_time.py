@@ -1,4 +1,6 @@
-"""No text takes time that grows faster than its length: every pattern, and every function that reads text of strangers."""
+"""No text takes time that grows faster than its length: every pattern, and every function that
+reads text of strangers.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.words import extract_content_words
 from schemas.generations import ChunkConfig
 from schemas.values import Block, BlockKind, ChildChunk, ParentChunk, Span, Transcript
-from tests.regex_patterns import REPEATED_UNITS, PatternUse, find_superlinear_growth, generate_prefixes, list_pattern_uses
+from tests.regex_patterns import (
+    REPEATED_UNITS,
+    PatternUse,
+    find_superlinear_growth,
+    generate_prefixes,
+    list_pattern_uses,
+)
 
 DOCUMENT_ID = UUID(int=1)
 SCREENING_SIZES = (400, 1_600, 6_400)
@@ -32,15 +40,31 @@ MAX_GROWTH = 8.0
 """Times that four times the text may take: 4 for linear time, 16 for quadratic."""
 
 
-def _find_superlinear(work: Callable[[str], object], units: set[str], sizes: tuple[int, ...]) -> list[str]:
-    return [fault for unit in sorted(units) if (fault := find_superlinear_growth(work, unit, sizes, NOISE_S, MAX_GROWTH))]
+def _find_superlinear(
+    work: Callable[[str], object], units: set[str], sizes: tuple[int, ...]
+) -> list[str]:
+    return [
+        fault
+        for unit in sorted(units)
+        if (fault := find_superlinear_growth(work, unit, sizes, NOISE_S, MAX_GROWTH))
+    ]
 
 
 def test_every_pattern_takes_linear_time(record_property: Callable[[str, object], None]) -> None:
     found = list_pattern_uses()
     assert len(found) > 100
-    record_property("attempts", sum(len({*REPEATED_UNITS, *generate_prefixes(use.pattern)}) for use in found))
-    faults = {use.name: wrong for use in found if (wrong := _find_superlinear(use, {*REPEATED_UNITS, *generate_prefixes(use.pattern)}, SCREENING_SIZES))}
+    record_property(
+        "attempts", sum(len({*REPEATED_UNITS, *generate_prefixes(use.pattern)}) for use in found)
+    )
+    faults = {
+        use.name: wrong
+        for use in found
+        if (
+            wrong := _find_superlinear(
+                use, {*REPEATED_UNITS, *generate_prefixes(use.pattern)}, SCREENING_SIZES
+            )
+        )
+    }
     assert not faults
 
 
@@ -62,13 +86,38 @@ def _chunk_blocks(kind: BlockKind) -> Callable[[str], object]:
 
 
 def _chunk_fixed_size(text: str) -> None:
-    transcript = Transcript(markdown=text, blocks=[Block(kind="paragraph", span=Span(char_start=0, char_end=len(text)))])
+    transcript = Transcript(
+        markdown=text, blocks=[Block(kind="paragraph", span=Span(char_start=0, char_end=len(text)))]
+    )
     FixedSizeChunker(ChunkConfig(strategy="fixed_size")).chunk(DOCUMENT_ID, None, transcript)
 
 
 def _extract_entities(text: str) -> None:
-    child = ChildChunk(id=DOCUMENT_ID, ordinal=0, text=text, prefix="", char_start=0, char_end=len(text), spans=[], tokens=1)
-    extract_by_rules([ParentChunk(id=DOCUMENT_ID, ordinal=0, text=text, section="", char_start=0, char_end=len(text), pages=[], tokens=1, children=[child])])
+    child = ChildChunk(
+        id=DOCUMENT_ID,
+        ordinal=0,
+        text=text,
+        prefix="",
+        char_start=0,
+        char_end=len(text),
+        spans=[],
+        tokens=1,
+    )
+    extract_by_rules(
+        [
+            ParentChunk(
+                id=DOCUMENT_ID,
+                ordinal=0,
+                text=text,
+                section="",
+                char_start=0,
+                char_end=len(text),
+                pages=[],
+                tokens=1,
+                children=[child],
+            )
+        ]
+    )
 
 
 TEXT_FUNCTIONS: dict[str, Callable[[str], object]] = {
@@ -88,11 +137,15 @@ TEXT_FUNCTIONS: dict[str, Callable[[str], object]] = {
 @pytest.mark.parametrize("name", TEXT_FUNCTIONS)
 def test_every_text_function_takes_linear_time(name: str) -> None:
     more = {"Mr. Ab ", "Ab Cd $1 ", "$1 a@b.c ", "Ab Cd, ", "1. A ", "a. A "}
-    assert not _find_superlinear(TEXT_FUNCTIONS[name], {*REPEATED_UNITS, *more}, (500, 2_000, 8_000))
+    assert not _find_superlinear(
+        TEXT_FUNCTIONS[name], {*REPEATED_UNITS, *more}, (500, 2_000, 8_000)
+    )
 
 
 MEGABYTE_NOISE_S = 0.15
-"""Patterns that back out step by step take fresh memory for their stack, which costs 13 times as much at 1 MB as at 250 KB, and 4 times more at 4 MB."""
+"""Patterns that back out step by step take fresh memory for their stack, which costs 13 times as
+much at 1 MB as at 250 KB, and 4 times more at 4 MB.
+"""
 MEGABYTE_UNITS = (".", "A-", "111 ", "a.", "aaaa@", "1", "Mr. ", "x. ", "a,", " ", "\n", "<")
 N_SHARDS = 1 if "ATTACK_EXAMPLES" in os.environ else 6
 """Each pattern gets every such megabyte in `make attack`, and two of the twelve in the suite."""
@@ -104,8 +157,14 @@ def patterns() -> list[PatternUse]:
 
 
 @pytest.mark.parametrize("unit", MEGABYTE_UNITS)
-def test_every_pattern_takes_linear_time_for_a_megabyte(unit: str, patterns: list[PatternUse], record_property: Callable[[str, object], None]) -> None:
-    chosen = [use for number, use in enumerate(patterns) if (number + MEGABYTE_UNITS.index(unit)) % N_SHARDS == 0]
+def test_every_pattern_takes_linear_time_for_a_megabyte(
+    unit: str, patterns: list[PatternUse], record_property: Callable[[str, object], None]
+) -> None:
+    chosen = [
+        use
+        for number, use in enumerate(patterns)
+        if (number + MEGABYTE_UNITS.index(unit)) % N_SHARDS == 0
+    ]
     record_property("attempts", len(chosen))
     # The short texts first: a quadratic pattern would hold the megabyte for hours.
     assert not [
@@ -120,7 +179,9 @@ def test_every_pattern_takes_linear_time_for_a_megabyte(unit: str, patterns: lis
 
 @pytest.mark.parametrize("unit", MEGABYTE_UNITS)
 def test_sentence_splitting_of_a_megabyte_takes_linear_time(unit: str) -> None:
-    assert not find_superlinear_growth(RuleSentenceSplitter().split, unit, FULL_SIZES, 0.05, MAX_GROWTH)
+    assert not find_superlinear_growth(
+        RuleSentenceSplitter().split, unit, FULL_SIZES, 0.05, MAX_GROWTH
+    )
 
 
 TEXTS = st.text(alphabet=string.ascii_letters[:6] + "AB. ,;-!?12@\n\t|#[]()*_é€$/:", max_size=60)
@@ -140,9 +201,15 @@ def test_linear_patterns_match_same_as_plain_patterns(text: str) -> None:
     plain = re.compile(
         r"""(?P<stop>[.!?…]+)(?P<close>["'”’»)\]*_`]*)(?P<space>\s+)|[。！？]+["'”’」』)]*\s*|\n\s*\n+|\n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])"""
     )
-    assert [match.span() for match in _CANDIDATE.finditer(text)] == [match.span() for match in plain.finditer(text)]
-    ends = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s+(?=[\"“«(]?[A-ZÀ-Ý0-9])|\s*\n[\s>#*-]*|\s*\|\s*")
-    assert [match.span() for match in rules._SENTENCE_END.finditer(text)] == [match.span() for match in ends.finditer(text)]
+    assert [match.span() for match in _CANDIDATE.finditer(text)] == [
+        match.span() for match in plain.finditer(text)
+    ]
+    ends = re.compile(
+        r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s+(?=[\"“«(]?[A-ZÀ-Ý0-9])|\s*\n[\s>#*-]*|\s*\|\s*"
+    )
+    assert [match.span() for match in rules._SENTENCE_END.finditer(text)] == [
+        match.span() for match in ends.finditer(text)
+    ]
     assert sections._HEADING_MARKS.sub("", text) == re.sub(r"^#{1,6}\s+|\s+#+\s*$", "", text)
     rule = re.match(r"\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*$", text)
     assert (quote_candidates._TABLE_RULE.match(text) is None) == (rule is None)
@@ -157,8 +224,14 @@ def test_invalid_charset_and_front_matter_fall_back() -> None:
     from engines.parse import html, markdown
 
     for charset in ("rot13", "undefined", "base64", "idna"):
-        page = f'<html><head><meta charset="{charset}"></head><body><p>caf\xe9 au lait</p></body></html>'.encode("cp1252")
+        page = f'<html><head><meta charset="{charset}"></head><body><p>caf\xe9 au lait</p></body></html>'.encode(
+            "cp1252"
+        )
         assert html.read(page).blocks[0].text == "café au lait"
     for front in ("a: " + "1" * 5_000, "a: " + "[" * 20_000):
         assert markdown.read(f"---\n{front}\n---\n\n# Kept\n".encode()).blocks[-1].text == "Kept"
-    assert html.read(b"<table><tr><td colspan='" + b"9" * 5_000 + b"'>a</td><td>b</td></tr><tr><td>c</td><td>d</td></tr></table>").blocks
+    assert html.read(
+        b"<table><tr><td colspan='"
+        + b"9" * 5_000
+        + b"'>a</td><td>b</td></tr><tr><td>c</td><td>d</td></tr></table>"
+    ).blocks

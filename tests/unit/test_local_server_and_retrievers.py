@@ -14,7 +14,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.config.loader import load_settings
 from anabranch.config.stage_selection import select_stages
-from anabranch.process.data_folder import LOG_KIND_FILE, SERVER_FILE, ServerInfo, find_server, lock_folder, store_log_kind, write_server
+from anabranch.process.data_folder import (
+    LOG_KIND_FILE,
+    SERVER_FILE,
+    ServerInfo,
+    find_server,
+    lock_folder,
+    store_log_kind,
+    write_server,
+)
 from processors import STAGES
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound, TransientError
 from schemas.generations import EmbedConfig, Generation, GenerationState, IndexConfig
@@ -25,7 +33,9 @@ from services.query.retriever_pool import RetrieverPool, open_retriever_pool
 from services.query.service import QueryService
 from tests.callers import LOCAL_CALLER
 
-LOCAL_SERVER = ServerInfo("http://127.0.0.1:1", "token", "postgresql://x", "embedded", "postgres", 1, "/x", True)
+LOCAL_SERVER = ServerInfo(
+    "http://127.0.0.1:1", "token", "postgresql://x", "embedded", "postgres", 1, "/x", True
+)
 
 
 def test_data_directory_is_locked_by_one_process(tmp_path: Path) -> None:
@@ -55,13 +65,24 @@ def test_data_directory_keeps_its_log_backend(tmp_path: Path) -> None:
     store_log_kind(tmp_path, embedded)
     assert (tmp_path / LOG_KIND_FILE).read_text().strip() == "postgres"
     with pytest.raises(ConfigurationError, match="postgres"):
-        store_log_kind(tmp_path, load_settings(data_dir=tmp_path, sets=["kafka.bootstrap_servers=h:1"]))
+        store_log_kind(
+            tmp_path, load_settings(data_dir=tmp_path, sets=["kafka.bootstrap_servers=h:1"])
+        )
 
 
 def test_server_file_has_documented_keys(tmp_path: Path) -> None:
     write_server(tmp_path / "ready.json", LOCAL_SERVER)
     written = json.loads((tmp_path / "ready.json").read_text())
-    assert {"url", "token", "database_url", "mode", "log", "pid", "data_dir", "persistent"} <= written.keys()
+    assert {
+        "url",
+        "token",
+        "database_url",
+        "mode",
+        "log",
+        "pid",
+        "data_dir",
+        "persistent",
+    } <= written.keys()
 
 
 async def test_full_limiter_rejects_immediately_and_counts() -> None:
@@ -102,12 +123,20 @@ def _parse_metric_families(metrics: Metrics) -> Iterator[object]:
 
 
 def _sum_samples(metrics: Metrics, name: str) -> float:
-    return sum(sample.value for family in _parse_metric_families(metrics) for sample in family.samples if sample.name == name)  # type: ignore[attr-defined]
+    return sum(
+        sample.value
+        for family in _parse_metric_families(metrics)
+        for sample in family.samples
+        if sample.name == name
+    )  # type: ignore[attr-defined]
 
 
 def test_stages_are_selected_by_name() -> None:
     assert select_stages(["all"]) == list(STAGES)
-    assert [stage.name for stage in select_stages(["embed", "index", "embed"])] == ["embed", "index"]
+    assert [stage.name for stage in select_stages(["embed", "index", "embed"])] == [
+        "embed",
+        "index",
+    ]
     with pytest.raises(ConfigurationError, match="embedd"):
         select_stages(["embedd"])
 
@@ -137,7 +166,13 @@ class FakeGenerationStore:
 
 
 def make_generation(name: str, state: GenerationState, dimension: int) -> Generation:
-    return Generation(name=name, config=IndexConfig(embed=EmbedConfig(dimension=dimension)), how={}, topics={}, state=state)
+    return Generation(
+        name=name,
+        config=IndexConfig(embed=EmbedConfig(dimension=dimension)),
+        how={},
+        topics={},
+        state=state,
+    )
 
 
 async def test_queries_are_unavailable_until_first_generation_is_live() -> None:
@@ -153,7 +188,11 @@ async def test_queries_are_unavailable_until_first_generation_is_live() -> None:
 
 
 async def test_generations_with_equal_embedding_share_a_retriever() -> None:
-    shelf = FakeGenerationStore(make_generation("g1", "live", 4), make_generation("g2", "shadow", 8), make_generation("g3", "standby", 4))
+    shelf = FakeGenerationStore(
+        make_generation("g1", "live", 4),
+        make_generation("g2", "shadow", 8),
+        make_generation("g3", "standby", 4),
+    )
     async with open_retriever_pool(shelf, shelf.prepare) as state:  # type: ignore[arg-type]
         for name, who in ((None, "g1"), ("g2", "g2"), ("g3", "g1"), ("g1", "g1")):
             async with state.acquire(name) as found:
@@ -162,7 +201,9 @@ async def test_generations_with_equal_embedding_share_a_retriever() -> None:
 
 
 class DroppingRetriever:
-    """Answers of g1 until that is dropped under way, then of g2; what it is asked with is written down."""
+    """Answers of g1 until that is dropped under way, then of g2; what it is asked with is written
+    down.
+    """
 
     def __init__(self, store: FakeGenerationStore) -> None:
         self.store = store
@@ -172,10 +213,15 @@ class DroppingRetriever:
     async def prepare(self, generation: Generation) -> AsyncIterator[DroppingRetriever]:
         yield self
 
-    async def search(self, tenant: str, request: SearchRequest, run: UUID, *, generation: str | None = None) -> SearchResponse:
+    async def search(
+        self, tenant: str, request: SearchRequest, run: UUID, *, generation: str | None = None
+    ) -> SearchResponse:
         self.requests.append((request.generation, generation))
         if generation == "g1":
-            self.store.generations = [make_generation("g1", "dropped", 4), make_generation("g2", "live", 4)]
+            self.store.generations = [
+                make_generation("g1", "dropped", 4),
+                make_generation("g2", "live", 4),
+            ]
             raise NotFound("no generation g1", remedy="")
         trace = Trace(
             generation=generation,
@@ -193,7 +239,9 @@ class DroppingRetriever:
 
 
 async def test_query_retries_on_live_generation_after_drop() -> None:
-    shelf = FakeGenerationStore(make_generation("g1", "live", 4), make_generation("g2", "standby", 4))
+    shelf = FakeGenerationStore(
+        make_generation("g1", "live", 4), make_generation("g2", "standby", 4)
+    )
     moving = DroppingRetriever(shelf)
     asking = QueryService(RetrieverPool(shelf, moving.prepare), Metrics("1"), lambda: UUID(int=1))  # type: ignore[arg-type]
     assert (await asking.search(LOCAL_CALLER, SearchRequest(query="heron"))).generation == "g2"
@@ -203,7 +251,11 @@ async def test_query_retries_on_live_generation_after_drop() -> None:
 
 
 async def test_unqueryable_generations_are_rejected() -> None:
-    shelf = FakeGenerationStore(make_generation("g1", "live", 4), make_generation("g2", "building", 8), make_generation("g3", "dropped", 8))
+    shelf = FakeGenerationStore(
+        make_generation("g1", "live", 4),
+        make_generation("g2", "building", 8),
+        make_generation("g3", "dropped", 8),
+    )
     async with open_retriever_pool(shelf, shelf.prepare) as state:  # type: ignore[arg-type]
         for name, error in (("g2", InvalidRequest), ("g3", NotFound), ("g4", NotFound)):
             with pytest.raises(error):
@@ -212,7 +264,9 @@ async def test_unqueryable_generations_are_rejected() -> None:
 
 
 async def test_retriever_closes_after_drop_and_last_query() -> None:
-    shelf = FakeGenerationStore(make_generation("g1", "live", 4), make_generation("g2", "standby", 8))
+    shelf = FakeGenerationStore(
+        make_generation("g1", "live", 4), make_generation("g2", "standby", 8)
+    )
     state = RetrieverPool(shelf, shelf.prepare)  # type: ignore[arg-type]
     async with state.acquire("g2"):
         shelf.generations[1] = make_generation("g2", "dropped", 8)

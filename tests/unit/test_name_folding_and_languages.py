@@ -50,6 +50,8 @@ def test_language_of_questions_and_sentences_is_detected(text: str, language: st
     assert DETECTOR.detect(text) == language
 
 
-@pytest.mark.parametrize("text", ["", "12345", "SKF 6204-2RS", "???", "a@b.example https://example.com/x"])
+@pytest.mark.parametrize(
+    "text", ["", "12345", "SKF 6204-2RS", "???", "a@b.example https://example.com/x"]
+)
 def test_text_without_words_has_no_language(text: str) -> None:
     assert DETECTOR.detect(text) is None

@@ -60,7 +60,9 @@ class RecordingPartition:
 
 
 @asynccontextmanager
-async def open_sink(runner: GatedRunner, together: ByteBudget | None = None) -> AsyncIterator[tuple[PartitionSink, RecordingPartition]]:
+async def open_sink(
+    runner: GatedRunner, together: ByteBudget | None = None
+) -> AsyncIterator[tuple[PartitionSink, RecordingPartition]]:
     calls, unused = RecordingPartition(), pytest.fail
     untyped: Any = runner
     opened = PartitionSink(untyped, calls, lambda error: unused(repr(error)), BOUNDS, together)
@@ -93,7 +95,11 @@ async def test_full_partition_resumes_once_at_half_its_bytes() -> None:
 
 async def test_byte_budget_is_shared_with_minimum_per_partition() -> None:
     runner, together = GatedRunner(), ByteBudget()
-    async with open_sink(runner, together) as (one, _), open_sink(runner, together) as (two, _), open_sink(runner, together) as (three, _):
+    async with (
+        open_sink(runner, together) as (one, _),
+        open_sink(runner, together) as (two, _),
+        open_sink(runner, together) as (three, _),
+    ):
         offer_records(one, 900)
         offer_records(two, 500)
         assert not (one.is_full or two.is_full)
@@ -105,7 +111,11 @@ async def test_byte_budget_is_shared_with_minimum_per_partition() -> None:
 
 async def test_partition_paused_by_shared_budget_resumes_after_own_records() -> None:
     slow, quick, together = GatedRunner(), GatedRunner(), ByteBudget()
-    async with open_sink(slow, together) as (crowd, _), open_sink(slow, together) as (more, _), open_sink(quick, together) as (one, calls):
+    async with (
+        open_sink(slow, together) as (crowd, _),
+        open_sink(slow, together) as (more, _),
+        open_sink(quick, together) as (one, calls),
+    ):
         offer_records(crowd, 1000)
         offer_records(more, 1000)
         offer_records(one, 300)
@@ -135,7 +145,9 @@ class StuckRunner(GatedRunner):
     stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
-        counted: Any = PendingEvent(Event(UUID(int=1), Content(text="x"), "s", "e", None), ClaimStatus.PENDING)  # type: ignore[type-var]
+        counted: Any = PendingEvent(
+            Event(UUID(int=1), Content(text="x"), "s", "e", None), ClaimStatus.PENDING
+        )  # type: ignore[type-var]
         return [WorkItem(record, None if record.position.offset else counted) for record in records]
 
     async def react(self, works: Sequence[WorkItem]) -> None:
@@ -148,7 +160,11 @@ async def test_finished_records_behind_slow_reaction_release_their_bytes() -> No
     runner = StuckRunner()
     async with open_sink(runner) as (one, calls):
         for offset in range(5):
-            one.offer(StoredRecord(Record("t", None, b"x", headers.pop(0)), Position("t", 0, offset), EPOCH))
+            one.offer(
+                StoredRecord(
+                    Record("t", None, b"x", headers.pop(0)), Position("t", 0, offset), EPOCH
+                )
+            )
             async with asyncio.timeout(10):
                 while one.buffered_bytes > 1 or one.queue:
                     await asyncio.sleep(0)
@@ -165,7 +181,9 @@ class DelegatingRunner(GatedRunner):
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
         await self.gate.wait()
-        return [WorkItem(record, is_delegated=record.position.offset % 2 == 0) for record in records]
+        return [
+            WorkItem(record, is_delegated=record.position.offset % 2 == 0) for record in records
+        ]
 
 
 async def test_delegated_records_stay_unacknowledged_and_release_bytes() -> None:
@@ -204,7 +222,11 @@ async def test_records_before_newer_version_are_acknowledged() -> None:
         await wait_for_acknowledgement(calls, 3)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert (calls.acknowledged, one.buffered_bytes, runner.claimed_offsets) == ([3], 3, [[0, 1, 2, 3, 4, 5], [3, 4, 5]])
+        assert (calls.acknowledged, one.buffered_bytes, runner.claimed_offsets) == (
+            [3],
+            3,
+            [[0, 1, 2, 3, 4, 5], [3, 4, 5]],
+        )
 
 
 @dataclass
@@ -220,7 +242,12 @@ async def test_claims_below_committed_offset_are_pruned_one_round_late() -> None
     runner, calls = PruningRunner(), RecordingPartition()
     runner.gate.set()
     untyped: Any = runner
-    one = PartitionSink(untyped, calls, lambda error: pytest.fail(repr(error)), PartitionLimits(prune_interval_records=2))
+    one = PartitionSink(
+        untyped,
+        calls,
+        lambda error: pytest.fail(repr(error)),
+        PartitionLimits(prune_interval_records=2),
+    )
     for number, kept in enumerate((0, 0, 0, 0, 3, 3, 5, 5, 9, 9)):
         calls.committed_offset = kept
         one.offer(StoredRecord(Record("t", None, b"x"), Position("t", 0, number), EPOCH))
@@ -246,7 +273,10 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
     class Watched(NoInstrumentation):
         def count_finished(self, stage: str, buried_code: str | None) -> None:
             settled.add(buried_code or "fine")
-            if len(world.memory_ledger.inbox) == 3 and sum(handled.has_reacted for handled in world.memory_ledger.inbox.values()) == 2:
+            if (
+                len(world.memory_ledger.inbox) == 3
+                and sum(handled.has_reacted for handled in world.memory_ledger.inbox.values()) == 2
+            ):
                 neighbours.set()
 
     for name in ("a", "slow", "b"):
@@ -255,7 +285,14 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
     ledger: Any = world.ledger
     log: Any = world.log
     runner = StageRunner(
-        stage, ledger, log, world.ports, Publisher("probe", GENERATION, world.codec, lambda: EPOCH), world.codec, Watched(), backoff=Backoff(0, 0)
+        stage,
+        ledger,
+        log,
+        world.ports,
+        Publisher("probe", GENERATION, world.codec, lambda: EPOCH),
+        world.codec,
+        Watched(),
+        backoff=Backoff(0, 0),
     )
     calls = RecordingPartition("raw")
     one = PartitionSink(runner, calls, lambda error: pytest.fail(repr(error)), PartitionLimits())
@@ -286,4 +323,6 @@ async def test_externally_cancelled_work_fails_partition() -> None:
         while not failures:
             await asyncio.sleep(0)
     await opened.close()
-    assert [type(failure) for failure in failures] == [LogUnavailable], "told once, and not of those that closing ended"
+    assert [type(failure) for failure in failures] == [LogUnavailable], (
+        "told once, and not of those that closing ended"
+    )

@@ -28,4 +28,6 @@ def test_murmur2_matches_java_client(key: bytes, java: int) -> None:
 @given(st.binary(max_size=64), st.integers(1, 64))
 def test_partition_matches_aiokafka(key: bytes, partitions: int) -> None:
     numbers = list(range(partitions))
-    assert choose_partition(key, partitions) == aiokafka.partitioner.DefaultPartitioner()(key, numbers, numbers)
+    assert choose_partition(key, partitions) == aiokafka.partitioner.DefaultPartitioner()(
+        key, numbers, numbers
+    )

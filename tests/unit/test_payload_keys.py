@@ -10,7 +10,15 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import DatabaseUnavailable, DataErased, MalformedEvent, PermanentError
-from schemas.events import DocumentIndexed, DocumentRemoved, Event, EventData, EventDeadLettered, FeedbackGiven, QueryReceived
+from schemas.events import (
+    DocumentIndexed,
+    DocumentRemoved,
+    Event,
+    EventData,
+    EventDeadLettered,
+    FeedbackGiven,
+    QueryReceived,
+)
 from schemas.events.dead_letters import LogPosition
 from schemas.ports.keys import StoredKey
 from schemas.records import Position, Record, StoredRecord
@@ -35,7 +43,14 @@ class MemoryKeyStore:
         await self._answer()
         found = []
         for key in proposed:
-            current = next((known for known in self.keys.values() if known.subject == key.subject and known.wrapped_key), key)
+            current = next(
+                (
+                    known
+                    for known in self.keys.values()
+                    if known.subject == key.subject and known.wrapped_key
+                ),
+                key,
+            )
             self.keys[current.id] = current
             found.append(current)
         return found
@@ -52,7 +67,11 @@ class MemoryKeyStore:
             self.keys[key] = replace(self.keys[key], wrapped_key=None)
 
     async def mark_lost(self, keys: Mapping[UUID, str]) -> None:
-        self.keys |= {key: StoredKey(key, tenant, key, None, is_lost=True) for key, tenant in keys.items() if key not in self.keys}
+        self.keys |= {
+            key: StoredKey(key, tenant, key, None, is_lost=True)
+            for key, tenant in keys.items()
+            if key not in self.keys
+        }
 
     async def _answer(self) -> None:
         self.call_count += 1
@@ -74,7 +93,9 @@ def make_removed_event(reason: str, number: int = 1) -> Event[DocumentRemoved]:
     data = DocumentRemoved(
         tenant="t", document_id=DOCUMENT, order=[1, number], origin=Origin(accepted_id=UUID(int=1), event_id="e", source="s"), payload_sha256="", received_at=NOW, reason=reason,
     )  # fmt: skip
-    return Event(UUID(int=number), data, "anabranch/receive", str(UUID(int=number)), NOW, "t", DOCUMENT)
+    return Event(
+        UUID(int=number), data, "anabranch/receive", str(UUID(int=number)), NOW, "t", DOCUMENT
+    )
 
 
 def make_stored_record(record: Record, topic: str = "accepted") -> StoredRecord:
@@ -90,12 +111,16 @@ async def test_sealed_event_round_trips_without_plaintext(codec: Codec) -> None:
 
 
 async def test_events_of_a_document_share_one_key(codec: Codec, store: MemoryKeyStore) -> None:
-    records = await asyncio.gather(*(codec.encode(make_removed_event("x", number), "accepted", "k") for number in range(1, 9)))
+    records = await asyncio.gather(
+        *(codec.encode(make_removed_event("x", number), "accepted", "k") for number in range(1, 9))
+    )
     assert len({record.headers["ce_keyid"] for record in records}) == 1
     assert store.call_count == 1, "together"
 
 
-async def test_destroyed_key_erases_old_events_and_new_key_works(codec: Codec, store: MemoryKeyStore) -> None:
+async def test_destroyed_key_erases_old_events_and_new_key_works(
+    codec: Codec, store: MemoryKeyStore
+) -> None:
     old = await codec.encode(make_removed_event("old"), "accepted", "k")
     await store.destroy("t", await store.fetch_current_ids("t", [DOCUMENT]))
     with pytest.raises(DataErased):
@@ -104,15 +129,23 @@ async def test_destroyed_key_erases_old_events_and_new_key_works(codec: Codec, s
     assert (await codec.decode(make_stored_record(new))).data.reason == "new"
 
 
-async def test_derived_event_of_erased_cause_is_not_sealed(codec: Codec, store: MemoryKeyStore) -> None:
-    cause = await codec.decode(make_stored_record(await codec.encode(make_removed_event("old"), "accepted", "k")))
+async def test_derived_event_of_erased_cause_is_not_sealed(
+    codec: Codec, store: MemoryKeyStore
+) -> None:
+    cause = await codec.decode(
+        make_stored_record(await codec.encode(make_removed_event("old"), "accepted", "k"))
+    )
     await store.destroy("t", [cause.key or UUID(int=0)])
     with pytest.raises(DataErased):
-        await Codec(SealingKeys(store, MASTER_KEY)).encode(replace(make_removed_event("derived"), key=cause.key), "accepted", "k")
+        await Codec(SealingKeys(store, MASTER_KEY)).encode(
+            replace(make_removed_event("derived"), key=cause.key), "accepted", "k"
+        )
 
 
 async def test_payload_is_bound_to_its_event(codec: Codec) -> None:
-    first, second = [await codec.encode(make_removed_event("x", number), "accepted", "k") for number in (1, 2)]
+    first, second = [
+        await codec.encode(make_removed_event("x", number), "accepted", "k") for number in (1, 2)
+    ]
     with pytest.raises(PermanentError, match="changed"):
         await codec.decode(make_stored_record(replace(first, value=second.value)))
 
@@ -126,8 +159,13 @@ async def test_payload_is_bound_to_topic_and_tenant(codec: Codec) -> None:
             await codec.decode(stored)
 
 
-async def test_payload_sealed_by_older_version_opens(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streams.codec._build_sealing_context", lambda identity, event_type, tenant, topic: f"{identity} {event_type}".encode())
+async def test_payload_sealed_by_older_version_opens(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "streams.codec._build_sealing_context",
+        lambda identity, event_type, tenant, topic: f"{identity} {event_type}".encode(),
+    )
     record = await codec.encode(make_removed_event("old"), "accepted", "k")
     monkeypatch.undo()
     assert (await codec.decode(make_stored_record(record))).data.reason == "old"
@@ -143,13 +181,23 @@ async def test_batch_fetches_keys_once_and_only_erased_record_fails(store: Memor
     records = []
     for number in range(1, 6):
         fact = make_removed_event(f"of {number}", number)
-        fact = replace(fact, data=fact.data.model_copy(update={"document_id": UUID(int=number)}), document_id=UUID(int=number))
-        records.append(make_stored_record(await Codec(SealingKeys(store, MASTER_KEY)).encode(fact, "accepted", "k")))
+        fact = replace(
+            fact,
+            data=fact.data.model_copy(update={"document_id": UUID(int=number)}),
+            document_id=UUID(int=number),
+        )
+        records.append(
+            make_stored_record(
+                await Codec(SealingKeys(store, MASTER_KEY)).encode(fact, "accepted", "k")
+            )
+        )
     await store.destroy("t", await store.fetch_current_ids("t", [UUID(int=3)]))
     reader = Codec(SealingKeys(store, MASTER_KEY))
     store.call_count = 0
     await reader.prefetch_keys(records)
-    assert [(await reader.decode(record)).data.reason for record in records if record is not records[2]] == ["of 1", "of 2", "of 4", "of 5"]
+    assert [
+        (await reader.decode(record)).data.reason for record in records if record is not records[2]
+    ] == ["of 1", "of 2", "of 4", "of 5"]
     assert store.call_count == 1, "together"
     with pytest.raises(DataErased):
         await reader.decode(records[2])
@@ -163,9 +211,14 @@ async def test_lost_key_error_mentions_backup(codec: Codec, store: MemoryKeyStor
     assert "backup" in raised.value.remedy
 
 
-async def test_key_store_outage_fails_all_waiting_calls(codec: Codec, store: MemoryKeyStore) -> None:
+async def test_key_store_outage_fails_all_waiting_calls(
+    codec: Codec, store: MemoryKeyStore
+) -> None:
     store.unavailable = True
-    answers = await asyncio.gather(*(codec.encode(make_removed_event("x", number), "accepted", "k") for number in (1, 2)), return_exceptions=True)
+    answers = await asyncio.gather(
+        *(codec.encode(make_removed_event("x", number), "accepted", "k") for number in (1, 2)),
+        return_exceptions=True,
+    )
     assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 2
     store.unavailable = False
     assert (await codec.encode(make_removed_event("x"), "accepted", "k")).value
@@ -177,7 +230,11 @@ async def test_cancelled_key_fetch_fails_all_waiting_calls() -> None:
         return {}
 
     together = Batcher(asked)
-    waiting = [asyncio.create_task(together(1)), asyncio.create_task(together(1)), asyncio.create_task(together(2))]
+    waiting = [
+        asyncio.create_task(together(1)),
+        asyncio.create_task(together(1)),
+        asyncio.create_task(together(2)),
+    ]
     while not together.tasks:
         await asyncio.sleep(0)
     for _ in range(3):
@@ -188,44 +245,82 @@ async def test_cancelled_key_fetch_fails_all_waiting_calls() -> None:
     assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 3
 
 
-@pytest.mark.parametrize(("data", "topic"), [(DocumentIndexed(tenant="t", document_id=DOCUMENT), "outcomes")])
+@pytest.mark.parametrize(
+    ("data", "topic"), [(DocumentIndexed(tenant="t", document_id=DOCUMENT), "outcomes")]
+)
 async def test_outcome_events_are_not_sealed(codec: Codec, data: EventData, topic: str) -> None:
-    record = await codec.encode(Event(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t", DOCUMENT), topic, "k")
+    record = await codec.encode(
+        Event(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t", DOCUMENT), topic, "k"
+    )
     assert str(DOCUMENT).encode() in (record.value or b"")
 
 
 async def test_query_event_is_sealed_with_run_key(codec: Codec, store: MemoryKeyStore) -> None:
-    data = QueryReceived(run_id=RUN, tenant="t", kind="query", request={"query": "canary"}, received_at=NOW)
-    record = await codec.encode(Event(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t"), "queries", str(RUN))
+    data = QueryReceived(
+        run_id=RUN, tenant="t", kind="query", request={"query": "canary"}, received_at=NOW
+    )
+    record = await codec.encode(
+        Event(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t"), "queries", str(RUN)
+    )
     assert b"canary" not in (record.value or b"")
     assert [key.subject for key in store.keys.values()] == [RUN]
 
 
-async def test_feedback_is_sealed_with_run_key_or_its_own(codec: Codec, store: MemoryKeyStore) -> None:
+async def test_feedback_is_sealed_with_run_key_or_its_own(
+    codec: Codec, store: MemoryKeyStore
+) -> None:
     for run in (UUID(int=7), None):
-        said = FeedbackGiven(feedback_id=UUID(int=8), tenant="t", given_at=NOW, run_id=run, note="canary")
-        record = await codec.encode(Event(UUID(int=9), said, "anabranch/api", str(UUID(int=9)), NOW, "t"), "feedback", "k")
+        said = FeedbackGiven(
+            feedback_id=UUID(int=8), tenant="t", given_at=NOW, run_id=run, note="canary"
+        )
+        record = await codec.encode(
+            Event(UUID(int=9), said, "anabranch/api", str(UUID(int=9)), NOW, "t"), "feedback", "k"
+        )
         assert b"canary" not in (record.value or b"")
-        assert await store.fetch_current_ids("t", [run or said.feedback_id]) == [UUID(record.headers["ce_keyid"].decode())]
+        assert await store.fetch_current_ids("t", [run or said.feedback_id]) == [
+            UUID(record.headers["ce_keyid"].decode())
+        ]
 
 
-async def test_tenant_may_disable_sealing_and_read_sealed_events(codec: Codec, store: MemoryKeyStore) -> None:
+async def test_tenant_may_disable_sealing_and_read_sealed_events(
+    codec: Codec, store: MemoryKeyStore
+) -> None:
     sealed = await codec.encode(make_removed_event("x"), "accepted", "k")
     plain = Codec(SealingKeys(store, MASTER_KEY, is_plaintext_tenant=lambda tenant: tenant == "t"))
-    assert b"canary" in ((await plain.encode(make_removed_event("canary"), "accepted", "k")).value or b"")
+    assert b"canary" in (
+        (await plain.encode(make_removed_event("canary"), "accepted", "k")).value or b""
+    )
     assert (await plain.decode(make_stored_record(sealed))).data.reason == "x"
 
 
 async def test_key_id_of_foreign_producer_is_ignored(codec: Codec) -> None:
-    headers = {"ce_specversion": b"1.0", "ce_id": b"e", "ce_source": b"s", "ce_type": b"document.withdrawn.v1", "ce_keyid": b"none"}
-    assert (await codec.decode(make_stored_record(Record("raw", None, b'{"external_id": "a"}', headers), "raw"))).key is None
+    headers = {
+        "ce_specversion": b"1.0",
+        "ce_id": b"e",
+        "ce_source": b"s",
+        "ce_type": b"document.withdrawn.v1",
+        "ce_keyid": b"none",
+    }
+    assert (
+        await codec.decode(
+            make_stored_record(Record("raw", None, b'{"external_id": "a"}', headers), "raw")
+        )
+    ).key is None
     with pytest.raises(MalformedEvent, match="ce_keyid"):
-        await codec.decode(make_stored_record(Record("accepted", None, b"{}", {**headers, "ce_type": b"document.accepted.v1"})))
+        await codec.decode(
+            make_stored_record(
+                Record("accepted", None, b"{}", {**headers, "ce_type": b"document.accepted.v1"})
+            )
+        )
 
 
-@pytest.mark.parametrize("carried", ["order canary 7", "00-canary", ""], ids=["words", "half a trace", "none"])
+@pytest.mark.parametrize(
+    "carried", ["order canary 7", "00-canary", ""], ids=["words", "half a trace", "none"]
+)
 async def test_free_text_in_trace_attributes_is_sealed(codec: Codec, carried: str) -> None:
-    fact = replace(make_removed_event("x"), correlation_id=carried or None, traceparent=carried or None)
+    fact = replace(
+        make_removed_event("x"), correlation_id=carried or None, traceparent=carried or None
+    )
     record = await codec.encode(fact, "accepted", "k")
     assert not any(b"canary" in value for value in record.headers.values())
     back = await codec.decode(make_stored_record(record))
@@ -234,13 +329,33 @@ async def test_free_text_in_trace_attributes_is_sealed(codec: Codec, carried: st
 
 async def test_valid_correlation_and_trace_ids_stay_readable(codec: Codec) -> None:
     trace = f"00-{'4bf92f35' * 4}-{'00f067aa' * 2}-01"
-    record = await codec.encode(replace(make_removed_event("x"), correlation_id=str(RUN), traceparent=trace), "accepted", "k")
-    assert (record.headers["ce_correlationid"], record.headers["ce_traceparent"]) == (str(RUN).encode(), trace.encode())
+    record = await codec.encode(
+        replace(make_removed_event("x"), correlation_id=str(RUN), traceparent=trace),
+        "accepted",
+        "k",
+    )
+    assert (record.headers["ce_correlationid"], record.headers["ce_traceparent"]) == (
+        str(RUN).encode(),
+        trace.encode(),
+    )
     assert "ce_sealedids" not in record.headers
 
 
-async def test_dead_letter_without_document_has_its_own_key(codec: Codec, store: MemoryKeyStore) -> None:
-    letter = EventDeadLettered(stage="receive", event_id=RUN, tenant="t", place=LogPosition(topic="raw", partition=0, offset=1), code="BAD", detail="canary")
-    record = await codec.encode(Event(UUID(int=3), letter, "anabranch/receive", str(UUID(int=3)), NOW, "t"), "dead_letters", "k")
+async def test_dead_letter_without_document_has_its_own_key(
+    codec: Codec, store: MemoryKeyStore
+) -> None:
+    letter = EventDeadLettered(
+        stage="receive",
+        event_id=RUN,
+        tenant="t",
+        place=LogPosition(topic="raw", partition=0, offset=1),
+        code="BAD",
+        detail="canary",
+    )
+    record = await codec.encode(
+        Event(UUID(int=3), letter, "anabranch/receive", str(UUID(int=3)), NOW, "t"),
+        "dead_letters",
+        "k",
+    )
     assert b"canary" not in (record.value or b"")
     assert [key.subject for key in store.keys.values()] == [RUN]

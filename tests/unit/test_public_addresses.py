@@ -8,7 +8,8 @@ import pytest
 
 from engines.addresses import REFUSED_IPV4, REFUSED_IPV6, is_public
 
-# IANA's registries, written down apart from the code: network, and whether the addresses right before and after it are public.
+# IANA's registries, written down apart from the code: network, and whether the addresses right
+# before and after it are public.
 RESERVED_IPV4 = [
     ("0.0.0.0/8", None, True),
     ("10.0.0.0/8", True, True),
@@ -51,7 +52,9 @@ RESERVED_IPV6 = [
 
 
 @pytest.mark.parametrize(("network", "before", "after"), [*RESERVED_IPV4, *RESERVED_IPV6])
-def test_reserved_range_is_refused_up_to_its_edges(network: str, before: bool | None, after: bool | None) -> None:
+def test_reserved_range_is_refused_up_to_its_edges(
+    network: str, before: bool | None, after: bool | None
+) -> None:
     found = IPv6Network(network) if ":" in network else IPv4Network(network)
     first, last = int(found.network_address), int(found.broadcast_address)
     kind: type[IPv4Address] | type[IPv6Address] = IPv6Address if ":" in network else IPv4Address
@@ -75,7 +78,19 @@ IPV4_IN_IPV6_FORMS = [
 
 
 @pytest.mark.parametrize("form", IPV4_IN_IPV6_FORMS)
-@pytest.mark.parametrize("inner", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "192.0.0.1", "192.88.99.1", "168.63.129.16", "224.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "192.0.0.1",
+        "192.88.99.1",
+        "168.63.129.16",
+        "224.0.0.1",
+        "0.0.0.0",
+    ],
+)
 def test_embedded_private_ipv4_is_refused(form: str, inner: str) -> None:
     packed = IPv4Address(inner).packed
     assert not is_public(ip_address(form.format(hex=f"{packed[:2].hex()}:{packed[2:].hex()}")))
@@ -104,6 +119,9 @@ def test_compatible_teredo_and_zoned_ipv6_are_refused(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "223.255.255.255", "2606:4700::1111", "2a00:1450:4001:800::200e"])
+@pytest.mark.parametrize(
+    "address",
+    ["1.1.1.1", "8.8.8.8", "223.255.255.255", "2606:4700::1111", "2a00:1450:4001:800::200e"],
+)
 def test_public_addresses_are_accepted(address: str) -> None:
     assert is_public(ip_address(address))

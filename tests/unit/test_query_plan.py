@@ -35,7 +35,10 @@ def test_language_is_guessed_from_function_words(question: str, language: str | 
 
 
 def test_requested_language_is_trusted() -> None:
-    assert make_plan("What is this?", "pt-BR").language == "pt" and make_plan("What is this?", "pt-BR").language_sure
+    assert (
+        make_plan("What is this?", "pt-BR").language == "pt"
+        and make_plan("What is this?", "pt-BR").language_sure
+    )
 
 
 def test_narrowly_guessed_language_is_marked_unsure() -> None:
@@ -45,11 +48,22 @@ def test_narrowly_guessed_language_is_marked_unsure() -> None:
 
 
 def test_names_are_capitalized_or_quoted_spans() -> None:
-    assert list(find_written_names('Does Harbour Estates own "the red barn" in Porto?')) == ["the red barn", "Does Harbour Estates", "Harbour Estates", "Porto"]
+    assert list(find_written_names('Does Harbour Estates own "the red barn" in Porto?')) == [
+        "the red barn",
+        "Does Harbour Estates",
+        "Harbour Estates",
+        "Porto",
+    ]
     assert list(find_written_names("Where is the contract?")) == []
 
 
-@pytest.mark.parametrize(("question", "found"), [("Qual é a relação entre a água e o óleo?", []), ("Onde está a Ângela de Évora?", ["Ângela de Évora"])])
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("Qual é a relação entre a água e o óleo?", []),
+        ("Onde está a Ângela de Évora?", ["Ângela de Évora"]),
+    ],
+)
 def test_accented_letter_starts_a_name_only_if_capital(question: str, found: list[str]) -> None:
     assert list(find_written_names(question)) == found
     assert choose_route(SearchRequest(query=question), make_plan(question)).mode == "hybrid"
@@ -58,8 +72,28 @@ def test_accented_letter_starts_a_name_only_if_capital(question: str, found: lis
 @pytest.mark.parametrize(
     ("question", "has"),
     [
-        *((question, False) for question in ("the", "What is it?", "What Is It?", "WHAT IS IT?", "O que é isso?", "É", "x")),
-        *((question, True) for question in ("What is the WHO?", "What is R?", "war and what it was", "7", "Quem é a Ana?")),
+        *(
+            (question, False)
+            for question in (
+                "the",
+                "What is it?",
+                "What Is It?",
+                "WHAT IS IT?",
+                "O que é isso?",
+                "É",
+                "x",
+            )
+        ),
+        *(
+            (question, True)
+            for question in (
+                "What is the WHO?",
+                "What is R?",
+                "war and what it was",
+                "7",
+                "Quem é a Ana?",
+            )
+        ),
     ],
 )
 def test_function_words_are_no_topic_unless_capitalized(question: str, has: bool) -> None:
@@ -68,13 +102,25 @@ def test_function_words_are_no_topic_unless_capitalized(question: str, has: bool
 
 def test_entity_phrases_have_up_to_four_words() -> None:
     names = make_plan("who is the director of the film Author Author").names
-    assert names["author author"] == 1.0 and "director of the film" in names and names["director"] == 0.5
+    assert (
+        names["author author"] == 1.0
+        and "director of the film" in names
+        and names["director"] == 0.5
+    )
     assert "who is" not in names and "the film" not in names
 
 
 def test_keywords_exclude_function_words_and_keep_order() -> None:
-    assert make_plan("What is the notice period of the lease?").keywords == ("notice", "period", "lease")
-    assert extract_content_words("Quantos dias de férias há em 2024?", "pt") == ["dias", "férias", "2024"]
+    assert make_plan("What is the notice period of the lease?").keywords == (
+        "notice",
+        "period",
+        "lease",
+    )
+    assert extract_content_words("Quantos dias de férias há em 2024?", "pt") == [
+        "dias",
+        "férias",
+        "2024",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -116,28 +162,45 @@ def test_long_question_lexeme_lookup_is_bounded() -> None:
         assert all(index.find(word) for word in make_plan(question).keywords)
         return time.thread_time() - started
 
-    # The minimum of many short runs: a busy machine slows single runs by more than the factor that counts.
+    # The minimum of many short runs: a busy machine slows single runs by more than the factor that
+    # counts.
     assert min(measure(1_600) for _ in range(20)) < 6 * min(measure(64) for _ in range(20))
 
 
 def test_question_relating_two_names_is_routed_to_graph() -> None:
     question = "What is the relationship between Harbour Estates and Acme Corporation?"
     assert choose_route(SearchRequest(query=question), make_plan(question)).mode == "graph"
-    assert choose_route(SearchRequest(query="What is the rent?"), make_plan("What is the rent?")).mode == "hybrid"
+    assert (
+        choose_route(SearchRequest(query="What is the rent?"), make_plan("What is the rent?")).mode
+        == "hybrid"
+    )
 
 
 def test_only_rule_based_routes_escalate() -> None:
     question = "What is the relationship between Harbour Estates and Acme Corporation?"
     by_rules = choose_route(SearchRequest(query=question), make_plan(question))
     wider = escalate_route(by_rules, "nothing was found")
-    assert wider is not None and (wider.mode, wider.escalated_from, wider.reason) == ("hybrid", "graph", "nothing was found")
-    assert escalate_route(choose_route(SearchRequest(query=question, mode="graph"), make_plan(question)), "nothing") is None
+    assert wider is not None and (wider.mode, wider.escalated_from, wider.reason) == (
+        "hybrid",
+        "graph",
+        "nothing was found",
+    )
+    assert (
+        escalate_route(
+            choose_route(SearchRequest(query=question, mode="graph"), make_plan(question)),
+            "nothing",
+        )
+        is None
+    )
 
 
 def test_channel_disabled_by_profile_is_not_queried() -> None:
     profile = Profile(semantic=ChannelProfile(enabled=False))
     request = SearchRequest(query="x")
-    assert choose_channels(choose_route(request, make_plan("x")), request, profile) == ("lexical", "graph")
+    assert choose_channels(choose_route(request, make_plan("x")), request, profile) == (
+        "lexical",
+        "graph",
+    )
 
 
 def test_foreign_language_hits_are_dropped_only_in_large_corpus() -> None:

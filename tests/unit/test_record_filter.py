@@ -11,35 +11,54 @@ from schemas.errors import InvalidRequest
 from schemas.records import Position, Record, StoredRecord
 from schemas.replay_requests import OffsetRange, ReplayRequest
 from services.replay.record_filter import RecordFilter
-from services.replay.service import build_not_retained_error, find_missing_ranges, resolve_offset_range
+from services.replay.service import (
+    build_not_retained_error,
+    find_missing_ranges,
+    resolve_offset_range,
+)
 from streams.memory_log import MemoryLog
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OWN, OTHER = UUID(int=1), UUID(int=2)
 
 
-def make_record(topic: str = "chunked", *, at: datetime = NOON, value: Any = None, **headers: str) -> StoredRecord:
+def make_record(
+    topic: str = "chunked", *, at: datetime = NOON, value: Any = None, **headers: str
+) -> StoredRecord:
     named = {f"ce_{name}": text.encode() for name, text in headers.items()}
-    return StoredRecord(Record(topic, b"k", json.dumps(value or {}).encode(), named), Position(topic, 0, 7), at)
+    return StoredRecord(
+        Record(topic, b"k", json.dumps(value or {}).encode(), named), Position(topic, 0, 7), at
+    )
 
 
-def filter_accepts(record: StoredRecord, *, collection: frozenset[UUID] | None = None, **chosen: Any) -> bool:
+def filter_accepts(
+    record: StoredRecord, *, collection: frozenset[UUID] | None = None, **chosen: Any
+) -> bool:
     return RecordFilter.from_criteria(chosen, "acme", collection).matches(record)
 
 
 def test_only_events_of_own_tenant_are_selected() -> None:
-    assert filter_accepts(make_record(tenant="acme")) and not filter_accepts(make_record(tenant="globex"))
-    assert not filter_accepts(make_record(tenant="globex", document=str(OWN)), document_ids=[str(OWN)])
-
-
-def test_raw_event_tenant_comes_from_payload() -> None:
-    assert filter_accepts(make_record("raw", value={"tenant": "acme"})) and not filter_accepts(make_record("raw", value={"tenant": "globex"}, tenant="acme"))
-    assert filter_accepts(make_record("raw", value={"data": {"tenant": "acme"}})) and not filter_accepts(
-        make_record("raw", value={"external_id": "nobody says"})
+    assert filter_accepts(make_record(tenant="acme")) and not filter_accepts(
+        make_record(tenant="globex")
+    )
+    assert not filter_accepts(
+        make_record(tenant="globex", document=str(OWN)), document_ids=[str(OWN)]
     )
 
 
-@pytest.mark.parametrize(("at", "taken"), [(timedelta(0), True), (timedelta(seconds=-1), False), (timedelta(hours=1), False)])
+def test_raw_event_tenant_comes_from_payload() -> None:
+    assert filter_accepts(make_record("raw", value={"tenant": "acme"})) and not filter_accepts(
+        make_record("raw", value={"tenant": "globex"}, tenant="acme")
+    )
+    assert filter_accepts(
+        make_record("raw", value={"data": {"tenant": "acme"}})
+    ) and not filter_accepts(make_record("raw", value={"external_id": "nobody says"}))
+
+
+@pytest.mark.parametrize(
+    ("at", "taken"),
+    [(timedelta(0), True), (timedelta(seconds=-1), False), (timedelta(hours=1), False)],
+)
 def test_period_includes_start_and_excludes_end(at: timedelta, taken: bool) -> None:
     period = {"since": NOON.isoformat(), "until": (NOON + timedelta(hours=1)).isoformat()}
     assert filter_accepts(make_record(at=NOON + at, tenant="acme"), **period) is taken
@@ -49,7 +68,9 @@ def test_document_and_collection_filters_are_intersected() -> None:
     record = make_record(tenant="acme", document=str(OWN))
     assert filter_accepts(record, document_ids=[str(OWN)], collection=frozenset({OWN, OTHER}))
     assert not filter_accepts(record, document_ids=[str(OWN)], collection=frozenset({OTHER}))
-    assert not filter_accepts(record, collection=frozenset()) and not filter_accepts(make_record(tenant="acme"), collection=frozenset({OWN}))
+    assert not filter_accepts(record, collection=frozenset()) and not filter_accepts(
+        make_record(tenant="acme"), collection=frozenset({OWN})
+    )
 
 
 async def read_offsets(asked: list[OffsetRange]) -> dict[int, list[int]]:
@@ -58,7 +79,9 @@ async def read_offsets(asked: list[OffsetRange]) -> dict[int, list[int]]:
     await log.create_topics({"chunked": 3}, retention_ms={})
     await log.append([Record("chunked", str(number).encode(), b"{}") for number in range(60)])
     found: dict[int, list[int]] = {0: [], 1: [], 2: []}
-    async for record in log.read("chunked", *resolve_offset_range("chunked", await log.fetch_offset_bounds("chunked"), asked)):
+    async for record in log.read(
+        "chunked", *resolve_offset_range("chunked", await log.fetch_offset_bounds("chunked"), asked)
+    ):
         found[record.position.partition].append(record.position.offset)
     return found
 
@@ -68,18 +91,28 @@ async def test_all_records_are_read_without_offsets() -> None:
 
 
 async def test_unnamed_partitions_are_skipped() -> None:
-    assert await read_offsets([OffsetRange(partition=1, start=2, end=5)]) == {0: [], 1: [2, 3, 4], 2: []}
+    assert await read_offsets([OffsetRange(partition=1, start=2, end=5)]) == {
+        0: [],
+        1: [2, 3, 4],
+        2: [],
+    }
 
 
 async def test_offsets_are_clamped_to_the_log() -> None:
-    found = await read_offsets([OffsetRange(partition=0, end=1), OffsetRange(partition=2, start=10_000)])
+    found = await read_offsets(
+        [OffsetRange(partition=0, end=1), OffsetRange(partition=2, start=10_000)]
+    )
     assert found == {0: [0], 1: [], 2: []}
     assert await read_offsets([OffsetRange(partition=0, start=5, end=2)]) == {0: [], 1: [], 2: []}
-    assert resolve_offset_range("chunked", {0: (0, 10)}, [OffsetRange(partition=0, start=10_000)]) == ({0: 10}, {0: 10})
+    assert resolve_offset_range(
+        "chunked", {0: (0, 10)}, [OffsetRange(partition=0, start=10_000)]
+    ) == ({0: 10}, {0: 10})
 
 
 class ExpiringLog(MemoryLog):
-    """Forgets all that came before a moment, as a topic that keeps its records for a day, or for as long as nobody says."""
+    """Forgets all that came before a moment, as a topic that keeps its records for a day, or for as
+    long as nobody says.
+    """
 
     def __init__(self, moments: list[datetime], since: datetime, kept: timedelta | None) -> None:
         super().__init__(clock=iter(moments).__next__)
@@ -89,12 +122,18 @@ class ExpiringLog(MemoryLog):
         return self.retention
 
     async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
-        gone = ((number, [stored.appended_at < self.expired_before for stored in held].count(True)) for number, held in enumerate(self.partitions(topic)))
+        gone = (
+            (number, [stored.appended_at < self.expired_before for stored in held].count(True))
+            for number, held in enumerate(self.partitions(topic))
+        )
         return {partition: count for partition, count in gone if count}
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         expired = await self.fetch_expired_offsets(topic)
-        return {partition: (expired.get(partition, 0), end) for partition, (_, end) in (await super().fetch_offset_bounds(topic)).items()}
+        return {
+            partition: (expired.get(partition, 0), end)
+            for partition, (_, end) in (await super().fetch_offset_bounds(topic)).items()
+        }
 
 
 @pytest.mark.parametrize(
@@ -118,14 +157,22 @@ class ExpiringLog(MemoryLog):
         "nobody says, and it is younger",
     ],
 )
-async def test_missing_range_is_reported_only_beyond_retention(ages: list[int], kept: int | None, since: int | None, whole: bool) -> None:
+async def test_missing_range_is_reported_only_beyond_retention(
+    ages: list[int], kept: int | None, since: int | None, whole: bool
+) -> None:
     """Ages in hours, of all that came; what is older than a day is gone."""
-    log = ExpiringLog([NOON - timedelta(hours=age) for age in ages], NOON - timedelta(days=1), timedelta(hours=kept) if kept else None)
+    log = ExpiringLog(
+        [NOON - timedelta(hours=age) for age in ages],
+        NOON - timedelta(days=1),
+        timedelta(hours=kept) if kept else None,
+    )
     await log.create_topics({"raw": 1}, retention_ms={})
     for _ in ages:
         await log.append([Record("raw", b"k", b"{}")])
     wanted = ReplayRequest(stage="receive", since=NOON - timedelta(hours=since) if since else None)
-    assert await find_missing_ranges(log, "raw", wanted, NOON) == ([] if whole else [{"partition": 0, "start": 0, "end": 2}])
+    assert await find_missing_ranges(log, "raw", wanted, NOON) == (
+        [] if whole else [{"partition": 0, "start": 0, "end": 2}]
+    )
 
 
 @pytest.mark.parametrize(

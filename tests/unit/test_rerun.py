@@ -24,7 +24,10 @@ COST_QUESTION = "How much does the replacement of the bearing cost?"
 UNANSWERABLE_QUESTION = "Who was the first emperor of ancient Rome?"
 GENERATED_ANSWER = {
     "sufficient": True,
-    "sentences": [{"text": "The replacement of the bearing costs 18,740 euros.", "citations": [1]}, {"text": "It is green.", "citations": [1]}],
+    "sentences": [
+        {"text": "The replacement of the bearing costs 18,740 euros.", "citations": [1]},
+        {"text": "It is green.", "citations": [1]},
+    ],
     "assumptions": ["The price is current."],
     "limitations": [],
 }
@@ -34,11 +37,23 @@ class FakeRecordedTexts:
     """Past texts of an index that may have lost some."""
 
     def __init__(self, built: RetrievalHarness, *, without: Sequence[str] = ()) -> None:
-        self._texts = {view.chunk_id: view.text for view in built.index.views.values() if view.external_id not in without}
-        self._texts |= {view.parent_id: view.text for view in built.index.parent_views.values() if not any(word in view.text for word in without)}
+        self._texts = {
+            view.chunk_id: view.text
+            for view in built.index.views.values()
+            if view.external_id not in without
+        }
+        self._texts |= {
+            view.parent_id: view.text
+            for view in built.index.parent_views.values()
+            if not any(word in view.text for word in without)
+        }
 
     async def fetch_texts(self, tenant: str, wanted: Sequence[RecordedText]) -> dict[UUID, str]:
-        return {one.id: text for one in wanted if (text := self._texts.get(one.id)) is not None and hash_text(text) == one.text_sha256}
+        return {
+            one.id: text
+            for one in wanted
+            if (text := self._texts.get(one.id)) is not None and hash_text(text) == one.text_sha256
+        }
 
 
 def make_run_row(built: RetrievalHarness) -> dict[str, Any]:
@@ -46,14 +61,29 @@ def make_run_row(built: RetrievalHarness) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for event in built.published_events:
         assert isinstance(event, QueryReceived | QueryAnswered)
-        [found] = runs.project(Event(RUN_ID, type(event).model_validate_json(event.model_dump_json(exclude_none=True)), "", "", None))
-        row |= {name: value for name in found.__slots__ if (value := getattr(found, name)) not in (None, "", [], {})}
+        [found] = runs.project(
+            Event(
+                RUN_ID,
+                type(event).model_validate_json(event.model_dump_json(exclude_none=True)),
+                "",
+                "",
+                None,
+            )
+        )
+        row |= {
+            name: value
+            for name in found.__slots__
+            if (value := getattr(found, name)) not in (None, "", [], {})
+        }
     return dict(json.loads(json.dumps(row, default=str)))
 
 
 async def rerun_query(built: RetrievalHarness, **options: Any) -> Rerun:
     return await rerun_run(
-        {"basis": None, "response": None, **make_run_row(built)}, LOCAL_CALLER, FakeRecordedTexts(built, **options), PunctuationSentenceSplitter()
+        {"basis": None, "response": None, **make_run_row(built)},
+        LOCAL_CALLER,
+        FakeRecordedTexts(built, **options),
+        PunctuationSentenceSplitter(),
     )
 
 
@@ -74,16 +104,24 @@ REQUESTS: list[tuple[str, Mapping[str, Any]]] = [
 @pytest.mark.parametrize(("question", "options"), REQUESTS)
 async def test_rerun_reproduces_query_byte_for_byte(question: str, options: dict[str, Any]) -> None:
     built = make_harness()
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=question, **options), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=question, **options), RUN_ID
+    )
     made = await rerun_query(built)
     assert made.same and made.differences == () and made.missing == ()
     assert made.response.model_dump_json() == response.model_dump_json()
 
 
-@pytest.mark.parametrize(("question", "options"), [pair for pair in REQUESTS if "return_context" not in pair[1]])
-async def test_rerun_reproduces_search_byte_for_byte(question: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("question", "options"), [pair for pair in REQUESTS if "return_context" not in pair[1]]
+)
+async def test_rerun_reproduces_search_byte_for_byte(
+    question: str, options: dict[str, Any]
+) -> None:
     built = make_harness()
-    response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=question, **options), RUN_ID)
+    response = await built.make_retriever().search(
+        LOCAL_CALLER, SearchRequest(query=question, **options), RUN_ID
+    )
     assert (await rerun_query(built)).response.model_dump_json() == response.model_dump_json()
 
 
@@ -102,7 +140,9 @@ async def test_rerun_uses_recorded_profile(profile: Profile, role: Any) -> None:
     built = make_harness()
     built.reranker = WordReranker(role=role)
     built.profiles = [profile.model_copy(update={"name": "then"})]
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="then"), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="then"), RUN_ID
+    )
     built.profiles = []
     assert (await rerun_query(built)).response.model_dump_json() == response.model_dump_json()
 
@@ -110,14 +150,18 @@ async def test_rerun_uses_recorded_profile(profile: Profile, role: Any) -> None:
 async def test_rerun_reproduces_answer_without_embedder() -> None:
     built = make_harness()
     built.embedder.unavailable = True
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     assert response.trace.channels_failed and (await rerun_query(built)).response == response
 
 
 async def test_rerun_reproduces_generated_answer_without_model() -> None:
     built = make_harness()
     built.chat = ScriptedChat(GENERATED_ANSWER)
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     assert response.answer and "green" not in response.answer
     built.chat.answer = RuntimeError("no model is asked")
     made = await rerun_query(built)
@@ -127,21 +171,27 @@ async def test_rerun_reproduces_generated_answer_without_model() -> None:
 async def test_rerun_reproduces_extractive_fallback_with_limitation() -> None:
     built = make_harness()
     built.chat = ScriptedChat({"nonsense": True})
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     assert "gave no usable answer" in response.limitations[0]
     assert (await rerun_query(built)).response == response
 
 
 async def test_rerun_tolerates_missing_unread_candidate() -> None:
     built = make_harness()
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, k=1), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, k=1), RUN_ID
+    )
     made = await rerun_query(built, without=["report-3"])
     assert made.response == response and len(made.missing) == 1
 
 
 async def test_rerun_names_document_of_missing_passage() -> None:
     built = make_harness()
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     with pytest.raises(NotFound, match=str(response.citations[0].document_id)) as raised:
         await rerun_query(built, without=["pump"])
     assert raised.value.code == "PASSAGE_GONE"
@@ -152,7 +202,9 @@ async def test_rerun_detects_tampered_answer() -> None:
     await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
     row = {"basis": None, **make_run_row(built)}
     row["response"]["answer"] += "!"
-    made = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter())
+    made = await rerun_run(
+        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
+    )
     assert not made.same and made.differences == ("answer",)
 
 

@@ -22,16 +22,30 @@ COST_QUESTION = "How much does the replacement of the bearing cost?"
 
 
 async def test_search_ranks_answering_passage_first_with_explanation() -> None:
-    response = await make_harness().make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, explain=True), RUN_ID)
+    response = (
+        await make_harness()
+        .make_retriever()
+        .search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, explain=True), RUN_ID)
+    )
     best = response.results[0]
     assert best.external_id == "pump"
     assert best.channels["lexical"].rank == 1 and best.channels["semantic"].rank <= 2
-    assert best.explanation is not None and {"lexical_z", "semantic_z", "rerank_z", "fused", "score"} <= best.explanation.keys()
-    assert response.trace.channels_used == ["lexical", "semantic", "graph"] and response.trace.lexical == "exact"
+    assert (
+        best.explanation is not None
+        and {"lexical_z", "semantic_z", "rerank_z", "fused", "score"} <= best.explanation.keys()
+    )
+    assert (
+        response.trace.channels_used == ["lexical", "semantic", "graph"]
+        and response.trace.lexical == "exact"
+    )
 
 
 async def test_explained_parts_sum_to_score() -> None:
-    response = await make_harness().make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, explain=True), RUN_ID)
+    response = (
+        await make_harness()
+        .make_retriever()
+        .search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, explain=True), RUN_ID)
+    )
     for result in response.results:
         parts = result.explanation
         assert parts is not None
@@ -42,7 +56,9 @@ async def test_explained_parts_sum_to_score() -> None:
 
 async def test_query_answers_with_verified_quote_and_highlighted_value() -> None:
     built = make_harness()
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     assert not response.refused and response.answer is not None
     assert response.answer.startswith("The replacement costs **18,740 euros**. [1]")
     lead = response.citations[0]
@@ -60,15 +76,28 @@ async def test_every_quote_matches_its_span() -> None:
         "Who keeps the training records?",
         "Quantos dias de férias têm os trabalhadores?",
     ):
-        response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=question), RUN_ID)
+        response = await built.make_retriever().query(
+            LOCAL_CALLER, QueryRequest(query=question), RUN_ID
+        )
         assert response.citations, question
         for citation in response.citations:
             markdown = built.index.markdown[citation.document_id]
-            assert markdown[citation.spans[0].char_start : citation.spans[-1].char_end] == citation.quote
+            assert (
+                markdown[citation.spans[0].char_start : citation.spans[-1].char_end]
+                == citation.quote
+            )
 
 
 async def test_table_row_is_quoted_with_header() -> None:
-    response = await make_harness().make_retriever().query(LOCAL_CALLER, QueryRequest(query="What is the price of the impeller from Borealis?"), RUN_ID)
+    response = (
+        await make_harness()
+        .make_retriever()
+        .query(
+            LOCAL_CALLER,
+            QueryRequest(query="What is the price of the impeller from Borealis?"),
+            RUN_ID,
+        )
+    )
     assert response.citations[0].quote == "| Impeller | 310 EUR | Borealis |"
     assert response.citations[0].header == ["Part", "Price", "Supplier"]
     assert response.answer is not None and "Price: **310 EUR**" in response.answer
@@ -80,63 +109,121 @@ async def test_table_row_is_quoted_with_header() -> None:
         ("Who was the first emperor of ancient Rome?", "en", "The documents contain nothing"),
         ("Quem foi o primeiro imperador da Roma antiga?", "pt", "Os documentos não contêm"),
         ("¿Quién fue el primer emperador de la antigua Roma?", "es", "Los documentos no contienen"),
-        ("Qui était le premier empereur de la Rome antique ?", "fr", "Les documents ne contiennent"),
+        (
+            "Qui était le premier empereur de la Rome antique ?",
+            "fr",
+            "Les documents ne contiennent",
+        ),
         ("Wer war der erste Kaiser des antiken Rom?", "de", "Die Dokumente enthalten nichts"),
     ],
 )
-async def test_unanswerable_question_is_refused_in_its_language(question: str, language: str, begins: str) -> None:
+async def test_unanswerable_question_is_refused_in_its_language(
+    question: str, language: str, begins: str
+) -> None:
     built = make_harness()
     built.reranker.threshold = 0.9  # type: ignore[union-attr]
-    built.chat = ScriptedChat({"sufficient": True, "sentences": [], "assumptions": [], "limitations": []})
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=question), RUN_ID)
+    built.chat = ScriptedChat(
+        {"sufficient": True, "sentences": [], "assumptions": [], "limitations": []}
+    )
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=question), RUN_ID
+    )
     assert response.refused and response.answer is None and response.code == "NO_SUITABLE_CONTEXT"
-    assert response.language == language and response.message is not None and response.message.startswith(begins)
-    assert built.chat.prompts == [] and response.trace.model_calls == 0 and not response.trace.calibrated
-    assert response.trace.max_rerank_score is not None and response.trace.threshold is not None and response.trace.max_rerank_score < response.trace.threshold
+    assert (
+        response.language == language
+        and response.message is not None
+        and response.message.startswith(begins)
+    )
+    assert (
+        built.chat.prompts == []
+        and response.trace.model_calls == 0
+        and not response.trace.calibrated
+    )
+    assert (
+        response.trace.max_rerank_score is not None
+        and response.trace.threshold is not None
+        and response.trace.max_rerank_score < response.trace.threshold
+    )
 
 
 async def test_unknown_collection_is_reported() -> None:
     built = make_harness()
     built.index.collections = {"plans"}
-    only = QueryRequest(query=COST_QUESTION, filters=Filters(collections=["typo"], external_ids=["none"]))
+    only = QueryRequest(
+        query=COST_QUESTION, filters=Filters(collections=["typo"], external_ids=["none"])
+    )
     refused = await built.make_retriever().query(LOCAL_CALLER, only, RUN_ID)
-    assert (refused.refused, refused.code, refused.message) == (True, "NO_SUCH_COLLECTION", "There is no collection 'typo'.")
+    assert (refused.refused, refused.code, refused.message) == (
+        True,
+        "NO_SUCH_COLLECTION",
+        "There is no collection 'typo'.",
+    )
     assert "There is no collection 'typo'." in refused.limitations
-    both = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, filters=Filters(collections=["plans", "typo"])), RUN_ID)
+    both = await built.make_retriever().query(
+        LOCAL_CALLER,
+        QueryRequest(query=COST_QUESTION, filters=Filters(collections=["plans", "typo"])),
+        RUN_ID,
+    )
     assert not both.refused and "There is no collection 'typo'." in both.limitations
-    searched = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, filters=Filters(collections=["typo"])), RUN_ID)
+    searched = await built.make_retriever().search(
+        LOCAL_CALLER,
+        SearchRequest(query=COST_QUESTION, filters=Filters(collections=["typo"])),
+        RUN_ID,
+    )
     assert searched.trace.notes == ["There is no collection 'typo'."]
 
 
 async def test_background_score_is_subtracted_before_threshold() -> None:
     built = make_harness()
     built.embedder.background = 0.9
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     assert response.code == "NO_SUITABLE_CONTEXT"
 
 
 async def test_cross_language_question_has_its_own_threshold() -> None:
     built = make_harness()
-    own = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
-    foreign = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, language="de"), RUN_ID)
-    assert own.trace.threshold == pytest.approx(0.375), "all words are held, so less than the engine's .5 is enough"
+    own = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
+    foreign = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, language="de"), RUN_ID
+    )
+    assert own.trace.threshold == pytest.approx(0.375), (
+        "all words are held, so less than the engine's .5 is enough"
+    )
     assert foreign.trace.threshold == pytest.approx(0.425), "words say nothing"
 
 
 async def test_words_missing_from_every_passage_raise_threshold() -> None:
     built = make_harness()
     built.reranker = WordReranker(threshold=0.6)
-    held = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
-    missed = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query="Which mechanic greased the bearing of the coolant pump in Oslo?"), RUN_ID)
+    held = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
+    missed = await built.make_retriever().query(
+        LOCAL_CALLER,
+        QueryRequest(query="Which mechanic greased the bearing of the coolant pump in Oslo?"),
+        RUN_ID,
+    )
     assert not held.refused and missed.code == "NO_SUITABLE_CONTEXT"
-    assert missed.trace.max_rerank_score is not None and missed.trace.max_rerank_score > 0.6, "by its score alone it would be answered"
+    assert missed.trace.max_rerank_score is not None and missed.trace.max_rerank_score > 0.6, (
+        "by its score alone it would be answered"
+    )
 
 
 async def test_long_question_raises_threshold_less() -> None:
     retriever = make_harness().make_retriever()
-    short = await retriever.query(LOCAL_CALLER, QueryRequest(query="Which zebra ate the bearing?"), RUN_ID)
+    short = await retriever.query(
+        LOCAL_CALLER, QueryRequest(query="Which zebra ate the bearing?"), RUN_ID
+    )
     long = await retriever.query(
-        LOCAL_CALLER, QueryRequest(query="Which zebra, lion, gnu, crow, newt, moth, wasp, toad, carp or hare ate the bearing?"), RUN_ID
+        LOCAL_CALLER,
+        QueryRequest(
+            query="Which zebra, lion, gnu, crow, newt, moth, wasp, toad, carp or hare ate the bearing?"
+        ),
+        RUN_ID,
     )
     assert short.trace.threshold is not None and long.trace.threshold is not None
     assert 0.5 < long.trace.threshold < short.trace.threshold == pytest.approx(0.65)
@@ -145,23 +232,41 @@ async def test_long_question_raises_threshold_less() -> None:
 async def test_word_coverage_ignored_for_replacing_reranker() -> None:
     built = make_harness()
     built.reranker = WordReranker(role="replaces", threshold=0.3)
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query="Which mechanic greased the bearing of the coolant pump in Oslo?"), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER,
+        QueryRequest(query="Which mechanic greased the bearing of the coolant pump in Oslo?"),
+        RUN_ID,
+    )
     assert response.trace.threshold == 0.3
 
 
-@pytest.mark.parametrize(("question", "begins"), [("What is it?", "The documents contain nothing"), ("O que é isso?", "Os documentos não contêm")])
+@pytest.mark.parametrize(
+    ("question", "begins"),
+    [
+        ("What is it?", "The documents contain nothing"),
+        ("O que é isso?", "Os documentos não contêm"),
+    ],
+)
 async def test_question_of_function_words_is_refused(question: str, begins: str) -> None:
     built = make_harness()
     built.reranker = WordReranker(threshold=-1.0)
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=question), RUN_ID)
-    assert response.code == "NO_SUITABLE_CONTEXT" and response.message is not None and response.message.startswith(begins)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=question), RUN_ID
+    )
+    assert (
+        response.code == "NO_SUITABLE_CONTEXT"
+        and response.message is not None
+        and response.message.startswith(begins)
+    )
     assert response.contexts, "what is close is shown all the same"
 
 
 async def test_one_relevant_passage_is_enough() -> None:
     built = make_harness()
     built.add("bearings", "Bearing oil, bearing grease, bearing seals.", language="de")
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     assert response.answer is not None and "18,740" in response.answer
 
 
@@ -169,7 +274,9 @@ async def test_profile_can_disable_refusal() -> None:
     built = make_harness()
     built.embedder.background = 0.9
     built.profiles = [Profile(name="bold", answer=AnswerProfile(refuse=False))]
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="bold"), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="bold"), RUN_ID
+    )
     assert response.answer is not None and response.confidence.level == "low"
 
 
@@ -177,28 +284,50 @@ async def test_relevance_uses_word_coverage_without_reranker() -> None:
     built = make_harness()
     built.profiles = [Profile(name="plain", rerank=RerankProfile(reranker="none"))]
     retriever = built.make_retriever()
-    assert (await retriever.query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="plain"), RUN_ID)).answer is not None
-    stranger = await retriever.query(LOCAL_CALLER, QueryRequest(query="Which emperor conquered Gaul and Britannia?", profile="plain"), RUN_ID)
+    assert (
+        await retriever.query(
+            LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="plain"), RUN_ID
+        )
+    ).answer is not None
+    stranger = await retriever.query(
+        LOCAL_CALLER,
+        QueryRequest(query="Which emperor conquered Gaul and Britannia?", profile="plain"),
+        RUN_ID,
+    )
     assert stranger.code == "NO_SUITABLE_CONTEXT" and stranger.trace.reranker is None
 
 
 @pytest.mark.parametrize("channel", ["lexical", "semantic", "graph"])
 async def test_failing_channel_is_reported_and_others_answer(channel: str) -> None:
     built = make_harness()
-    built.index.channel_errors["link" if channel == "graph" else channel] = DatabaseUnavailable("the server closed the connection")
-    response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID)
+    built.index.channel_errors["link" if channel == "graph" else channel] = DatabaseUnavailable(
+        "the server closed the connection"
+    )
+    response = await built.make_retriever().search(
+        LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
+    )
     assert response.results[0].external_id == "pump"
-    assert list(response.trace.channels_failed) == [channel] and "closed the connection" in response.trace.channels_failed[channel]  # type: ignore[comparison-overlap,index]
+    assert (
+        list(response.trace.channels_failed) == [channel]
+        and "closed the connection" in response.trace.channels_failed[channel]
+    )  # type: ignore[comparison-overlap,index]
     assert channel not in response.trace.channels_used
 
 
 async def test_bug_in_a_channel_affects_only_that_channel() -> None:
     built = make_harness()
     built.index.channel_errors["lexical"] = RuntimeError("index out of range")
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     assert response.citations[0].external_id == "pump"
-    assert response.trace.channels_failed == {"lexical": "CHANNEL_FAILED: RuntimeError: index out of range"}
-    assert "Channel lexical did not answer." in response.limitations and response.confidence.level == "low"
+    assert response.trace.channels_failed == {
+        "lexical": "CHANNEL_FAILED: RuntimeError: index out of range"
+    }
+    assert (
+        "Channel lexical did not answer." in response.limitations
+        and response.confidence.level == "low"
+    )
 
 
 async def test_channel_timeout_affects_only_that_channel() -> None:
@@ -211,7 +340,9 @@ async def test_channel_timeout_affects_only_that_channel() -> None:
 
     built.index.link_entities = link  # type: ignore[method-assign]
     built.profiles = [Profile(name="hasty", graph=GraphProfile(timeout_s=0.01))]
-    response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, profile="hasty"), RUN_ID)
+    response = await built.make_retriever().search(
+        LOCAL_CALLER, SearchRequest(query=COST_QUESTION, profile="hasty"), RUN_ID
+    )
     assert response.results[0].external_id == "pump"
     assert response.trace.channels_failed == {"graph": "TIMED_OUT: Timed out after 0.01 s."}
 
@@ -219,8 +350,12 @@ async def test_channel_timeout_affects_only_that_channel() -> None:
 async def test_embedder_bug_leaves_other_channels() -> None:
     built = make_harness()
     built.embedder.embed_query = _raise_runtime_error  # type: ignore[method-assign]
-    response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID)
-    assert response.results[0].external_id == "pump" and list(response.trace.channels_failed) == ["semantic"]
+    response = await built.make_retriever().search(
+        LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
+    )
+    assert response.results[0].external_id == "pump" and list(response.trace.channels_failed) == [
+        "semantic"
+    ]
 
 
 async def _raise_runtime_error(text: str) -> QueryEmbedding:
@@ -232,13 +367,17 @@ async def test_query_fails_when_every_channel_fails() -> None:
     for call in ("lexical", "semantic", "link"):
         built.index.channel_errors[call] = DatabaseUnavailable("gone")
     with pytest.raises(DatabaseUnavailable):
-        await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID)
+        await built.make_retriever().search(
+            LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
+        )
 
 
 async def test_embedder_outage_leaves_lexical_and_graph_channels() -> None:
     built = make_harness()
     built.embedder.unavailable = True
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     assert response.citations[0].external_id == "pump"
     assert "semantic" in response.trace.channels_failed and response.trace.reranker is None
     assert any("not reranked" in note for note in response.trace.notes)
@@ -247,15 +386,21 @@ async def test_embedder_outage_leaves_lexical_and_graph_channels() -> None:
 async def test_reranker_outage_keeps_fused_order_with_note() -> None:
     built = make_harness()
     built.reranker.unavailable = True  # type: ignore[union-attr]
-    response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID)
-    assert response.results[0].external_id == "pump" and response.trace.notes == ["not reranked: the reranker does not answer"]
+    response = await built.make_retriever().search(
+        LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
+    )
+    assert response.results[0].external_id == "pump" and response.trace.notes == [
+        "not reranked: the reranker does not answer"
+    ]
 
 
 async def test_candidates_beyond_rerank_depth_follow_with_lower_scores() -> None:
     built = make_harness()
     built.reranker = WordReranker(role="replaces")
     built.profiles = [Profile(name="few", rerank=RerankProfile(parents=3))]
-    response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, profile="few", explain=True), RUN_ID)
+    response = await built.make_retriever().search(
+        LOCAL_CALLER, SearchRequest(query=COST_QUESTION, profile="few", explain=True), RUN_ID
+    )
     scores = [result.score for result in response.results]
     seen = [result.explanation["rerank_score"] for result in response.results if result.explanation]
     assert scores == sorted(scores, reverse=True) and len(scores) == 10
@@ -264,7 +409,9 @@ async def test_candidates_beyond_rerank_depth_follow_with_lower_scores() -> None
 
 async def test_reranker_timeout_keeps_fused_order_and_skips_quote_reranking() -> None:
     class Silent(WordReranker):
-        async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
+        async def rerank(
+            self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
+        ) -> list[float]:
             self.passages = [*self.passages, *passages]
             await asyncio.Event().wait()
             raise AssertionError
@@ -272,8 +419,14 @@ async def test_reranker_timeout_keeps_fused_order_and_skips_quote_reranking() ->
     built = make_harness()
     built.reranker = Silent(role="replaces")
     built.profiles = [Profile(name="quick", rerank=RerankProfile(timeout_s=0.01))]
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="quick"), RUN_ID)
-    assert response.answer is not None and "18,740" in response.answer and response.trace.reranker is None
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="quick"), RUN_ID
+    )
+    assert (
+        response.answer is not None
+        and "18,740" in response.answer
+        and response.trace.reranker is None
+    )
     assert response.trace.notes == ["not reranked: words timed out after 0.01 s"]
     assert len(built.reranker.passages) <= 50, "asked once"
 
@@ -281,7 +434,9 @@ async def test_reranker_timeout_keeps_fused_order_and_skips_quote_reranking() ->
 async def test_passages_without_token_states_are_ranked_and_counted() -> None:
     built = make_harness()
     del built.blobs.data["states/lease"]
-    response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query="When does the lease of the warehouse end?"), RUN_ID)
+    response = await built.make_retriever().search(
+        LOCAL_CALLER, SearchRequest(query="When does the lease of the warehouse end?"), RUN_ID
+    )
     assert "lease" in [result.external_id for result in response.results]
     assert any("without token states" in note for note in response.trace.notes)
 
@@ -289,39 +444,79 @@ async def test_passages_without_token_states_are_ranked_and_counted() -> None:
 async def test_search_without_reranker_reads_each_chunk_once() -> None:
     built = make_harness()
     built.profiles = [Profile(name="plain", rerank=RerankProfile(reranker="none"))]
-    await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query="How much does the bearing of the coolant pump cost?", profile="plain"), RUN_ID)
-    assert built.index.call_counts - Counter(chunks=3) == {"snapshot": 1, "lexical": 1, "semantic": 1, "link": 1, "graph": 1, "parents": 1}
+    await built.make_retriever().search(
+        LOCAL_CALLER,
+        SearchRequest(query="How much does the bearing of the coolant pump cost?", profile="plain"),
+        RUN_ID,
+    )
+    assert built.index.call_counts - Counter(chunks=3) == {
+        "snapshot": 1,
+        "lexical": 1,
+        "semantic": 1,
+        "link": 1,
+        "graph": 1,
+        "parents": 1,
+    }
     assert set(built.index.chunk_reads.values()) == {1}
 
 
 async def test_only_requested_channels_are_queried() -> None:
     built = make_harness()
-    response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, channels=["lexical"]), RUN_ID)
-    assert response.trace.channels_used == ["lexical"] and built.index.call_counts["semantic"] == built.index.call_counts["link"] == 0
+    response = await built.make_retriever().search(
+        LOCAL_CALLER, SearchRequest(query=COST_QUESTION, channels=["lexical"]), RUN_ID
+    )
+    assert (
+        response.trace.channels_used == ["lexical"]
+        and built.index.call_counts["semantic"] == built.index.call_counts["link"] == 0
+    )
 
 
 async def test_requested_mode_overrides_routing() -> None:
-    response = await make_harness().make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, mode="vector"), RUN_ID)
+    response = (
+        await make_harness()
+        .make_retriever()
+        .search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, mode="vector"), RUN_ID)
+    )
     assert (response.trace.route.mode, response.trace.route.decided_by) == ("vector", "request")
     assert "graph" not in response.trace.channels_used
 
 
 async def test_graph_mode_escalates_to_hybrid_when_nothing_relevant() -> None:
     question = 'What is the relationship between "Unknown Alpha" and "Unknown Beta"?'
-    response = await make_harness().make_retriever().search(LOCAL_CALLER, SearchRequest(query=question), RUN_ID)
+    response = (
+        await make_harness()
+        .make_retriever()
+        .search(LOCAL_CALLER, SearchRequest(query=question), RUN_ID)
+    )
     assert response.trace.route.mode == "hybrid" and response.trace.route.escalated_from == "graph"
-    asked = await make_harness().make_retriever().search(LOCAL_CALLER, SearchRequest(query=question, mode="graph"), RUN_ID)
+    asked = (
+        await make_harness()
+        .make_retriever()
+        .search(LOCAL_CALLER, SearchRequest(query=question, mode="graph"), RUN_ID)
+    )
     assert asked.trace.route.mode == "graph" and asked.results == []
 
 
 async def test_unknown_profile_error_lists_profiles() -> None:
     with pytest.raises(InvalidRequest, match="'nope'") as error:
-        await make_harness().make_retriever().search(LOCAL_CALLER, SearchRequest(query="x", profile="nope"), RUN_ID)
+        await (
+            make_harness()
+            .make_retriever()
+            .search(LOCAL_CALLER, SearchRequest(query="x", profile="nope"), RUN_ID)
+        )
     assert "default" in error.value.remedy
 
 
 async def test_filters_apply_to_every_channel() -> None:
-    response = await make_harness().make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, filters=Filters(external_ids=["lease"])), RUN_ID)
+    response = (
+        await make_harness()
+        .make_retriever()
+        .search(
+            LOCAL_CALLER,
+            SearchRequest(query=COST_QUESTION, filters=Filters(external_ids=["lease"])),
+            RUN_ID,
+        )
+    )
     assert {result.external_id for result in response.results} == {"lease"}
 
 
@@ -333,59 +528,110 @@ async def test_query_events_contain_all_scores() -> None:
     assert came.run_id == went.run_id == RUN_ID and came.kind == "query"
     assert went.response["citations"] and went.numbers["fusion"]["lexical"]["deviation"] > 0
     best = max(went.candidates, key=lambda candidate: candidate.get("parent_score", -99))
-    assert {"lexical_z", "semantic_z", "word_pairs"} <= best["parts"].keys() and best["rerank_score"] is not None
-    assert went.numbers["refusal"]["threshold"] == pytest.approx(0.375) and went.numbers["idf"]["english"]
+    assert {"lexical_z", "semantic_z", "word_pairs"} <= best["parts"].keys() and best[
+        "rerank_score"
+    ] is not None
+    assert (
+        went.numbers["refusal"]["threshold"] == pytest.approx(0.375)
+        and went.numbers["idf"]["english"]
+    )
 
 
 async def test_contexts_fit_token_budget() -> None:
     built = make_harness()
     built.profiles = [Profile(name="small", answer=AnswerProfile(context_tokens=100, trim=0.0))]
     built.add("long", "word " * 2000 + "The zebra eats grass.")
-    short = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="small"), RUN_ID)
+    short = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="small"), RUN_ID
+    )
     assert 1 <= len(short.contexts) <= 3
-    long = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query="What does the zebra eat?", profile="small"), RUN_ID)
+    long = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query="What does the zebra eat?", profile="small"), RUN_ID
+    )
     assert [context.external_id for context in long.contexts] == ["long"]
 
 
 async def test_chat_outage_falls_back_to_extractive_answer() -> None:
     built = make_harness()
     built.chat = ScriptedChat(EngineUnavailable("connection refused"))
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
     assert response.answer is not None and "18,740" in response.answer
-    assert "connection refused" in response.limitations[0] and response.trace.models["answer"] == "extractive"
+    assert (
+        "connection refused" in response.limitations[0]
+        and response.trace.models["answer"] == "extractive"
+    )
 
 
 async def test_insufficient_context_is_a_refusal() -> None:
     built = make_harness()
-    built.chat = ScriptedChat({"sufficient": False, "sentences": [], "assumptions": [], "limitations": ["no price is given"]})
-    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
-    assert response.code == "INSUFFICIENT_CONTEXT" and response.answer is None and response.limitations == ["Stated by the model: no price is given"]
+    built.chat = ScriptedChat(
+        {
+            "sufficient": False,
+            "sentences": [],
+            "assumptions": [],
+            "limitations": ["no price is given"],
+        }
+    )
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
+    assert (
+        response.code == "INSUFFICIENT_CONTEXT"
+        and response.answer is None
+        and response.limitations == ["Stated by the model: no price is given"]
+    )
 
 
 async def test_results_carry_location_of_best_child() -> None:
-    response = await make_harness().make_retriever().search(LOCAL_CALLER, SearchRequest(query="When does the lease of the warehouse end?"), RUN_ID)
+    response = (
+        await make_harness()
+        .make_retriever()
+        .search(
+            LOCAL_CALLER, SearchRequest(query="When does the lease of the warehouse end?"), RUN_ID
+        )
+    )
     best = response.results[0]
     assert best.external_id == "lease" and best.snippet == LEASE and best.section == "Part 1"
     assert best.link == f"/v1/documents/{best.document_id}/file#page=1"
 
 
 async def test_debug_query_returns_candidates_and_numbers() -> None:
-    plain = await make_harness().make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
-    shown = await make_harness().make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, debug=True), RUN_ID)
+    plain = (
+        await make_harness()
+        .make_retriever()
+        .query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    )
+    shown = (
+        await make_harness()
+        .make_retriever()
+        .query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, debug=True), RUN_ID)
+    )
     assert plain.debug is None
     assert shown.debug is not None
-    assert {str(citation.chunk_id) for citation in shown.citations} <= {candidate["chunk_id"] for candidate in shown.debug.candidates}
+    assert {str(citation.chunk_id) for citation in shown.citations} <= {
+        candidate["chunk_id"] for candidate in shown.debug.candidates
+    }
     assert "fusion" in shown.debug.numbers
 
 
 async def test_dry_run_matches_search_and_query_without_events() -> None:
     built = make_harness()
     for question in (COST_QUESTION, "Which emperor conquered Gaul and Britannia?"):
-        found = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=question), RUN_ID)
-        answer = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=question), RUN_ID)
+        found = await built.make_retriever().search(
+            LOCAL_CALLER, SearchRequest(query=question), RUN_ID
+        )
+        answer = await built.make_retriever().query(
+            LOCAL_CALLER, QueryRequest(query=question), RUN_ID
+        )
         told = len(built.published_events)
         searched = await built.make_retriever().dry_run(LOCAL_CALLER, SearchRequest(query=question))
         asked = await built.make_retriever().dry_run(LOCAL_CALLER, QueryRequest(query=question))
-        assert [item.parent_id for item in searched.passages] == [item.parent_id for item in asked.passages] == [result.parent_id for result in found.results]
+        assert (
+            [item.parent_id for item in searched.passages]
+            == [item.parent_id for item in asked.passages]
+            == [result.parent_id for result in found.results]
+        )
         assert searched.refused == asked.refused == answer.refused == (question != COST_QUESTION)
         assert asked.trace.models == answer.trace.models and len(built.published_events) == told > 0

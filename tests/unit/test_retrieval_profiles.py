@@ -20,7 +20,13 @@ def test_shipped_profiles_are_valid_and_default_file_matches_defaults() -> None:
 def test_shipped_profile_weights_match_documentation() -> None:
     profiles = load_profiles(PROFILES_DIR)
     rrf, balanced = profiles.get("rrf").fusion, profiles.get("balanced").fusion
-    assert (rrf.method, rrf.rrf_k, rrf.graph, rrf.semantic, rrf.lexical) == ("rrf", 60, 1.0, 0.8, 0.7)
+    assert (rrf.method, rrf.rrf_k, rrf.graph, rrf.semantic, rrf.lexical) == (
+        "rrf",
+        60,
+        1.0,
+        0.8,
+        0.7,
+    )
     assert (balanced.semantic, balanced.lexical, balanced.graph) == (0.5, 0.3, 0.2)
     assert profiles.get("diverse").fusion.per_document == 2
 
@@ -30,7 +36,9 @@ def test_user_profiles_override_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("fusion: {method: rrf}")
     profiles = load_profiles(PROFILES_DIR, tmp_path)
     assert profiles.get("default").answer.threshold == 0.9
-    assert {"mine", "rrf"} <= set(profiles.names) and profiles.get("rrf") == load_profiles(PROFILES_DIR).get("rrf")
+    assert {"mine", "rrf"} <= set(profiles.names) and profiles.get("rrf") == load_profiles(
+        PROFILES_DIR
+    ).get("rrf")
 
 
 def test_unknown_profile_error_lists_available_profiles(tmp_path: Path) -> None:
@@ -40,7 +48,10 @@ def test_unknown_profile_error_lists_available_profiles(tmp_path: Path) -> None:
     assert error.value.code == "UNKNOWN_PROFILE" and "default, mine" in error.value.remedy
 
 
-@pytest.mark.parametrize("text", ["fusion: {method: magic}", "unknown: 1", "- a list", "a: [broken", "rerank: {parents: 0}"])
+@pytest.mark.parametrize(
+    "text",
+    ["fusion: {method: magic}", "unknown: 1", "- a list", "a: [broken", "rerank: {parents: 0}"],
+)
 def test_invalid_profile_file_fails_startup_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.yaml").write_text(text)
     with pytest.raises(ConfigurationError, match=r"odd\.yaml"):

@@ -23,7 +23,9 @@ from schemas.roles import ROLES, Role
 from tests.unit.api_fakes import MemoryFeed, RecordingAuditLog, make_services
 
 OPERATIONS = {
-    operation["operationId"]: (method, path, operation) for path, methods in create_routes().openapi()["paths"].items() for method, operation in methods.items()
+    operation["operationId"]: (method, path, operation)
+    for path, methods in create_routes().openapi()["paths"].items()
+    for method, operation in methods.items()
 }
 READ_ONLY_OPERATIONS = {"plan_generation", "compare_generations"}
 AUDITED_BY_SERVICE = {"create_key", "rotate_key", "revoke_key"}
@@ -48,7 +50,11 @@ class RoleAuthenticator:
 async def open_api(role: str, **replaced: Any) -> AsyncIterator[httpx2.AsyncClient]:
     app = create_app(make_services(**{"authenticate": RoleAuthenticator(), **replaced}))
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers={"Authorization": f"Bearer {role}"}) as client:
+    async with httpx2.AsyncClient(
+        transport=transport,
+        base_url="http://localhost",
+        headers={"Authorization": f"Bearer {role}"},
+    ) as client:
         yield client
 
 
@@ -66,7 +72,11 @@ def test_every_operation_documents_its_credential() -> None:
 
 
 def test_every_administrative_operation_is_audited() -> None:
-    changing = {name for name, (method, _, _) in OPERATIONS.items() if method != "get" and REQUIRED_ROLES.get(name) in ("admin", "operator")}
+    changing = {
+        name
+        for name, (method, _, _) in OPERATIONS.items()
+        if method != "get" and REQUIRED_ROLES.get(name) in ("admin", "operator")
+    }
     assert changing - READ_ONLY_OPERATIONS == AUDITED_ACTIONS.keys() | AUDITED_BY_SERVICE
 
 
@@ -81,7 +91,9 @@ async def test_operation_refuses_the_next_lower_role(operation: str) -> None:
     body = {} if method in ("post", "patch") else None
     async with open_api(role) as client:
         response = await client.request(method.upper(), filled, json=body)
-    assert (response.status_code, response.json()["code"]) == ((403, "FORBIDDEN_ROLE") if below >= 0 else (401, "UNAUTHENTICATED"))
+    assert (response.status_code, response.json()["code"]) == (
+        (403, "FORBIDDEN_ROLE") if below >= 0 else (401, "UNAUTHENTICATED")
+    )
 
 
 async def test_only_operator_may_select_another_tenant() -> None:
@@ -94,15 +106,23 @@ async def test_only_operator_may_select_another_tenant() -> None:
             assert (own.status_code, own.json()["tenant"]) == (200, "acme")
     assert audit.entries == []
     async with open_api("operator@acme", audit=audit) as client:
-        assert (await client.get("/v1/whoami", headers={"X-Anabranch-Tenant": "other"})).json()["tenant"] == "other"
-        assert (await client.get("/v1/whoami", headers={"X-Anabranch-Tenant": "../etc"})).status_code == 422
+        assert (await client.get("/v1/whoami", headers={"X-Anabranch-Tenant": "other"})).json()[
+            "tenant"
+        ] == "other"
+        assert (
+            await client.get("/v1/whoami", headers={"X-Anabranch-Tenant": "../etc"})
+        ).status_code == 422
     assert audit.entries == [("other", "tenant.entered", "other", "done")]
 
 
 @pytest.mark.parametrize("name", ["X-Anabranch-Tenant", "Authorization", "x-anabranch-TENANT"])
 async def test_repeated_header_is_refused(name: str) -> None:
     async with open_api("operator") as client:
-        values = ("default", "other") if "tenant" in name.lower() else ("Bearer reader", "Bearer operator")
+        values = (
+            ("default", "other")
+            if "tenant" in name.lower()
+            else ("Bearer reader", "Bearer operator")
+        )
         pairs = [(name, value) for value in values]
         others = [] if name == "Authorization" else [("Authorization", "Bearer operator")]
         client.headers.clear()
@@ -112,7 +132,9 @@ async def test_repeated_header_is_refused(name: str) -> None:
 
 async def test_tenant_in_query_or_body_is_ignored() -> None:
     async with open_api("reader@acme") as client:
-        assert (await client.get("/v1/whoami", params={"tenant": "other"})).json()["tenant"] == "acme"
+        assert (await client.get("/v1/whoami", params={"tenant": "other"})).json()[
+            "tenant"
+        ] == "acme"
     async with open_api("admin@acme") as client:
         refused = await client.post("/v1/keys", json={"name": "n", "tenant": "other"})
         assert refused.status_code == 422
@@ -128,7 +150,9 @@ async def test_audit_event_is_written_before_response() -> None:
         assert (response.status_code, response.json()["code"]) == (503, "LOG_UNAVAILABLE")
     audit = RecordingAuditLog()
     async with open_api("operator", audit=audit) as client:
-        receipt = (await client.post("/v1/erasures", json={"scope": "document", "name": "x"})).json()["receipt_id"]
+        receipt = (
+            await client.post("/v1/erasures", json={"scope": "document", "name": "x"})
+        ).json()["receipt_id"]
         await client.post("/v1/dead-letters/redrive", json={"all": True, "dry_run": True})
         assert (await client.delete("/v1/sources/orders")).status_code == 404
         await client.post("/v1/dead-letters/redrive", json={})
@@ -146,12 +170,18 @@ async def test_control_topic_is_visible_to_operators_only() -> None:
             asked.append(topics)
             return LogPage(items=[], next="n", end=True, missed=0)
 
-        async def follow(self, *given: Any, topics: list[str] | None, **named: Any) -> AsyncGenerator[FeedMessage, None]:
+        async def follow(
+            self, *given: Any, topics: list[str] | None, **named: Any
+        ) -> AsyncGenerator[FeedMessage, None]:
             asked.append(topics)
             yield FeedMessage(event="open", data={})
 
     async with open_api("admin", event_feed=Feed()) as client:
-        for path in ("/v1/events?topics=control", "/v1/events?topics=raw,%20control", "/v1/stream?topics=control"):
+        for path in (
+            "/v1/events?topics=control",
+            "/v1/events?topics=raw,%20control",
+            "/v1/stream?topics=control",
+        ):
             assert (await client.get(path)).status_code == 403
         for path in ("/v1/events", "/v1/stream"):
             assert (await client.get(path)).status_code == 200
@@ -165,12 +195,19 @@ async def test_control_topic_is_visible_to_operators_only() -> None:
 
 async def test_authentication_failures_are_rate_limited_per_address() -> None:
     counted: list[int] = []
-    async with open_api("nobody", max_failures_per_minute=3, count_failed_authentication=lambda: counted.append(1)) as client:
-        answers = [await client.get("/v1/whoami", headers={"Authorization": f"Bearer ab_{number}"}) for number in range(5)]
+    async with open_api(
+        "nobody", max_failures_per_minute=3, count_failed_authentication=lambda: counted.append(1)
+    ) as client:
+        answers = [
+            await client.get("/v1/whoami", headers={"Authorization": f"Bearer ab_{number}"})
+            for number in range(5)
+        ]
         assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
         assert 1 <= int(answers[-1].headers["retry-after"]) <= WINDOW_S
         assert len(counted) == 3, "a refused address is not looked at"
-        assert (await client.get("/v1/whoami", headers={"Authorization": "Bearer nobody"})).status_code == 429
+        assert (
+            await client.get("/v1/whoami", headers={"Authorization": "Bearer nobody"})
+        ).status_code == 429
         valid = await client.get("/v1/whoami", headers={"Authorization": "Bearer reader"})
         assert valid.status_code == 200, "others behind the same address keep their access"
 
@@ -206,8 +243,21 @@ async def test_revoked_credential_closes_open_stream() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": "GET", "scheme": "http"}
-    scope |= {"path": "/v1/stream", "raw_path": b"/v1/stream", "query_string": b"", "root_path": "", "client": ("127.0.0.1", 1), "server": ("localhost", 80)}
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+    }
+    scope |= {
+        "path": "/v1/stream",
+        "raw_path": b"/v1/stream",
+        "query_string": b"",
+        "root_path": "",
+        "client": ("127.0.0.1", 1),
+        "server": ("localhost", 80),
+    }
     scope |= {"headers": [(b"host", b"localhost"), (b"authorization", b"Bearer reader@acme")]}
     streaming = asyncio.create_task(app(scope, receive, send))
     await asyncio.sleep(0.2)

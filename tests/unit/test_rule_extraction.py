@@ -21,10 +21,22 @@ def extract_names(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("The contract binds Acme Logistics Lda. and Northwind Traders Inc. alike.", {"Acme Logistics Lda.": "ORG", "Northwind Traders Inc.": "ORG"}),
-        ("Yesterday Dr. Maria dos Santos Silva met John Smith in Lisbon.", {"Maria dos Santos Silva": "PERSON", "John Smith": "PERSON", "Lisbon": "LOC"}),
-        ("Ela estuda na Universidade Federal do Rio de Janeiro e mora em São Paulo.", {"Universidade Federal do Rio de Janeiro": "ORG", "São Paulo": "LOC"}),
-        ("O Banco Central do Brasil e a ANVISA publicaram a norma.", {"Banco Central do Brasil": "ORG", "ANVISA": "ORG"}),
+        (
+            "The contract binds Acme Logistics Lda. and Northwind Traders Inc. alike.",
+            {"Acme Logistics Lda.": "ORG", "Northwind Traders Inc.": "ORG"},
+        ),
+        (
+            "Yesterday Dr. Maria dos Santos Silva met John Smith in Lisbon.",
+            {"Maria dos Santos Silva": "PERSON", "John Smith": "PERSON", "Lisbon": "LOC"},
+        ),
+        (
+            "Ela estuda na Universidade Federal do Rio de Janeiro e mora em São Paulo.",
+            {"Universidade Federal do Rio de Janeiro": "ORG", "São Paulo": "LOC"},
+        ),
+        (
+            "O Banco Central do Brasil e a ANVISA publicaram a norma.",
+            {"Banco Central do Brasil": "ORG", "ANVISA": "ORG"},
+        ),
         ("The Bank of England raised its rate.", {"Bank of England": "ORG"}),
         ("This is a sentence. However, nothing here is a name.", {}),
         ("ALL WORDS HERE ARE WRITTEN IN CAPITALS", {}),
@@ -58,11 +70,25 @@ def test_names_are_extracted_with_entity_types(text: str, expected: dict[str, st
         ("contrato nº 4600123456 diz", "4600123456", "IDENTIFIER", "4600123456"),
     ],
 )
-def test_values_are_normalized_from_their_spellings(text: str, said: str, kind: str, key: str) -> None:
-    assert [(text[found.start : found.end], found.type, found.key) for found in find_values(text)] == [(said, kind, key)]
+def test_values_are_normalized_from_their_spellings(
+    text: str, said: str, kind: str, key: str
+) -> None:
+    assert [
+        (text[found.start : found.end], found.type, found.key) for found in find_values(text)
+    ] == [(said, kind, key)]
 
 
-@pytest.mark.parametrize("text", ["a well-known e-mail", "version three", "page 12 of 40", "in the 1990s", "a 50-50 chance", "and/or"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a well-known e-mail",
+        "version three",
+        "page 12 of 40",
+        "in the 1990s",
+        "a 50-50 chance",
+        "and/or",
+    ],
+)
 def test_ordinary_text_contains_no_values(text: str) -> None:
     assert list(find_values(text)) == []
 
@@ -73,13 +99,32 @@ def test_ordinary_text_contains_no_values(text: str) -> None:
         ("Acme Lda. acquired Northwind Inc. last year.", "acme", "acquired", "northwind"),
         ("The bridge of Porto was built by Mota Engil.", "mota engil", "built", "porto"),
         ("Maria Santos works in Lisbon.", "maria santos", "works_in", "lisbon"),
-        ("A Petrobras S.A. assinou um acordo com a Vale S.A. ontem.", "petrobras", "assinou", "vale"),
-        ("O relatório do Tribunal foi escrito por João Silva.", "joao silva", "escrito", "tribunal"),
+        (
+            "A Petrobras S.A. assinou um acordo com a Vale S.A. ontem.",
+            "petrobras",
+            "assinou",
+            "vale",
+        ),
+        (
+            "O relatório do Tribunal foi escrito por João Silva.",
+            "joao silva",
+            "escrito",
+            "tribunal",
+        ),
     ],
 )
-def test_verb_between_two_names_gives_a_relation(text: str, subject: str, label: str, target: str) -> None:
-    strongest = max(extract_by_rules([make_parent(text)]).relations, key=lambda relation: relation.weight)
-    assert (strongest.subject[1], strongest.type, strongest.object[1], strongest.weight) == (subject, label, target, 0.8)
+def test_verb_between_two_names_gives_a_relation(
+    text: str, subject: str, label: str, target: str
+) -> None:
+    strongest = max(
+        extract_by_rules([make_parent(text)]).relations, key=lambda relation: relation.weight
+    )
+    assert (strongest.subject[1], strongest.type, strongest.object[1], strongest.weight) == (
+        subject,
+        label,
+        target,
+        0.8,
+    )
 
 
 def test_co_occurring_names_are_weakly_related() -> None:
@@ -88,12 +133,19 @@ def test_co_occurring_names_are_weakly_related() -> None:
 
 
 def test_amount_is_a_claim_about_the_preceding_name() -> None:
-    found = extract_by_rules([make_parent("The annual fee of Acme Lda. is € 500, and the penalty of Vale S.A. is € 70.")])
-    assert [(claim.subject[1], claim.property, claim.value) for claim in found.claims] == [("acme", "fee", "€ 500"), ("vale", "penalty", "€ 70")]
+    found = extract_by_rules(
+        [make_parent("The annual fee of Acme Lda. is € 500, and the penalty of Vale S.A. is € 70.")]
+    )
+    assert [(claim.subject[1], claim.property, claim.value) for claim in found.claims] == [
+        ("acme", "fee", "€ 500"),
+        ("vale", "penalty", "€ 70"),
+    ]
 
 
 def test_entity_has_one_type_throughout() -> None:
-    found = extract_by_rules([make_parent("Acme Lda. is old.", "We wrote to Acme. They like Acme.")])
+    found = extract_by_rules(
+        [make_parent("Acme Lda. is old.", "We wrote to Acme. They like Acme.")]
+    )
     assert {mention.type for mention in found.mentions if mention.key == "acme"} == {"ORG"}
 
 
@@ -101,15 +153,36 @@ def test_name_across_chunk_boundary_is_skipped() -> None:
     text = "We met John Smith today in Lisbon."
     cut = text.index("Smith")
     children = [
-        ChildChunk(id=content_id("c", n), ordinal=n, text=text[a:b], char_start=a, char_end=b, spans=[], tokens=1)
+        ChildChunk(
+            id=content_id("c", n),
+            ordinal=n,
+            text=text[a:b],
+            char_start=a,
+            char_end=b,
+            spans=[],
+            tokens=1,
+        )
         for n, (a, b) in enumerate([(0, cut), (cut, len(text))])
     ]
-    whole = ParentChunk(id=content_id("p"), ordinal=0, text=text, char_start=0, char_end=len(text), tokens=1, children=children)
+    whole = ParentChunk(
+        id=content_id("p"),
+        ordinal=0,
+        text=text,
+        char_start=0,
+        char_end=len(text),
+        tokens=1,
+        children=children,
+    )
     assert [mention.name for mention in extract_by_rules([whole]).mentions] == ["Lisbon"]
 
 
 def test_names_do_not_span_table_cells() -> None:
-    assert [mention.name for mention in extract_by_rules([make_parent("| Supplier Acme Lda. | John Smith |\n| --- | --- |")]).mentions] == [
+    assert [
+        mention.name
+        for mention in extract_by_rules(
+            [make_parent("| Supplier Acme Lda. | John Smith |\n| --- | --- |")]
+        ).mentions
+    ] == [
         "Supplier Acme Lda.",
         "John Smith",
     ]

@@ -26,7 +26,9 @@ def make_corpus(**texts: str) -> RetrievalHarness:
 
 async def query_and_record(built: RetrievalHarness, run: int = 1, **options: Any) -> RecordedRun:
     built.published_events.clear()
-    await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, **options), UUID(int=run))
+    await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, **options), UUID(int=run)
+    )
     return parse_run(make_run_row(built))
 
 
@@ -41,24 +43,45 @@ async def test_identical_runs_have_no_differences() -> None:
 
 
 async def test_withdrawn_document_is_a_reason_for_different_answer() -> None:
-    then, now = await query_and_record(make_corpus(pump=PUMP, lease=LEASE, staff=STAFF)), await query_and_record(make_corpus(lease=LEASE, staff=STAFF), 2)
-    diff = compare_runs(then, now, DiffContext({}, {make_document_id("pump"): CurrentDocument(visible_revision=None, state="withdrawn")}))
+    then, now = (
+        await query_and_record(make_corpus(pump=PUMP, lease=LEASE, staff=STAFF)),
+        await query_and_record(make_corpus(lease=LEASE, staff=STAFF), 2),
+    )
+    diff = compare_runs(
+        then,
+        now,
+        DiffContext(
+            {},
+            {make_document_id("pump"): CurrentDocument(visible_revision=None, state="withdrawn")},
+        ),
+    )
     assert diff.answer_changed and diff.citations_changed and not diff.same
     assert [(one.external_id, one.rank_now) for one in diff.gone] == [("pump", None)]
     assert ("document", "Pump is no longer searchable (withdrawn)") in list_reasons(diff)
 
 
 async def test_new_document_is_a_reason_for_moved_ranks() -> None:
-    then, now = await query_and_record(make_corpus(lease=LEASE, staff=STAFF)), await query_and_record(make_corpus(pump=PUMP, lease=LEASE, staff=STAFF), 2)
+    then, now = (
+        await query_and_record(make_corpus(lease=LEASE, staff=STAFF)),
+        await query_and_record(make_corpus(pump=PUMP, lease=LEASE, staff=STAFF), 2),
+    )
     diff = compare_runs(then, now, NO_CONTEXT)
-    assert [(one.external_id, one.rank_then, one.rank_now) for one in diff.new] == [("pump", None, 1)]
-    assert ("document", "Pump was not retrieved then: it is new or has changed") in list_reasons(diff)
+    assert [(one.external_id, one.rank_then, one.rank_now) for one in diff.new] == [
+        ("pump", None, 1)
+    ]
+    assert ("document", "Pump was not retrieved then: it is new or has changed") in list_reasons(
+        diff
+    )
 
 
 async def test_profile_change_is_first_reason_with_changed_settings() -> None:
     built = make_corpus(pump=PUMP, lease=LEASE, staff=STAFF, ferias=VACATION_PT)
     built.profiles = [Profile(name="narrow", answer=AnswerProfile(trim=1.0))]
-    diff = compare_runs(await query_and_record(built), await query_and_record(built, 2, profile="narrow"), NO_CONTEXT)
+    diff = compare_runs(
+        await query_and_record(built),
+        await query_and_record(built, 2, profile="narrow"),
+        NO_CONTEXT,
+    )
     assert diff.profile_changes["answer.trim"] == (0.6, 1.0)
     assert diff.request_changes == {"profile": ("default", "narrow")}
     assert [reason.cause for reason in diff.reasons][:2] == ["request", "profile"]
@@ -67,7 +90,20 @@ async def test_profile_change_is_first_reason_with_changed_settings() -> None:
 async def test_only_generations_with_different_stages_are_a_reason() -> None:
     built = make_corpus(pump=PUMP, lease=LEASE)
     then = await query_and_record(built)
-    for how, expected in (({"embed": "b"}, {("generation", "generation g2 differs from g1 in embed")}), ({"embed": "a"}, set())):
-        built.index.generation = Generation(name="g2", config=IndexConfig(), how=how, topics={}, state="live")
-        known = {"g1": Generation(name="g1", config=IndexConfig(), how={"embed": "a"}, topics={}), "g2": built.index.generation}
-        assert list_reasons(compare_runs(then, await query_and_record(built, 2), DiffContext(known, {}))) == expected
+    for how, expected in (
+        ({"embed": "b"}, {("generation", "generation g2 differs from g1 in embed")}),
+        ({"embed": "a"}, set()),
+    ):
+        built.index.generation = Generation(
+            name="g2", config=IndexConfig(), how=how, topics={}, state="live"
+        )
+        known = {
+            "g1": Generation(name="g1", config=IndexConfig(), how={"embed": "a"}, topics={}),
+            "g2": built.index.generation,
+        }
+        assert (
+            list_reasons(
+                compare_runs(then, await query_and_record(built, 2), DiffContext(known, {}))
+            )
+            == expected
+        )

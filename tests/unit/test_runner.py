@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import EngineUnavailable, FatalError, LimitExceeded, NewerVersion, UnreadableDocument
+from schemas.errors import (
+    EngineUnavailable,
+    FatalError,
+    LimitExceeded,
+    NewerVersion,
+    UnreadableDocument,
+)
 from schemas.events import Content, DocumentIndexed, DocumentReceived, EventDeadLettered
 from schemas.events.outcomes import DocumentOutcome
 from schemas.ids import make_document_id
@@ -30,14 +36,32 @@ def world(tmp_path: Path) -> SimulatedPipeline:
 
 
 def make_runner(world: SimulatedPipeline, react: Any, **stage: Any) -> StageRunner:
-    data = {"name": "probe", "topic": "raw", "version": 1, "ordering_policy": "once_per_id", "react": react, "batch_size": 8} | stage
+    data = {
+        "name": "probe",
+        "topic": "raw",
+        "version": 1,
+        "ordering_policy": "once_per_id",
+        "react": react,
+        "batch_size": 8,
+    } | stage
     publisher = Publisher("probe", GENERATION, world.codec, lambda: EPOCH)
-    return StageRunner(Stage(**data), world.ledger, world.log, world.ports, publisher, world.codec, NoInstrumentation(), backoff=Backoff(0, 0))  # type: ignore[arg-type]
+    return StageRunner(
+        Stage(**data),
+        world.ledger,
+        world.log,
+        world.ports,
+        publisher,
+        world.codec,
+        NoInstrumentation(),
+        backoff=Backoff(0, 0),
+    )  # type: ignore[arg-type]
 
 
 async def append_records(world: SimulatedPipeline, *texts: str) -> list[StoredRecord]:
     for number, text in enumerate(texts):
-        await world.push(DocumentReceived(external_id=text, content=Content(text=text)), f"e{number}")
+        await world.push(
+            DocumentReceived(external_id=text, content=Content(text=text)), f"e{number}"
+        )
     return world.log.topics["raw"]
 
 
@@ -55,8 +79,16 @@ async def test_bad_event_in_a_batch_is_isolated_by_bisection(world: SimulatedPip
             raise UnreadableDocument("it is bad", code="BAD")
         return []
 
-    works = await process_records(make_runner(world, react), await append_records(world, "a", "b", "bad", "c", "d"))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [None, None, "BAD", None, None]
+    works = await process_records(
+        make_runner(world, react), await append_records(world, "a", "b", "bad", "c", "d")
+    )
+    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
+        None,
+        None,
+        "BAD",
+        None,
+        None,
+    ]
 
 
 async def test_engine_outage_is_retried_without_dead_letter(world: SimulatedPipeline) -> None:
@@ -96,7 +128,9 @@ def server() -> FlakyEngine:
     return FlakyEngine()
 
 
-async def claim_for_engine(world: SimulatedPipeline, server: FlakyEngine, *texts: str) -> tuple[StageRunner, list[WorkItem]]:
+async def claim_for_engine(
+    world: SimulatedPipeline, server: FlakyEngine, *texts: str
+) -> tuple[StageRunner, list[WorkItem]]:
     """A stage that asks the server of everything but what begins with "known"."""
 
     async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
@@ -108,7 +142,9 @@ async def claim_for_engine(world: SimulatedPipeline, server: FlakyEngine, *texts
     return runner, await runner.claim(await append_records(world, *texts))
 
 
-async def test_event_refused_while_engine_answers_others_is_dead_lettered(world: SimulatedPipeline, server: FlakyEngine) -> None:
+async def test_event_refused_while_engine_answers_others_is_dead_lettered(
+    world: SimulatedPipeline, server: FlakyEngine
+) -> None:
     runner, [cursed, *others] = await claim_for_engine(world, server, "cursed", *"abcdefgh")
     stuck = asyncio.create_task(runner.react([cursed]))
     for work in others:
@@ -116,12 +152,18 @@ async def test_event_refused_while_engine_answers_others_is_dead_lettered(world:
         await wait_until(lambda tried=tried: stuck.done() or cursed.attempts > tried + 1)  # type: ignore[misc]
         await runner.react([work])
     await wait_until(stuck.done)
-    assert [work.dead_letter.data.code for work in [cursed, *others] if work.dead_letter] == ["ENGINE_UNAVAILABLE"]
+    assert [work.dead_letter.data.code for work in [cursed, *others] if work.dead_letter] == [
+        "ENGINE_UNAVAILABLE"
+    ]
     assert runner.engine_outage is None
 
 
-async def test_reactions_without_engine_do_not_prove_it_available(world: SimulatedPipeline, server: FlakyEngine) -> None:
-    runner, [waiting, *known] = await claim_for_engine(world, server, "a", *(f"known {number}" for number in range(40)))
+async def test_reactions_without_engine_do_not_prove_it_available(
+    world: SimulatedPipeline, server: FlakyEngine
+) -> None:
+    runner, [waiting, *known] = await claim_for_engine(
+        world, server, "a", *(f"known {number}" for number in range(40))
+    )
     server.is_unavailable = True
     stuck = asyncio.create_task(runner.react([waiting]))
     await wait_until(lambda: runner.engine_outage is not None)
@@ -135,7 +177,9 @@ async def test_reactions_without_engine_do_not_prove_it_available(world: Simulat
     assert waiting.dead_letter is None and runner.engine_outage is None
 
 
-async def test_single_failure_after_outage_does_not_exhaust_retries(world: SimulatedPipeline, server: FlakyEngine) -> None:
+async def test_single_failure_after_outage_does_not_exhaust_retries(
+    world: SimulatedPipeline, server: FlakyEngine
+) -> None:
     runner, [cursed, *others] = await claim_for_engine(world, server, "cursed", *"abcdefgh")
     server.is_unavailable = True
     stuck = asyncio.create_task(runner.react([cursed]))
@@ -168,8 +212,13 @@ async def test_bad_input_never_stops_the_worker(world: SimulatedPipeline) -> Non
     async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         raise UnreadableDocument("locked", code="ENCRYPTED_DOCUMENT")
 
-    works = await process_records(make_runner(world, react, batch_size=1), await append_records(world, *(f"d{number}" for number in range(40))))
-    assert all(work.dead_letter is not None and work.dead_letter.data.traceback is None for work in works)
+    works = await process_records(
+        make_runner(world, react, batch_size=1),
+        await append_records(world, *(f"d{number}" for number in range(40))),
+    )
+    assert all(
+        work.dead_letter is not None and work.dead_letter.data.traceback is None for work in works
+    )
 
 
 async def test_deadline_exceeded_is_retried_then_dead_lettered(world: SimulatedPipeline) -> None:
@@ -177,7 +226,9 @@ async def test_deadline_exceeded_is_retried_then_dead_lettered(world: SimulatedP
         await asyncio.Event().wait()
         return []
 
-    works = await process_records(make_runner(world, react, deadline_s=0.001), await append_records(world, "a"))
+    works = await process_records(
+        make_runner(world, react, deadline_s=0.001), await append_records(world, "a")
+    )
     assert works[0].dead_letter is not None
     assert works[0].dead_letter.data.code == "DEADLINE_EXCEEDED"
     assert works[0].attempts == 2
@@ -196,7 +247,11 @@ async def test_events_of_timed_out_batch_are_retried_individually(world: Simulat
     works = await runner.claim(await append_records(world, "a", "slow", "b"))
     assert await runner.react(works) == works
     await asyncio.gather(*(runner.react([work]) for work in works))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [None, "DEADLINE_EXCEEDED", None]
+    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
+        None,
+        "DEADLINE_EXCEEDED",
+        None,
+    ]
     assert groups == [3, 1, 1, 1]
 
 
@@ -204,7 +259,12 @@ async def test_events_before_newer_version_are_claimed(world: SimulatedPipeline)
     await world.push(DocumentReceived(external_id="a", content=Content(text="a")), "a")
     await world.run()
     [old] = world.log.topics["accepted"]
-    newer = replace(old, record=replace(old.record, headers={**old.record.headers, "ce_type": b"document.accepted.v9"}))
+    newer = replace(
+        old,
+        record=replace(
+            old.record, headers={**old.record.headers, "ce_type": b"document.accepted.v9"}
+        ),
+    )
     runner = make_runner(world, None, topic="accepted", ordering_policy="always")
     assert [work.stored_record for work in await runner.claim([old, old, newer, old])] == [old, old]
     with pytest.raises(NewerVersion):
@@ -217,7 +277,13 @@ async def test_same_id_with_different_payload_is_dead_lettered(world: SimulatedP
 
     for text in ("one", "two"):
         world.log.store(
-            await build_raw_record(DocumentReceived(external_id="a", content=Content(text=text)), "same", source="shop", time=EPOCH, codec=world.codec)
+            await build_raw_record(
+                DocumentReceived(external_id="a", content=Content(text=text)),
+                "same",
+                source="shop",
+                time=EPOCH,
+                codec=world.codec,
+            )
         )
     works = await process_records(make_runner(world, react), world.log.topics["raw"])
     assert works[0].dead_letter is None
@@ -240,7 +306,11 @@ async def test_event_rejected_by_database_is_dead_lettered_alone(world: Simulate
     runner = make_runner(world, react)
     runner.ledger = Picky()  # type: ignore[assignment]
     works = await runner.claim(await append_records(world, "a", "bad", "b"))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [None, "BUG", None]
+    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
+        None,
+        "BUG",
+        None,
+    ]
 
 
 async def test_fair_queue_round_robins_documents(world: SimulatedPipeline) -> None:
@@ -255,7 +325,9 @@ async def test_fair_queue_round_robins_documents(world: SimulatedPipeline) -> No
     assert [work is works[0] for work in taken] == [True, False, False, True, True, True, True]
 
 
-async def test_fair_queue_limits_concurrent_reactions_per_document(world: SimulatedPipeline) -> None:
+async def test_fair_queue_limits_concurrent_reactions_per_document(
+    world: SimulatedPipeline,
+) -> None:
     async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         return []
 
@@ -274,31 +346,67 @@ async def test_fair_queue_limits_concurrent_reactions_per_document(world: Simula
     assert (room.take(9, 1_000_000), room.count, room.has_ready_items) == ([long, long], 0, False)
 
 
-async def test_oversized_event_is_dead_lettered_and_neighbors_publish_once(world: SimulatedPipeline) -> None:
+async def test_oversized_event_is_dead_lettered_and_neighbors_publish_once(
+    world: SimulatedPipeline,
+) -> None:
     async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        return [Emission(item.event, DocumentIndexed(detail=item.event.data.external_id * (900_000 if item.event.event_id == "e1" else 1))) for item in counted]
+        return [
+            Emission(
+                item.event,
+                DocumentIndexed(
+                    detail=item.event.data.external_id
+                    * (900_000 if item.event.event_id == "e1" else 1)
+                ),
+            )
+            for item in counted
+        ]
 
-    works = await process_records(make_runner(world, react), await append_records(world, "a", "b", "c"))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [None, "EVENT_TOO_LARGE", None]
-    said = [DocumentOutcome.model_validate_json(stored.record.value or b"") for stored in world.log.topics["outcomes"]]
-    assert [(outcome.event_id, outcome.code, outcome.detail) for outcome in said if outcome.code is None] == [(None, None, "a"), (None, None, "c")]
-    assert [(outcome.event_id, outcome.code) for outcome in said if outcome.code] == [("e1", "EVENT_TOO_LARGE")]
+    works = await process_records(
+        make_runner(world, react), await append_records(world, "a", "b", "c")
+    )
+    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
+        None,
+        "EVENT_TOO_LARGE",
+        None,
+    ]
+    said = [
+        DocumentOutcome.model_validate_json(stored.record.value or b"")
+        for stored in world.log.topics["outcomes"]
+    ]
+    assert [
+        (outcome.event_id, outcome.code, outcome.detail) for outcome in said if outcome.code is None
+    ] == [(None, None, "a"), (None, None, "c")]
+    assert [(outcome.event_id, outcome.code) for outcome in said if outcome.code] == [
+        ("e1", "EVENT_TOO_LARGE")
+    ]
 
 
 async def test_event_rejected_by_log_is_dead_lettered_alone(world: SimulatedPipeline) -> None:
     class Picky:
         async def append(self, given: Sequence[Record]) -> list[Position]:
-            if any(b"bad" in (record.value or b"") and record.topic == "outcomes" and b"REFUSED" not in (record.value or b"") for record in given):
+            if any(
+                b"bad" in (record.value or b"")
+                and record.topic == "outcomes"
+                and b"REFUSED" not in (record.value or b"")
+                for record in given
+            ):
                 raise LimitExceeded("the broker says no", code="REFUSED")
             return await world.log.append(given)
 
     async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        return [Emission(item.event, DocumentIndexed(external_id=item.event.data.external_id)) for item in counted]
+        return [
+            Emission(item.event, DocumentIndexed(external_id=item.event.data.external_id))
+            for item in counted
+        ]
 
     runner = make_runner(world, react)
     runner.event_log = Picky()  # type: ignore[assignment]
     works = await process_records(runner, await append_records(world, "a", "bad", "c"))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [None, "REFUSED", None]
+    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
+        None,
+        "REFUSED",
+        None,
+    ]
 
 
 async def test_decoder_bug_dead_letters_the_record_with_traceback(world: SimulatedPipeline) -> None:
@@ -314,7 +422,11 @@ async def test_decoder_bug_dead_letters_the_record_with_traceback(world: Simulat
     runner = make_runner(world, react)
     runner.codec = Broken()
     works = await process_records(runner, await append_records(world, "a", "bad", "c"))
-    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [None, "BUG", None]
+    assert [work.dead_letter.data.code if work.dead_letter else None for work in works] == [
+        None,
+        "BUG",
+        None,
+    ]
 
 
 async def test_failed_ingress_event_outcome_is_keyed_by_document(world: SimulatedPipeline) -> None:
@@ -337,7 +449,11 @@ async def test_undecodable_record_outcome_is_keyed_by_event_id(world: SimulatedP
     await process_records(make_runner(world, react), world.log.topics["raw"])
     (told,), (buried,) = world.log.topics["outcomes"], world.log.topics["dead_letters"]
     assert DocumentOutcome.model_validate_json(told.record.value or b"").document_id is None
-    assert told.record.key == buried.record.key == str(EventDeadLettered.model_validate_json(buried.record.value or b"").event_id).encode()
+    assert (
+        told.record.key
+        == buried.record.key
+        == str(EventDeadLettered.model_validate_json(buried.record.value or b"").event_id).encode()
+    )
 
 
 async def test_intermittent_bugs_do_not_stop_projecting_stage(world: SimulatedPipeline) -> None:
@@ -345,7 +461,9 @@ async def test_intermittent_bugs_do_not_stop_projecting_stage(world: SimulatedPi
         return [][0] if fact.data.external_id.startswith("bad") else []
 
     runner = make_runner(world, None, project=project)
-    for record in await append_records(world, *(f"{kind}{number}" for number in range(30) for kind in ("bad", "good"))):
+    for record in await append_records(
+        world, *(f"{kind}{number}" for number in range(30) for kind in ("bad", "good"))
+    ):
         await runner.finish([work for work in await runner.claim([record]) if work.dead_letter])
     assert runner.consecutive_bugs == 0
 
@@ -366,13 +484,22 @@ async def test_event_is_dead_lettered_after_three_lost_workers(world: SimulatedP
     for life in range(4):
         runner = make_runner(world, react)
         works = await runner.claim(given)
-        await _react_until_killed(runner, [work for work in works if work.pending_event and not work.dead_letter])
+        await _react_until_killed(
+            runner, [work for work in works if work.pending_event and not work.dead_letter]
+        )
         if life < 3:
             assert "deadly" not in ended
             continue
         await runner.finish(works)
-        codes = {work.pending_event.event.data.external_id: work.dead_letter.data.code if work.dead_letter else None for work in works if work.pending_event}
-    # Those that were in one worker with it are tried alone before it can take them along a third time.
+        codes = {
+            work.pending_event.event.data.external_id: work.dead_letter.data.code
+            if work.dead_letter
+            else None
+            for work in works
+            if work.pending_event
+        }
+    # Those that were in one worker with it are tried alone before it can take them along a third
+    # time.
     assert begun[:3] == [["a", "deadly", "b"], ["a", "deadly", "b"], ["a"]]
     assert sum("deadly" in group for group in begun) == 3
     assert codes == {"a": None, "deadly": "WORKER_LOST", "b": None}
@@ -393,7 +520,9 @@ async def _ignore_end(events: object) -> None:
 
 
 @pytest.mark.parametrize(("in_order", "lost"), [(True, 0), (False, 2)])
-async def test_cancelled_reaction_is_never_dead_lettered(world: SimulatedPipeline, in_order: bool, lost: int) -> None:
+async def test_cancelled_reaction_is_never_dead_lettered(
+    world: SimulatedPipeline, in_order: bool, lost: int
+) -> None:
     """In order, their partition is closed and takes back what the claims noted."""
 
     async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:

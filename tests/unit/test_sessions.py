@@ -34,7 +34,9 @@ def sessions(clock: ManualSecondsClock) -> BrowserSessions:
 async def browser(sessions: BrowserSessions) -> AsyncIterator[httpx2.AsyncClient]:
     """Without Authorization; keeps cookies."""
     app = create_app(add_local_token(make_services(sessions=sessions, ingest=FakeIntake())))
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app, raise_app_exceptions=False), base_url=BASE_URL) as client:
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app, raise_app_exceptions=False), base_url=BASE_URL
+    ) as client:
         yield client
 
 
@@ -71,34 +73,52 @@ async def test_session_expires(browser: httpx2.AsyncClient, clock: ManualSeconds
 
 
 @pytest.mark.parametrize("code", ["", "x", "..", "9999999999.a.b", "é", "9" * 500])
-async def test_forged_codes_and_cookies_are_refused(browser: httpx2.AsyncClient, sessions: BrowserSessions, code: str) -> None:
+async def test_forged_codes_and_cookies_are_refused(
+    browser: httpx2.AsyncClient, sessions: BrowserSessions, code: str
+) -> None:
     assert (await browser.get("/", params={"login": code})).status_code == 401
     for forged in (
         code,
         sessions.make_code(),
-        BrowserSessions("another-token-0123456789").exchange_code(BrowserSessions("another-token-0123456789").make_code()),
+        BrowserSessions("another-token-0123456789").exchange_code(
+            BrowserSessions("another-token-0123456789").make_code()
+        ),
     ):
-        assert (await browser.get("/v1/documents", headers={"Cookie": f"anabranch_session_8420={forged}".encode()})).status_code == 401
+        assert (
+            await browser.get(
+                "/v1/documents", headers={"Cookie": f"anabranch_session_8420={forged}".encode()}
+            )
+        ).status_code == 401
 
 
 async def test_cookie_writes_require_request_header(browser: httpx2.AsyncClient) -> None:
     await browser.get(await make_login_link(browser))
     form = {"files": {"file": ("a.md", b"x")}}
     assert (await browser.post("/v1/ingest", **form)).status_code == 401
-    assert (await browser.post("/v1/ingest", **form, headers={"X-Anabranch-Request": "1"})).status_code == 202
-    foreign = await browser.post("/v1/ingest", **form, headers={"X-Anabranch-Request": "1", "Origin": "http://localhost:9999"})
+    assert (
+        await browser.post("/v1/ingest", **form, headers={"X-Anabranch-Request": "1"})
+    ).status_code == 202
+    foreign = await browser.post(
+        "/v1/ingest",
+        **form,
+        headers={"X-Anabranch-Request": "1", "Origin": "http://localhost:9999"},
+    )
     assert foreign.status_code == 403
 
 
 @pytest.mark.parametrize("site", ["same-site", "cross-site"])
-async def test_cookie_is_ignored_for_cross_origin_requests(browser: httpx2.AsyncClient, site: str) -> None:
+async def test_cookie_is_ignored_for_cross_origin_requests(
+    browser: httpx2.AsyncClient, site: str
+) -> None:
     await browser.get(await make_login_link(browser))
     assert (await browser.get("/v1/documents", headers={"Sec-Fetch-Site": site})).status_code == 401
 
 
 async def test_cookie_does_not_replace_wrong_bearer_token(browser: httpx2.AsyncClient) -> None:
     await browser.get(await make_login_link(browser))
-    assert (await browser.get("/v1/documents", headers={"Authorization": "Bearer wrong"})).status_code == 401
+    assert (
+        await browser.get("/v1/documents", headers={"Authorization": "Bearer wrong"})
+    ).status_code == 401
 
 
 async def test_creating_login_link_requires_credential(browser: httpx2.AsyncClient) -> None:

@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.config.index_config import build_index_config
-from anabranch.config.loader import list_setting_names, load_settings, read_origins, to_environment_name
+from anabranch.config.loader import (
+    list_setting_names,
+    load_settings,
+    read_origins,
+    to_environment_name,
+)
 from processors import get_stage_versions
 from schemas.errors import ConfigurationError, GenerationMismatch
 from schemas.generations import Generation, compute_chain_fingerprints
@@ -24,20 +29,30 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_defaults_select_embedded_mode() -> None:
     settings = load_settings()
-    assert (settings.mode, settings.log_kind, settings.data_dir) == ("embedded", "postgres", Path("anabranch-data"))
+    assert (settings.mode, settings.log_kind, settings.data_dir) == (
+        "embedded",
+        "postgres",
+        Path("anabranch-data"),
+    )
     assert settings.ingest.max_bytes == 512 * 1024 * 1024
     assert settings.kafka.partitions == 12
 
 
-def test_command_line_overrides_environment_and_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "anabranch.toml").write_text("[ingest]\nmax_bytes = 1\nmax_pages = 1\ninline_bytes = 1\n")
+def test_command_line_overrides_environment_and_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "anabranch.toml").write_text(
+        "[ingest]\nmax_bytes = 1\nmax_pages = 1\ninline_bytes = 1\n"
+    )
     monkeypatch.setenv("ANABRANCH_INGEST__MAX_PAGES", "2")
     monkeypatch.setenv("ANABRANCH_INGEST__INLINE_BYTES", "2")
     ingest = load_settings(data_dir=tmp_path, sets=["ingest.inline_bytes=3"]).ingest
     assert (ingest.max_bytes, ingest.max_pages, ingest.inline_bytes) == (1, 2, 3)
 
 
-def test_settings_file_of_data_directory_from_environment_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_settings_file_of_data_directory_from_environment_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "anabranch.toml").write_text("[api]\nport = 9\n")
     monkeypatch.setenv("ANABRANCH_DATA_DIR", str(tmp_path))
     assert load_settings().api.port == 9
@@ -45,9 +60,14 @@ def test_settings_file_of_data_directory_from_environment_is_read(monkeypatch: p
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("ANABRANCH_INGEST__MAX_BYTE", "ANABRANCH_INGEST__MAX_BYTES"), ("ANABRANCH_KAFKA__BOOTSTRAP_SERVER", "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS")],
+    [
+        ("ANABRANCH_INGEST__MAX_BYTE", "ANABRANCH_INGEST__MAX_BYTES"),
+        ("ANABRANCH_KAFKA__BOOTSTRAP_SERVER", "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS"),
+    ],
 )
-def test_unknown_environment_variable_suggests_nearest_name(monkeypatch: pytest.MonkeyPatch, name: str, nearest: str) -> None:
+def test_unknown_environment_variable_suggests_nearest_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, nearest: str
+) -> None:
     monkeypatch.setenv(name, "1")
     with pytest.raises(ConfigurationError) as caught:
         load_settings()
@@ -64,7 +84,16 @@ def test_unknown_setting_in_file_or_option_is_rejected(tmp_path: Path) -> None:
     assert "chat.model?" in caught.value.remedy
 
 
-@pytest.mark.parametrize("assignment", ["ingest.max_bytes=lots", "chunk.strategy=guess", "api.port=70000", "ingest.max_bytes", "ingest.sources={"])
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "ingest.max_bytes=lots",
+        "chunk.strategy=guess",
+        "api.port=70000",
+        "ingest.max_bytes",
+        "ingest.sources={",
+    ],
+)
 def test_invalid_value_is_rejected_with_setting_name(assignment: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_settings(sets=[assignment])
@@ -78,22 +107,44 @@ def test_unavailable_setting_is_rejected(monkeypatch: pytest.MonkeyPatch) -> Non
     assert caught.value.code == "SETTING_NOT_AVAILABLE"
 
 
-CHAT_SETTINGS = ("chat.base_url=http://models/v1", "chat.model=large", "chat.api_key=k", "chat.kind=vllm")
+CHAT_SETTINGS = (
+    "chat.base_url=http://models/v1",
+    "chat.model=large",
+    "chat.api_key=k",
+    "chat.kind=vllm",
+)
 
 
 def load_extraction_server(*sets: str) -> tuple[str | None, str | None, str | None, str | None]:
     server = load_settings(sets=sets).resolve_extraction_server()
-    return server.base_url, server.model, server.api_key.get_secret_value() if server.api_key else None, server.kind
+    return (
+        server.base_url,
+        server.model,
+        server.api_key.get_secret_value() if server.api_key else None,
+        server.kind,
+    )
 
 
 def test_extraction_inherits_unset_values_from_chat() -> None:
     assert load_extraction_server(*CHAT_SETTINGS) == ("http://models/v1", "large", "k", "vllm")
-    assert load_extraction_server(*CHAT_SETTINGS, "extract.model=small") == ("http://models/v1", "small", "k", "vllm")
+    assert load_extraction_server(*CHAT_SETTINGS, "extract.model=small") == (
+        "http://models/v1",
+        "small",
+        "k",
+        "vllm",
+    )
 
 
 def test_chat_api_key_is_not_sent_to_other_url() -> None:
-    assert load_extraction_server(*CHAT_SETTINGS, "extract.base_url=http://others/v1") == ("http://others/v1", "large", None, None)
-    assert load_extraction_server(*CHAT_SETTINGS, "extract.base_url=http://others/v1", "extract.api_key=o") == ("http://others/v1", "large", "o", None)
+    assert load_extraction_server(*CHAT_SETTINGS, "extract.base_url=http://others/v1") == (
+        "http://others/v1",
+        "large",
+        None,
+        None,
+    )
+    assert load_extraction_server(
+        *CHAT_SETTINGS, "extract.base_url=http://others/v1", "extract.api_key=o"
+    ) == ("http://others/v1", "large", "o", None)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +157,9 @@ def test_chat_api_key_is_not_sent_to_other_url() -> None:
         ((*CHAT_SETTINGS, "extract.model=small"), ("openai", "small"), ("openai", "small")),
     ],
 )
-def test_chat_model_becomes_extractor_only_for_new_index(sets: tuple[str, ...], new: tuple[str, str], beside_rules: tuple[str, str]) -> None:
+def test_chat_model_becomes_extractor_only_for_new_index(
+    sets: tuple[str, ...], new: tuple[str, str], beside_rules: tuple[str, str]
+) -> None:
     settings, rules = load_settings(sets=sets), build_index_config(load_settings())
     made, kept = build_index_config(settings).extract, build_index_config(settings, rules).extract
     assert ((made.engine, made.model), (kept.engine, kept.model)) == (new, beside_rules)
@@ -132,9 +185,13 @@ def test_environment_lists_are_comma_separated(monkeypatch: pytest.MonkeyPatch) 
 def test_every_setting_has_a_unique_environment_name() -> None:
     names = [to_environment_name(key) for key in list_setting_names()]
     assert len(names) == len(set(names))
-    assert {"ANABRANCH_DATA_DIR", "ANABRANCH_DATABASE__URL", "ANABRANCH_EMBED__DIMENSION", "ANABRANCH_STORAGE__URL", "ANABRANCH_KAFKA__SASL_PASSWORD"} <= set(
-        names
-    )
+    assert {
+        "ANABRANCH_DATA_DIR",
+        "ANABRANCH_DATABASE__URL",
+        "ANABRANCH_EMBED__DIMENSION",
+        "ANABRANCH_STORAGE__URL",
+        "ANABRANCH_KAFKA__SASL_PASSWORD",
+    } <= set(names)
 
 
 def test_embedding_server_requires_model_and_dimension() -> None:
@@ -145,24 +202,40 @@ def test_embedding_server_requires_model_and_dimension() -> None:
 
 
 def test_setting_different_from_index_is_a_named_mismatch() -> None:
-    live, wanted = build_index_config(load_settings()), build_index_config(load_settings(sets=["chunk.child_tokens=100"]))
+    live, wanted = (
+        build_index_config(load_settings()),
+        build_index_config(load_settings(sets=["chunk.child_tokens=100"])),
+    )
     check_config_matches(live, live, "g1")
-    with pytest.raises(GenerationMismatch, match=r"chunk\.child_tokens is 100 in the settings, 200 in the index"):
+    with pytest.raises(
+        GenerationMismatch, match=r"chunk\.child_tokens is 100 in the settings, 200 in the index"
+    ):
         check_config_matches(wanted, live, "g1")
 
 
 def test_outdated_stages_exclude_downstream_stages() -> None:
     config, made_by = build_index_config(load_settings()), get_stage_versions()
-    generation = Generation(name="g1", config=config, how=compute_chain_fingerprints(config, made_by), topics={})
+    generation = Generation(
+        name="g1", config=config, how=compute_chain_fingerprints(config, made_by), topics={}
+    )
     assert find_outdated_stages(generation, config, made_by) == []
-    assert find_outdated_stages(generation, config, made_by | {"chunk": made_by["chunk"] + 1}) == ["chunk"]
-    assert find_outdated_stages(generation, config, made_by | {"transcribe": 0, "embed": 0}) == ["transcribe", "embed"]
+    assert find_outdated_stages(generation, config, made_by | {"chunk": made_by["chunk"] + 1}) == [
+        "chunk"
+    ]
+    assert find_outdated_stages(generation, config, made_by | {"transcribe": 0, "embed": 0}) == [
+        "transcribe",
+        "embed",
+    ]
 
 
 def test_new_engine_fingerprint_is_outdated_but_no_mismatch() -> None:
     live, made_by = build_index_config(load_settings()), get_stage_versions()
-    generation = Generation(name="g1", config=live, how=compute_chain_fingerprints(live, made_by), topics={})
-    newer = live.model_copy(update={"parse": live.parse.model_copy(update={"fingerprint": "of a newer parser"})})
+    generation = Generation(
+        name="g1", config=live, how=compute_chain_fingerprints(live, made_by), topics={}
+    )
+    newer = live.model_copy(
+        update={"parse": live.parse.model_copy(update={"fingerprint": "of a newer parser"})}
+    )
     check_config_matches(newer, live, "g1")
     assert find_outdated_stages(generation, newer, made_by) == ["transcribe"]
 
@@ -173,7 +246,9 @@ def test_secrets_are_redacted_from_settings_output(tmp_path: Path) -> None:
     assert "s3cret" not in str(settings.model_dump(mode="json"))
 
 
-def test_origin_of_each_setting_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_origin_of_each_setting_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "anabranch.toml").write_text("[api]\nport = 9\n")
     monkeypatch.setenv("ANABRANCH_INGEST__MAX_PAGES", "2")
     origins = read_origins(data_dir=tmp_path, sets=["chunk.overlap=0.1"])

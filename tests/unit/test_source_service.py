@@ -40,13 +40,25 @@ class FakeSourceTables:
         return ce_source != "nobody"
 
 
-def make_source_row(takes: dict[str, Any], *, epoch: int = 1, removed: bool = False, tenant: str = "default") -> dict[str, Any]:
+def make_source_row(
+    takes: dict[str, Any], *, epoch: int = 1, removed: bool = False, tenant: str = "default"
+) -> dict[str, Any]:
     spec = SourceSpec(name="crm", tenant=tenant, takes=takes).model_dump(mode="json")  # type: ignore[arg-type]
     told = {"documents": 3, "owed": 0, "unsure": 0, "last_change_at": None, "status": None}
-    return {"name": "crm", "spec": spec, "epoch": epoch, "resets": [], "removed": removed, "withdraw": False, **told}
+    return {
+        "name": "crm",
+        "spec": spec,
+        "epoch": epoch,
+        "resets": [],
+        "removed": removed,
+        "withdraw": False,
+        **told,
+    }
 
 
-async def make_service(*rows: dict[str, Any], has_kafka: bool = True) -> tuple[SourceService, MemoryLog]:
+async def make_service(
+    *rows: dict[str, Any], has_kafka: bool = True
+) -> tuple[SourceService, MemoryLog]:
     log = MemoryLog(lambda: NOW)
     await log.create_topics({"control": 1}, retention_ms={})
 
@@ -54,7 +66,16 @@ async def make_service(*rows: dict[str, Any], has_kafka: bool = True) -> tuple[S
         return {0: 7, 1: 9}
 
     return SourceService(
-        log, Codec(), FakeSourceTables(*rows), ends, has_kafka, lambda: [Path("/library")], PRODUCERS, lambda: NOW, uuid4, projection_timeout_s=0
+        log,
+        Codec(),
+        FakeSourceTables(*rows),
+        ends,
+        has_kafka,
+        lambda: [Path("/library")],
+        PRODUCERS,
+        lambda: NOW,
+        uuid4,
+        projection_timeout_s=0,
     ), log
 
 
@@ -89,7 +110,9 @@ async def test_readded_source_gets_a_higher_epoch() -> None:
         ({"kind": "folder", "path": "library"}, "RELATIVE_PATH"),
     ],
 )
-async def test_forbidden_source_is_refused_before_publishing(takes: dict[str, Any], code: str) -> None:
+async def test_forbidden_source_is_refused_before_publishing(
+    takes: dict[str, Any], code: str
+) -> None:
     sources, log = await make_service(has_kafka=False)
     with pytest.raises(InvalidRequest) as refused:
         await sources.add_source("default", make_request(**takes))
@@ -117,12 +140,17 @@ async def test_reset_starts_at_current_end_offsets() -> None:
 async def test_numbered_producer_can_be_reset_and_unknown_cannot() -> None:
     sources, log = await make_service()
     await sources.reset_source(LOCAL_CALLER, "shop/contracts")
-    assert [(reset.source, reset.reset.epoch) for reset in await read_decisions(log)] == [("shop/contracts", 2)]
+    assert [(reset.source, reset.reset.epoch) for reset in await read_decisions(log)] == [
+        ("shop/contracts", 2)
+    ]
     with pytest.raises(NotFound):
         await sources.reset_source(LOCAL_CALLER, "nobody")
 
 
-@pytest.mark.parametrize("name", ["crm", "shop/contracts", "shop/shared", "shop/unnamed", "anabranch/source/crm", "nobody"])
+@pytest.mark.parametrize(
+    "name",
+    ["crm", "shop/contracts", "shop/shared", "shop/unnamed", "anabranch/source/crm", "nobody"],
+)
 async def test_admin_cannot_reset_sources_of_other_tenants(name: str) -> None:
     sources, log = await make_service(make_source_row(TABLE_SOURCE, tenant="acme"))
     with pytest.raises(NotFound) as refused:
@@ -135,7 +163,10 @@ async def test_admin_resets_producers_of_own_tenant() -> None:
     sources, log = await make_service(make_source_row(TABLE_SOURCE, tenant="acme"))
     for name in ("crm", "shop/contracts"):
         await sources.reset_source(replace(make_caller("acme"), role="admin"), name)
-    assert [(reset.source, reset.tenant) for reset in await read_decisions(log)] == [("crm", "acme"), ("shop/contracts", "acme")]
+    assert [(reset.source, reset.tenant) for reset in await read_decisions(log)] == [
+        ("crm", "acme"),
+        ("shop/contracts", "acme"),
+    ]
 
 
 async def test_declared_source_cannot_be_reset_by_ce_source() -> None:
@@ -162,7 +193,14 @@ async def test_source_name_conflict_does_not_reveal_tenant(removed: bool) -> Non
 
 def test_record_epoch_is_determined_by_its_offset() -> None:
     spec = SourceSpec(name="crm", takes=TOPIC_SOURCE)  # type: ignore[arg-type]
-    declared = DeclaredSource(spec, 5, (SequenceReset(epoch=4, begins={0: 10, 1: 20}), SequenceReset(epoch=5, begins={0: 30, 1: 20})))
+    declared = DeclaredSource(
+        spec,
+        5,
+        (
+            SequenceReset(epoch=4, begins={0: 10, 1: 20}),
+            SequenceReset(epoch=5, begins={0: 30, 1: 20}),
+        ),
+    )
     assert [declared.epoch_at(0, offset) for offset in (9, 10, 29, 30)] == [3, 4, 4, 5]
     assert [declared.epoch_at(partition, 25) for partition in (1, 2)] == [5, 5]
 
@@ -209,11 +247,22 @@ class FakeSourceReader:
 
 @asynccontextmanager
 async def run_supervisor(
-    world: SupervisedSources, store: MemorySourceStore, monkeypatch: pytest.MonkeyPatch, door: SourceEpochs | None = None
+    world: SupervisedSources,
+    store: MemorySourceStore,
+    monkeypatch: pytest.MonkeyPatch,
+    door: SourceEpochs | None = None,
 ) -> AsyncIterator[SourceSupervisor]:
     for name in ("POLL_S", "RETRY_S"):
         monkeypatch.setattr(f"services.sources.supervisor.{name}", 0.001)
-    hosts = SourceSupervisor(world, store, world.open, world.caught_up, world.close_down, UUID(int=1), door or SourceEpochs())
+    hosts = SourceSupervisor(
+        world,
+        store,
+        world.open,
+        world.caught_up,
+        world.close_down,
+        UUID(int=1),
+        door or SourceEpochs(),
+    )
     running = asyncio.create_task(hosts.run())
     try:
         async with asyncio.timeout(10):
@@ -233,7 +282,9 @@ def make_declared_source(epoch: int = 1, *, removed: bool = False) -> DeclaredSo
     return DeclaredSource(SourceSpec(name="library", takes=FOLDER_SOURCE), epoch, removed=removed)  # type: ignore[arg-type]
 
 
-async def test_reader_restarts_per_epoch_and_stops_on_removal(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reader_restarts_per_epoch_and_stops_on_removal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world, store = SupervisedSources(), MemorySourceStore()
     async with run_supervisor(world, store, monkeypatch):
         for epoch in (1, 2):
@@ -247,10 +298,18 @@ async def test_reader_restarts_per_epoch_and_stops_on_removal(monkeypatch: pytes
 
 async def test_failed_source_reports_reason_and_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     world, store = SupervisedSources(), MemorySourceStore()
-    world.sources, world.error = [make_declared_source()], ConfigurationError("there is no folder", code="FOLDER_MISSING", remedy="Make it.")
+    world.sources, world.error = (
+        [make_declared_source()],
+        ConfigurationError("there is no folder", code="FOLDER_MISSING", remedy="Make it."),
+    )
     async with run_supervisor(world, store, monkeypatch):
         await wait_until(world, lambda: len(world.started) >= 2)
-    assert (await store.fetch_notes("library"))["status"] == {"state": "failed", "code": "FOLDER_MISSING", "detail": "there is no folder", "remedy": "Make it."}
+    assert (await store.fetch_notes("library"))["status"] == {
+        "state": "failed",
+        "code": "FOLDER_MISSING",
+        "detail": "there is no folder",
+        "remedy": "Make it.",
+    }
 
 
 async def test_source_leased_by_another_worker_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

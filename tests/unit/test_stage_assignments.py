@@ -5,16 +5,28 @@ from __future__ import annotations
 from processors import STAGES, embed, transcribe
 from schemas.generations import Generation, GenerationState, IndexConfig
 from services.generations.first_generation import BASE_TOPICS
-from services.generations.stage_assignments import StageAssignment, assign_stages, emit_outcomes_only
+from services.generations.stage_assignments import (
+    StageAssignment,
+    assign_stages,
+    emit_outcomes_only,
+)
 from streams.stage import Stage
 
 
-def make_generation(name: str, state: GenerationState, *own: str, base: dict[str, str] | None = None) -> Generation:
-    topics = {topic: topic for topic in BASE_TOPICS} | (base or {}) | {topic: f"{topic}.{name}" for topic in own}
+def make_generation(
+    name: str, state: GenerationState, *own: str, base: dict[str, str] | None = None
+) -> Generation:
+    topics = (
+        {topic: topic for topic in BASE_TOPICS}
+        | (base or {})
+        | {topic: f"{topic}.{name}" for topic in own}
+    )
     return Generation(name=name, config=IndexConfig(), how={}, topics=topics, state=state)
 
 
-def assignments_by_group(*generations: Generation, stages: tuple[Stage, ...] = STAGES) -> dict[str, StageAssignment]:
+def assignments_by_group(
+    *generations: Generation, stages: tuple[Stage, ...] = STAGES
+) -> dict[str, StageAssignment]:
     found = assign_stages(generations, stages)
     groups = {reader.group: reader for reader in found}
     assert len(groups) == len(found), "two readers in one group would share its topic"
@@ -32,9 +44,20 @@ def test_first_generation_runs_every_stage() -> None:
 
 
 def test_rebuild_only_projects() -> None:
-    new = {name: reader for name, reader in assignments_by_group(FIRST_GENERATION, make_generation("g2", "building")).items() if name.endswith(".g2")}
+    new = {
+        name: reader
+        for name, reader in assignments_by_group(
+            FIRST_GENERATION, make_generation("g2", "building")
+        ).items()
+        if name.endswith(".g2")
+    }
     assert set(new) == {f"anabranch.{stage}.g2" for stage in ("chunk", "embed", "index", "graph")}
-    assert all(reader.suppresses_outcomes and reader.stage.react is None and reader.topic == reader.stage.topic for reader in new.values())
+    assert all(
+        reader.suppresses_outcomes
+        and reader.stage.react is None
+        and reader.topic == reader.stage.topic
+        for reader in new.values()
+    )
 
 
 def test_new_embedder_reruns_from_embed_stage() -> None:
@@ -47,11 +70,22 @@ def test_new_embedder_reruns_from_embed_stage() -> None:
 
 
 def test_new_parser_rereads_accepted_documents() -> None:
-    groups = assignments_by_group(FIRST_GENERATION, make_generation("g2", "building", "ocr_done", "chunked", "entities", "embedded"))
+    groups = assignments_by_group(
+        FIRST_GENERATION,
+        make_generation("g2", "building", "ocr_done", "chunked", "entities", "embedded"),
+    )
     again = groups["anabranch.retranscribe.g2"]
-    assert (again.topic, again.emitting_stage, again.stage.ordering_policy, again.generation.name) == ("accepted", "transcribe", "visible", "g2")
+    assert (
+        again.topic,
+        again.emitting_stage,
+        again.stage.ordering_policy,
+        again.generation.name,
+    ) == ("accepted", "transcribe", "visible", "g2")
     assert groups["anabranch.transcribe.g1"].stage == transcribe.STAGE
-    assert all(groups[f"anabranch.{stage}.g2"].topic.endswith(".g2") for stage in ("chunk", "embed", "extract", "index", "graph"))
+    assert all(
+        groups[f"anabranch.{stage}.g2"].topic.endswith(".g2")
+        for stage in ("chunk", "embed", "extract", "index", "graph")
+    )
 
 
 def test_promoted_generation_reports_outcomes_and_standby_continues() -> None:
@@ -63,7 +97,10 @@ def test_promoted_generation_reports_outcomes_and_standby_continues() -> None:
 
 def test_successor_continues_groups_of_dropped_generation() -> None:
     groups = assignments_by_group(make_generation("g2", "live"), make_generation("g3", "shadow"))
-    assert (groups["anabranch.chunk.g1"].generation.name, groups["anabranch.chunk.g1"].stage.output_topic) == ("g2", "chunked")
+    assert (
+        groups["anabranch.chunk.g1"].generation.name,
+        groups["anabranch.chunk.g1"].stage.output_topic,
+    ) == ("g2", "chunked")
     assert groups["anabranch.chunk.g1"].stage.react is not None
     assert groups["anabranch.extract.g1"].generation.name == "g2"
     assert groups["anabranch.chunk.g2"].stage.react is emit_outcomes_only

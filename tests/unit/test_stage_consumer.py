@@ -55,7 +55,10 @@ async def raise_fatal() -> None:
 
 
 def make_consumer(readings: ScriptedSubscription) -> StageConsumer:
-    runner: Any = SimpleNamespace(publisher=SimpleNamespace(generation=None), stage=SimpleNamespace(name="probe", serves_all_generations=True))
+    runner: Any = SimpleNamespace(
+        publisher=SimpleNamespace(generation=None),
+        stage=SimpleNamespace(name="probe", serves_all_generations=True),
+    )
     return StageConsumer(runner, readings, "things", group="g")
 
 

@@ -32,11 +32,17 @@ def list_uploads(folder: Path) -> list[Path]:
 
 
 def test_upload_of_killed_process_is_removed_at_next_start(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", UPLOAD_SCRIPT, str(tmp_path)], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", UPLOAD_SCRIPT, str(tmp_path)], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None and process.stdout.readline() == b"half\n"
         (upload,) = list_uploads(tmp_path)
         assert stat.S_IMODE(upload.stat().st_mode) == 0o600
-        assert stat.S_IMODE(upload.parent.stat().st_mode) == stat.S_IMODE((tmp_path / FOLDER).stat().st_mode) == 0o700
+        assert (
+            stat.S_IMODE(upload.parent.stat().st_mode)
+            == stat.S_IMODE((tmp_path / FOLDER).stat().st_mode)
+            == 0o700
+        )
         with open_temporary_folder(tmp_path) as own:
             assert list_uploads(tmp_path) == [upload], "its process lives"
         assert not own.exists()

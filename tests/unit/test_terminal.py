@@ -21,7 +21,10 @@ HOSTILE_TEXT = "a\x1b]52;c;eA==\x07\x9b2J\u202eb\u2066\x7f\r\x85\ud800"
 
 
 def test_control_characters_are_escaped() -> None:
-    assert escape_controls(HOSTILE_TEXT) == r"a\x1b]52;c;eA==\x07\u009b2J\u202eb\u2066\u007f\x0d\u0085\ud800"
+    assert (
+        escape_controls(HOSTILE_TEXT)
+        == r"a\x1b]52;c;eA==\x07\u009b2J\u202eb\u2066\u007f\x0d\u0085\ud800"
+    )
 
 
 def test_layout_characters_and_languages_are_unchanged() -> None:
@@ -46,7 +49,9 @@ def test_escaping_streams_twice_escapes_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
-def test_logs_contain_no_control_characters_or_forged_lines(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_contain_no_control_characters_or_forged_lines(
+    form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raw = io.StringIO()
     monkeypatch.setattr(sys, "stderr", raw)
     before = logging.root.handlers[:]
@@ -54,7 +59,12 @@ def test_logs_contain_no_control_characters_or_forged_lines(form: Any, monkeypat
         configure_logs(LoggingSettings(format=form))
         hostile = HOSTILE_TEXT.removesuffix("\ud800")
         log = structlog.get_logger("test")
-        log.warning(f"event {hostile}\n2026 forged", code=hostile, event_id=f"{hostile} with spaces\nforged", other=[hostile])
+        log.warning(
+            f"event {hostile}\n2026 forged",
+            code=hostile,
+            event_id=f"{hostile} with spaces\nforged",
+            other=[hostile],
+        )
         logging.getLogger("library").warning("%s\nforged", hostile)
         try:
             raise ValueError(hostile)
@@ -73,7 +83,17 @@ def test_names_in_progress_table_are_not_markup() -> None:
     from rich.console import Console
 
     job = IngestBatch.__new__(IngestBatch)
-    source = type("Hostile", (), {"path": f"[link=evil:x]{HOSTILE_TEXT}", "is_finished": False, "stages": [], "state": "running", "error": None})()
+    source = type(
+        "Hostile",
+        (),
+        {
+            "path": f"[link=evil:x]{HOSTILE_TEXT}",
+            "is_finished": False,
+            "stages": [],
+            "state": "running",
+            "error": None,
+        },
+    )()
     source.outcome = f"[bold]{HOSTILE_TEXT}"
     job.items = [source]
     out = io.StringIO()

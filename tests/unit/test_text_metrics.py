@@ -6,9 +6,17 @@ import pytest
 
 from evaluation.checks import compute_pass_rate, passes_check
 from evaluation.tables import list_cell_texts, parse_tables
-from evaluation.text_metrics import cell_recall, character_error_rate, strip_markdown, word_error_rate, word_f1
+from evaluation.text_metrics import (
+    cell_recall,
+    character_error_rate,
+    strip_markdown,
+    word_error_rate,
+    word_f1,
+)
 
-TABLE = "| Model | Tokens | Share |\n|---|---:|---|\n| Web | 3.71T | 95 % |\n| Code | 83.0B | 2 % |\n"
+TABLE = (
+    "| Model | Tokens | Share |\n|---|---:|---|\n| Web | 3.71T | 95 % |\n| Code | 83.0B | 2 % |\n"
+)
 
 
 def levenshtein_distance(a: str, b: str) -> int:
@@ -28,7 +36,11 @@ def test_error_rate_is_edit_distance_over_reference_length(seed: int) -> None:
 
 
 def test_error_rates_of_empty_texts() -> None:
-    assert character_error_rate("", "") == 0.0 and character_error_rate("", "x") == 1.0 and character_error_rate("abc", "") == 1.0
+    assert (
+        character_error_rate("", "") == 0.0
+        and character_error_rate("", "x") == 1.0
+        and character_error_rate("abc", "") == 1.0
+    )
     assert word_error_rate("the quick fox", "the quick brown fox") == pytest.approx(1 / 3)
 
 
@@ -66,7 +78,10 @@ def test_cell_recall_matches_each_cell_once() -> None:
 
 def test_cells_of_markdown_and_html_tables_are_extracted() -> None:
     html = "<table><tr><th>A</th></tr><tr><td>b &lt; c</td></tr></table>"
-    assert list_cell_texts(TABLE)[:4] == ["Model", "Tokens", "Share", "Web"] and len(parse_tables(TABLE + "\ntext\n\n" + TABLE)) == 2
+    assert (
+        list_cell_texts(TABLE)[:4] == ["Model", "Tokens", "Share", "Web"]
+        and len(parse_tables(TABLE + "\ntext\n\n" + TABLE)) == 2
+    )
     assert list_cell_texts(html) == ["A", "b &lt; c"]
 
 

@@ -18,7 +18,10 @@ from engines.embed.states import normalize_rows, pack_states, unpack_states
 @given(st.integers(0, 40), st.integers(1, 70), st.integers(0, 2**32 - 1))
 def test_packed_states_round_trip(rows: int, columns: int, seed: int) -> None:
     draw = np.random.default_rng(seed)
-    states, ids = draw.integers(-127, 128, (rows, columns)).astype(np.int8), draw.integers(0, 250_000, rows).astype(np.int32)
+    states, ids = (
+        draw.integers(-127, 128, (rows, columns)).astype(np.int8),
+        draw.integers(0, 250_000, rows).astype(np.int32),
+    )
     found, found_ids = unpack_states(pack_states(states, ids))
     assert np.array_equal(found, states) and np.array_equal(found_ids, ids)
     assert found.shape == (rows, columns) and found_ids.dtype == np.int32
@@ -46,7 +49,10 @@ def test_background_scores_are_means_over_texts(tmp_path: Path) -> None:
         assert found.mean_cosine(rows[0]) == pytest.approx(0.5)
         assert found.mean_maxsim_for_passage(rows[:1]) == pytest.approx((1 + (0 + half) / 2) / 2)
         assert found.mean_maxsim_for_question(rows[:1]) == pytest.approx((1 + half) / 2)
-        assert found.mean_maxsim_for_passage(rows[:0]) is None and found.mean_maxsim_for_question(rows[:0]) is None
+        assert (
+            found.mean_maxsim_for_passage(rows[:0]) is None
+            and found.mean_maxsim_for_question(rows[:0]) is None
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["background.npz"]
 
 
@@ -56,7 +62,12 @@ def test_background_texts_count_is_sixty_per_kind() -> None:
 
 
 def test_pool_runs_lowest_rank_first_and_skips_cancelled_work() -> None:
-    lanes, began, gate, done = PriorityThreadPool(1, "test"), threading.Event(), threading.Event(), []
+    lanes, began, gate, done = (
+        PriorityThreadPool(1, "test"),
+        threading.Event(),
+        threading.Event(),
+        [],
+    )
     first = lanes.submit(lambda: (began.set(), gate.wait(10)))
     assert began.wait(10)
     waiting = [lanes.submit(lambda rank=rank: done.append(rank), rank) for rank in (30, 10, 20)]

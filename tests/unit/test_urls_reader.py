@@ -25,7 +25,14 @@ class FakeWeb:
     def __init__(self) -> None:
         self.unavailable_urls = {AWAY}
 
-    async def revisit(self, url: str, key_prefix: str, *, etag: str | None = None, last_modified: str | None = None) -> RevisitResult:
+    async def revisit(
+        self,
+        url: str,
+        key_prefix: str,
+        *,
+        etag: str | None = None,
+        last_modified: str | None = None,
+    ) -> RevisitResult:
         if url in self.unavailable_urls:
             raise EngineUnavailable("no answer", code="FETCH_FAILED")
         return RevisitResult()
@@ -33,14 +40,23 @@ class FakeWeb:
 
 class UrlsReaderHarness:
     def __init__(self) -> None:
-        self.now, self.store, self.web = datetime(2026, 1, 1, tzinfo=UTC), MemorySourceStore(), FakeWeb()
+        self.now, self.store, self.web = (
+            datetime(2026, 1, 1, tzinfo=UTC),
+            MemorySourceStore(),
+            FakeWeb(),
+        )
 
     async def restart_and_read_problems(self) -> dict[str, str]:
         """What is told by a reader that has just been started."""
         takes = UrlsSource(urls=[AWAY, THERE], every_s=3600)
         source = DeclaredSource(SourceSpec(name="site", takes=takes), 1)
         known = ItemStates(
-            source, self.store, NoKnownDocuments(), RawProducer(source.spec, Codec(), open_blobs("memory:///"), self.clock), MemoryLog(self.clock), self.clock
+            source,
+            self.store,
+            NoKnownDocuments(),
+            RawProducer(source.spec, Codec(), open_blobs("memory:///"), self.clock),
+            MemoryLog(self.clock),
+            self.clock,
         )
         await known.load()
         await UrlsReader(takes, known, self.web, self.clock).poll()
@@ -54,7 +70,9 @@ async def test_url_failure_is_reported_across_restarts_until_fixed() -> None:
     asked = UrlsReaderHarness()
     assert await asked.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}
     asked.web.unavailable_urls = {THERE}
-    assert await asked.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}, "neither is asked again within the hour"
+    assert await asked.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}, (
+        "neither is asked again within the hour"
+    )
     asked.now += timedelta(hours=1)
     assert await asked.restart_and_read_problems() == {THERE: "FETCH_FAILED: no answer"}
     assert await asked.restart_and_read_problems() == {THERE: "FETCH_FAILED: no answer"}

@@ -20,7 +20,12 @@ async def client() -> AsyncIterator[httpx2.AsyncClient]:
 
 
 FOLDER_SOURCE = {"kind": "folder", "path": "/x"}
-TABLE_SOURCE = {"kind": "postgres", "table": "a.b.c", "slot": "Slot", "mapping": {"id": ["id"], "body": ["body"]}}
+TABLE_SOURCE = {
+    "kind": "postgres",
+    "table": "a.b.c",
+    "slot": "Slot",
+    "mapping": {"id": ["id"], "body": ["body"]},
+}
 
 
 @pytest.mark.parametrize(
@@ -38,11 +43,21 @@ TABLE_SOURCE = {"kind": "postgres", "table": "a.b.c", "slot": "Slot", "mapping":
         ("/v1/ingest", {"text": "x", "title": "x" * 2001}, "title: give at most 2000 characters."),
     ],
 )  # fmt: skip
-async def test_remedy_states_bounds_of_invalid_body_field(client: httpx2.AsyncClient, path: str, body: dict[str, Any], remedy: str) -> None:
+async def test_remedy_states_bounds_of_invalid_body_field(
+    client: httpx2.AsyncClient, path: str, body: dict[str, Any], remedy: str
+) -> None:
     response = await client.post(path, json=body)
     assert (response.status_code, response.json()["remedy"]) == (422, remedy), response.text
 
 
-@pytest.mark.parametrize(("path", "remedy"), [("/v1/documents?limit=501", "limit: give at most 500."), ("/v1/runs?limit=0", "limit: give at least 1.")])
-async def test_remedy_states_bounds_of_invalid_query_parameter(client: httpx2.AsyncClient, path: str, remedy: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("/v1/documents?limit=501", "limit: give at most 500."),
+        ("/v1/runs?limit=0", "limit: give at least 1."),
+    ],
+)
+async def test_remedy_states_bounds_of_invalid_query_parameter(
+    client: httpx2.AsyncClient, path: str, remedy: str
+) -> None:
     assert (await client.get(path)).json()["remedy"] == remedy

@@ -9,19 +9,36 @@ import pytest
 
 from sql.embedded import EmbeddedPostgres
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
-from tests.journey.remote.corpus import ApiStack, IndexedCorpus, ingest_corpus, make_settings, open_api_stack
+from tests.journey.remote.corpus import (
+    ApiStack,
+    IndexedCorpus,
+    ingest_corpus,
+    make_settings,
+    open_api_stack,
+)
 from tests.postgres_fixture import clone_database, run_in_thread
 
 
 @pytest.fixture(scope="module")
-def corpus(postgres_server: EmbeddedPostgres, template_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexedCorpus]:
-    with fake_openai(api_key="") as fake, contextmanager(clone_database)(postgres_server.dsn, template_database) as dsn:
+def corpus(
+    postgres_server: EmbeddedPostgres,
+    template_database: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[IndexedCorpus]:
+    with (
+        fake_openai(api_key="") as fake,
+        contextmanager(clone_database)(postgres_server.dsn, template_database) as dsn,
+    ):
         settings = make_settings(fake, tmp_path_factory.mktemp("data"))
         profile = settings.data_dir / "profiles" / "quick.yaml"
         profile.parent.mkdir(parents=True)
-        profile.write_text("answer: {timeout_s: 0.3}\nrerank: {timeout_s: 0.3}\nsemantic: {timeout_s: 0.3}\n")
+        profile.write_text(
+            "answer: {timeout_s: 0.3}\nrerank: {timeout_s: 0.3}\nsemantic: {timeout_s: 0.3}\n"
+        )
         (profile.parent / "bold.yaml").write_text("answer: {refuse: false}\n")
-        yield IndexedCorpus(fake, dsn, settings, run_in_thread(lambda: ingest_corpus(fake, settings, dsn)))
+        yield IndexedCorpus(
+            fake, dsn, settings, run_in_thread(lambda: ingest_corpus(fake, settings, dsn))
+        )
 
 
 @pytest.fixture

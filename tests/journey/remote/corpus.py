@@ -46,16 +46,34 @@ DEADLINE_QUESTION = "Qual é o prazo da obra da ponte?"
 UNANSWERABLE_QUESTION = "Who won the chess tournament of Reykjavik?"
 UNANSWERABLE_QUESTION_PT = "Quem venceu o torneio de xadrez de Reiquiavique?"
 EXTRACTION = {
-    "entities": [{"name": "Norte Energia S.A.", "type": "ORG"}, {"name": "Lisbon", "type": "LOC"}, {"name": "Atlantis", "type": "LOC"}],
-    "relations": [{"subject": "Norte Energia S.A.", "type": "travels to", "object": "Lisbon", "evidence": "The daily allowance in Lisbon is 74 euros."}],
+    "entities": [
+        {"name": "Norte Energia S.A.", "type": "ORG"},
+        {"name": "Lisbon", "type": "LOC"},
+        {"name": "Atlantis", "type": "LOC"},
+    ],
+    "relations": [
+        {
+            "subject": "Norte Energia S.A.",
+            "type": "travels to",
+            "object": "Lisbon",
+            "evidence": "The daily allowance in Lisbon is 74 euros.",
+        }
+    ],
     "claims": [{"subject": "Lisbon", "property": "daily allowance", "value": "74 euros"}],
 }
 
 
 def make_settings(fake: FakeOpenAI, folder: Path, *more: str) -> Settings:
-    servers = [f"{section}.base_url={fake.url}" for section in ("chat", "embed", "rerank", "extract")]
-    models = [f"{section}.model=fake-{section}" for section in ("chat", "embed", "rerank", "extract")]
-    return load_settings(data_dir=folder, sets=[*servers, *models, f"embed.dimension={DIMENSION}", "logging.level=error", *more])
+    servers = [
+        f"{section}.base_url={fake.url}" for section in ("chat", "embed", "rerank", "extract")
+    ]
+    models = [
+        f"{section}.model=fake-{section}" for section in ("chat", "embed", "rerank", "extract")
+    ]
+    return load_settings(
+        data_dir=folder,
+        sets=[*servers, *models, f"embed.dimension={DIMENSION}", "logging.level=error", *more],
+    )
 
 
 @dataclass(frozen=True)
@@ -71,13 +89,20 @@ class IndexedCorpus:
 async def ingest_corpus(fake: FakeOpenAI, settings: Settings, dsn: str) -> dict[str, str]:
     async with run_system(settings, dsn, Overrides()) as world:
         fake.queue_answers(EXTRACTION)
-        receipts = {"handbook": await world.ingest_until_searchable(HANDBOOK, external_id="handbook")}
+        receipts = {
+            "handbook": await world.ingest_until_searchable(HANDBOOK, external_id="handbook")
+        }
         async with asyncio.timeout(20):
             while not (await world.http.get("/v1/entities")).json()["items"]:
                 await asyncio.sleep(0.02)
-        receipts["contract"] = await world.ingest_until_searchable(CONTRACT, external_id="contract", language="pt")
+        receipts["contract"] = await world.ingest_until_searchable(
+            CONTRACT, external_id="contract", language="pt"
+        )
         receipts["log"] = await world.ingest_until_searchable(LOCK_NOTE, external_id="log")
-        return {name: (await world.http.get(f"/v1/documents/{receipt['document_id']}/markdown")).text for name, receipt in receipts.items()}
+        return {
+            name: (await world.http.get(f"/v1/documents/{receipt['document_id']}/markdown")).text
+            for name, receipt in receipts.items()
+        }
 
 
 @dataclass
@@ -95,7 +120,9 @@ class ApiStack:
     def queue_answer(self, *sentences: tuple[str, list[int]]) -> None:
         """What the model says to the next question."""
         parts = [{"text": text, "citations": numbers} for text, numbers in sentences]
-        self.fake.queue_answers({"sufficient": True, "sentences": parts, "assumptions": [], "limitations": []})
+        self.fake.queue_answers(
+            {"sufficient": True, "sentences": parts, "assumptions": [], "limitations": []}
+        )
 
     @property
     def chat_requests(self) -> list[dict[str, Any]]:
@@ -103,9 +130,14 @@ class ApiStack:
 
 
 @asynccontextmanager
-async def open_api_stack(corpus: IndexedCorpus, settings: Settings | None = None) -> AsyncIterator[ApiStack]:
+async def open_api_stack(
+    corpus: IndexedCorpus, settings: Settings | None = None
+) -> AsyncIterator[ApiStack]:
     corpus.fake.requests.clear()
-    async with prepare_api(settings or corpus.settings, corpus.dsn) as services, api_client(services) as http:
+    async with (
+        prepare_api(settings or corpus.settings, corpus.dsn) as services,
+        api_client(services) as http,
+    ):
         yield ApiStack(corpus.fake, http)
     corpus.fake.clear_faults()
 
@@ -118,4 +150,7 @@ def assert_citations_match_corpus(answer: dict[str, Any], corpus: IndexedCorpus)
     for citation in answer["citations"]:
         assert f"[{citation['n']}]" in answer["answer"]
         span = citation["spans"][0]
-        assert corpus.texts[citation["external_id"]][span["char_start"] : span["char_end"]] == citation["quote"]
+        assert (
+            corpus.texts[citation["external_id"]][span["char_start"] : span["char_end"]]
+            == citation["quote"]
+        )

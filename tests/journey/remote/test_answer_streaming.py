@@ -16,7 +16,12 @@ from anabranch.composition.api import prepare_api
 from api.app import create_app
 from retrieval.answer.drafts import strip_citation_marks
 from tests.api_client import BEARER, add_local_token
-from tests.journey.remote.corpus import ALLOWANCE_QUESTION, UNANSWERABLE_QUESTION, IndexedCorpus, assert_citations_match_corpus
+from tests.journey.remote.corpus import (
+    ALLOWANCE_QUESTION,
+    UNANSWERABLE_QUESTION,
+    IndexedCorpus,
+    assert_citations_match_corpus,
+)
 
 
 @asynccontextmanager
@@ -24,7 +29,14 @@ async def serve_api(corpus: IndexedCorpus) -> AsyncIterator[str]:
     """The API behind a socket, where an answer can be read while it is made."""
     async with prepare_api(corpus.settings, corpus.dsn) as services:
         listener = socket.create_server(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(add_local_token(services)), log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+        server = uvicorn.Server(
+            uvicorn.Config(
+                create_app(add_local_token(services)),
+                log_level="error",
+                lifespan="off",
+                timeout_graceful_shutdown=1,
+            )
+        )
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -35,7 +47,9 @@ async def serve_api(corpus: IndexedCorpus) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def stream_query(corpus: IndexedCorpus, question: str, **options: Any) -> AsyncIterator[AsyncIterator[tuple[str, dict[str, Any]]]]:
+async def stream_query(
+    corpus: IndexedCorpus, question: str, **options: Any
+) -> AsyncIterator[AsyncIterator[tuple[str, dict[str, Any]]]]:
     """Events of one question, as they come."""
     body = {"query": question, "stream": True, **options}
     async with (
@@ -43,7 +57,9 @@ async def stream_query(corpus: IndexedCorpus, question: str, **options: Any) -> 
         httpx2.AsyncClient(base_url=url, headers=BEARER, timeout=30) as http,
         http.stream("POST", "/v1/query", json=body) as response,
     ):
-        assert response.status_code == 200 and response.headers["content-type"].startswith("text/event-stream")
+        assert response.status_code == 200 and response.headers["content-type"].startswith(
+            "text/event-stream"
+        )
         yield _parse_events(response)
 
 
@@ -76,11 +92,17 @@ async def test_interrupted_model_stream_restarts_as_second_draft(corpus: Indexed
     async with stream_query(corpus, ALLOWANCE_QUESTION) as events:
         told = [event async for event in events]
     second = "".join(data["text"] for name, data in told if name == "delta" and data["draft"] == 2)
-    assert {data["draft"] for name, data in told if name == "delta"} == {1, 2} and second == strip_citation_marks(told[-1][1]["answer"])
+    assert {data["draft"] for name, data in told if name == "delta"} == {
+        1,
+        2,
+    } and second == strip_citation_marks(told[-1][1]["answer"])
 
 
 async def test_streamed_refusal_and_extractive_answer_have_no_deltas(corpus: IndexedCorpus) -> None:
-    for question, fault, refused in ((UNANSWERABLE_QUESTION, {}, True), (ALLOWANCE_QUESTION, {"status": 400}, False)):
+    for question, fault, refused in (
+        (UNANSWERABLE_QUESTION, {}, True),
+        (ALLOWANCE_QUESTION, {"status": 400}, False),
+    ):
         if fault:
             corpus.fake.fail(on="completions", **fault)
         async with stream_query(corpus, question) as events:
@@ -89,13 +111,21 @@ async def test_streamed_refusal_and_extractive_answer_have_no_deltas(corpus: Ind
         assert told[-1][0] == "answer" and told[-1][1]["refused"] is refused
 
 
-async def test_invalid_streaming_query_is_rejected_before_or_in_stream(corpus: IndexedCorpus) -> None:
+async def test_invalid_streaming_query_is_rejected_before_or_in_stream(
+    corpus: IndexedCorpus,
+) -> None:
     async with stream_query(corpus, ALLOWANCE_QUESTION, generation="g99") as events:
         told = [event async for event in events]
-    assert told[-1][0] == "error" and (told[-1][1]["status"], told[-1][1]["code"]) == (404, "NO_SUCH_GENERATION") and told[-1][1]["remedy"]
+    assert (
+        told[-1][0] == "error"
+        and (told[-1][1]["status"], told[-1][1]["code"]) == (404, "NO_SUCH_GENERATION")
+        and told[-1][1]["remedy"]
+    )
     async with serve_api(corpus) as url, httpx2.AsyncClient(base_url=url, headers=BEARER) as http:
         assert (await http.post("/v1/query", json={"query": "", "stream": True})).status_code == 422
-        assert (await http.post("/v1/search", json={"query": "x", "stream": True})).status_code == 422
+        assert (
+            await http.post("/v1/search", json={"query": "x", "stream": True})
+        ).status_code == 422
 
 
 async def test_closing_stream_disconnects_from_model_server(corpus: IndexedCorpus) -> None:
@@ -109,7 +139,9 @@ async def test_closing_stream_disconnects_from_model_server(corpus: IndexedCorpu
             await asyncio.sleep(0.01)
 
 
-async def _read_until(events: AsyncIterator[tuple[str, dict[str, Any]]], last: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+async def _read_until(
+    events: AsyncIterator[tuple[str, dict[str, Any]]], last: str
+) -> AsyncIterator[tuple[str, dict[str, Any]]]:
     async for event in events:
         yield event
         if event[0] == last:

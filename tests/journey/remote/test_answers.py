@@ -20,8 +20,13 @@ from tests.journey.remote.corpus import (
 )
 
 
-@pytest.mark.parametrize(("question", "document", "value"), [(ALLOWANCE_QUESTION, "handbook", "74 euros"), (DEADLINE_QUESTION, "contract", "540 dias")])
-async def test_every_answer_sentence_cites_a_passage(stack: ApiStack, corpus: IndexedCorpus, question: str, document: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "document", "value"),
+    [(ALLOWANCE_QUESTION, "handbook", "74 euros"), (DEADLINE_QUESTION, "contract", "540 dias")],
+)
+async def test_every_answer_sentence_cites_a_passage(
+    stack: ApiStack, corpus: IndexedCorpus, question: str, document: str, value: str
+) -> None:
     answer = await stack.ask(question)
     assert not answer["refused"] and value in answer["answer"], answer
     assert {citation["external_id"] for citation in answer["citations"]} == {document}
@@ -35,28 +40,72 @@ async def test_trace_has_models_calls_tokens_reranker_and_timings(stack: ApiStac
     asked = stack.chat_requests[0]
     words = sum(len(message["content"].split()) for message in asked["messages"])
     assert trace["model_calls"] == len(stack.chat_requests) == 1 and trace["tokens"] > words
-    assert (trace["reranker"], trace["threshold"], trace["max_rerank_score"]) == ("fake-rerank", 0.6, 1.0)
-    assert {"plan", "channels", "chunks", "fuse", "rerank", "read", "answer", "judge", "total"} == set(trace["timings_ms"])
-    assert trace["timings_ms"]["total"] >= max(value for step, value in trace["timings_ms"].items() if step != "total") > 0
-    assert trace["channels_failed"] == {} and set(trace["channels_used"]) == {"lexical", "semantic", "graph"}
-    assert [len(stack.fake.get_request_bodies(path)) for path in ("embeddings", "rerank", "completions")] == [1, 1, 1]
+    assert (trace["reranker"], trace["threshold"], trace["max_rerank_score"]) == (
+        "fake-rerank",
+        0.6,
+        1.0,
+    )
+    assert {
+        "plan",
+        "channels",
+        "chunks",
+        "fuse",
+        "rerank",
+        "read",
+        "answer",
+        "judge",
+        "total",
+    } == set(trace["timings_ms"])
+    assert (
+        trace["timings_ms"]["total"]
+        >= max(value for step, value in trace["timings_ms"].items() if step != "total")
+        > 0
+    )
+    assert trace["channels_failed"] == {} and set(trace["channels_used"]) == {
+        "lexical",
+        "semantic",
+        "graph",
+    }
+    assert [
+        len(stack.fake.get_request_bodies(path)) for path in ("embeddings", "rerank", "completions")
+    ] == [1, 1, 1]
 
 
-@pytest.mark.parametrize(("question", "language"), [(UNANSWERABLE_QUESTION, "en"), (UNANSWERABLE_QUESTION_PT, "pt")])
-async def test_refusal_below_rerank_threshold_skips_chat_model(stack: ApiStack, question: str, language: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "language"), [(UNANSWERABLE_QUESTION, "en"), (UNANSWERABLE_QUESTION_PT, "pt")]
+)
+async def test_refusal_below_rerank_threshold_skips_chat_model(
+    stack: ApiStack, question: str, language: str
+) -> None:
     answer = await stack.ask(question)
-    assert (answer["refused"], answer["answer"], answer["code"], answer["language"]) == (True, None, "NO_SUITABLE_CONTEXT", language)
+    assert (answer["refused"], answer["answer"], answer["code"], answer["language"]) == (
+        True,
+        None,
+        "NO_SUITABLE_CONTEXT",
+        language,
+    )
     assert answer["message"].startswith({"en": "The documents", "pt": "Os documentos"}[language])
     assert stack.chat_requests == [] and answer["trace"]["model_calls"] == 0
     assert answer["trace"]["max_rerank_score"] < answer["trace"]["threshold"]
 
 
-@pytest.mark.parametrize(("question", "language"), [(UNANSWERABLE_QUESTION, "en"), (UNANSWERABLE_QUESTION_PT, "pt")])
-async def test_insufficient_context_refusal_uses_question_language(stack: ApiStack, question: str, language: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "language"), [(UNANSWERABLE_QUESTION, "en"), (UNANSWERABLE_QUESTION_PT, "pt")]
+)
+async def test_insufficient_context_refusal_uses_question_language(
+    stack: ApiStack, question: str, language: str
+) -> None:
     answer = await stack.ask(question, profile="bold")
-    assert (answer["refused"], answer["code"], answer["language"]) == (True, "INSUFFICIENT_CONTEXT", language)
+    assert (answer["refused"], answer["code"], answer["language"]) == (
+        True,
+        "INSUFFICIENT_CONTEXT",
+        language,
+    )
     assert answer["message"].startswith({"en": "The passages", "pt": "Os trechos"}[language])
-    assert len(stack.chat_requests) == answer["trace"]["model_calls"] == 1 and answer["trace"]["tokens"] > 0
+    assert (
+        len(stack.chat_requests) == answer["trace"]["model_calls"] == 1
+        and answer["trace"]["tokens"] > 0
+    )
     assert f"({language})" in stack.chat_requests[0]["messages"][0]["content"]
 
 
@@ -69,10 +118,15 @@ async def test_insufficient_context_refusal_uses_question_language(stack: ApiSta
         ("Trains are fast.", [77]),
     ],
 )
-async def test_unsupported_sentence_is_removed(stack: ApiStack, corpus: IndexedCorpus, bad: tuple[str, list[int]]) -> None:
+async def test_unsupported_sentence_is_removed(
+    stack: ApiStack, corpus: IndexedCorpus, bad: tuple[str, list[int]]
+) -> None:
     stack.queue_answer(("In Lisbon the daily allowance is 74 euros.", [1]), bad)
     answer = await stack.ask(ALLOWANCE_QUESTION)
-    assert answer["answer"].startswith("In Lisbon the daily allowance is 74 euros. [1]") and bad[0] not in answer["answer"]
+    assert (
+        answer["answer"].startswith("In Lisbon the daily allowance is 74 euros. [1]")
+        and bad[0] not in answer["answer"]
+    )
     assert any("left out" in line for line in answer["limitations"])
     assert_citations_match_corpus(answer, corpus)
 
@@ -80,7 +134,12 @@ async def test_unsupported_sentence_is_removed(stack: ApiStack, corpus: IndexedC
 async def test_fully_unsupported_answer_is_refused(stack: ApiStack) -> None:
     stack.queue_answer(("Lisbon lies by the sea.", [1]))
     answer = await stack.ask(ALLOWANCE_QUESTION)
-    assert (answer["refused"], answer["code"], answer["answer"], answer["citations"]) == (True, "INSUFFICIENT_CONTEXT", None, [])
+    assert (answer["refused"], answer["code"], answer["answer"], answer["citations"]) == (
+        True,
+        "INSUFFICIENT_CONTEXT",
+        None,
+        [],
+    )
 
 
 async def test_schema_violation_is_retried_and_both_calls_counted(stack: ApiStack) -> None:
@@ -90,11 +149,18 @@ async def test_schema_violation_is_retried_and_both_calls_counted(stack: ApiStac
     assert answer["trace"]["model_calls"] == len(stack.chat_requests) == 2
 
 
-async def test_repeated_schema_violation_falls_back_to_extractive_answer(stack: ApiStack, corpus: IndexedCorpus) -> None:
+async def test_repeated_schema_violation_falls_back_to_extractive_answer(
+    stack: ApiStack, corpus: IndexedCorpus
+) -> None:
     stack.fake.queue_answers("Seventy-four.", "Seventy-four euros.")
     answer = await stack.ask(ALLOWANCE_QUESTION)
-    assert answer["trace"]["models"]["answer"] == "extractive" and "schema" in answer["limitations"][0]
-    assert answer["trace"]["model_calls"] == len(stack.chat_requests) == 2 and answer["trace"]["tokens"] > 0
+    assert (
+        answer["trace"]["models"]["answer"] == "extractive" and "schema" in answer["limitations"][0]
+    )
+    assert (
+        answer["trace"]["model_calls"] == len(stack.chat_requests) == 2
+        and answer["trace"]["tokens"] > 0
+    )
     assert_citations_match_corpus(answer, corpus)
 
 
@@ -116,15 +182,24 @@ async def test_failing_chat_server_falls_back_to_extractive_answer(
     answer = await stack.ask(ALLOWANCE_QUESTION, profile=profile)
     assert not answer["refused"] and "74 euros" in answer["answer"].replace("**", "")
     assert told in answer["limitations"][0] and "quoted" in answer["limitations"][0]
-    assert answer["trace"]["models"]["answer"] == "extractive" and answer["trace"]["model_calls"] == 1
+    assert (
+        answer["trace"]["models"]["answer"] == "extractive" and answer["trace"]["model_calls"] == 1
+    )
     assert_citations_match_corpus(answer, corpus)
 
 
-async def test_unreachable_chat_server_falls_back_to_extractive_answer(corpus: IndexedCorpus) -> None:
-    gone = make_settings(corpus.fake, corpus.settings.data_dir, "chat.base_url=http://127.0.0.1:1/v1")
+async def test_unreachable_chat_server_falls_back_to_extractive_answer(
+    corpus: IndexedCorpus,
+) -> None:
+    gone = make_settings(
+        corpus.fake, corpus.settings.data_dir, "chat.base_url=http://127.0.0.1:1/v1"
+    )
     async with open_api_stack(corpus, gone) as desk:
         answer = await desk.ask(DEADLINE_QUESTION)
-    assert "540 dias" in answer["answer"].replace("**", "") and "127.0.0.1:1" in answer["limitations"][0]
+    assert (
+        "540 dias" in answer["answer"].replace("**", "")
+        and "127.0.0.1:1" in answer["limitations"][0]
+    )
 
 
 async def test_rate_limited_chat_request_is_retried(stack: ApiStack) -> None:
@@ -134,21 +209,37 @@ async def test_rate_limited_chat_request_is_retried(stack: ApiStack) -> None:
 
 
 async def test_results_are_in_reranker_order(stack: ApiStack) -> None:
-    found = (await stack.http.post("/v1/search", json={"query": "daily allowance", "explain": True})).json()
+    found = (
+        await stack.http.post("/v1/search", json={"query": "daily allowance", "explain": True})
+    ).json()
     scores = [result["explanation"]["rerank_score"] for result in found["results"]]
-    assert scores == sorted(scores, reverse=True) == [result["score"] for result in found["results"]]
+    assert (
+        scores == sorted(scores, reverse=True) == [result["score"] for result in found["results"]]
+    )
     assert scores[0] == 1.0 and found["trace"]["reranker"] == "fake-rerank"
 
 
 @pytest.mark.parametrize(
-    ("fault", "profile"), [({"status": 503}, "default"), ({"nan": True}, "default"), ({"drop": True}, "default"), ({"hang": True}, "quick")]
+    ("fault", "profile"),
+    [
+        ({"status": 503}, "default"),
+        ({"nan": True}, "default"),
+        ({"drop": True}, "default"),
+        ({"hang": True}, "quick"),
+    ],
 )
-async def test_failing_rerank_server_keeps_fused_order_and_is_traced(stack: ApiStack, corpus: IndexedCorpus, fault: dict[str, Any], profile: str) -> None:
+async def test_failing_rerank_server_keeps_fused_order_and_is_traced(
+    stack: ApiStack, corpus: IndexedCorpus, fault: dict[str, Any], profile: str
+) -> None:
     stack.fake.fail(on="rerank", times=9, **fault)
     answer = await stack.ask(ALLOWANCE_QUESTION, profile=profile)
     assert not answer["refused"] and "74 euros" in answer["answer"]
     trace = answer["trace"]
-    assert (trace["reranker"], trace["max_rerank_score"], trace["channels_failed"]) == (None, None, {})
+    assert (trace["reranker"], trace["max_rerank_score"], trace["channels_failed"]) == (
+        None,
+        None,
+        {},
+    )
     assert [note for note in trace["notes"] if note.startswith("not reranked: ")]
     scores = [context["score"] for context in answer["contexts"]]
     assert scores == sorted(scores, reverse=True)
@@ -157,22 +248,35 @@ async def test_failing_rerank_server_keeps_fused_order_and_is_traced(stack: ApiS
 
 @pytest.mark.parametrize(
     ("fault", "profile"),
-    [({"status": 500}, "default"), ({"nan": True}, "default"), ({"wrong_dimension": True}, "default"), ({"hang": True}, "quick")],
+    [
+        ({"status": 500}, "default"),
+        ({"nan": True}, "default"),
+        ({"wrong_dimension": True}, "default"),
+        ({"hang": True}, "quick"),
+    ],
 )
-async def test_failing_embedding_server_leaves_lexical_and_graph_channels(stack: ApiStack, corpus: IndexedCorpus, fault: dict[str, Any], profile: str) -> None:
+async def test_failing_embedding_server_leaves_lexical_and_graph_channels(
+    stack: ApiStack, corpus: IndexedCorpus, fault: dict[str, Any], profile: str
+) -> None:
     stack.fake.fail(on="embeddings", times=9, **fault)
     answer = await stack.ask(ALLOWANCE_QUESTION, profile=profile)
     assert not answer["refused"] and "74 euros" in answer["answer"]
-    assert list(answer["trace"]["channels_failed"]) == ["semantic"] and answer["trace"]["channels_used"] == ["lexical", "graph"]
+    assert list(answer["trace"]["channels_failed"]) == ["semantic"] and answer["trace"][
+        "channels_used"
+    ] == ["lexical", "graph"]
     assert answer["confidence"]["level"] == "low" and "embed" not in answer["trace"]["models"]
     assert any("semantic" in line for line in answer["limitations"])
     assert_citations_match_corpus(answer, corpus)
 
 
-async def test_lexical_search_answers_when_all_model_servers_fail(stack: ApiStack, corpus: IndexedCorpus) -> None:
+async def test_lexical_search_answers_when_all_model_servers_fail(
+    stack: ApiStack, corpus: IndexedCorpus
+) -> None:
     stack.fake.fail(times=99, status=503)
     answer = await stack.ask(ALLOWANCE_QUESTION)
-    assert "74 euros" in answer["answer"].replace("**", "") and answer["trace"]["models"] == {"answer": "extractive"}
+    assert "74 euros" in answer["answer"].replace("**", "") and answer["trace"]["models"] == {
+        "answer": "extractive"
+    }
     assert_citations_match_corpus(answer, corpus)
 
 
@@ -181,12 +285,16 @@ async def test_graph_contains_only_extractions_present_in_text(stack: ApiStack) 
     assert {entity["name"] for entity in entities} == {"Norte Energia S.A.", "Lisbon"}
     lisbon = next(entity for entity in entities if entity["name"] == "Lisbon")
     told = (await stack.http.get(f"/v1/entities/{lisbon['id']}")).json()
-    assert [(claim["property"], claim["value"]) for claim in told["claims"]] == [("daily allowance", "74 euros")]
+    assert [(claim["property"], claim["value"]) for claim in told["claims"]] == [
+        ("daily allowance", "74 euros")
+    ]
     answer = await stack.ask("What is the daily allowance of Norte Energia S.A. in Lisbon?")
     assert answer["trace"]["channels"]["graph"]["returned"] > 0
 
 
-async def test_hanging_chat_requests_do_not_block_other_queries(stack: ApiStack, corpus: IndexedCorpus) -> None:
+async def test_hanging_chat_requests_do_not_block_other_queries(
+    stack: ApiStack, corpus: IndexedCorpus
+) -> None:
     """Four at once, no two of them the same, are more than there are connections for."""
     corpus.fake.fail(on="completions", times=4, hang=True)
     waiting = [asyncio.create_task(stack.ask(ALLOWANCE_QUESTION, k=k)) for k in range(1, 5)]

@@ -1,4 +1,6 @@
-"""One small document, written in each format by a library that knows it, and files that are broken in one way each."""
+"""One small document, written in each format by a library that knows it, and files that are broken
+in one way each.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Section:
 
 
 def render_text(parts: list[Section]) -> bytes:
-    return "\n\n".join(block for part in parts for block in [part.heading, *part.paragraphs]).encode()
+    return "\n\n".join(
+        block for part in parts for block in [part.heading, *part.paragraphs]
+    ).encode()
 
 
 def render_markdown(parts: list[Section]) -> bytes:
@@ -38,7 +42,10 @@ def render_markdown(parts: list[Section]) -> bytes:
     for part in parts:
         blocks += [f"# {part.heading}", *part.paragraphs]
         if part.rows:
-            lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in part.rows]
+            lines = [
+                "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+                for row in part.rows
+            ]
             blocks.append("\n".join([lines[0], "|" + "---|" * len(part.rows[0]), *lines[1:]]))
     return "\n\n".join(blocks).encode()
 
@@ -46,11 +53,20 @@ def render_markdown(parts: list[Section]) -> bytes:
 def render_html(parts: list[Section]) -> bytes:
     body = ""
     for i, part in enumerate(parts):
-        body += f'<h2 id="part-{i}">{html.escape(part.heading)}</h2>' + "".join(f"<p>{html.escape(words)}</p>" for words in part.paragraphs)
+        body += f'<h2 id="part-{i}">{html.escape(part.heading)}</h2>' + "".join(
+            f"<p>{html.escape(words)}</p>" for words in part.paragraphs
+        )
         if part.rows:
             head, *rest = part.rows
-            cells = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rest)
-            body += "<table><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + f"</tr>{cells}</table>"
+            cells = "".join(
+                "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+                for row in rest
+            )
+            body += (
+                "<table><tr>"
+                + "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+                + f"</tr>{cells}</table>"
+            )
     return f"<!doctype html><html lang=en><head><title>T</title></head><body><nav>Home</nav><main>{body}</main><footer>Imprint</footer></body></html>".encode()
 
 
@@ -90,15 +106,30 @@ def render_pdf(parts: list[Section]) -> bytes:
     styles = getSampleStyleSheet()
     story = []
     for part in parts:
-        story += [Paragraph(html.escape(part.heading), styles["Heading1"]), *(Paragraph(html.escape(words), styles["BodyText"]) for words in part.paragraphs)]
+        story += [
+            Paragraph(html.escape(part.heading), styles["Heading1"]),
+            *(Paragraph(html.escape(words), styles["BodyText"]) for words in part.paragraphs),
+        ]
         if part.rows:
-            story += [Spacer(1, 12), Table(part.rows, style=TableStyle([("GRID", (0, 0), (-1, -1), 0.5, "black")])), Spacer(1, 12)]
+            story += [
+                Spacer(1, 12),
+                Table(part.rows, style=TableStyle([("GRID", (0, 0), (-1, -1), 0.5, "black")])),
+                Spacer(1, 12),
+            ]
     out = io.BytesIO()
     SimpleDocTemplate(out, pagesize=A4).build(story)
     return out.getvalue()
 
 
-RENDERERS = {"md": render_markdown, "txt": render_text, "html": render_html, "docx": render_docx, "csv": render_csv, "xlsx": render_xlsx, "pdf": render_pdf}
+RENDERERS = {
+    "md": render_markdown,
+    "txt": render_text,
+    "html": render_html,
+    "docx": render_docx,
+    "csv": render_csv,
+    "xlsx": render_xlsx,
+    "pdf": render_pdf,
+}
 
 
 def render_numbered_pages(count: int) -> bytes:
@@ -163,7 +194,10 @@ def make_understated_archive_bomb(megabytes: int = 64) -> bytes:
 
 
 def make_archive_with_entries(entries: int) -> bytes:
-    return _zip({"[Content_Types].xml": b"<Types/>", "word/document.xml": b""} | {f"word/media/{i}": b"" for i in range(entries)})
+    return _zip(
+        {"[Content_Types].xml": b"<Types/>", "word/document.xml": b""}
+        | {f"word/media/{i}": b"" for i in range(entries)}
+    )
 
 
 def _zip(entries: dict[str, bytes]) -> bytes:

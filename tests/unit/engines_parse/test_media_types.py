@@ -11,7 +11,9 @@ from schemas.errors import LimitExceeded, UnreadableDocument
 from tests.unit.engines_parse import sample_files
 from tests.unit.engines_parse.sample_files import Section, write_file
 
-SECTIONS = [Section("Pumps", ["The pump is oiled every week."], [["part", "price"], ["seal", "12"]])]
+SECTIONS = [
+    Section("Pumps", ["The pump is oiled every week."], [["part", "price"], ["seal", "12"]])
+]
 
 
 def detect_media_type(folder: Path, name: str, data: bytes, claimed: str | None = None) -> str:
@@ -30,7 +32,9 @@ def detect_media_type(folder: Path, name: str, data: bytes, claimed: str | None 
         ("txt", media_types.PLAIN),
     ],
 )
-def test_media_type_is_detected_from_bytes_not_name(tmp_path: Path, kind: str, expected: str) -> None:
+def test_media_type_is_detected_from_bytes_not_name(
+    tmp_path: Path, kind: str, expected: str
+) -> None:
     data = sample_files.RENDERERS[kind](SECTIONS)
     assert detect_media_type(tmp_path, f"a.{kind}", data) == expected
     if kind in ("pdf", "docx", "xlsx", "html"):
@@ -39,20 +43,38 @@ def test_media_type_is_detected_from_bytes_not_name(tmp_path: Path, kind: str, e
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "tif", "webp", "gif", "bmp"])
 def test_images_are_detected_despite_wrong_extension(tmp_path: Path, suffix: str) -> None:
-    assert detect_media_type(tmp_path, "x.pdf", sample_files.render_text_image("hello", suffix)) in media_types.IMAGE_TYPES
+    assert (
+        detect_media_type(tmp_path, "x.pdf", sample_files.render_text_image("hello", suffix))
+        in media_types.IMAGE_TYPES
+    )
 
 
 def test_wrong_extension_is_flagged_but_accepted(tmp_path: Path) -> None:
-    found = media_types.detect_media_type(write_file(tmp_path, "x", sample_files.render_pdf(SECTIONS)), "report.docx", None)
+    found = media_types.detect_media_type(
+        write_file(tmp_path, "x", sample_files.render_pdf(SECTIONS)), "report.docx", None
+    )
     assert found.is_mislabeled
-    assert not media_types.detect_media_type(write_file(tmp_path, "x", sample_files.render_pdf(SECTIONS)), "report.pdf", None).is_mislabeled
+    assert not media_types.detect_media_type(
+        write_file(tmp_path, "x", sample_files.render_pdf(SECTIONS)), "report.pdf", None
+    ).is_mislabeled
 
 
 def test_text_kind_without_name_is_detected_from_content(tmp_path: Path) -> None:
     assert detect_media_type(tmp_path, "", b"a;b;c\n1;2;3\n4;5;6\n7;8;9\n") == media_types.CSV
-    assert detect_media_type(tmp_path, "", b"# One\n\n- two\n- three\n\n[four](five)\n") == media_types.MARKDOWN
-    assert detect_media_type(tmp_path, "", b"Just a note, nothing more.\nIt has two lines.\n") == media_types.PLAIN
-    assert detect_media_type(tmp_path, "", b"From: a@example.org\nTo: b@example.org\nSubject: hi\n\nhello\n") == media_types.MAIL
+    assert (
+        detect_media_type(tmp_path, "", b"# One\n\n- two\n- three\n\n[four](five)\n")
+        == media_types.MARKDOWN
+    )
+    assert (
+        detect_media_type(tmp_path, "", b"Just a note, nothing more.\nIt has two lines.\n")
+        == media_types.PLAIN
+    )
+    assert (
+        detect_media_type(
+            tmp_path, "", b"From: a@example.org\nTo: b@example.org\nSubject: hi\n\nhello\n"
+        )
+        == media_types.MAIL
+    )
 
 
 def test_name_and_claimed_type_decide_between_text_kinds(tmp_path: Path) -> None:
@@ -68,12 +90,22 @@ def test_name_and_claimed_type_decide_between_text_kinds(tmp_path: Path) -> None
         (b"\x7fELF\x02\x01\x01" + bytes(200), "UNSUPPORTED_TYPE"),
         (b"{\\rtf1 hello}", "UNSUPPORTED_TYPE"),
         (b"PK\x05\x06" + bytes(18), "UNSUPPORTED_TYPE"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500) + "WordDocument".encode("utf-16-le"), "UNSUPPORTED_TYPE"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500) + "EncryptedPackage".encode("utf-16-le"), "ENCRYPTED_DOCUMENT"),
+        (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500) + "WordDocument".encode("utf-16-le"),
+            "UNSUPPORTED_TYPE",
+        ),
+        (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+            + bytes(500)
+            + "EncryptedPackage".encode("utf-16-le"),
+            "ENCRYPTED_DOCUMENT",
+        ),
         (sample_files.render_docx(SECTIONS)[:3000], "CORRUPT_DOCUMENT"),
     ],
 )
-def test_unreadable_file_is_rejected_with_code_and_remedy(tmp_path: Path, data: bytes, code: str) -> None:
+def test_unreadable_file_is_rejected_with_code_and_remedy(
+    tmp_path: Path, data: bytes, code: str
+) -> None:
     with pytest.raises(UnreadableDocument) as caught:
         detect_media_type(tmp_path, "x", data)
     assert caught.value.code == code
@@ -81,7 +113,12 @@ def test_unreadable_file_is_rejected_with_code_and_remedy(tmp_path: Path, data: 
 
 
 @pytest.mark.parametrize(
-    "data", [sample_files.make_archive_bomb(), sample_files.make_understated_archive_bomb(), sample_files.make_archive_with_entries(archive.MAX_ENTRIES)]
+    "data",
+    [
+        sample_files.make_archive_bomb(),
+        sample_files.make_understated_archive_bomb(),
+        sample_files.make_archive_with_entries(archive.MAX_ENTRIES),
+    ],
 )
 def test_archive_bomb_is_rejected(tmp_path: Path, data: bytes) -> None:
     path = write_file(tmp_path, "x", data)

@@ -40,11 +40,24 @@ def test_workbook_keeps_trailing_zeros(tmp_path: Path) -> None:
     sheet = book.active
     assert sheet is not None
     sheet.title = "Prices"
-    for row in (["Item", "Price", "Share"], ["Bolt", 21.3, 0.5], ["Nut", 4, 0.125], ["Free", 1.5, None]):
+    for row in (
+        ["Item", "Price", "Share"],
+        ["Bolt", 21.3, 0.5],
+        ["Nut", 4, 0.125],
+        ["Free", 1.5, None],
+    ):
         sheet.append(row)
     for cell in ("B2", "B3"):
         sheet[cell].number_format = "0.00"
     sheet["C3"].number_format = "0.0%"
     book.save(tmp_path / "prices.xlsx")
-    table = next(draft.text for draft in read_workbook(tmp_path / "prices.xlsx").blocks if draft.kind == "table")
-    assert table.splitlines()[2:] == ["| Bolt | 21.30 | 0.5 |", "| Nut | 4.00 | 12.5% |", "| Free | 1.5 |  |"]
+    table = next(
+        draft.text
+        for draft in read_workbook(tmp_path / "prices.xlsx").blocks
+        if draft.kind == "table"
+    )
+    assert table.splitlines()[2:] == [
+        "| Bolt | 21.30 | 0.5 |",
+        "| Nut | 4.00 | 12.5% |",
+        "| Free | 1.5 |  |",
+    ]

@@ -1,4 +1,6 @@
-"""PDF pages as people lay them out: columns, tables with and without lines, headings, running headers, turned pages."""
+"""PDF pages as people lay them out: columns, tables with and without lines, headings, running
+headers, turned pages.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def make_prose_lines(first: str, count: int) -> list[str]:
     return [" ".join(words[i * 7 : i * 7 + 7]) for i in range(count)]
 
 
-def parse_drawn_pdf(folder: Path, draw: Callable[[Canvas], None], pages: int = 1, rotate: int = 0) -> Transcript:
+def parse_drawn_pdf(
+    folder: Path, draw: Callable[[Canvas], None], pages: int = 1, rotate: int = 0
+) -> Transcript:
     out = io.BytesIO()
     canvas = Canvas(out, pagesize=A4)
     for _ in range(pages):
@@ -98,17 +102,24 @@ def parse_drawn_pdf(folder: Path, draw: Callable[[Canvas], None], pages: int = 1
         out = io.BytesIO()
         writer.write(out)
         data = out.getvalue()
-    return assemble_transcript([pdf.read(write_file(folder, "x.pdf", data), range(1, pages + 1))], pages=pages)
+    return assemble_transcript(
+        [pdf.read(write_file(folder, "x.pdf", data), range(1, pages + 1))], pages=pages
+    )
 
 
-def draw_lines(canvas: Canvas, x: float, y: float, lines: list[str], size: float = 9, font: str = "Helvetica") -> None:
+def draw_lines(
+    canvas: Canvas, x: float, y: float, lines: list[str], size: float = 9, font: str = "Helvetica"
+) -> None:
     canvas.setFont(font, size)
     for i, line in enumerate(lines):
         canvas.drawString(x, y - 1.3 * size * i, line)
 
 
 def list_blocks(found: Transcript) -> list[tuple[str, str]]:
-    return [(block.kind, found.markdown[block.span.char_start : block.span.char_end]) for block in found.blocks]
+    return [
+        (block.kind, found.markdown[block.span.char_start : block.span.char_end])
+        for block in found.blocks
+    ]
 
 
 def sort_by_position(found: Transcript, *words: str) -> list[str]:
@@ -127,11 +138,19 @@ def test_pdf_columns_are_read_in_reading_order(tmp_path: Path, columns: int, row
         if rowwise:
             for line in range(14):
                 for i in range(columns):
-                    draw_lines(canvas, 40 + i * width, 700 - 1.3 * size * line, [texts[i][line]], size)
+                    draw_lines(
+                        canvas, 40 + i * width, 700 - 1.3 * size * line, [texts[i][line]], size
+                    )
         else:
             for i in range(columns):
                 draw_lines(canvas, 40 + i * width, 700, texts[i], size)
-        draw_lines(canvas, 40, 760, ["TITLE of the whole page, set across all of its columns and a good deal larger"], 12)
+        draw_lines(
+            canvas,
+            40,
+            760,
+            ["TITLE of the whole page, set across all of its columns and a good deal larger"],
+            12,
+        )
 
     found = parse_drawn_pdf(tmp_path, draw)
     marks = ["TITLE", *(f"COLUMN{i}" for i in range(columns))]
@@ -141,7 +160,12 @@ def test_pdf_columns_are_read_in_reading_order(tmp_path: Path, columns: int, row
         assert text == " ".join([f"COLUMN{i}", *(PROSE_WORDS * 3)][: 14 * 7])
 
 
-TABLE_ROWS = [["part", "price", "in stock"], ["seal", "12.50", "yes"], ["inlet valve", "300.00", "no"], ["gauge", "8.75", "yes"]]
+TABLE_ROWS = [
+    ["part", "price", "in stock"],
+    ["seal", "12.50", "yes"],
+    ["inlet valve", "300.00", "no"],
+    ["gauge", "8.75", "yes"],
+]
 TABLE_MARKDOWN = "| part | price | in stock |\n| --- | --- | --- |\n| seal | 12.50 | yes |\n| inlet valve | 300.00 | no |\n| gauge | 8.75 | yes |"
 
 
@@ -158,7 +182,11 @@ def test_unruled_table_is_detected_by_column_gaps(tmp_path: Path) -> None:
         draw_table(canvas, 680)
         draw_lines(canvas, 60, 600, make_prose_lines("After", 4), 10)
 
-    assert [(kind, text) for kind, text in list_blocks(parse_drawn_pdf(tmp_path, draw)) if kind == "table"] == [("table", TABLE_MARKDOWN)]
+    assert [
+        (kind, text)
+        for kind, text in list_blocks(parse_drawn_pdf(tmp_path, draw))
+        if kind == "table"
+    ] == [("table", TABLE_MARKDOWN)]
 
 
 def test_ruling_lines_delimit_table_cells(tmp_path: Path) -> None:
@@ -173,7 +201,10 @@ def test_ruling_lines_delimit_table_cells(tmp_path: Path) -> None:
             canvas.drawString(x, y, words)
 
     assert list_blocks(parse_drawn_pdf(tmp_path, draw)) == [
-        ("table", "| part | price of one piece | note |\n| --- | --- | --- |\n| seal | 12 | to be changed every year |\n| valve | 300 | none |")
+        (
+            "table",
+            "| part | price of one piece | note |\n| --- | --- | --- |\n| seal | 12 | to be changed every year |\n| valve | 300 | none |",
+        )
     ]
 
 
@@ -207,7 +238,15 @@ def test_headings_paragraphs_and_lists_are_distinguished(tmp_path: Path) -> None
         draw_lines(canvas, 60, 530, make_prose_lines("Third", 3), 10)
 
     found = parse_drawn_pdf(tmp_path, draw)
-    assert [kind for kind, _ in list_blocks(found)] == ["heading", "heading", "paragraph", "paragraph", "list", "heading", "paragraph"]
+    assert [kind for kind, _ in list_blocks(found)] == [
+        "heading",
+        "heading",
+        "paragraph",
+        "paragraph",
+        "list",
+        "heading",
+        "paragraph",
+    ]
     assert [text for kind, text in list_blocks(found) if kind in ("heading", "list")] == [
         "# Maintenance",
         "## 1.1 Weekly work",
@@ -226,7 +265,10 @@ def test_monospaced_passage_is_code_unless_whole_page_is(tmp_path: Path) -> None
     def typed(canvas: Canvas) -> None:
         draw_lines(canvas, 60, 760, make_prose_lines("First", 6), 10, "Courier")
 
-    assert list_blocks(parse_drawn_pdf(tmp_path, mixed))[1] == ("code", "```\n" + "\n".join(program) + "\n```")
+    assert list_blocks(parse_drawn_pdf(tmp_path, mixed))[1] == (
+        "code",
+        "```\n" + "\n".join(program) + "\n```",
+    )
     assert [kind for kind, _ in list_blocks(parse_drawn_pdf(tmp_path, typed))] == ["paragraph"]
 
 
@@ -240,12 +282,19 @@ def test_running_headers_and_page_numbers_are_dropped(tmp_path: Path) -> None:
         draw_lines(canvas, 290, 30, [f"- {number} -"], 8)
 
     found = parse_drawn_pdf(tmp_path, draw, pages=4)
-    assert [text.split()[0] for _, text in list_blocks(found)] == ["Page1", "Page2", "Page3", "Page4"]
+    assert [text.split()[0] for _, text in list_blocks(found)] == [
+        "Page1",
+        "Page2",
+        "Page3",
+        "Page4",
+    ]
 
 
 @pytest.mark.parametrize("angle", [0, 90, 180, 270])
 @pytest.mark.parametrize("rotate", [0, 90, 180, 270])
-def test_rotated_text_is_read_with_its_visible_bounding_box(tmp_path: Path, angle: int, rotate: int) -> None:
+def test_rotated_text_is_read_with_its_visible_bounding_box(
+    tmp_path: Path, angle: int, rotate: int
+) -> None:
     def draw(canvas: Canvas) -> None:
         canvas.translate(WIDTH / 2, HEIGHT / 2)
         canvas.rotate(angle)
@@ -261,13 +310,29 @@ def test_rotated_text_is_read_with_its_visible_bounding_box(tmp_path: Path, angl
 
 def test_hyphenated_word_is_joined_across_lines(tmp_path: Path) -> None:
     def draw(canvas: Canvas) -> None:
-        draw_lines(canvas, 60, 760, ["The crew oils the pump and looks after its mainte-", "nance every week of the year without exception."], 10)
+        draw_lines(
+            canvas,
+            60,
+            760,
+            [
+                "The crew oils the pump and looks after its mainte-",
+                "nance every week of the year without exception.",
+            ],
+            10,
+        )
 
     assert "its maintenance every week" in parse_drawn_pdf(tmp_path, draw).markdown
 
 
 @pytest.mark.parametrize(
-    ("stated", "title"), [("The Pump Book", "The Pump Book"), ("Untitled", None), ("Microsoft Word - a.doc", None), ("scan_17.pdf", None), ("", None)]
+    ("stated", "title"),
+    [
+        ("The Pump Book", "The Pump Book"),
+        ("Untitled", None),
+        ("Microsoft Word - a.doc", None),
+        ("scan_17.pdf", None),
+        ("", None),
+    ],
 )
 def test_generated_pdf_title_is_ignored(tmp_path: Path, stated: str, title: str | None) -> None:
     def draw(canvas: Canvas) -> None:

@@ -33,7 +33,13 @@ def test_sentences_split_in_english_and_portuguese(sentences: list[str]) -> None
 
 
 def test_blank_lines_and_list_items_end_sentences() -> None:
-    assert split_sentences("Heading\n\nText goes on\nhere.\n- one\n- two\n1. three") == ["Heading", "Text goes on\nhere.", "- one", "- two", "1. three"]
+    assert split_sentences("Heading\n\nText goes on\nhere.\n- one\n- two\n1. three") == [
+        "Heading",
+        "Text goes on\nhere.",
+        "- one",
+        "- two",
+        "1. three",
+    ]
 
 
 @given(st.text(alphabet="aB .!?\n\"'(é3…。-", max_size=200))

@@ -18,7 +18,10 @@ def list_kinds(drafts: list[ParsedBlock]) -> list[str]:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
 def test_text_encoding_is_detected(encoding: str) -> None:
-    assert text.read("A coação é ilícita – não há dúvida.".encode(encoding)).blocks[0].text == "A coação é ilícita – não há dúvida."
+    assert (
+        text.read("A coação é ilícita – não há dúvida.".encode(encoding)).blocks[0].text
+        == "A coação é ilícita – não há dúvida."
+    )
 
 
 def test_nul_bytes_are_removed_with_notice() -> None:
@@ -32,7 +35,10 @@ def test_bytes_with_many_nuls_are_not_text() -> None:
 
 
 def test_plain_text_splits_at_blank_lines() -> None:
-    assert [draft.text for draft in text.read(b"one\ntwo\r\n\r\n  \n three\n").blocks] == ["one\ntwo", " three"]
+    assert [draft.text for draft in text.read(b"one\ntwo\r\n\r\n  \n three\n").blocks] == [
+        "one\ntwo",
+        " three",
+    ]
 
 
 def test_markdown_blocks_keep_source_and_front_matter() -> None:
@@ -47,7 +53,9 @@ def test_markdown_blocks_keep_source_and_front_matter() -> None:
 
 
 def test_html_in_markdown_becomes_text() -> None:
-    assert [draft.text for draft in markdown.read(b"<div>\n<p>inner <b>words</b></p>\n</div>\n").blocks] == ["inner words"]
+    assert [
+        draft.text for draft in markdown.read(b"<div>\n<p>inner <b>words</b></p>\n</div>\n").blocks
+    ] == ["inner words"]
 
 
 def test_html_keeps_main_content_and_nearest_element_ids() -> None:
@@ -61,17 +69,28 @@ def test_html_keeps_main_content_and_nearest_element_ids() -> None:
         ("paragraph", "second link", "p2"),
     ]
     assert (piece.title, piece.language) == ("One", "pt")
-    assert [(notice.code, notice.detail) for notice in piece.notices] == [("CANONICAL_URL", "https://example.org/x")]
+    assert [(notice.code, notice.detail) for notice in piece.notices] == [
+        ("CANONICAL_URL", "https://example.org/x")
+    ]
 
 
 def test_spanned_html_cell_is_repeated_in_each_position() -> None:
-    piece = html.read(b"<table><tr><th colspan=2>a|b<th>c<tr><td rowspan=2>1<td>2<td>3<tr><td>4<td>5</table>")
-    assert piece.blocks[0].text == "| a\\|b | a\\|b | c |\n| --- | --- | --- |\n| 1 | 2 | 3 |\n| 1 | 4 | 5 |"
+    piece = html.read(
+        b"<table><tr><th colspan=2>a|b<th>c<tr><td rowspan=2>1<td>2<td>3<tr><td>4<td>5</table>"
+    )
+    assert (
+        piece.blocks[0].text
+        == "| a\\|b | a\\|b | c |\n| --- | --- | --- |\n| 1 | 2 | 3 |\n| 1 | 4 | 5 |"
+    )
 
 
 def test_html_code_keeps_lines_and_language() -> None:
     draft = html.read(b'<pre><code class="language-sql">select 1\n  from t</code></pre>').blocks[0]
-    assert (draft.kind, draft.language, draft.text) == ("code", "sql", "```sql\nselect 1\n  from t\n```")
+    assert (draft.kind, draft.language, draft.text) == (
+        "code",
+        "sql",
+        "```sql\nselect 1\n  from t\n```",
+    )
 
 
 def test_nested_html_lists_are_indented() -> None:
@@ -79,7 +98,9 @@ def test_nested_html_lists_are_indented() -> None:
 
 
 def test_malformed_html_never_fails() -> None:
-    assert html.read(b"<table><tr><td>a<table><tr><td>b</p></div></table>" + b"<div>" * 3000 + b"deep").blocks
+    assert html.read(
+        b"<table><tr><td>a<table><tr><td>b</p></div></table>" + b"<div>" * 3000 + b"deep"
+    ).blocks
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -104,7 +125,12 @@ def test_worksheet_has_heading_summary_and_cell_ranges(tmp_path: Path) -> None:
         sheet.cell(4 + i, 3, row[1])
     book.save(tmp_path / "x.xlsx")
     drafts = spreadsheets.read_workbook(tmp_path / "x.xlsx").blocks
-    assert [(draft.kind, draft.cells) for draft in drafts] == [("heading", None), ("summary", "B2:C6"), ("paragraph", "B2"), ("table", "B4:C6")]
+    assert [(draft.kind, draft.cells) for draft in drafts] == [
+        ("heading", None),
+        ("summary", "B2:C6"),
+        ("paragraph", "B2"),
+        ("table", "B4:C6"),
+    ]
     assert drafts[1].text == "<!-- Sheet Prices: 3 rows, 2 columns. Columns: part, price. -->"
     assert drafts[3].text.split("\n")[2:] == ["| seal | 12.5 |", "| pump | 300 |"]
     assert all(draft.sheet == "Prices" for draft in drafts)
@@ -112,13 +138,17 @@ def test_worksheet_has_heading_summary_and_cell_ranges(tmp_path: Path) -> None:
 
 def test_adjacent_tables_on_a_sheet_are_separate() -> None:
     data = b"a,b,,c,d\n1,2,,3,4\n5,6,,7,8\n"
-    assert [draft.cells for draft in spreadsheets.read_csv(data).blocks if draft.kind == "table"] == ["A1:B3", "D1:E3"]
+    assert [
+        draft.cells for draft in spreadsheets.read_csv(data).blocks if draft.kind == "table"
+    ] == ["A1:B3", "D1:E3"]
 
 
 def test_truncated_workbook_is_reported_corrupt(tmp_path: Path) -> None:
     from schemas.errors import UnreadableDocument
 
-    path = write_file(tmp_path, "x.xlsx", sample_files.render_xlsx([Section("a", rows=[["b", "c"]])])[:2000])
+    path = write_file(
+        tmp_path, "x.xlsx", sample_files.render_xlsx([Section("a", rows=[["b", "c"]])])[:2000]
+    )
     with pytest.raises(UnreadableDocument) as caught:
         spreadsheets.read_workbook(path)
     assert caught.value.code == "CORRUPT_DOCUMENT"
