@@ -6,16 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from aiokafka.partitioner import murmur2
+
 from schemas.errors import ConfigurationError
 from schemas.ports.log import OpenSink, Sink, Subscription
 from schemas.records import Position, Record, StoredRecord
-from streams.partitioning import choose_partition
 
 Clock = Callable[[], datetime]
 
 
 def _get_utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def choose_partition(key: bytes, partition_count: int) -> int:
+    """Choose the partition as Kafka's Java producer does by default for records with a key."""
+    return int(murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class MemoryLog:

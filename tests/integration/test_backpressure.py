@@ -31,8 +31,8 @@ from schemas.values import ChildChunk, Origin, ParentChunk
 from services.monitoring.consumer_lag import fetch_stage_lags
 from streams.codec import Codec
 from streams.kafka.client_settings import KafkaClientSettings
+from streams.memory_log import choose_partition
 from streams.partition_sink import PartitionLimits, PartitionSink
-from streams.partitioning import choose_partition
 from streams.publisher import build_root_event
 from streams.topics import CHUNKED, EMBEDDED
 

@@ -17,7 +17,7 @@ from schemas.records import Record
 from services.monitoring.lag_diagnosis import explain_lags
 from sql.reader_status import PgReaderStatus
 from streams import partition_sink
-from streams.partitioning import choose_partition
+from streams.memory_log import choose_partition
 from tests.log_backends import PARTITIONS, on_both_logs
 from tests.pipeline import Pipeline, run_pipeline, settings
 
