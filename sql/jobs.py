@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from sql.errors import translate_database_errors
 from sql.pool import Pool
 
 COLUMNS = "id, tenant, document_id, event_id, source, external_id"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    id: UUID
-    tenant: str
-    document_id: UUID
-    event_id: str
-    source: str
-    external_id: str | None
 
 
 class PgJobs:
@@ -48,10 +37,3 @@ class PgJobs:
                 external_id,
                 asked_by,
             )
-
-    async def find(self, tenant: str, job_id: UUID) -> Job | None:
-        with translate_database_errors():
-            row = await self._pool.fetchrow(
-                f"select {COLUMNS} from jobs where tenant = $1 and id = $2", tenant, job_id
-            )
-        return Job(**row) if row else None
