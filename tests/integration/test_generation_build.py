@@ -105,7 +105,7 @@ async def test_concurrent_reindex_requests_create_separate_generations(
         assert sorted(names) == ["g2", "g3"]
         for name, (sets, stages) in zip(names, wanted, strict=True):
             build = await at_work.wait_for_state(name, "shadow")
-            assert load_overrides(desk.settings, name) == sets
+            assert load_overrides(at_work.worker.settings, name) == sets
             assert {
                 topic for topic in build.generation.topics.values() if topic.endswith(name)
             } == {f"{OUTPUT_TOPICS[stage]}.{name}" for stage in stages}

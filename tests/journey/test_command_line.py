@@ -38,7 +38,7 @@ def test_duplicate_ingest_query_and_delete_commands(folder: Path, tmp_path: Path
 
         forced = run_anabranch("ingest", str(note), "--wait", "--force", *here)
         assert forced.returncode == 0
-        assert "duplicate" not in forced.stderr
+        assert "1 duplicate" not in forced.stderr
         assert "1 searchable" in forced.stderr
 
         failed = run_anabranch("ingest", str(empty), str(note), "--quiet", *here)

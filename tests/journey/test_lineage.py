@@ -282,7 +282,7 @@ async def test_expired_raw_record_does_not_break_lineage(world: ApiWorld, databa
     assert (
         found["verified"]
         and received["verified"] is None
-        and "for a time only" in received["detail"]
+        and "limited retention" in received["detail"]
     )
 
 

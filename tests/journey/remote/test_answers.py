@@ -101,7 +101,7 @@ async def test_insufficient_context_refusal_uses_question_language(
         "INSUFFICIENT_CONTEXT",
         language,
     )
-    assert answer["message"].startswith({"en": "The passages", "pt": "Os trechos"}[language])
+    assert answer["message"].startswith({"en": "The retrieved passages", "pt": "Os trechos"}[language])
     assert (
         len(stack.chat_requests) == answer["trace"]["model_calls"] == 1
         and answer["trace"]["tokens"] > 0
@@ -127,7 +127,7 @@ async def test_unsupported_sentence_is_removed(
         answer["answer"].startswith("In Lisbon the daily allowance is 74 euros. [1]")
         and bad[0] not in answer["answer"]
     )
-    assert any("left out" in line for line in answer["limitations"])
+    assert any("Sentences removed" in line for line in answer["limitations"])
     assert_citations_match_corpus(answer, corpus)
 
 
@@ -171,7 +171,7 @@ async def test_repeated_schema_violation_falls_back_to_extractive_answer(
         ({"status": 429, "retry_after": 3600}, "default", "answered 429"),
         ({"status": 401}, "default", "answered 401"),
         ({"status": 400}, "default", "answered 400"),
-        ({"malformed": True}, "default", "no JSON object"),
+        ({"malformed": True}, "default", "not a JSON object"),
         ({"hang": True}, "quick", "timed out after 0.3 s"),
     ],
 )
