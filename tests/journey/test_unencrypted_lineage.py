@@ -29,7 +29,7 @@ def settings(tmp_path: Path) -> Settings:
         ("chunked", "Travel is", "Gravel is", "UNSIGNED_EVENT"),
         ("ocr_done", "74 euros", "94 euros", "UNSIGNED_EVENT"),
         ("ocr_done", "Travel is", "Gravel is", "UNSIGNED_EVENT"),
-        ("raw", "allowances", "Allowances", "not the one that the door accepted"),
+        ("raw", "allowances", "Allowances", "differs from the one that ingress accepted"),
     ],
 )
 async def test_tampered_plain_text_event_is_detected(

@@ -28,8 +28,8 @@ class CrashingBlobs:
     crash_injector: CrashInjector
 
     def __getattr__(self, name: str) -> Any:
-        if name == "local":
-            return self.inner.local
+        if name == "open_local":
+            return self.inner.open_local
 
         async def call(*given: Any, **more: Any) -> Any:
             self.crash_injector.step()
@@ -75,7 +75,7 @@ def make_own_key() -> str:
 
 
 async def blob_exists(world: SimulatedPipeline, key: str) -> bool:
-    return await FolderBlobs(world.folder).size(key) is not None
+    return await FolderBlobs(world.folder).get_size(key) is not None
 
 
 async def test_crash_at_any_step_keeps_document_and_deletes_staging(tmp_path: Path) -> None:
