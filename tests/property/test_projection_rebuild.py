@@ -40,8 +40,8 @@ PROJECTING_STAGES = [
 
 @dataclass(frozen=True, slots=True)
 class DocumentChange:
-    """A document is sent (withdrawn, if `text` is None; amended, where something is `said`) as
-    change `number` of its source. `wait`: everything before it has settled by then.
+    """A document is sent (withdrawn, if `text` is None; amended, if `amendment` is set) as
+    change `number` of its source. `wait_for_previous`: earlier changes have settled by then.
     """
 
     name: str
@@ -93,9 +93,9 @@ def changes_to(texts: Sequence[str]) -> st.SearchStrategy[DocumentChange]:
         DocumentChange,
         st.sampled_from("ab"),
         st.integers(1, 6),
-        wait=st.booleans(),
+        wait_for_previous=st.booleans(),
         text=st.none(),
-        said=st.sampled_from(sorted(AMENDMENTS)),
+        amendment=st.sampled_from(sorted(AMENDMENTS)),
     )
     return st.one_of(sent, sent, amended)
 

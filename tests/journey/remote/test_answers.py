@@ -101,7 +101,9 @@ async def test_insufficient_context_refusal_uses_question_language(
         "INSUFFICIENT_CONTEXT",
         language,
     )
-    assert answer["message"].startswith({"en": "The retrieved passages", "pt": "Os trechos"}[language])
+    assert answer["message"].startswith(
+        {"en": "The retrieved passages", "pt": "Os trechos"}[language]
+    )
     assert (
         len(stack.chat_requests) == answer["trace"]["model_calls"] == 1
         and answer["trace"]["tokens"] > 0
