@@ -1,7 +1,7 @@
 # `make demo` and `make test` build what they need first. Nothing but Python 3.11 (or later) and make has to be here; uv comes from PyPI.
 PYTHON ?= python3
 VENV := .venv
-PROCESSES ?= 3
+PROCESSES ?= 4
 BIN := $(VENV)/bin
 UV := build/uv/bin/uv
 SYNCED := $(VENV)/.synced
