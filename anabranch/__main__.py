@@ -10,6 +10,8 @@ from anabranch.process.stopping import leave, signals
 
 def program() -> None:
     """Leaves at once when the command is done: taking native threads apart at exit is slow, and at times fatal."""
+    # A script's background job inherits SIGINT as ignored. raise_signal() would then do nothing, and SIGTERM would be lost.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in signals():
         # As Ctrl-C: a command that started a server stops it before it ends.
         if number != signal.SIGINT:

@@ -27,8 +27,10 @@ def http_of(server: dict[str, Any]) -> httpx2.Client:
     return httpx2.Client(base_url=server["url"], headers={"Authorization": f"Bearer {server['token']}"}, timeout=60)
 
 
-def heed_hangup() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def heed_signals() -> None:
+    """Reset the signals that a child inherits as ignored from a test run under nohup (SIGHUP) or in the background of a script (SIGINT)."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Up:
@@ -39,8 +41,7 @@ class Up:
         self.ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(self.ready), *arguments]
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            # A test run started by nohup ignores SIGHUP, and its children would do so too.
-            self.process = subprocess.Popen(command, env=environment(**settings), stdout=out, stderr=err, preexec_fn=heed_hangup)
+            self.process = subprocess.Popen(command, env=environment(**settings), stdout=out, stderr=err, preexec_fn=heed_signals)
 
     def wait_ready(self) -> dict[str, Any]:
         deadline = time.monotonic() + START_S
