@@ -43,7 +43,7 @@ def test_duplicate_ingest_query_and_delete_commands(folder: Path, tmp_path: Path
 
         failed = run_anabranch("ingest", str(empty), str(note), "--quiet", *here)
         assert failed.returncode == 5
-        assert "[EMPTY_DOCUMENT]\n  → Send the content" in failed.stderr
+        assert "[EMPTY_DOCUMENT]\n  → Send the file's content" in failed.stderr
 
         asked = run_anabranch("query", "When does the keeper raise the sluice?", "--stream", *here)
         assert asked.returncode == 0
