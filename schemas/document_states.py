@@ -14,4 +14,4 @@ DocumentState = Literal["running", "searchable", "failed", "withdrawn"]
 
 DOCUMENT_STATES: tuple[DocumentState, ...] = get_args(DocumentState)
 FINAL_STATES: frozenset[JobState] = frozenset({"searchable", "failed", "superseded", "withdrawn"})
-"""States that do not change any more."""
+"""States that no longer change without a new event."""

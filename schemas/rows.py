@@ -292,7 +292,7 @@ class ErasureRequestRow:
 
 @dataclass(frozen=True, slots=True)
 class KeysDestroyedRow:
-    """Destroy keys, so that their payloads cannot be decrypted any more."""
+    """Destroy keys, so that their payloads can no longer be decrypted."""
 
     tenant: str
     keys: tuple[UUID, ...]

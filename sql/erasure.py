@@ -144,7 +144,7 @@ class PgErasure:
             )
 
     async def add_subjects(self, unreadable: Mapping[UUID, Collection[UUID]]) -> None:
-        """Add documents that became unreadable by a receipt's destroyed keys and that no row names any more.
+        """Add documents that became unreadable by a receipt's destroyed keys and that no row names.
 
         Receipts that are still open delete the remaining data of these documents when they resume.
         """

@@ -2,7 +2,7 @@
 
 Positions come from a sequence, so a lower one may be committed after a higher one. Readers
 therefore read in (transaction, position) order and only below the snapshot horizon, the oldest
-running transaction: nothing can be added there any more.
+running transaction: no transaction can still add rows below it.
 """
 
 from __future__ import annotations

@@ -95,8 +95,7 @@ def exit_process(code: int) -> NoReturn:
     All contexts are closed already.
     """
     for stream in (sys.stdout, sys.stderr):
-        with suppress(
-            OSError, ValueError
-        ):  # whoever read it is gone, the terminal too, or it is closed
+        # The reader of the pipe or the terminal may be gone, or the stream closed.
+        with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)

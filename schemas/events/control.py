@@ -13,7 +13,7 @@ Purpose = Literal["first", "rebuild", "reindex"]
 
 
 class GenerationCreated(EventData, name="generation.created", topic="control"):
-    """A generation was created. Its configuration does not change any more."""
+    """A generation was created. Its configuration is final."""
 
     generation: Generation
     base: str | None = Field(None, description="The generation that was live at the time.")

@@ -37,7 +37,7 @@ class RevisionLineage:
     blob: BlobRef
     text_sha256: str | None
     markdown: str | None
-    """None if the text is in a blob, or the revision is not visible any more."""
+    """None if the text is in a blob, or the revision is no longer visible."""
 
 
 @dataclass(frozen=True, slots=True)

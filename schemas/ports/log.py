@@ -10,7 +10,7 @@ from schemas.records import Position, Record, StoredRecord
 
 
 class Sink(Protocol):
-    """Receives the records of one partition from a subscription. Created anew for every assignment."""
+    """Receives the records of one partition from a subscription. One per assignment."""
 
     def offer(self, record: StoredRecord) -> None:
         """Accept a record, in the partition's order. Never blocks; check `is_full` afterwards."""

@@ -82,7 +82,7 @@ class GenerationBuilder:
                 self.build_tasks[name] = asyncio.create_task(self._run_build(build))
 
     async def _list_removable(self) -> list[str]:
-        """List dropped generations that no worker consumes for any more."""
+        """List dropped generations without a remaining consumer."""
         now = asyncio.get_running_loop().time()
         self.dropped_since = {
             name: self.dropped_since.get(name, now)

@@ -23,7 +23,7 @@ from streams.topics import get_partition_counts
 
 PAGE_SIZE = 200
 MAX_BACKLOG = 2_000
-"""A stream that is further behind is told how many events it missed, and continues from now."""
+"""A stream further behind reports the number of missed events and continues from now."""
 MAX_COUNTED = 1_000_000
 """Larger counts of missed events are reported as a lower bound."""
 MAX_SCANNED = 5_000

@@ -17,7 +17,7 @@ HEADINGS = (
     "struck",
     "lost",
     "doubled",
-    "buried, expected",
+    "dead-lettered, expected",
     f"peak RSS, bound {MAX_RSS_BYTES // MIB} MiB",
     "views equal",
     "seconds",
@@ -29,12 +29,12 @@ def format_fault_table(rows: Sequence[FaultResult]) -> str:
 
 
 def _format_cells(row: FaultResult) -> tuple[str, ...]:
-    buried = f"{row.dead_letters[0]}, {row.dead_letters[1]}"
+    dead_lettered = f"{row.dead_letters[0]}, {row.dead_letters[1]}"
     numbers = (row.seed, row.documents, row.n_injected, row.n_lost, row.n_duplicated)
     return (
         row.fault,
         *map(str, numbers),
-        buried,
+        dead_lettered,
         f"{row.peak_rss_bytes // MIB} MiB",
         "yes" if row.views_equal else "**no**",
         f"{row.elapsed_s:.0f}",
