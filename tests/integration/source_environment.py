@@ -18,7 +18,7 @@ from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from tests.api_client import api_client
 
-TIMEOUT_S = 120
+TIMEOUT_S = 180
 
 
 @dataclass
