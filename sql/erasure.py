@@ -294,7 +294,7 @@ class PgErasure:
                 )
                 for table in REVISION_TABLES:
                     await connection.execute(
-                        load_query("erase_withdrawn_rows").replace("the_table", table), document_ids
+                        load_query("erase_withdrawn_rows", table=table), document_ids
                     )
                 for table in DOCUMENT_TABLES:
                     await connection.execute(

@@ -20,10 +20,9 @@ async def check_integrity(pool: Pool, *, assume_idle: bool = False) -> dict[str,
             pool.acquire() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            query = load_query("orphaned_rows")
             counts = {
                 table.name: await connection.fetchval(
-                    query.replace("the_table", table.name), assume_idle
+                    load_query("orphaned_rows", table=table.name), assume_idle
                 )
                 for table in DERIVED_TABLES.values()
             }

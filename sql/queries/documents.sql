@@ -1,3 +1,4 @@
+-- name: documents
 -- Documents, most recently received first, with the state of their latest revision.
 -- Withdrawn ones only by state or id ($2). Includes documents that failed at ingress, if their id is known; $10 is
 -- the id derived from external id $3. $11 reader names, $12 caller id: a caller with limited access sees only its
@@ -41,3 +42,201 @@ select * from (
 where $7::timestamptz is null or (received_at, document_id) < ($7, $8::uuid)
 order by received_at desc, document_id desc
 limit $9
+
+-- name: document_counts
+-- Number of a tenant's documents per state of the latest revision, including failures at ingress.
+select state, count(*)::int as documents
+from (
+  select s.state from documents d join revision_states s on s.document_id = d.id and s.ord = (select max(ord) from document_revisions where document_id = d.id)
+  where ($1::text is null or d.tenant = $1)
+  union all
+  select 'failed' from ingress_failures f where ($1::text is null or f.tenant = $1)
+) every
+group by state
+
+-- name: collections
+-- Collections of a tenant with their searchable documents, chunks and languages; null is no collection.
+select
+  d.collection as name, count(*)::int as documents, sum(v.chunks)::int as chunks,
+  coalesce(array_agg(distinct coalesce(t.language, d.language)) filter (where coalesce(t.language, d.language) is not null), '{}') as languages
+from live_generation g
+join visible v on v.generation = g.name and v.tenant = $1
+join documents d on d.id = v.document_id
+left join revision_texts t on t.generation = g.name and t.document_id = v.document_id and t.ord = v.ord
+where $2::text[] is null or may_read(d.id, v.ord, $2)
+group by d.collection
+order by d.collection nulls last
+
+-- name: document_status
+-- One revision with all inputs of its status: by accepted event ($2), or the latest of document $3.
+select
+  s.document_id, s.ord, s.revision, s.accepted_id, s.unchanged, s.state, s.generation, s.visible, s.chunks,
+  d.external_id, r.content_sha256, r.received_at, r.log_topic, r.log_partition, r.log_offset,
+  h.log_topic as door_topic, h.log_partition as door_partition, h.log_offset as door_offset,
+  t.warnings, t.log_topic as text_topic, t.log_partition as text_partition, t.log_offset as text_offset,
+  (
+    select coalesce(jsonb_agg(to_jsonb(x)), '[]') from (
+      select kind, count(*) as have, max(parts) as parts, min(log_topic) as topic, min(log_partition) as partition, min(log_offset) as "offset"
+      from settled where generation = s.generation and document_id = s.document_id and ord = s.ord group by kind
+    ) x
+  ) as settled,
+  (
+    select coalesce(jsonb_agg(to_jsonb(x) order by x.stage, x.part), '[]') from (
+      select stage, part, state, attempts, log_topic as topic, log_partition as partition, log_offset as "offset", started_at, duration_ms, error
+      from job_stages where generation in ('', s.generation) and document_id = s.document_id and ord = s.ord
+    ) x
+  ) as jobs,
+  (
+    select coalesce(jsonb_agg(to_jsonb(x) order by x.dead_lettered_at), '[]') from (
+      select stage, attempts, log_topic as topic, log_partition as partition, log_offset as "offset", code, detail, remedy, dead_lettered_at
+      from revision_dead_letters where generation in ('', s.generation) and document_id = s.document_id and ord = s.ord
+    ) x
+  ) as burials,
+  (select coalesce(sum(tokens), 0)::int from child_chunks where generation = s.generation and document_id = s.document_id and ord = coalesce(s.visible, s.ord)) as tokens
+from revision_states s
+join documents d on d.id = s.document_id
+join document_revisions r on r.document_id = s.document_id and r.ord = s.ord
+left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = s.accepted_id
+left join revision_texts t on t.generation = s.generation and t.document_id = s.document_id and t.ord = s.ord
+where s.tenant = $1 and may_read($4::text[], d.readers) and ($2::uuid is null or s.accepted_id = $2) and ($3::uuid is null or (s.document_id = $3 and s.ord = (select max(ord) from document_revisions where document_id = $3)))
+
+-- name: ingress_status
+-- Status of an event without a revision: its job, claims, dead letter, and whether a later event won.
+-- $2 internal id, $3 and $4 the producer's id and source, $5 the id of the accepted event. Of erased events only
+-- the id is known. An event without a job belongs to the tenant if its document does, or if it was addressed by
+-- the producer's id, from which its internal id is derived. A caller with limited access ($6, $7) sees its own
+-- events and those of documents it may read.
+select
+  coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id, l.said ->> 'external_id') as external_id,
+  (j.id is not null or h.event_id is not null and (d.id is not null or $3 is not null))
+    and ($6::text[] is null or j.asked_by = $7::text or (d.latest is not null and may_read($6, d.readers))) as known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.reacted, false) as passed_on,
+  coalesce(d.accepted_id = $2 and d.withdrawn = d.latest, false) as withdraws,
+  exists (select from document_amendments a where a.accepted_id = $2 and not a.by_revision) and coalesce(behind.claim <> 'superseded', true) as amends,
+  coalesce(behind.claim = 'superseded' or later.log_offset > h.log_offset, false) as overtaken,
+  case when l.event_id is not null and ($6::text[] is null or j.asked_by = $7) then jsonb_build_object(
+    'stage', l.stage, 'attempts', l.attempts, 'topic', l.log_topic, 'partition', l.log_partition, 'offset', l.log_offset,
+    'code', l.code, 'detail', l.detail, 'remedy', l.remedy
+  ) end as burial
+from (select 1) one
+left join jobs j on j.id = $2 and j.tenant = $1
+left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = $2 and h.payload_sha256 is distinct from 'erased'
+left join lateral (
+  select * from dead_letters
+  where coalesce(tenant, 'default') = $1 and (event_id = $2 or (producer_source = $4 and producer_event_id = $3))
+    and coalesce(resolution, 'discarded') = 'discarded'
+  order by dead_lettered_at desc limit 1
+) l on true
+left join lateral (
+  select claim, document_id from generations g join handled on generation = g.name and stage = 'transcribe' and event_id = $5 limit 1
+) behind on true
+left join documents d on d.id = coalesce(j.document_id, behind.document_id) and d.tenant = $1
+left join handled later on later.generation = '' and later.stage = 'receive' and later.event_id = d.accepted_id and later.log_partition = h.log_partition
+limit 1
+
+-- name: latest_event
+-- Latest known event of a document: its latest job, or its latest dead letter at ingress.
+select event_id
+from (
+  select id as event_id, created_at as known_at from jobs where tenant = $1 and document_id = $2 and ($3::text[] is null or asked_by = $4::text)
+  union all
+  select event_id, dead_lettered_at from dead_letters where tenant = $1 and document_id = $2 and stage = 'receive' and closed_at is null and $3::text[] is null
+) every
+order by known_at desc
+limit 1
+
+-- name: document_events
+-- Stage events of a document, for each revision and generation, in chronological order.
+with revisions as (
+  select r.document_id, r.ord, r.revision, r.received_at, r.log_topic, r.log_partition, r.log_offset from document_revisions r join documents d on d.id = r.document_id where r.tenant = $1 and r.document_id = $2 and may_read($5::text[], d.readers)
+), lines as (
+  select r.revision, j.generation, j.stage, j.part, j.state, j.attempts, j.log_topic, j.log_partition, j.log_offset, j.started_at, j.duration_ms, j.error
+  from revisions r join job_stages j on j.document_id = r.document_id and j.ord = r.ord
+  union all
+  select r.revision, '', 'receive', 1, 'done', 1, h.log_topic, h.log_partition, h.log_offset, r.received_at, null, null
+  from revisions r join document_revisions d on d.document_id = r.document_id and d.ord = r.ord
+  join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = d.accepted_id
+  union all
+  select b.revision, b.generation, b.stage, 1, 'failed', b.attempts, b.log_topic, b.log_partition, b.log_offset, b.dead_lettered_at, null,
+         jsonb_build_object('code', b.code, 'detail', b.detail, 'remedy', b.remedy)
+  from (
+    select l.*, r.revision from dead_letters l left join revision_dead_letters x on x.event_id = l.event_id and x.stage = l.stage and x.generation = l.generation
+    left join revisions r on r.ord = x.ord where l.document_id = $2 and coalesce(l.tenant, 'default') = $1 and ($5::text[] is null or exists (select from revisions))
+  ) b
+  where not exists (
+    select from revisions r join job_stages j on j.document_id = r.document_id and j.ord = r.ord
+    where j.stage = b.stage and j.log_topic = b.log_topic and j.log_partition = b.log_partition and j.log_offset = b.log_offset and j.error is not null
+  )
+)
+select revision, nullif(generation, '') as generation, stage, part, state, attempts, log_topic as topic, log_partition as partition, log_offset as "offset",
+       started_at, duration_ms, error
+from lines order by started_at, revision, generation, stage, part
+offset $3 limit $4
+
+-- name: document_text
+-- Markdown of the visible revision, or of the latest one with a text while none is visible.
+select t.document_id, t.markdown, t.blob ->> 'key' as blob_key
+from live_generation g
+join revision_texts t on t.generation = g.name and t.document_id = $2 and t.tenant = $1
+join documents d on d.id = t.document_id
+left join visible v on v.generation = g.name and v.document_id = t.document_id
+where (d.withdrawn is null or d.withdrawn < t.ord) and ($3::text[] is null or may_read(t.document_id, t.ord, $3))
+order by t.ord = v.ord desc nulls last, t.ord desc
+limit 1
+
+-- name: document_chunks
+-- Visible chunks of a document in text order, after an ordinal.
+select c.id as chunk_id, c.parent_id, c.ordinal, c.kind, c.text, p.section, p.pages, c.spans, c.char_start, c.char_end, c.tokens, c.language
+from live_generation g
+join visible v on v.generation = g.name and v.document_id = $2 and v.tenant = $1
+join child_chunks c on c.generation = g.name and c.document_id = $2 and c.ord = v.ord
+left join parent_chunks p on p.generation = g.name and p.document_id = $2 and p.ord = v.ord and p.id = c.parent_id
+where c.ordinal > $3 and ($5::text[] is null or may_read($2, v.ord, $5))
+order by c.ordinal, c.id
+limit $4
+
+-- name: visible_documents
+-- Documents of tenant $2 visible in generation $1, by id ($3) or name ($4), with their text or its blob.
+-- A name is the external id, or else the source URI or file name.
+select d.id, n.names, coalesce(r.revision, d.revision, 0) as revision, t.markdown, t.blob ->> 'key' as blob_key
+from documents d
+cross join lateral (
+  select case when d.external_id is not null then array[d.external_id] else array_remove(array[d.source_uri, d.filename], null) end as names
+) n
+join visible v on v.generation = $1 and v.document_id = d.id
+join revision_texts t on t.generation = $1 and t.document_id = d.id and t.ord = v.ord
+left join document_revisions r on r.document_id = d.id and r.ord = v.ord
+where d.tenant = $2 and (d.id = any ($3::uuid[]) or n.names && $4::text[])
+order by d.received_at, d.id
+
+-- name: readable_documents
+-- The subset of documents $2 that reader names $3 may read.
+select id from documents where tenant = $1 and id = any ($2::uuid[]) and latest is not null and may_read($3::text[], readers)
+
+-- name: missing_collections
+-- Names of $2 without a current document that readers $3 may read.
+select name from unnest($2::text[]) name
+where not exists (
+  select from documents d
+  where d.tenant = $1 and d.collection = name and d.latest is not null and (d.withdrawn is null or d.withdrawn < d.latest) and may_read($3::text[], d.readers)
+)
+
+-- name: received_times
+-- When the log received the events of these revisions.
+select accepted_id, received_at from document_revisions where accepted_id = any($1::uuid[])
+
+-- name: document_owner
+-- The source that owns a document.
+select source from document_owners where tenant = $1 and document_id = $2
+
+-- name: claim_document_owner
+-- Make source $3 the owner if there is none, or if the owner is one of $4; returns the owner.
+-- `do update` even without a change: `do nothing` would return no row for an existing owner.
+insert into document_owners as o (tenant, document_id, source) values ($1, $2, $3)
+on conflict (tenant, document_id) do update
+  set source = case when o.source = any($4::text[]) or '*' = any($4::text[]) then excluded.source else o.source end
+returning source
+
+-- name: restore_owners
+-- Restore document owners from the log: the last accepted revision decides.
+insert into document_owners (document_id, tenant, source) select * from unnest($1::uuid[], $2::text[], $3::text[])
+on conflict (tenant, document_id) do update set source = excluded.source

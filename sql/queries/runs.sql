@@ -1,6 +1,182 @@
+-- name: upsert_run
+-- Store a query, its answer, or both; either may arrive first.
+insert into runs as r (id, tenant, kind, request, received_at, generation, response, answered_at, candidates, numbers, basis, asked_by)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+on conflict (id) do update set
+  kind = coalesce(nullif(excluded.kind, ''), r.kind), request = coalesce(excluded.request, r.request), received_at = coalesce(excluded.received_at, r.received_at),
+  generation = coalesce(excluded.generation, r.generation), response = coalesce(excluded.response, r.response),
+  answered_at = coalesce(excluded.answered_at, r.answered_at),
+  candidates = case when excluded.response is null then r.candidates else excluded.candidates end,
+  numbers = case when excluded.response is null then r.numbers else excluded.numbers end,
+  basis = coalesce(excluded.basis, r.basis), asked_by = coalesce(excluded.asked_by, r.asked_by)
+
+-- name: run
+-- A run with everything that was recorded of it.
+select id as run_id, kind, request, received_at, generation, response, answered_at, candidates, numbers, basis
+from runs
+where tenant = $1 and id = $2 and ($3::text is null or asked_by = $3)
+
+-- name: runs
 -- Runs, newest first, without their recorded details.
 select id as run_id, kind, received_at, generation, answered_at, request -> 'query' as query, response -> 'refused' as refused, response -> 'answer' as answer
 from runs
 where tenant = $1 and ($5::text is null or asked_by = $5) and ($2::timestamptz is null or (coalesce(received_at, answered_at), id) < ($2, $3::uuid))
 order by coalesce(received_at, answered_at) desc, id desc
 limit $4
+
+-- name: recent_questions
+-- Runs of a period, newest first, one per distinct request regardless of generation.
+select id as run_id, request from (
+  select distinct on (request - 'generation') id, request, received_at
+  from runs
+  where tenant = $1 and request is not null and response is not null
+    and received_at >= coalesce($2::timestamptz, '-infinity') and received_at < coalesce($3::timestamptz, 'infinity')
+  order by request - 'generation', received_at desc, id
+) asked
+order by received_at desc, run_id
+limit $4
+
+-- name: insert_feedback
+-- Store feedback ($1 to $8) and its judgements ($9, a list of objects). Repeating it has no effect.
+with said as (
+  insert into feedback (id, tenant, given_at, run_id, query, useful, corrected_answer, note) values ($1, $2, $3, $4, $5, $6, $7, $8)
+  on conflict do nothing returning id
+)
+insert into judgements (feedback_id, part, tenant, document_id, external_id, revision, char_start, char_end, quote, grade)
+select said.id, j.part, $2, (j.judged ->> 'document_id')::uuid, j.judged ->> 'external_id', (j.judged ->> 'revision')::int,
+       (j.judged ->> 'char_start')::int, (j.judged ->> 'char_end')::int, j.judged ->> 'quote', (j.judged ->> 'grade')::int
+from said, jsonb_array_elements($9::jsonb) with ordinality j (judged, part)
+
+-- name: question_judgements
+-- Judgements of a period by query, newest first; the latest grade of a passage wins.
+select distinct on (query, j.document_id, j.revision, j.char_start, j.char_end)
+  coalesce(f.query, r.request ->> 'query') as query, j.document_id, j.external_id, j.revision, j.char_start, j.char_end, j.quote, j.grade
+from feedback f
+join judgements j on j.feedback_id = f.id
+left join runs r on r.id = f.run_id
+where f.tenant = $1 and f.given_at >= coalesce($2::timestamptz, '-infinity') and f.given_at < coalesce($3::timestamptz, 'infinity')
+  and coalesce(f.query, r.request ->> 'query') is not null
+order by query, j.document_id, j.revision, j.char_start, j.char_end, f.given_at desc, f.id
+
+-- name: passages
+-- Spans and texts of visible chunks; the live generation wins if several have the same chunk.
+select distinct on (c.id) c.id, c.document_id, d.external_id, coalesce(r.revision, d.revision, 0) as revision, c.char_start, c.char_end, c.text
+from child_chunks c
+join generations g on g.name = c.generation and g.state <> 'dropped'
+join visible v on v.generation = c.generation and v.document_id = c.document_id and v.ord = c.ord
+left join documents d on d.id = c.document_id
+left join document_revisions r on r.document_id = c.document_id and r.ord = c.ord
+where c.tenant = $1 and c.id = any ($2::uuid[]) and ($3::text[] is null or may_read(c.document_id, c.ord, $3))
+order by c.id, g.state = 'live' desc, g.name
+
+-- name: parent_spans
+-- Spans and texts of parent chunks in generation $1.
+select p.id, p.document_id, p.char_start, p.char_end, p.text
+from parent_chunks p join visible v on v.generation = p.generation and v.document_id = p.document_id and v.ord = p.ord
+where p.generation = $1 and p.id = any ($2::uuid[])
+
+-- name: document_parent_spans
+-- Spans of the parent chunks of document $2 in generation $1.
+select p.id, p.char_start, p.char_end
+from parent_chunks p join visible v on v.generation = p.generation and v.document_id = p.document_id and v.ord = p.ord
+where p.generation = $1 and p.document_id = $2
+order by p.ordinal, p.id
+
+-- name: recorded_texts
+-- Texts of chunks and parents ($2) that recorded answers used, by hash, from any generation or the history.
+with wanted as (
+  select * from unnest($2::uuid[], $3::uuid[], $4::bytea[]) w (id, document_id, hash)
+), standing as materialized (
+  select array_agg(name) as names from generations where state in ('live', 'standby', 'shadow')
+)
+select w.id, coalesce(h.text, c.text, p.text) as text
+from wanted w
+left join chunk_history h on h.document_id = w.document_id and h.text_sha256 = w.hash and h.tenant = $1 and sha256(convert_to(h.text, 'UTF8')) = w.hash
+left join lateral (
+  select x.text from child_chunks x, standing s
+  where x.generation = any (s.names) and x.id = w.id and x.document_id = w.document_id and x.tenant = $1 and sha256(convert_to(x.text, 'UTF8')) = w.hash limit 1
+) c on h.text is null
+left join lateral (
+  select x.text from parent_chunks x, standing s
+  where x.generation = any (s.names) and x.id = w.id and x.document_id = w.document_id and x.tenant = $1 and sha256(convert_to(x.text, 'UTF8')) = w.hash limit 1
+) p on h.text is null
+where coalesce(h.text, c.text, p.text) is not null
+  and ($5::text[] is null or exists (select from documents d where d.id = w.document_id and may_read($5, d.readers)))
+
+-- name: archive_run_texts
+-- Copy texts that recorded answers used, and that no other generation has, into the history.
+-- Run before generation $1 is dropped. Includes texts used in earlier, dropped generations, which this one may
+-- share.
+with others as materialized (
+  select coalesce(array_agg(name), '{}') as names from generations where name <> $1 and state in ('live', 'standby', 'shadow')
+), asked as (
+  select distinct (c ->> 'id')::uuid as id
+  from runs r, jsonb_array_elements((r.basis -> 'chunks') || (r.basis -> 'parents')) c
+  where r.basis is not null and (r.generation = $1 or r.generation not in (select name from generations where state in ('live', 'standby', 'shadow')))
+), texts as (
+  select t.document_id, t.tenant, t.text from asked a join child_chunks t on t.generation = $1 and t.id = a.id
+  where not exists (select from child_chunks o, others where o.generation = any (others.names) and o.id = a.id)
+  union all
+  select t.document_id, t.tenant, t.text from asked a join parent_chunks t on t.generation = $1 and t.id = a.id
+  where not exists (select from parent_chunks o, others where o.generation = any (others.names) and o.id = a.id)
+)
+insert into chunk_history (document_id, text_sha256, tenant, text, generation)
+select distinct document_id, sha256(convert_to(text, 'UTF8')) as hash, tenant, text, $1 from texts order by document_id, hash
+on conflict do nothing
+
+-- name: current_document_states
+-- Visible revision and state of the latest revision of these documents, in the live generation.
+select d.id as document_id, r.revision as visible_revision,
+       coalesce((select s.state from revision_states s where s.document_id = d.id order by s.ord desc limit 1), case when d.withdrawn is null then 'running' else 'withdrawn' end) as state
+from documents d
+left join live_generation g on true
+left join visible v on v.generation = g.name and v.document_id = d.id
+left join document_revisions r on r.document_id = d.id and r.ord = v.ord
+where d.tenant = $1 and d.id = any ($2::uuid[]) and may_read($3::text[], d.readers)
+
+-- name: lineage_chunk
+-- A stored chunk with its vector, while its revision is visible.
+select c.text, c.prefix, c.char_start, c.char_end, n.embedding::text as vector
+from child_chunks c
+left join chunk_vectors n on n.generation = c.generation and n.document_id = c.document_id and n.ord = c.ord and n.chunk_id = c.id
+where c.generation = $1 and c.document_id = $2 and c.ord = $3 and c.id = $4
+
+-- name: lineage_revision
+-- A revision with its text: by order ($3), else the one visible in the live generation, else the latest.
+select
+  r.document_id, r.tenant, r.ord, r.revision, r.source, r.event_id, r.accepted_id, r.content_sha256, r.blob, r.log_topic, r.log_partition, r.log_offset,
+  d.external_id, coalesce(t.title, r.title, r.filename, d.title) as title, t.generation, t.text_sha256, t.markdown
+from document_revisions r
+join documents d on d.id = r.document_id
+left join live_generation g on true
+left join visible v on v.generation = g.name and v.document_id = r.document_id
+left join revision_texts t on t.generation = coalesce($4, g.name) and t.document_id = r.document_id and t.ord = r.ord
+where r.tenant = $1 and r.document_id = $2 and ($3::bigint[] is null or r.ord = $3)
+  and ($5::text[] is null or may_read(r.document_id, r.ord, $5))
+order by r.ord = v.ord desc nulls last, r.ord desc
+limit 1
+
+-- name: lineage_positions
+-- Positions of a revision's events, from its rows or else from job rows.
+-- All parts of a step come from one generation: $3 if possible, else any.
+with known as (
+  select 'transcribed' as step, 1 as part, generation, log_topic, log_partition, log_offset, fact_id, 0 as note
+  from revision_texts where document_id = $1 and ord = $2
+  union all
+  select case kind when 'chunks' then 'chunked' else 'embedded' end, part, generation, log_topic, log_partition, log_offset, fact_id, 0
+  from settled where document_id = $1 and ord = $2 and kind in ('chunks', 'vectors')
+  union all
+  select s.step, j.part, j.generation, j.log_topic, j.log_partition, j.log_offset, null, 1
+  from job_stages j join (values ('chunk', 'transcribed'), ('embed', 'chunked'), ('index', 'embedded')) s (stage, step) using (stage)
+  where j.document_id = $1 and j.ord = $2
+), chosen as (
+  select distinct on (step) step, generation from known order by step, generation = coalesce($3, '') desc, note, generation
+)
+select distinct on (position(step in 'transcribed chunked embedded'), part) step, part, generation, log_topic, log_partition, log_offset, fact_id
+from known join chosen using (step, generation)
+order by position(step in 'transcribed chunked embedded'), part, note
+
+-- name: lineage_ingress
+-- Position of an event in topic `raw`, as its ingress claim recorded it.
+-- Claims are kept forever, but a rebuild of the tables loses the position (partition -1).
+select log_topic, log_partition, log_offset from handled where log_partition >= 0 and generation = '' and stage = 'receive' and event_id = $1

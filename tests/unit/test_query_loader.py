@@ -1,4 +1,4 @@
-"""Every statement is a file that says what it is for, and is used."""
+"""Every query says what it is for and is used, and names are unique."""
 
 from __future__ import annotations
 
@@ -7,18 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from sql.query_loader import FOLDER, load_query
+from sql.query_loader import FOLDER, load_query, read_queries
 
-QUERY_FILES = sorted(FOLDER.glob("*.sql"))
-QUERY_USERS = "\n".join(path.read_text() for path in [*FOLDER.parent.glob("*.py"), *QUERY_FILES])
+QUERIES = read_queries(FOLDER)
+SOURCES = "\n".join(path.read_text() for path in FOLDER.parent.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", QUERY_FILES, ids=lambda path: path.stem)
-def test_query_file_has_description_and_is_used(path: Path) -> None:
-    assert re.match(r"-- [A-Z`].{10,}", path.read_text()), path.name
-    assert re.search(rf"""["'{{]{path.stem}["'}}]""", QUERY_USERS), f"{path.name} is used nowhere"
+@pytest.mark.parametrize("name", QUERIES)
+def test_query_has_purpose_and_is_used(name: str) -> None:
+    assert re.match(r"-- [A-Z`].{10,}\n", QUERIES[name]), name
+    is_included = any(f"{{{name}}}" in text for text in QUERIES.values())
+    assert is_included or re.search(rf"""(load_query|_fetch)\(\s*["']{name}["'][,)]""", SOURCES), (
+        name
+    )
 
 
 def test_includes_and_dimensions_are_substituted() -> None:
     text = load_query("semantic_near", dimension=384)
     assert "halfvec(384)" in text and "d.collection = any ($5)" in text and "{" not in text
+
+
+def test_unknown_query_is_refused() -> None:
+    with pytest.raises(ValueError, match="Unknown query 'documnets'"):
+        load_query("documnets")
+
+
+def test_two_queries_of_one_name_are_refused(tmp_path: Path) -> None:
+    for file in ("first.sql", "second.sql"):
+        (tmp_path / file).write_text("-- name: count_rows\n-- Number of rows.\nselect count(*)\n")
+    with pytest.raises(ValueError, match="Two queries are named 'count_rows'"):
+        read_queries(tmp_path)

@@ -1,0 +1,190 @@
+-- name: erasable
+-- Documents in an erasure scope of which any data is left.
+-- A single document also counts if only a key, a dead letter or a job names it; keys of runs and feedback are no
+-- documents. Events that failed at ingress belong to the collection that they name, or, if their document is
+-- unreadable, to their tenant under their own id.
+select id from documents where tenant = $1 and latest is not null and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else true end
+union
+select subject from keystore.keys where tenant = $1 and subject::text = $3 and $2 = 'document' and destroyed_at is null
+  and not exists (select from runs r where r.id = subject) and not exists (select from feedback f where subject in (f.id, f.run_id))
+union
+select document_id from ingress_failures where tenant = $1 and said ->> 'collection' = $3 and $2 = 'collection'
+union
+select coalesce(document_id, event_id) from dead_letters
+where tenant = $1 and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')
+union
+select document_id from jobs where tenant = $1 and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')
+order by id
+
+-- name: erasable_ids
+-- Internal ids of producer events about these documents, by which blobs and dead letters are named.
+-- Excludes events of another life, and uploads after $2.
+with lives as (
+  select r.accepted_id from documents d join document_revisions r on r.document_id = d.id and r.ord > d.withdrawn where d.id = any($1::uuid[])
+), named as (
+  select accepted_id as id from document_revisions where document_id = any($1::uuid[])
+  union
+  select accepted_id from document_amendments where document_id = any($1::uuid[])
+  union
+  select id from jobs where document_id = any($1::uuid[]) and created_at < $2
+  union
+  select event_id from dead_letters where coalesce(document_id, event_id) = any($1::uuid[])
+)
+select id from named where id not in (select accepted_id from lives) order by id
+
+-- name: erasable_events
+-- Number of log events about these documents.
+select count(distinct (log_topic, log_partition, log_offset)) from revision_positions where document_id = any($1::uuid[])
+
+-- name: source_names
+-- Number of these documents that their sources still contain.
+with named (source, external_id) as (
+  select source, external_id from documents where id = any($1)
+  union
+  select source, fields ->> 'external_id' from document_revisions where document_id = any($1)
+)
+select count(distinct (s.name, n.external_id))
+from named n join sources s on s.ce_source = n.source
+where exists (select from source_rows r where r.source = s.name and r.external_id = n.external_id and r.live)
+  or exists (select from source_notes o where o.source = s.name and o.key = 'item:' || n.external_id and (o.value ->> 'live')::bool)
+
+-- name: citing_runs
+-- Runs whose answer, candidates or numbers name one of these documents.
+select distinct r.id
+from runs r, lateral (
+  select jsonb_path_query(r.response, 'lax $.**.document_id') #>> '{}' as named
+  union all
+  select jsonb_path_query(r.candidates, 'lax $.**.document_id') #>> '{}'
+  union all
+  select jsonb_path_query(r.basis, 'lax $.**.document_id') #>> '{}'
+) cited
+where r.tenant = $1 and cited.named = any($2)
+order by r.id
+
+-- name: citing_feedback
+-- Feedback about passages of these documents, or about answers that cite them.
+select id from feedback where tenant = $1 and run_id = any($3)
+union
+select feedback_id from judgements where tenant = $1 and document_id = any($2)
+order by id
+
+-- name: record_blobs
+-- Blobs of dead-lettered records.
+select blob ->> 'key' as key
+from dead_letters, unnest(array[record, headers]) blob
+where coalesce(document_id, event_id) = any($1::uuid[]) and blob is not null
+
+-- name: erase_runs
+-- Clear the contents of runs that cite erased documents; the runs stay.
+update runs set request = null, response = null, candidates = '[]', numbers = '{}', basis = null
+where id = any($1) and (request, response, basis) is distinct from (null, null, null)
+
+-- name: erase_source_changes
+-- Delete stored columns of the documents' source rows, also under keys they had before.
+with recursive named (source, external_id) as (
+  select source, external_id from documents where tenant = $1 and id = any($2)
+  union
+  select source, fields ->> 'external_id' from document_revisions where tenant = $1 and document_id = any($2)
+), lives (source, key, epoch, sequence) as (
+  select s.name, r.key, 2147483647, 9223372036854775807
+  from named n join sources s on s.ce_source = n.source join source_rows r on r.source = s.name and r.external_id = n.external_id
+  union
+  select c.source, c.old_key, c.epoch, c.sequence
+  from lives l join source_changes c on c.source = l.source and c.key = l.key and (c.epoch, c.sequence) <= (l.epoch, l.sequence) and c.old_key is not null
+)
+delete from source_changes c using lives l where c.source = l.source and c.key = l.key and (c.epoch, c.sequence) <= (l.epoch, l.sequence)
+
+-- name: erase_source_names
+-- Delete the external ids of documents that their sources no longer contain.
+with named (source, external_id) as (
+  select source, external_id from documents where id = any($1)
+  union
+  select source, fields ->> 'external_id' from document_revisions where document_id = any($1)
+), remembered as (
+  select s.name, n.external_id from named n join sources s on s.ce_source = n.source
+), rows as (
+  delete from source_rows r using remembered m where r.source = m.name and r.external_id = m.external_id and not r.live returning 1
+)
+delete from source_notes n using remembered m where n.source = m.name and n.key = 'item:' || m.external_id and not coalesce((n.value ->> 'live')::bool, false)
+
+-- name: erase_ingress_events
+-- Delete processed records of these producer events ($2) and ingress dead letters ($1) from topic `raw`.
+-- Only on the Postgres log.
+with places as (
+  select log_offset from handled where generation = '' and stage = 'receive' and log_topic = 'raw' and event_id = any($2::uuid[]) and reacted
+  union
+  select log_offset from dead_letters where stage = 'receive' and log_topic = 'raw' and coalesce(document_id, event_id) = any($1::uuid[])
+), gone as (
+  delete from events e using places p where e.topic = 'raw' and e.position = p.log_offset returning e.topic, e.xact, e.position
+), {record_expired_ranges}
+select count(*) from gone
+
+-- name: erase_outcomes
+-- Delete outcomes on the Postgres log that name these documents or their unreadable events.
+with gone as (
+  delete from events where topic = 'outcomes' and (headers ->> 'ce_document' = any($1) or headers ->> 'ce_causationid' = any($2))
+  returning topic, xact, position
+), {record_expired_ranges}
+select count(*) from gone
+
+-- name: erase_withdrawn_rows
+-- Delete rows of the withdrawn life from `{table}`.
+delete from {table} t using unnest($1::uuid[]) k (document_id)
+where t.document_id = k.document_id
+  and not exists (select from documents d where d.id = t.document_id and d.withdrawn is not null and t.ord > d.withdrawn)
+
+-- name: erase_jobs
+-- Delete jobs of these documents, except those of unread uploads and of another life.
+-- A job may be opened after its event was read, so one before $2, or with a handled event, counts as read. Ingress
+-- keeps the event id.
+with gone as (
+  delete from jobs j
+  where j.document_id = any($1) and not exists (select from document_revisions r where r.document_id = j.document_id and r.accepted_id = j.id)
+    and (j.created_at < $2 or exists (select from handled h where h.generation = '' and h.stage = 'receive' and h.event_id = j.id and h.reacted))
+  returning j.id
+)
+update handled h set payload_sha256 = 'erased' from gone g where h.generation = '' and h.stage = 'receive' and h.event_id = g.id
+
+-- name: erase_document_rows
+-- Delete documents that have had no revision since their withdrawal.
+-- If events stay readable ($2), reduce them to bare tombstones, or a rebuild would restore the documents.
+with gone as (
+  delete from documents where id = any($1) and latest <= withdrawn and not $2
+)
+update documents d set
+  (external_id, source, numbered, source_uri, filename, media_type, title, language, collection, tags, metadata, document_date, content_sha256, blob) =
+    (null, '', false, null, null, null, null, null, null, '{}', '{}', null, null, null),
+  (latest, revision, event_id, accepted_id, received_at, amended, readers) = (null, 0, null, null, null, '{}', '{}')
+where id = any($1) and latest <= withdrawn and $2
+
+-- name: delete_erased_owners
+-- Delete owners of erased documents, unless the documents were sent again.
+delete from document_owners o where document_id = any($1)
+  and not exists (select from documents d where d.id = o.document_id and d.latest is not null)
+
+-- name: erase_amendments
+-- Delete amendments of documents that no longer exist.
+delete from document_amendments a where a.document_id = any($1::uuid[]) and not exists (select from documents d where d.id = a.document_id)
+
+-- name: erasure_done
+-- Mark an erasure as done and keep only its counts.
+with items as (
+  delete from erasure_items where receipt_id = $1 returning place
+), subjects as (
+  delete from erasure_subjects where receipt_id = $1
+)
+insert into erasure_counts (receipt_id, place, removed)
+select $1, place, count(*) from items group by place
+union all
+select $1, $2, 1
+
+-- name: obtain_keys
+-- Return the current key of each subject, inserting the proposed one if there is none.
+-- Ordered inserts prevent deadlocks; `do update` makes existing rows appear in `returning`.
+with wanted as (
+  select * from unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[], $5::bigint[]) k (id, tenant, subject, wrapped, slot)
+)
+insert into keystore.keys (id, tenant, subject, wrapped, slot)
+select id, tenant, subject, wrapped, slot from wanted order by subject, tenant
+on conflict (subject, tenant) where destroyed_at is null do update set subject = excluded.subject
+returning id, tenant, subject, wrapped as wrapped_key, slot

@@ -1,0 +1,148 @@
+-- name: inbox_entries
+-- Existing claims of these events.
+select event_id, claim, payload_sha256, flip, unchanged, reacted, begun, log_topic, log_partition, log_offset
+from handled where generation = $1 and stage = $2 and event_id = any($3::uuid[])
+
+-- name: claim_events
+-- Claim events and record the first attempt at each; returns the events that this transaction claimed.
+-- Ordered inserts, so that two transactions that claim the same events cannot deadlock.
+with new as (
+  select * from unnest($3::uuid[], $4::text[], $5::int[], $6::bigint[], $7::text[], $8::text[], $9::bool[], $10::uuid[], $11::text[], $12::int[], $13::text[])
+    as n (event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord, part, state)
+), claimed as (
+  insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord, part, begun)
+  select $1, $2, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord::bigint[], part, 1 from new order by event_id
+  on conflict do nothing
+  returning event_id
+), begun as (
+  insert into job_stages (generation, document_id, ord, stage, part, state, attempts, log_topic, log_partition, log_offset, started_at, duration_ms)
+  select $1, document_id, ord::bigint[], $2, part, state, 1, log_topic, log_partition, log_offset, clock_timestamp(), case when state = 'done' then 0 end
+  from new join claimed using (event_id)
+  where document_id is not null
+  order by document_id, ord, part
+  on conflict (generation, document_id, ord, stage, part) do update set attempts = job_stages.attempts + 1, state = excluded.state
+)
+select event_id from claimed
+
+-- name: record_redelivery
+-- Count a redelivery of pending events as another attempt, while fewer than $4 are recorded.
+with owed as (
+  select event_id from handled
+  where generation = $1 and stage = $2 and event_id = any($3::uuid[]) and begun < $4 and not reacted
+  order by event_id for update
+), noted as (
+  update handled h set begun = h.begun + 1
+  from owed where h.generation = $1 and h.stage = $2 and h.event_id = owed.event_id
+)
+update job_stages j set attempts = j.attempts + 1
+from handled h
+where h.generation = $1 and h.stage = $2 and h.event_id = any($3::uuid[])
+  and j.generation = $1 and j.document_id = h.document_id and j.ord = h.ord and j.stage = $2 and j.part = h.part
+
+-- name: record_visibility_changes
+-- Store visibility changes; a redelivery of the event reads them while the reaction is pending.
+update handled h set flip = n.flip::jsonb
+from unnest($3::uuid[], $4::text[]) n (event_id, flip)
+where h.generation = $1 and h.stage = $2 and h.event_id = n.event_id
+
+-- name: record_revived_revisions
+-- Store which revisions late withdrawals revived; a redelivery reads them while the reaction is pending.
+update handled h set revived = n.ord::bigint[]
+from unnest($3::uuid[], $4::text[]) n (event_id, ord)
+where h.generation = $1 and h.stage = $2 and h.event_id = n.event_id
+
+-- name: begin_attempts
+-- Record that a worker starts another attempt at these reactions.
+-- synchronous_commit = off: a worker crash loses nothing that is committed, and losing a count in a server crash
+-- is harmless.
+with unsynced as (
+  select set_config('synchronous_commit', 'off', true)
+)
+update handled h set begun = h.begun + 1
+from unsynced
+where h.generation = any ($1::text[]) and h.stage = $2 and h.event_id = any ($3::uuid[]) and not h.reacted
+
+-- name: end_attempts
+-- Record that the current attempts at these reactions have ended.
+with unsynced as (
+  select set_config('synchronous_commit', 'off', true)
+)
+update handled h set begun = greatest(h.begun - 1, 0)
+from unsynced
+where h.generation = any ($1::text[]) and h.stage = $2 and h.event_id = any ($3::uuid[]) and not h.reacted
+
+-- name: complete_events
+-- Mark the reactions of these events as done, or as failed with an error.
+with mine as (
+  select h.generation, h.event_id, n.attempts, n.error
+  from handled h join unnest($3::uuid[], $4::int[], $5::text[]) n (event_id, attempts, error) using (event_id)
+  where h.generation = any($1::text[]) and h.stage = $2 and not h.reacted
+  order by h.event_id for update of h
+), settled as (
+  update handled h set reacted = true
+  from mine where h.generation = mine.generation and h.stage = $2 and h.event_id = mine.event_id
+  returning h.generation, h.document_id, h.ord, h.part, mine.attempts, mine.error
+)
+update job_stages j
+set state = case when s.error is null then 'done' else 'failed' end,
+    attempts = greatest(j.attempts, s.attempts),
+    duration_ms = extract(epoch from clock_timestamp() - j.started_at) * 1000,
+    error = s.error::jsonb
+from settled s
+where j.generation = s.generation and j.document_id = s.document_id and j.ord = s.ord and j.stage = $2 and j.part = s.part
+
+-- name: prune_inbox
+-- Delete claims below the acknowledged prefix.
+-- Unhandled claims stay for another 10,000 offsets: on the Postgres log a lower position may come later in reading
+-- order.
+delete from handled
+where stage = $2 and log_topic = $3 and log_partition = $4 and log_offset < $5 and generation = any($1::text[]) and (reacted or log_offset < $5 - 10000)
+
+-- name: restore_inbox
+-- Restore ingress claims by id and payload hash; their positions in `raw` are unknown.
+insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, reacted)
+select '', 'receive', id, 'raw', -1, -1, 'owed', hash, true from unnest($1::uuid[], $2::text[]) d (id, hash)
+on conflict do nothing
+
+-- name: mark_reactions_done
+-- Mark events of topic $3 as handled by stage $2 of generation $1, if topics $4 contain their effects.
+-- Only on the Postgres log. Events that are erased, or older than $5, count as handled. Events encrypted with a
+-- lost key are redelivered under their own id, so they are not marked, and their effects are no evidence.
+with lost as (
+  select id::text as id from keystore.keys where lost_at is not null and wrapped is null and destroyed_at is null
+)
+insert into handled as h (generation, stage, event_id, log_topic, log_partition, log_offset, claim, reacted)
+select distinct on (e.headers ->> 'ce_id') $1, $2, (e.headers ->> 'ce_id')::uuid, e.topic, 0, e.position, 'owed', true
+from events e
+where e.topic = $3
+  and not exists (select from lost where lost.id = e.headers ->> 'ce_keyid')
+  and (
+    exists (
+      select from events c
+      where c.topic = any ($4::text[]) and c.headers ->> 'ce_causationid' = e.headers ->> 'ce_id'
+        and not exists (select from lost where lost.id = c.headers ->> 'ce_keyid')
+    )
+    or e.appended_at < clock_timestamp() - $5::interval
+    or exists (select from keystore.keys k where k.id::text = e.headers ->> 'ce_keyid' and k.destroyed_at is not null)
+  )
+order by e.headers ->> 'ce_id', e.position
+on conflict (generation, stage, event_id) do update set reacted = true
+
+-- name: engine_results
+-- Cached engine results; `n` is the ordinal of the key in the parameters.
+select k.n, m.answer
+from unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[]) with ordinality k (tenant, document_id, engine, input_sha256, n)
+join memo m using (document_id, engine, input_sha256, tenant)
+
+-- name: insert_engine_results
+-- Store engine results; existing ones stay.
+insert into memo (tenant, document_id, engine, input_sha256, answer)
+select * from unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[], $5::bytea[]) a (tenant, document_id, engine, input_sha256, answer)
+order by document_id, engine, input_sha256, tenant
+on conflict do nothing
+
+-- name: count_engine_results
+-- Number of these keys that have a cached engine result.
+select count(*)
+from unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[]) k (tenant, document_id, engine, input_sha256)
+join memo m using (document_id, engine, input_sha256, tenant)

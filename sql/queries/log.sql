@@ -1,0 +1,229 @@
+-- name: append_events
+-- Append records in order, notify readers of their topics, and return the positions in that order.
+with appended as (
+  insert into events (topic, key, headers, value)
+  select r.topic, r.key, r.headers::jsonb, r.value
+  from unnest($1::text[], $2::bytea[], $3::text[], $4::bytea[]) with ordinality r (topic, key, headers, value, n)
+  order by r.n
+  returning position, topic
+), told as materialized (
+  select pg_notify('anabranch_events', string_agg(distinct topic, ',')) from appended
+)
+select array(select position from appended order by position) as positions, (select count(*) from told) as told
+
+-- name: read_events
+-- Next records of a reader in (transaction, position) order: at most $4, and about $5 bytes.
+-- Records above the snapshot horizon have no payload: a running transaction may still insert records before them.
+select xact, position, key, headers::text as headers, appended_at, ripe, case when ripe then value end as value
+from (
+  select e.*, e.xact < pg_snapshot_xmin(pg_current_snapshot()) as ripe,
+         sum(coalesce(octet_length(e.value), 0)) over (order by e.xact, e.position rows between unbounded preceding and 1 preceding) as before
+  from events e
+  where e.topic = $1 and (e.xact, e.position) > ($2::xid8, $3::bigint)
+  order by e.xact, e.position
+  limit $4
+) following
+where coalesce(before, 0) < $5
+order by xact, position
+
+-- name: read_range
+-- Records of a topic with positions in [$4, $5), after (transaction $2, position $3) in reading order.
+select xact, position, key, headers::text as headers, appended_at, value
+from (
+  select e.*, sum(coalesce(octet_length(e.value), 0)) over (order by e.xact, e.position rows between unbounded preceding and 1 preceding) as before
+  from events e
+  where e.topic = $1 and (e.xact, e.position) > ($2::xid8, $3::bigint) and e.position >= $4 and e.position < $5
+  order by e.xact, e.position
+  limit $6
+) following
+where coalesce(before, 0) < $7
+order by xact, position
+
+-- name: feed_page
+-- Records of topics $1 after (transaction $2, position $3) in reading order, below the snapshot horizon.
+-- Payloads over $5 bytes are omitted. Every row, at least one, also has the number of records after the cursor
+-- that expired in batches after $6, the last batch, and the horizon.
+with page as (
+  select topic, xact, position, key, headers::text as headers, appended_at, coalesce(octet_length(value), 0) as bytes,
+         case when octet_length(value) <= $5 then value end as value
+  from events
+  where topic = any ($1::text[]) and (xact, position) > ($2::xid8, $3::bigint) and xact < pg_snapshot_xmin(pg_current_snapshot())
+  order by xact, position
+  limit $4
+), behind as (
+  select records, (first_xact, first_position) > ($2::xid8, $3::bigint) as follows, first_batch > $6::bigint as untold
+  from expired_ranges
+  where topic = any ($1::text[]) and (xact, position) > ($2::xid8, $3::bigint) and batch > $6::bigint
+), lost as (
+  -- A range folded across the cursor, or with reported batches, has at least one unreported record.
+  select coalesce(sum(case when follows and untold then records when follows or untold then 1 else 0 end), 0)::bigint as missed,
+         coalesce(not bool_and(follows and untold), false) as at_least
+  from behind
+)
+select page.*, lost.missed, lost.at_least, (select batch from expired_batches) as last_batch, pg_snapshot_xmin(pg_current_snapshot()) as horizon
+from lost left join page on true
+order by page.xact, page.position
+
+-- name: feed_lag
+-- Number of records after a cursor, counted up to $4.
+select count(*) from (
+  select from events
+  where topic = any ($1::text[]) and (xact, position) > ($2::xid8, $3::bigint) and xact < pg_snapshot_xmin(pg_current_snapshot())
+  limit $4
+) following
+
+-- name: feed_head
+-- Snapshot horizon of the log, and the last batch of expired records.
+select pg_snapshot_xmin(pg_current_snapshot()) as horizon, batch as last_batch from expired_batches
+
+-- name: acquire_lease
+-- Acquire the reader lease of a group and topic for $4 seconds.
+-- Succeeds if the lease is free, ours, expired, or its process is gone.
+insert into log_readers as r (reader, topic, lease_owner, lease_until)
+values ($1, $2, $3, clock_timestamp() + make_interval(secs => $4))
+on conflict (reader, topic) do update
+set lease_owner = excluded.lease_owner, lease_until = excluded.lease_until
+where r.lease_owner is null
+   or r.lease_owner = excluded.lease_owner
+   or r.lease_until < clock_timestamp()
+   -- A killed process loses its LISTEN connection at once. A pooler may hide application names: then no process is
+   -- seen, and leases end by time only.
+   or (exists (select from pg_stat_activity a where a.application_name = 'anabranch ' || excluded.lease_owner)
+       and not exists (select from pg_stat_activity a where a.application_name = 'anabranch ' || r.lease_owner))
+returning xact, position
+
+-- name: renew_lease
+-- Store the cursor and renew the lease for $4 seconds; no row if another process has the lease.
+update log_readers
+set xact = $5::xid8, position = $6, lease_until = clock_timestamp() + make_interval(secs => $4)
+where reader = $1 and topic = $2 and lease_owner = $3
+returning position
+
+-- name: release_lease
+-- Release a reader lease and notify waiting processes.
+with ended as (
+  update log_readers set lease_owner = null, lease_until = null
+  where reader = $1 and topic = $2 and lease_owner = $3
+  returning topic
+)
+select pg_notify('anabranch_events', topic) from ended
+
+-- name: reset_reader_cursor
+-- Move group $1 in topic $2 before the first event whose reaction is pending, else to the end.
+-- $3 generation, $4 stage, $5 whether the stage publishes anything.
+with owed as (
+  select e.xact, e.position
+  from events e
+  where e.topic = $2 and $5
+    and not exists (
+      select from handled h where h.generation = $3 and h.stage = $4 and h.event_id::text = e.headers ->> 'ce_id' and (h.reacted or h.claim <> 'owed')
+    )
+  order by e.xact, e.position limit 1
+), place as (
+  select e.xact, e.position from events e
+  where e.topic = $2 and not exists (select from owed o where (e.xact, e.position) >= (o.xact, o.position))
+  order by e.xact desc, e.position desc limit 1
+)
+insert into log_readers (reader, topic, xact, position)
+select $1, $2, xact, position from place
+on conflict (reader, topic) do update set xact = excluded.xact, position = excluded.position
+
+-- name: advance_consumer_offsets
+-- Advance the offsets of a group; returns partitions whose stored offset is lower than expected.
+-- $1 group, $2 topic, $3 partitions, $4 offsets, $5 expected offsets.
+with told as (
+  select * from unnest($3::int[], $4::bigint[], $5::bigint[]) t (partition, next_offset, expected)
+), missed as (
+  select t.partition, t.expected, coalesce(r.next_offset, 0) as known
+  from told t left join consumer_offsets r on r.reader = $1 and r.topic = $2 and r.partition = t.partition
+  where coalesce(r.next_offset, 0) < t.expected
+), noted as (
+  insert into consumer_offsets as r (reader, topic, partition, next_offset)
+  select $1, $2, partition, next_offset from told where not exists (select from missed) order by partition
+  on conflict (reader, topic, partition) do update set next_offset = excluded.next_offset where r.next_offset < excluded.next_offset
+)
+select partition, expected, known from missed order by partition
+
+-- name: oldest_unread_time
+-- When the first record of topic $2 was appended that reader $1 has not finished.
+select e.appended_at
+from events e
+where e.topic = $2 and (e.xact, e.position) > (select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $1 and topic = $2)
+order by e.xact, e.position
+limit 1
+
+-- name: expire_events
+-- Delete records past retention that all readers of the topic have finished: at most $1 per topic.
+-- The limit keeps the transaction short. Unread records stay, and so does every record of a topic without readers.
+-- Positions do not ascend in reading order, so the lowest remaining position bounds `expired_below`.
+with expired as (
+  select t.topic, e.position
+  from topics t
+  cross join lateral (select xact, position, appended_at from events where topic = t.topic order by xact, position limit $1) e
+  where t.retention_ms is not null and e.appended_at < clock_timestamp() - t.retention_ms * interval '1 millisecond'
+    and exists (select from log_readers r where r.topic = t.topic)
+    and not exists (select from log_readers r where r.topic = t.topic and (r.xact, r.position) < (e.xact, e.position))
+), gone as (
+  delete from events where position in (select position from expired) returning topic, xact, position
+), below as (
+  select g.topic, max(g.position) + 1 as position,
+    (select min(e.position) from events e where e.topic = g.topic and e.position not in (select position from expired)) as stays
+  from gone g group by g.topic
+), cut as (
+  update topics t set expired_below = greatest(t.expired_below, least(b.position, b.stays)) from below b where b.topic = t.topic
+), {record_expired_ranges}
+select count(*) from gone
+
+-- name: delete_events
+-- Delete at most $2 records of topics $1 and return how many.
+with gone as (
+  delete from events where position in (select position from events where topic = any ($1::text[]) limit $2) returning 1
+)
+select count(*) from gone
+
+-- name: record_expired_ranges
+-- Included CTEs: record the deleted records of `gone` as one batch, for readers that missed them.
+counted as (
+  update expired_batches set batch = batch + 1 returning batch
+), noted as (
+  insert into expired_ranges (topic, first_xact, first_position, xact, position, first_batch, batch, records)
+  select topic, xact, position, xact, position, batch, batch, 1 from gone, counted
+)
+
+-- name: fold_expired_ranges
+-- Fold expired ranges of topics with more than 2 * $1: of all but the latest $1, each $2 into one.
+with numbered as (
+  select id, row_number() over (partition by topic order by xact desc, position desc) as number, count(*) over (partition by topic) as rows from expired_ranges
+), taken as (
+  delete from expired_ranges g using numbered n
+  where g.id = n.id and n.rows > 2 * $1::bigint and n.number > $1
+  returning g.*, (n.number - $1 - 1) / $2::bigint as fold
+)
+insert into expired_ranges (topic, first_xact, first_position, xact, position, first_batch, batch, records)
+select topic, (array_agg(first_xact order by first_xact, first_position))[1], (array_agg(first_position order by first_xact, first_position))[1],
+       (array_agg(xact order by xact desc, position desc))[1], (array_agg(position order by xact desc, position desc))[1],
+       min(first_batch), max(batch), sum(records)
+from taken group by topic, fold
+
+-- name: has_foreign_xacts
+-- Whether records have transaction ids of another server, which this one has not reached.
+select exists (
+  select from topics t cross join lateral (select xact from events where topic = t.topic order by xact desc, position desc limit 1) last
+  where last.xact >= pg_snapshot_xmax(pg_current_snapshot())
+)
+
+-- name: rebase_reader_cursors
+-- Move reader cursors of an imported log before the first unfinished record by position.
+-- Records finished behind it are delivered again. Unfinished are also records appended here since the import,
+-- whose transaction ids are lower.
+update log_readers r
+set xact = $1::xid8, position = coalesce(
+  (
+    select min(e.position) - 1 from events e
+    where e.topic = r.topic
+      and ((e.xact, e.position) > (r.xact, r.position) or e.position > (select max(position) from events where xact >= pg_snapshot_xmax(pg_current_snapshot())))
+  ),
+  (select max(e.position) from events e where e.topic = r.topic),
+  r.position
+)
+where r.xact > '0'

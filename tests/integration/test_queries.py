@@ -1,0 +1,23 @@
+"""Every query is valid against the migrated schema."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from sql.pool import connect
+from sql.query_loader import FOLDER, load_query, read_queries
+
+
+async def test_all_queries_prepare_against_schema(database: str) -> None:
+    connection = await connect(database, name="test queries")
+    failures = {}
+    try:
+        for name, text in read_queries(FOLDER).items():
+            if not text.startswith("-- Included"):
+                try:
+                    await connection.prepare(load_query(name, dimension=24, table="child_chunks"))
+                except asyncpg.PostgresError as error:
+                    failures[name] = str(error)
+    finally:
+        await connection.close()
+    assert failures == {}
