@@ -17,8 +17,7 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from tests.api_client import api_client
-
-TIMEOUT_S = 180
+from tests.support.eventually import eventually
 
 
 @dataclass
@@ -44,21 +43,23 @@ class SourceEnvironment:
 
     async def wait_for_texts(self, source: str, expected: Mapping[str, str]) -> None:
         """Waits until the documents of the source are these, and nothing more is on its way."""
-        found: dict[str, str] = {}
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                while found != dict(expected) or not await self.is_idle():
-                    await asyncio.sleep(0.05)
-                    found = {
-                        name: text.strip()
-                        for name, text in (await self.fetch_visible_texts(source)).items()
-                    }
-        except TimeoutError:
-            raise AssertionError(
-                f"{source} has {found}, not {dict(expected)}; {await self.fetch_source(source)}; {await self.fetch_dead_letters()}"
-            ) from None
 
-    async def is_idle(self) -> bool:
+        async def observe() -> tuple[dict[str, str], int, list[str]]:
+            texts = await self.fetch_visible_texts(source)
+            return (
+                {name: text.strip() for name, text in texts.items()},
+                await self.count_pending(),
+                await self.fetch_dead_letters(),
+            )
+
+        await eventually(
+            observe,
+            lambda seen: seen[:2] == (dict(expected), 0),
+            what=f"the {len(expected)} documents of source {source}",
+        )
+
+    async def count_pending(self) -> int:
+        """Count the events that a stage has still to finish."""
         storage = self.worker.storage
         groups = {
             "raw": "receive",
@@ -67,7 +68,7 @@ class SourceEnvironment:
             "chunked": "embed.g1",
             "embedded": "index.g1",
         }
-        return not any(
+        return sum(
             [
                 await storage.count_pending(f"anabranch.{group}", topic)
                 for topic, group in groups.items()
