@@ -181,8 +181,20 @@ class InvalidModelOutput(PermanentError):
         self.calls, self.tokens = calls, tokens
 
 
-def unknown_resource_error(kind: str, resource_id: object, remedy: str) -> NotFound:
-    return NotFound(f"Unknown {kind} {resource_id}.", remedy=remedy)
+def unknown_resource_error(
+    kind: str, resource_id: object, remedy: str, code: str | None = None
+) -> NotFound:
+    return NotFound(f"Unknown {kind} {resource_id}.", code=code, remedy=remedy)
+
+
+def unknown_document_error(document_id: object) -> NotFound:
+    remedy = "It may have been erased. List documents with `anabranch documents list` or GET /v1/documents."
+    return unknown_resource_error("document", document_id, remedy)
+
+
+def unknown_run_error(run_id: object) -> NotFound:
+    remedy = "It may not be recorded yet. List runs with `anabranch runs list` or GET /v1/runs."
+    return unknown_resource_error("run", run_id, remedy)
 
 
 class FatalError(AnabranchError):

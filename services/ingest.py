@@ -19,7 +19,13 @@ from processors.content_checks import (
     missing_blob_error,
 )
 from schemas.amendments import normalize_readers
-from schemas.errors import Forbidden, ForbiddenAddress, InvalidRequest, LogUnavailable, NotFound
+from schemas.errors import (
+    Forbidden,
+    ForbiddenAddress,
+    InvalidRequest,
+    LogUnavailable,
+    unknown_document_error,
+)
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import make_document_id, make_received_id, sha256_hex, sha256_of_file
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
@@ -188,9 +194,7 @@ class IngestService:
     ) -> UUID:
         document = await self.documents.fetch_document(caller, document_id)
         if document is None or document.get("state") == "withdrawn":
-            raise NotFound(
-                f"No document {document_id}.", remedy="List the documents with GET /v1/documents."
-            )
+            raise unknown_document_error(document_id)
         if not amendment.stated_fields():
             raise InvalidRequest(
                 "The amendment has no fields.",
@@ -211,9 +215,7 @@ class IngestService:
     async def _publish_withdrawal(self, caller: Principal, document_id: UUID) -> UUID:
         document = await self.documents.fetch_document(caller, document_id)
         if document is None:
-            raise NotFound(
-                f"No document {document_id}.", remedy="List the documents with GET /v1/documents."
-            )
+            raise unknown_document_error(document_id)
         data = DocumentWithdrawn(tenant=caller.tenant, document_id=str(document_id))
         return await self._publish(
             caller, data, str(self.fresh_id()), document_id, document.get("external_id")

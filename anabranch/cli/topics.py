@@ -48,13 +48,12 @@ def describe(topic: str, /, *, common: LocalOptions = DEFAULT) -> int:
     topic
         Topic name without prefix.
     """
-    from schemas.errors import NotFound
+    from schemas.errors import unknown_resource_error
     from schemas.events import list_event_classes
 
     if topic not in _list_topic_names():
-        raise NotFound(
-            f"Unknown topic {topic!r}.",
-            remedy=f"Available topics: {', '.join(_list_topic_names())}.",
+        raise unknown_resource_error(
+            "topic", repr(topic), f"Available topics: {', '.join(_list_topic_names())}."
         )
     events = [event.event_type() for event in list_event_classes() if event.topic == topic]
 

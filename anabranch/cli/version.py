@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.cli.options import CommonOptions
-from anabranch.version import get_program_version
+from anabranch.config.version import get_program_version
 
 
 def version(*, common: CommonOptions = CommonOptions()) -> int:  # noqa: B008

@@ -14,13 +14,13 @@ from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import load_all_profiles
 from anabranch.config.schema import build_config_schema
 from anabranch.config.settings import Settings
+from anabranch.config.version import get_program_version
 from anabranch.encryption.local_keys import load_link_key
 from anabranch.identity.api_keys import ApiKeyAuthenticator, ApiKeyService
 from anabranch.identity.audit import AuditLog
 from anabranch.identity.authentication import CredentialAuthenticator
 from anabranch.identity.jwks import KeySet
 from anabranch.identity.tokens import TokenAuthenticator
-from anabranch.version import get_program_version
 from api.services import Services
 from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
@@ -37,7 +37,6 @@ from services.generations.service import GenerationService
 from services.ingest import IngestService
 from services.instrumentation.event_log_decorators import NotifyingLog
 from services.instrumentation.metrics import Metrics
-from services.lineage import LineageService
 from services.local_token import LocalTokenAuthenticator
 from services.monitoring.event_feed import EventFeed, build_status_fetcher
 from services.monitoring.log_entries import LogEntryBuilder
@@ -45,6 +44,7 @@ from services.monitoring.readiness import ReadinessService
 from services.query.event_buffer import open_event_buffer
 from services.query.feedback import FeedbackService, MeteredFeedback
 from services.query.limiter import ConcurrencyLimiter, LimitedSearch
+from services.query.lineage import LineageService
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
 from services.query.run_history import QueryEventTap, RunHistory
 from services.query.service import QueryService

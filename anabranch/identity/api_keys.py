@@ -20,7 +20,13 @@ from argon2.exceptions import VerificationError
 from anabranch.identity.audit import AuditLog
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.clock import utc_now
-from schemas.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
+from schemas.errors import (
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    unknown_resource_error,
+)
 from schemas.principals import Principal
 from schemas.roles import ROLES
 from sql.api_keys import PgApiKeys, StoredApiKey
@@ -221,7 +227,8 @@ def _make_refusal() -> Unauthenticated:
 
 
 def _make_not_found(key_id: str) -> NotFound:
-    return NotFound(
-        f"No API key {key_id!r}.",
-        remedy="List the tenant's keys with GET /v1/keys or `anabranch keys list`.",
+    return unknown_resource_error(
+        "API key",
+        repr(key_id),
+        "List the tenant's keys with GET /v1/keys or `anabranch keys list`.",
     )

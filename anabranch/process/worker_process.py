@@ -14,13 +14,13 @@ from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.config.stage_selection import select_stages
+from anabranch.config.version import get_program_version
 from anabranch.kafka.settings import wait_for_kafka
 from anabranch.process.data_folder import check_data_folder
 from anabranch.process.database import open_database
 from anabranch.process.ingress_check import check_ingress_settings
 from anabranch.process.metrics_server import serve_metrics
 from anabranch.process.tcp_ports import wait_for_free_port
-from anabranch.version import get_program_version
 from processors import receive
 from schemas.errors import AnabranchError
 from services.index_comparison import make_outdated_error

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
 from schemas.document_states import DocumentState
-from schemas.errors import NotFound, unknown_resource_error
+from schemas.errors import NotFound, unknown_document_error
 from schemas.values import Amendment
 
 router = APIRouter(tags=["documents"])
@@ -17,7 +17,7 @@ FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
 
 
 def unknown_document(document: UUID) -> NotFound:
-    return unknown_resource_error("document", document, "List documents with GET /v1/documents.")
+    return unknown_document_error(document)
 
 
 @router.get("/documents", operation_id="list_documents")

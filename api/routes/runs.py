@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter
 
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
-from schemas.errors import unknown_resource_error
+from schemas.errors import unknown_run_error
 
 router = APIRouter(tags=["runs"])
 
@@ -27,7 +27,5 @@ async def get_run(run: UUID, services: ServicesDep, caller: Caller) -> dict[str,
     """Get a run."""
     run_fields = await services.listings.get_run(caller, run)
     if run_fields is None:
-        raise unknown_resource_error(
-            "run", run, "It may not be recorded yet; list runs with GET /v1/runs."
-        )
+        raise unknown_run_error(run)
     return run_fields

@@ -17,7 +17,7 @@ from retrieval.lineage.evidence_reader import (
     read_transcript,
 )
 from retrieval.passage_codec import hash_text
-from schemas.errors import unknown_resource_error
+from schemas.errors import unknown_document_error
 from schemas.events import (
     ChunksEmbedded,
     DocumentAccepted,
@@ -188,11 +188,7 @@ class LineageTracer:
     ) -> RevisionLineage:
         row = await self.tables.fetch_revision(caller, document_id, order, generation)
         if row is None:
-            raise unknown_resource_error(
-                "document",
-                document_id,
-                "It may have been erased; list documents with `anabranch documents list`.",
-            )
+            raise unknown_document_error(document_id)
         return row
 
     async def _collect_evidence(

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from schemas.errors import InvalidRequest, NotFound
+from schemas.errors import InvalidRequest, unknown_resource_error
 from schemas.events import ErasureRequested
 from schemas.events.erasure import Scope
 from schemas.ids import content_id
@@ -66,9 +66,10 @@ class ErasureService:
                 remedy="Request the erasure as the tenant itself.",
             )
         if not await PgErasure(self.storage.pool).find_documents(tenant, scope, name):
-            raise NotFound(
-                f"No {scope} {name!r}.",
-                remedy="List documents with GET /v1/documents, collections with GET /v1/collections.",
+            raise unknown_resource_error(
+                scope,
+                repr(name),
+                "List documents with GET /v1/documents, collections with GET /v1/collections.",
             )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from schemas.errors import NotFound
+from schemas.errors import unknown_resource_error, unknown_run_error
 from schemas.events import FeedbackGiven
 from schemas.ids import content_id
 from schemas.judgements import FeedbackReceipt, FeedbackRequest, GradedPassage, QuotedPassage
@@ -74,10 +74,7 @@ class FeedbackService:
             query := await self.lookup.fetch_question(caller, run_id)
         ) is None and not self.has_answered(caller.tenant, run_id):
             if loop.time() > deadline:
-                raise NotFound(
-                    f"No run {run_id}.",
-                    remedy="Use the `run_id` of an answer, or list runs with GET /v1/runs.",
-                )
+                raise unknown_run_error(run_id)
             await asyncio.sleep(RUN_WAIT_S / 20)
         return query
 
@@ -86,9 +83,10 @@ class FeedbackService:
     ) -> list[GradedPassage]:
         passages = await self.lookup.fetch_passages(caller, list(grades)) if grades else {}
         if unknown := [str(chunk) for chunk in grades if chunk not in passages]:
-            raise NotFound(
-                f"No chunk {', '.join(unknown)}.",
-                remedy="Use the `chunk_id` of a recent result: a changed document has other chunks.",
+            raise unknown_resource_error(
+                "chunk",
+                ", ".join(unknown),
+                "Use the `chunk_id` of a recent result: a changed document has other chunks.",
             )
         return [
             GradedPassage(**passages[chunk].model_dump(), grade=grade)

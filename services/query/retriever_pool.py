@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 import structlog
 
 from retrieval.retriever import Retriever
-from schemas.errors import AnabranchError, InvalidRequest, TransientError
+from schemas.errors import AnabranchError, TransientError
 from schemas.generations import EmbedConfig, Generation
 from schemas.ports.ledger import GenerationStore
-from sql.generations import no_live_generation_error, unknown_generation_error
+from sql.generations import (
+    generation_not_built_error,
+    no_live_generation_error,
+    unknown_generation_error,
+)
 
 log = structlog.get_logger(__name__)
 FIRST_POLL_S = 0.05
@@ -83,11 +87,7 @@ class RetrieverPool:
         if named is None or named.state == "dropped":
             raise unknown_generation_error(name)
         if named.state == "building":
-            raise InvalidRequest(
-                f"generation {name} is still being built",
-                code="GENERATION_NOT_BUILT",
-                remedy="Ask the live one until then.",
-            )
+            raise generation_not_built_error(name)
         return named
 
     async def _get_or_prepare(self, generation: Generation) -> PooledRetriever:

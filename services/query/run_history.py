@@ -12,7 +12,7 @@ from retrieval.recorded_run import RecordedRun, parse_run
 from retrieval.rerun import rerun_run
 from retrieval.retriever import Retriever
 from retrieval.run_diff import DiffContext, compare_runs, get_passages
-from schemas.errors import NotFound
+from schemas.errors import unknown_run_error
 from schemas.events import EventData, QueryAnswered
 from schemas.ports.engines import SentenceSplitter
 from schemas.ports.ledger import GenerationStore
@@ -114,10 +114,7 @@ class RunHistory:
     async def _fetch_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         row = await self.runs.get_run(caller, run_id)
         if row is None:
-            raise NotFound(
-                f"No run {run_id}.",
-                remedy="It may not have reached the log yet. List runs with `anabranch runs list`.",
-            )
+            raise unknown_run_error(run_id)
         return row
 
     async def _run_again(self, caller: Principal, earlier: RecordedRun) -> RecordedRun:

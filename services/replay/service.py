@@ -11,7 +11,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from processors import STAGES
-from schemas.errors import InvalidRequest, NotFound
+from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.generations import Generation
 from schemas.ports.log import EventLog
 from schemas.records import Position, StoredRecord
@@ -24,7 +24,7 @@ from schemas.replay_requests import (
 )
 from services.replay.replay_worker import close_dead_letters, load_record_filter
 from services.storage import Storage
-from sql.generations import PgGenerations
+from sql.generations import PgGenerations, no_live_generation_error, unknown_generation_error
 from sql.replays import OpenDeadLetter, PgReplays, Replay, ReplayCounts
 from streams.stage import Stage
 
@@ -189,7 +189,7 @@ class ReplayService:
     async def get_replay(self, tenant: str, replay_id: UUID) -> dict[str, Any]:
         rows = await PgReplays(self.storage.pool).list_replays(tenant, replay_id, 1)
         if not rows:
-            raise NotFound(f"No replay {replay_id}.", remedy="List replays with GET /v1/replays.")
+            raise unknown_resource_error("replay", replay_id, "List replays with GET /v1/replays.")
         return _format_replay(rows[0])
 
     async def set_replay_state(self, tenant: str, replay_id: UUID, state: str) -> dict[str, Any]:
@@ -233,12 +233,14 @@ class ReplayService:
 
     async def _fetch_generation(self, name: str | None) -> Generation:
         generations = PgGenerations(self.storage.pool)
-        generation = await (generations.fetch(name) if name else generations.fetch_live())
-        if generation is None or generation.state == "dropped":
-            raise NotFound(
-                f"no generation {name or 'answers yet'}", remedy="GET /v1/generations lists them."
-            )
-        return generation
+        if name is None:
+            if (live := await generations.fetch_live()) is None:
+                raise no_live_generation_error()
+            return live
+        named = await generations.fetch(name)
+        if named is None or named.state == "dropped":
+            raise unknown_generation_error(name)
+        return named
 
     def _build_replay(
         self,

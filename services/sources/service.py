@@ -10,7 +10,13 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
-from schemas.errors import AnabranchError, ConfigurationError, InvalidRequest, NotFound
+from schemas.errors import (
+    AnabranchError,
+    ConfigurationError,
+    InvalidRequest,
+    NotFound,
+    unknown_resource_error,
+)
 from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
@@ -231,7 +237,7 @@ def _belongs_to(row: Mapping[str, Any], tenant: str) -> bool:
 
 def _build_unknown_error(name: str) -> NotFound:
     remedy = "`anabranch source list` shows the sources of the tenant. A producer that ANABRANCH_INGEST__SOURCES does not bind to one tenant needs an operator."
-    return NotFound(f"No source {name!r}.", code="NO_SUCH_SOURCE", remedy=remedy)
+    return unknown_resource_error("source", repr(name), remedy, "NO_SUCH_SOURCE")
 
 
 def _has_password(dsn: str) -> bool:

@@ -9,7 +9,7 @@ from uuid import UUID
 from retrieval.lineage.prov import build_document_prov, build_run_prov
 from retrieval.lineage.run_lineage import trace_run
 from retrieval.lineage.tracer import LineageTracer
-from schemas.errors import NotFound
+from schemas.errors import unknown_run_error
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.principals import Principal
 from services.query.run_history import RunLookup
@@ -28,10 +28,7 @@ class LineageService:
     ) -> RunLineage:
         row = await self.runs.get_run(caller, run_id)
         if row is None:
-            raise NotFound(
-                f"No run {run_id}.",
-                remedy="It may not have reached the log yet. List runs with `anabranch runs list`.",
-            )
+            raise unknown_run_error(run_id)
         return await trace_run(self.tracer, caller, row, sentence=sentence, citation=citation)
 
     def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:
