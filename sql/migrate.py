@@ -52,7 +52,7 @@ async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
     """Apply missing migrations in order and return their file names. Safe to call concurrently.
 
     Needs a session connection, not a transaction pooler. Raises ConfigurationError for an edited or
-    badly named file, and DatabaseUnavailable.
+    badly named file and for tables older than the first file, and DatabaseUnavailable.
     """
     migrations = read_migrations(folder)
     async with _open_session(dsn) as connection:
@@ -94,8 +94,7 @@ def _read_migration(path: Path) -> Migration:
 
 async def _take_lock(connection: asyncpg.Connection) -> None:
     # Polled: a call blocked in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY
-    # waits for
-    # snapshots.
+    # waits for snapshots.
     while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK_KEY):
         await asyncio.sleep(0.1)
 
@@ -115,6 +114,13 @@ async def _find_missing(
             "select version, sha256 from anabranch.migration_checksums"
         )
     }
+    # Later versions than ours belong to a newer program, next to which this one may run.
+    if earlier := sorted(version for version in checksums if version < migrations[0].version):
+        raise ConfigurationError(
+            f"The tables were created by a development version: migration {earlier[0]} is older than {migrations[0].file}.",
+            code="DEVELOPMENT_TABLES",
+            remedy="Use a new data folder or an empty database, and ingest the documents again.",
+        )
     for migration in migrations:
         if (
             migration.version in applied

@@ -20,7 +20,6 @@ from schemas.rows import (
 )
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.generation_builds import PgGenerationBuilds
-from sql.migrate import FOLDER, migrate
 from sql.partitions import drop_partitions
 from sql.pool import Pool, close_pool, open_pool
 from sql.secondary_indexes import SECONDARY_INDEXES, build_indexes
@@ -114,31 +113,6 @@ async def test_interrupted_index_build_is_repeated(pool: Pool, superuser_databas
     assert await pool.fetchval(
         "select indisvalid from pg_index where indexrelid = $1::regclass", half
     )
-
-
-async def test_migrated_database_gets_the_same_indexes(empty_database: str, tmp_path: Any) -> None:
-    earlier = tmp_path / "earlier"
-    earlier.mkdir()
-    for path in FOLDER.glob("*.sql"):
-        if path.name < "20261122000007":
-            (earlier / path.name).write_text(path.read_text())
-    await migrate(empty_database, earlier)
-    pool = await open_pool(empty_database, size=2, name="test")
-    await pool.execute(
-        "insert into generations (name, config, how, topics, state) values ('g1', '{}', '{}', '{}', 'live')"
-    )
-    for table in PARTITIONED_TABLES:
-        await pool.execute(
-            f"create table {table}_g1 (like {table} including all); alter table {table} attach partition {table}_g1 for values in ('g1')"
-        )
-    await migrate(empty_database)
-    await apply_control_rows(pool, GenerationRow(make_generation("g2")))
-    upgraded, fresh = (
-        await fetch_index_definitions(pool, "g1"),
-        await fetch_index_definitions(pool, "g2"),
-    )
-    await close_pool(pool)
-    assert upgraded == fresh
 
 
 async def test_partition_drop_does_not_block_queries(pool: Pool, database: str) -> None:

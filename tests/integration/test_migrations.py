@@ -52,6 +52,31 @@ async def test_edited_migration_is_rejected(empty_database: str, tmp_path: Path)
         await migrate(empty_database, tmp_path)
 
 
+async def test_tables_older_than_the_first_file_are_rejected(
+    empty_database: str, tmp_path: Path
+) -> None:
+    first = write_migration(
+        tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);"
+    )
+    await migrate(empty_database, tmp_path)
+    first.unlink()
+    write_migration(
+        tmp_path, "20260102000000_baseline.sql", "create table anabranch.two (x int);"
+    )
+    with pytest.raises(ConfigurationError, match="20260101000000 is older") as refusal:
+        await migrate(empty_database, tmp_path)
+    assert refusal.value.code == "DEVELOPMENT_TABLES"
+    assert "two" not in await list_tables(empty_database)
+
+
+async def test_older_program_accepts_newer_tables(empty_database: str, tmp_path: Path) -> None:
+    write_migration(tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);")
+    newer = write_migration(tmp_path, "20260102000000_second.sql", "select 1;")
+    await migrate(empty_database, tmp_path)
+    newer.unlink()
+    assert await migrate(empty_database, tmp_path) == []
+
+
 async def test_misnamed_file_is_rejected_before_applying_any(
     empty_database: str, tmp_path: Path
 ) -> None:

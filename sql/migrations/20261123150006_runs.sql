@@ -1,6 +1,24 @@
--- Feedback about answers. A judgement refers to a span of a document, so it survives a change of chunker.
+-- Queries and feedback.
 set local search_path = anabranch, extensions, public;
 
+-- Queries and their answers. `basis` is what a run stores so that it can be rerun as it was.
+create table runs (
+  id uuid primary key,
+  tenant text not null,
+  kind text not null,
+  request jsonb,
+  received_at timestamptz,
+  asked_by text,
+  generation text,
+  response jsonb,
+  answered_at timestamptz,
+  candidates jsonb not null default '[]',
+  numbers jsonb not null default '{}',
+  basis jsonb
+);
+create index runs_by_time on runs (tenant, received_at);
+
+-- Feedback about answers.
 create table feedback (
   id uuid primary key,
   tenant text not null,
@@ -14,6 +32,7 @@ create table feedback (
 create index feedback_by_time on feedback (tenant, given_at);
 create index feedback_by_run on feedback (run_id);
 
+-- A judgement refers to a span of a document, so it survives a change of chunker.
 create table judgements (
   feedback_id uuid not null,
   part int not null,

@@ -1,8 +1,8 @@
--- Sources: their declarations (projected from `control`), and the state of their readers (operational: if
--- lost, the source is read again).
+-- Sources: their declarations, and the state of their readers (operational: if lost, the source is read again).
 set local search_path = anabranch, extensions, public;
 
--- A row without `spec` is an external producer that numbers its changes and whose numbers restarted.
+-- Declared sources, projected from `control`. A row without `spec` is an external producer that numbers its
+-- changes and whose numbers restarted.
 create table sources (
   name text primary key,
   ce_source text not null,
@@ -13,7 +13,7 @@ create table sources (
   withdraw bool not null default false
 );
 
--- `reader` identifies this state: a reader that finds another id starts over.
+-- Lease and age of each reader's state. `reader` identifies this state: a reader that finds another id starts over.
 create table source_states (
   source text primary key,
   reader uuid not null default gen_random_uuid(),
@@ -59,6 +59,7 @@ create index source_rows_live on source_rows (source, table_name, key) where liv
 create index source_rows_pending on source_rows (source, key) where owed;
 create index source_rows_by_external_id on source_rows (source, external_id);
 
+-- Snapshots and truncations of each source table, as (epoch, sequence).
 create table source_tables (
   source text not null,
   table_name text not null,
@@ -71,6 +72,7 @@ create table source_tables (
   primary key (source, table_name)
 );
 
+-- How far each source topic was read.
 create table source_progress (
   source text not null,
   topic text not null,

@@ -1,7 +1,50 @@
+-- API keys, the audit log, and row-level security.
+-- Credentials are operational, not a projection: back the schema up with the tables. A separate schema, so that a
+-- role that may read documents cannot read it.
+create schema credentials;
+revoke all on schema credentials from public;
+
+-- Who may call the API, stored as hashes.
+create table credentials.api_keys (
+  id text primary key check (id ~ '^[0-9a-f]{16}$'),
+  tenant text not null,
+  name text not null,
+  role text not null check (role in ('reader', 'writer', 'admin', 'operator')),
+  -- Names such as `user:ana`; null: the key reads every document of its tenant.
+  readers text[],
+  created_at timestamptz not null default clock_timestamp(),
+  created_by text not null,
+  expires_at timestamptz,
+  revoked_at timestamptz,
+  rotated_at timestamptz,
+  hash text not null,
+  -- The hash of the secret before the last rotation, while it is still valid.
+  previous_hash text,
+  previous_until timestamptz
+);
+create index api_keys_by_tenant on credentials.api_keys (tenant, created_at desc, id);
+revoke all on credentials.api_keys from public;
+
+set local search_path = anabranch, extensions, public;
+
+-- Administrative actions, projected from topic `control`. They name the action, never a secret or a text.
+create table audit_events (
+  id uuid primary key,
+  tenant text not null,
+  at timestamptz not null,
+  who text not null,
+  role text not null,
+  what text not null,
+  subject text,
+  request_id text,
+  outcome text not null
+);
+create index audit_events_by_tenant on audit_events (tenant, at desc, id desc);
+create index audit_events_by_time on audit_events (at desc, id desc);
+
 -- Direct access for Supabase clients: role `authenticated` (elsewhere `anabranch_reader`) may read
 -- projections of its own tenant, limited to its reader names. Policies do not apply to the owner and the
 -- workers. No other grants exist.
-set local search_path = anabranch, extensions, public;
 
 -- Claims of the JSON Web Token as PostgREST passes them. Without a tenant nothing is readable. nullif: after
 -- its first use in a session the setting is '' rather than null.
@@ -62,18 +105,8 @@ begin
   ] loop
     perform secure_rows(name);
   end loop;
-  -- Existing partitions.
-  for name in
-    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent
-    where p.relnamespace = 'anabranch'::regnamespace and p.relrowsecurity
-  loop
-    perform secure_rows(name);
-  end loop;
 end
 $$;
-
--- The views check the caller's rights, not the owner's.
-alter view entities set (security_invoker = true);
 
 -- Grants for the role for direct reads. If the role cannot be created now, `anabranch doctor` names this
 -- function.
