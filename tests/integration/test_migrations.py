@@ -60,9 +60,7 @@ async def test_tables_older_than_the_first_file_are_rejected(
     )
     await migrate(empty_database, tmp_path)
     first.unlink()
-    write_migration(
-        tmp_path, "20260102000000_baseline.sql", "create table anabranch.two (x int);"
-    )
+    write_migration(tmp_path, "20260102000000_baseline.sql", "create table anabranch.two (x int);")
     with pytest.raises(ConfigurationError, match="20260101000000 is older") as refusal:
         await migrate(empty_database, tmp_path)
     assert refusal.value.code == "DEVELOPMENT_TABLES"
