@@ -1,11 +1,17 @@
-"""Disk space reserved for the database, the log and the index."""
+"""Disk: space reserved for the database and the log, temporary folders, atomic writing."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import os
 import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from schemas.errors import NoSpace
 
@@ -47,3 +53,58 @@ def is_disk_full(error: BaseException) -> bool:
         return error.errno in DISK_FULL_ERRNOS
     # obstore errors carry the errno in their text only.
     return any(f"os error {number})" in str(error) for number in DISK_FULL_ERRNOS)
+
+
+FOLDER, LOCK = "tmp", ".lock"
+
+
+@contextmanager
+def open_temporary_folder(data_dir: Path) -> Iterator[Path]:
+    """Create a folder of this process (mode 0700) below the data folder; remove it at the end.
+
+    Also removes folders of killed processes: their locks are free.
+    """
+    root = data_dir / FOLDER
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (root / LOCK).open("a") as root_lock:
+        # Hold the root lock: a new folder without its own lock would look like that of a killed
+        # process.
+        fcntl.flock(root_lock, fcntl.LOCK_EX)
+        for folder in root.iterdir():
+            if folder.is_dir() and not _is_locked(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+        process_folder = Path(tempfile.mkdtemp(dir=root))
+        folder_lock = (process_folder / LOCK).open("a")
+        fcntl.flock(folder_lock, fcntl.LOCK_EX)
+    with folder_lock:
+        try:
+            yield process_folder
+        finally:
+            shutil.rmtree(process_folder, ignore_errors=True)
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        with (folder / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def write_atomically(target: Path, write: Callable[[Path], object]) -> None:
+    """Write a temporary file next to `target`, sync it and rename it.
+
+    If two processes race, the last one wins.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary_path = target.with_name(f".{uuid4().hex}.{target.name}")
+    try:
+        write(temporary_path)
+        with temporary_path.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary_path.replace(target)
+    finally:
+        temporary_path.unlink(missing_ok=True)

@@ -13,9 +13,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal, Protocol, TypeVar
 
 import openai
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError, ServerRetryPolicy
-from engines.server_settings import ServerSettings
+from engines.resilience import (
+    CALLER_ABANDONED,
+    ResilientCaller,
+    ServerCallError,
+    ServerRetryPolicy,
+    ServerSettings,
+)
 from schemas.errors import ConfigurationError, PermanentError
 
 TokenKind = Literal["input", "output"]
@@ -232,3 +238,45 @@ def _parse_retry_after(header: str | None) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and value >= 0 else None
+
+
+class _ReplyModel(BaseModel):
+    """Part of a chat completion, whole or streamed. A gateway may answer 200 with anything."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class ChatMessage(_ReplyModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class ChatChoice(_ReplyModel):
+    message: ChatMessage | None = None
+    delta: ChatMessage | None = None
+    finish_reason: str | None = None
+
+    @property
+    def message_or_delta(self) -> ChatMessage:
+        return self.message or self.delta or ChatMessage()
+
+
+class ChatCompletion(_ReplyModel):
+    choices: list[ChatChoice] | None = None
+
+    @property
+    def first_choice(self) -> ChatChoice:
+        return next(iter(self.choices or ()), ChatChoice())
+
+
+def parse_completion(reply: Mapping[str, Any]) -> ChatCompletion:
+    """Validate a reply or a stream event. Raises ServerCallError (ENGINE_BROKEN_ANSWER)."""
+    try:
+        return ChatCompletion.model_validate(reply)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        location = ".".join(map(str, fault["loc"]))
+        raise ServerCallError(
+            f"The chat server sent an invalid completion: {location}: {fault['msg']}.",
+            code="ENGINE_BROKEN_ANSWER",
+        ) from error

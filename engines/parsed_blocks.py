@@ -1,4 +1,4 @@
-"""Blocks and parts of a document as format readers produce them, before offsets are known."""
+"""Blocks and parts of a document as format readers and OCR produce them, before offsets are known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 from schemas.values import BlockKind, Box, Notice
 
@@ -42,6 +42,24 @@ class ParsedBlock:
 
 
 _FIELD_NAMES = tuple(field.name for field in fields(ParsedBlock))
+
+
+class OcrEngine(Protocol):
+    """Reads page images. `fingerprint` changes when the output may change."""
+
+    fingerprint: str
+
+    async def read(self, image: bytes, *, subject: str) -> list[ParsedBlock]:
+        """Read the blocks of one page (PNG) in reading order.
+
+        Boxes are shares of the given image; `page` is unset.
+
+        Raises EngineUnavailable, LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) or
+        UnreadableDocument (PARSER_CRASHED).
+        """
+        ...
+
+    async def aclose(self) -> None: ...
 
 
 @dataclass(slots=True)

@@ -1,10 +1,13 @@
-"""Calls to model servers with retries, back-off and a circuit breaker (Nygard, Release It!, 2007)."""
+"""Model servers: settings, and calls with retries and a circuit breaker (Nygard, Release It!, 2007).
+
+Kept apart from the client library, whose import takes a second that local models need not pay.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
 import stamina
@@ -151,3 +154,19 @@ class ResilientCaller:
         if error.retry_after is None:
             return True
         return error.retry_after if error.retry_after <= self._retry_policy.max_wait_s else False
+
+
+ServerKind = Literal["openai", "azure", "vllm"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Address, model and protocol of a model server. `timeout_s` bounds one request."""
+
+    base_url: str
+    model: str
+    api_key: str = ""
+    kind: ServerKind = "openai"
+    api_version: str | None = None
+    timeout_s: float = 60.0
+    instrumentation: ServerInstrumentation = field(default_factory=NoServerInstrumentation)

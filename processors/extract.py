@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from engines.extract.type_voting import unify_types
+from engines.extract.relations import unify_types
 from schemas.events import DocumentChunked, EntitiesExtracted, Event
 from schemas.ports.ledger import ClaimStatus, MemoKey
 from schemas.ports.stage_ports import StagePorts

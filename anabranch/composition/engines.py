@@ -17,7 +17,7 @@ from anabranch.config.model_servers import (
 )
 from anabranch.config.overrides import NO_OVERRIDES, Overrides, watch_nothing
 from anabranch.config.settings import Settings
-from engines.ocr import OcrEngine
+from engines.parsed_blocks import OcrEngine
 from schemas.generations import EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig
 from schemas.ports.engines import Embedder, Extractor, Parser
 from services.engine_set import Engines

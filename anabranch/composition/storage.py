@@ -14,8 +14,7 @@ from anabranch.config.settings import Settings
 from anabranch.encryption.codec import TopicListingLog, build_codec, open_key_file
 from anabranch.kafka.settings import open_kafka, resolve_retention_ms, resolve_topic_partitions
 from engines.blobs import open_blobs
-from engines.disk import DiskReserve
-from engines.temporary_folder import open_temporary_folder
+from engines.disk import DiskReserve, open_temporary_folder
 from schemas.ports.engines import BlobStore
 from schemas.ports.log import Subscriber
 from services.recovery.table_recovery import recover_tables

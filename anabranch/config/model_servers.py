@@ -8,8 +8,7 @@ from pathlib import Path
 
 from anabranch.config.overrides import watch_nothing
 from anabranch.config.settings import ModelSettings, Settings
-from engines.resilience import ServerInstrumentation
-from engines.server_settings import ServerSettings
+from engines.resilience import ServerInstrumentation, ServerSettings
 from schemas.errors import ConfigurationError
 
 WatchFor = Callable[[str], ServerInstrumentation]

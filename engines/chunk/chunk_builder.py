@@ -5,16 +5,17 @@ The same text in the same section of a document has the same id in every revisio
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from engines.chunk.span_mapping import SpanMapper
-from engines.chunk.tokens import estimate_tokens
+from engines.chunk.atoms import estimate_tokens
 from engines.repetition import find_period
 from schemas.ids import content_id
-from schemas.values import BlockKind, ChildChunk, ParentChunk, Transcript
+from schemas.values import Block, BlockKind, ChildChunk, ParentChunk, Span, Transcript
 
 HeadingPath = tuple[str, ...]
 _MAX_HEADING_CHARACTERS = 200
@@ -150,3 +151,64 @@ class _ChunkBuilder:
             :_MAX_HEADER_CHARACTERS
         ]
         return header if header.strip("| \n") else ""
+
+
+_CELL_RANGE = re.compile(r"([A-Z]+)(\d+)(?::([A-Z]+)(\d+))?")
+
+
+class SpanMapper:
+    """Maps ranges of a transcript to spans, one for each block that a range touches, in order."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._markdown = transcript.markdown
+        self._blocks: Sequence[Block] = transcript.blocks
+        self._starts = [block.span.char_start for block in transcript.blocks]
+
+    def find_blocks(self, start: int, end: int) -> list[Block]:
+        touched_blocks = []
+        for i in range(max(0, bisect_right(self._starts, start) - 1), len(self._blocks)):
+            block = self._blocks[i]
+            if block.span.char_start >= end:
+                break
+            if block.span.char_end > start:
+                touched_blocks.append(block)
+        return touched_blocks
+
+    def map_spans(self, start: int, end: int) -> list[Span]:
+        return [
+            self._clip_span(block, max(start, block.span.char_start), min(end, block.span.char_end))
+            for block in self.find_blocks(start, end)
+        ]
+
+    def find_pages(self, start: int, end: int) -> list[int]:
+        return sorted(
+            {
+                block.span.page
+                for block in self.find_blocks(start, end)
+                if block.span.page is not None
+            }
+        )
+
+    def _clip_span(self, block: Block, start: int, end: int) -> Span:
+        cells = block.span.cells
+        if cells and block.kind == "table":
+            cells = self._clip_cells(block, cells, start, end)
+        return block.span.model_copy(update={"char_start": start, "char_end": end, "cells": cells})
+
+    def _clip_cells(self, block: Block, cells: str, start: int, end: int) -> str:
+        """Return the cell range of the table rows in `[start, end)`."""
+        # Each line of the table is a row of the sheet, except for the delimiter row after the
+        # headers.
+        cell_range = _CELL_RANGE.fullmatch(cells)
+        if not cell_range or not cell_range[3] or block.header_end is None:
+            return cells
+        headers = self._markdown.count("\n", block.span.char_start, block.header_end)
+        rows = [
+            self._markdown.count("\n", block.span.char_start, offset)
+            for offset in (start, max(start, end - 1))
+        ]
+        top, bottom = (
+            int(cell_range[2]) + (row if row < headers else max(row - 1, headers - 1))
+            for row in rows
+        )
+        return f"{cell_range[1]}{top}:{cell_range[3]}{bottom}"

@@ -6,8 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from uuid import UUID
 
-from engines.chunk import tokens
-from engines.chunk.atoms import Atom, is_blank, split_atoms
+from engines.chunk.atoms import TOKENS_VERSION, Atom, estimate_tokens, is_blank, split_atoms
 from engines.chunk.chunk_builder import ChildCut, HeadingPath, ParentCut, build_chunks
 from engines.chunk.sections import split_sections
 from schemas.generations import ChunkConfig
@@ -24,7 +23,7 @@ class FixedSizeChunker:
     """
 
     def __init__(self, config: ChunkConfig) -> None:
-        self.fingerprint = fingerprint("fixed_size", VERSION, tokens.VERSION)
+        self.fingerprint = fingerprint("fixed_size", VERSION, TOKENS_VERSION)
         self._config = config
 
     def chunk(
@@ -66,7 +65,7 @@ class FixedSizeChunker:
         for child in children:
             if (
                 group
-                and tokens.estimate_tokens(markdown[group[0].start : child.end])
+                and estimate_tokens(markdown[group[0].start : child.end])
                 > self._config.parent_tokens
             ):
                 parents.append(_make_parent_cut(group))

@@ -10,10 +10,8 @@ from functools import reduce
 from itertools import takewhile
 from uuid import UUID
 
-from engines.chunk import tokens
-from engines.chunk.atoms import Atom, is_blank, split_atoms
+from engines.chunk.atoms import TOKENS_VERSION, Atom, estimate_tokens, is_blank, split_atoms
 from engines.chunk.chunk_builder import ChildCut, HeadingPath, ParentCut, build_chunks
-from engines.chunk.packing import pack
 from engines.chunk.sections import DocumentSection, split_sections
 from engines.sentence_splitter import VERSION as SENTENCES
 from schemas.generations import ChunkConfig
@@ -34,7 +32,7 @@ class StructureChunker:
     """
 
     def __init__(self, config: ChunkConfig) -> None:
-        self.fingerprint = fingerprint("structure", VERSION, tokens.VERSION, SENTENCES)
+        self.fingerprint = fingerprint("structure", VERSION, TOKENS_VERSION, SENTENCES)
         self._parent_tokens, self._whole_tokens = config.parent_tokens, config.whole_tokens
         self._child_tokens = min(500, round(config.child_tokens * _PACKING_SLACK))
 
@@ -58,7 +56,7 @@ class StructureChunker:
         ):
             return []
         start, end = sections[0].start, sections[-1].end
-        if tokens.estimate_tokens(transcript.markdown[start:end]) > self._whole_tokens:
+        if estimate_tokens(transcript.markdown[start:end]) > self._whole_tokens:
             return []
         path: HeadingPath = reduce(_find_common_prefix, (section.path for section in sections))
         child = ChildCut(
@@ -92,7 +90,7 @@ class StructureChunker:
         text = markdown[blocks[0].span.char_start : blocks[-1].span.char_end]
         if (
             not any(block.kind in ("code", "summary") for block in blocks)
-            and tokens.estimate_tokens(text) <= self._whole_tokens
+            and estimate_tokens(text) <= self._whole_tokens
         ):
             yield list(blocks)
             return
@@ -144,3 +142,34 @@ def _find_common_prefix(first_path: HeadingPath, second_path: HeadingPath) -> He
             lambda pair: pair[0] == pair[1], zip(first_path, second_path, strict=False)
         )
     )
+
+
+def pack(
+    sizes: Sequence[int], strengths: Sequence[tuple[int, int]], limit: int
+) -> list[tuple[int, int]]:
+    """Pack neighboring items until no two packs fit together; return their ranges `[start, end)`.
+
+    Boundaries are removed from the weakest to the strongest, those of one rank in the order of a
+    hash of the words next to them, each if both sides fit into one pack. A boundary therefore
+    depends on the text near it and not on its distance from the document's start: an inserted
+    paragraph moves only the cuts around it, which is the aim of content-defined chunking
+    (Muthitacharoen et al., LBFS, 2001).
+
+    `strengths[i]` belongs to the boundary before item i; the first is not used. A range exceeds
+    `limit` only if it is a single item.
+    """
+    if not sizes:
+        return []
+    # For each pack: its first item by its last one, its last item and total size by its first one.
+    first = list(range(len(sizes)))
+    last = list(range(len(sizes)))
+    total = list(sizes)
+    is_boundary = [True] * len(sizes)
+    for i in sorted(range(1, len(sizes)), key=lambda i: (*strengths[i], i)):
+        left, right = first[i - 1], last[i]
+        if total[left] + total[i] <= limit:
+            total[left] += total[i]
+            is_boundary[i] = False
+            first[right], last[left] = left, right
+    starts = [i for i in range(len(sizes)) if i == 0 or is_boundary[i]]
+    return list(zip(starts, [*starts[1:], len(sizes)], strict=True))

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.embed.atomic_file import write_atomically
+from engines.disk import write_atomically
+from engines.embed.states import Floats
 
-Floats = NDArray[np.float32]
 _ASSETS = files("engines.embed") / "assets"
 
 

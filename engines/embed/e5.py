@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from engines.embed.background import Background, hash_texts, load_texts
 from engines.embed.e5_file import FILE_SHA256, locate_weights
-from engines.embed.e5_session import E5Encoder, Floats
+from engines.embed.e5_session import E5Encoder
 from engines.embed.priority_pool import PriorityThreadPool
-from engines.embed.states import normalize_rows, quantize
+from engines.embed.states import Floats, normalize_rows, quantize
 from schemas.errors import ConfigurationError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding

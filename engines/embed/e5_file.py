@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engines.embed.states import Floats
 from schemas.errors import ConfigurationError
 
 FILE_NAME = "e5-small-q4.bin"
@@ -25,8 +26,6 @@ FILE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 BLOCK_BYTES = 18
 F32, Q4_0 = 0, 1
 _REINSTALL_REMEDY = "Install the locked requirements again: `make install`."
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

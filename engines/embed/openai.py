@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.embed.states import normalize_rows
+from engines.embed.states import Floats, normalize_rows
 from engines.openai_server import OpenAIServer
-from engines.resilience import ServerCallError, ServerRetryPolicy
-from engines.server_settings import ServerSettings
+from engines.resilience import ServerCallError, ServerRetryPolicy, ServerSettings
 from schemas.errors import PermanentError, TransientError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding
@@ -21,7 +19,6 @@ VERSION = 1
 PASSAGE_INSTRUCTION = "Represent the user's input."
 QUERY_INSTRUCTION = "Retrieve passages that answer the user's question."
 MIN_NORM, MAX_NORM = 1e-12, 1e18
-Floats = NDArray[np.float32]
 
 
 class OpenAIEmbedder:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 _HEADER = struct.Struct("<II")
 
+Floats = NDArray[np.float32]
 States = NDArray[np.int8]
 TokenIds = NDArray[np.int32]
 
@@ -41,12 +42,12 @@ def unpack_states(data: bytes) -> tuple[States, TokenIds]:
     return np.frombuffer(data, np.int8, rows * columns, start).reshape(rows, columns), ids
 
 
-def quantize(rows: NDArray[np.float32]) -> States:
+def quantize(rows: Floats) -> States:
     """Quantize unit rows to int8, with 127 for 1."""
     return np.rint(rows * 127).astype(np.int8)
 
 
-def normalize_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def normalize_rows(rows: Floats) -> Floats:
     """Divide each row by its length; rows of zeros stay zero."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, 1e-12), np.float32)

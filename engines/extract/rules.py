@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engines.extract.capitalized_names import find_names
-from engines.extract.relations import NAME_TYPES, find_claims, find_relations
-from engines.extract.type_voting import vote_types
+from engines.extract.relations import NAME_TYPES, find_claims, find_relations, vote_types
 from engines.extract.values import EntitySpan, find_values
 from schemas.ids import fingerprint
 from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, Relation

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import date
 
-from engines.parse.headings import assign_levels
-from engines.parse.running_headers import remove_running_headers
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Block, Span, Transcript
 
@@ -84,3 +84,156 @@ def _parse_date(iso_date: str | None) -> date | None:
         return date.fromisoformat(iso_date[:10]) if iso_date else None
     except ValueError:
         return None
+
+
+_MAX_LEVEL = 5
+_SIZE_TOLERANCE = 0.05
+_MAX_PAGES_WITHOUT_COVER = 3
+_NUMBER = re.compile(
+    r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|artigo|article|part|parte)\s+)?(\d{1,3}(?:\.\d{1,3})*)\.?\s",
+    re.I,
+)
+
+HeadingStyle = tuple[float, bool]
+"""Size, and whether not in capitals. Larger sizes rank first; within a size, capitals do."""
+
+
+def assign_levels(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
+    """Set the level of each heading that has a size, in place.
+
+    The most prominent style gets level 1, down to level 5; sizes within 5 % count as one. Styles
+    that occur on the cover only get level 1. A number such as 2.3.1 puts a heading below the level
+    of headings numbered 2.
+    """
+    headings = [block for block in blocks if block.kind == "heading" and block.size is not None]
+    styles = _classify_styles(headings)
+    ranks = _rank_styles(headings, styles)
+    top_levels = [
+        ranks[style]
+        for block, style in zip(headings, styles, strict=True)
+        if _count_number_depth(block.text) == 1
+    ]
+    for block, style in zip(headings, styles, strict=True):
+        depth = _count_number_depth(block.text)
+        block.level = (
+            min(6, min(top_levels) + depth - 1)
+            if depth > 1 and top_levels
+            else min(_MAX_LEVEL, ranks[style])
+        )
+    return list(blocks)
+
+
+def _classify_styles(headings: Sequence[ParsedBlock]) -> list[HeadingStyle]:
+    sizes = sorted({block.size or 0.0 for block in headings}, reverse=True)
+    size_classes: dict[float, float] = {}
+    for size in sizes:
+        last = next(reversed(size_classes.values()), None)
+        size_classes[size] = (
+            last if last is not None and size >= last * (1 - _SIZE_TOLERANCE) else size
+        )
+    return [(size_classes[block.size or 0.0], not block.text.isupper()) for block in headings]
+
+
+def _rank_styles(
+    headings: Sequence[ParsedBlock], styles: Sequence[HeadingStyle]
+) -> dict[HeadingStyle, int]:
+    cover_styles = _find_cover_styles(headings, styles)
+    ordered_styles = sorted(set(styles), key=lambda style: (-style[0], style[1]))
+    inner_styles = [style for style in ordered_styles if style not in cover_styles]
+    return dict.fromkeys(cover_styles, 1) | {
+        style: i + (2 if cover_styles else 1) for i, style in enumerate(inner_styles)
+    }
+
+
+def _find_cover_styles(
+    headings: Sequence[ParsedBlock], styles: Sequence[HeadingStyle]
+) -> set[HeadingStyle]:
+    """Return styles that occur on the first page only, if several later pages have headings."""
+    pages = {block.page for block in headings if block.page is not None}
+    if len(pages) <= _MAX_PAGES_WITHOUT_COVER:
+        return set()
+    first = min(page for page in pages if page is not None)
+    later_styles = {
+        style for block, style in zip(headings, styles, strict=True) if block.page != first
+    }
+    return set(styles) - later_styles
+
+
+def _count_number_depth(text: str) -> int:
+    number = _NUMBER.match(text)
+    return number[1].count(".") + 1 if number else 0
+
+
+_EDGE_SHARE = 0.12
+_MIN_PAGES = 3
+_DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
+_PAGE_NUMBER = re.compile(
+    r"(?:page|p[aá]gina|p\.|pg\.?|-|–|—)?\s*\d{1,4}\s*(?:(?:of|de|/|-|–|—)\s*\d{0,4})?\.?", re.I
+)
+
+
+def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
+    """Return the blocks without running headers, footers and page numbers.
+
+    A running header is a short block in the outer eighth of a page whose text, numbers aside,
+    occurs at the same edge of at least three pages and a fifth of all. Page numbers are removed
+    there and as the first or last block of a page, in documents of at least two pages.
+    """
+    pages = _find_outermost_blocks(blocks)
+    if len(pages) < 2:
+        return list(blocks)
+    outermost_ids = {id(block) for pair in pages.values() for block in pair}
+    pages_by_pattern: dict[tuple[str, str], set[int | None]] = defaultdict(set)
+    for block in blocks:
+        if edge := _find_edge(block):
+            pages_by_pattern[edge, _normalize_text(block.text)].add(block.page)
+    running_patterns = {
+        key
+        for key, page_numbers in pages_by_pattern.items()
+        if len(page_numbers) >= max(_MIN_PAGES, len(pages) / 5)
+    }
+    return [
+        block
+        for block in blocks
+        if not _is_running_header(block, running_patterns, id(block) in outermost_ids)
+    ]
+
+
+def _find_outermost_blocks(
+    blocks: Sequence[ParsedBlock],
+) -> dict[int | None, tuple[ParsedBlock, ParsedBlock]]:
+    """Return the highest and the lowest block of each page."""
+    outermost_by_page: dict[int | None, tuple[ParsedBlock, ParsedBlock]] = {}
+    for block in blocks:
+        if block.box:
+            high, low = outermost_by_page.get(block.page, (block, block))
+            outermost_by_page[block.page] = (
+                min(high, block, key=_get_top),
+                max(low, block, key=_get_top),
+            )
+    return outermost_by_page
+
+
+def _get_top(block: ParsedBlock) -> float:
+    return block.box[1] if block.box else 0.0
+
+
+def _is_running_header(
+    block: ParsedBlock, running_patterns: set[tuple[str, str]], is_outermost: bool
+) -> bool:
+    edge = _find_edge(block)
+    if (edge or is_outermost) and _PAGE_NUMBER.fullmatch(block.text.strip()):
+        return True
+    return edge is not None and (edge, _normalize_text(block.text)) in running_patterns
+
+
+def _find_edge(block: ParsedBlock) -> str | None:
+    if not block.box or len(block.text) > 200 or block.kind in ("table", "code"):
+        return None
+    if block.box[3] < _EDGE_SHARE:
+        return "top"
+    return "bottom" if block.box[1] > 1 - _EDGE_SHARE else None
+
+
+def _normalize_text(text: str) -> str:
+    return _DIGITS.sub("#", " ".join(text.lower().split()))

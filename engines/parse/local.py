@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from types import TracebackType
 
-from engines.ocr.port import OcrEngine
 from engines.parse import sandbox_jobs
 from engines.parse.assembly import assemble_transcript
 from engines.parse.limits import check_characters
-from engines.parsed_blocks import ParsedBlock, ParsedPart
+from engines.parsed_blocks import OcrEngine, ParsedBlock, ParsedPart
 from engines.sandbox import Sandbox, SandboxLimits
 from engines.sandbox_child import DESCRIPTOR_PATH
 from schemas.errors import AnabranchError

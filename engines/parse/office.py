@@ -13,7 +13,7 @@ from docling_rs import ConversionError, DocumentConverter, DocumentStream, Input
 
 from engines.parse import media_types
 from engines.parse.errors import make_corrupt_error
-from engines.parse.html_blocks import format_code
+from engines.parse.html import format_code
 from engines.parse.limits import spend
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
 from schemas.values import Box

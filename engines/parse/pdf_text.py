@@ -9,7 +9,7 @@ import ctypes
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,7 +19,6 @@ import pypdfium2.raw as c
 from engines.layout import LayoutPage, LayoutWord, TextRun
 from engines.layout.ruled_tables import replace_ruled_tables
 from engines.layout.text_runs import JOIN_GAP
-from engines.parse.pdf_ruling_lines import find_ruling_lines
 from schemas.values import Box
 
 _MONO = re.compile(
@@ -239,3 +238,45 @@ def _is_on_same_line(run: TextRun, word: TextRun) -> bool:
     return min(run.y1, word.y1) - max(run.y0, word.y0) > 0.5 * min(
         run.y1 - run.y0, word.y1 - word.y0
     )
+
+
+RulingLine = tuple[float, float, float, float]
+"""Left, bottom, right and top in page space; thin in one direction."""
+
+_MAX_OBJECTS = 6000
+_MAX_THICKNESS = 3.0
+_MIN_LENGTH = 4.0
+
+
+def find_ruling_lines(page: pdfium.PdfPage) -> list[RulingLine]:
+    """Return the ruling lines; empty for a page with more than 6,000 objects, which is a drawing."""
+    count = c.FPDFPage_CountObjects(page.raw)
+    return list(_iter_ruling_lines(page, count)) if count <= _MAX_OBJECTS else []
+
+
+def _iter_ruling_lines(page: pdfium.PdfPage, count: int) -> Iterator[RulingLine]:
+    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
+    width, height = page.get_size()
+    for i in range(count):
+        path_object = c.FPDFPage_GetObject(page.raw, i)
+        if c.FPDFPageObj_GetType(path_object) != c.FPDF_PAGEOBJ_PATH or not c.FPDFPageObj_GetBounds(
+            path_object, left, bottom, right, top
+        ):
+            continue
+        yield from _iter_edges(left.value, bottom.value, right.value, top.value, width * height)
+
+
+def _iter_edges(
+    left: float, bottom: float, right: float, top: float, area: float
+) -> Iterator[RulingLine]:
+    width, height = right - left, top - bottom
+    if min(width, height) <= _MAX_THICKNESS:
+        if max(width, height) >= _MIN_LENGTH:
+            yield left, bottom, right, top
+    elif width * height < 0.8 * area:
+        yield from (
+            (left, bottom, right, bottom),
+            (left, top, right, top),
+            (left, bottom, left, top),
+            (right, bottom, right, top),
+        )

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from engines.openai_server import OpenAIServer
-from engines.resilience import ServerCallError, ServerRetryPolicy
-from engines.server_settings import ServerSettings
+from engines.resilience import ServerCallError, ServerRetryPolicy, ServerSettings
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, RerankPassage
 

@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from engines.embed.states import Floats
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, RerankPassage
 
@@ -28,7 +29,6 @@ THRESHOLD = 0.53
 """Measured on six public sets with 64 state dimensions: 0.2 % of the answerable questions and 87 %
 of the foreign ones score lower (AUROC 0.998). It favors answering, since questions in another
 language than the text score lower."""
-Floats = NDArray[np.float32]
 
 
 class MaxSimReranker:

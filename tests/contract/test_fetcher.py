@@ -11,9 +11,8 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from engines import http_fetcher
-from engines.addresses import IpAddress
 from engines.blobs import open_blobs
-from engines.http_fetcher import HttpFetcher
+from engines.http_fetcher import HttpFetcher, IpAddress
 from schemas.errors import (
     AnabranchError,
     EngineUnavailable,

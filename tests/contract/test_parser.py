@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from engines.ocr.fake import FakeOcr
 from engines.parse import LocalParser
 from schemas.errors import LimitExceeded, PermanentError
 from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.values import Transcript
+from tests.fakes.ocr import FakeOcr
 from tests.unit.engines_parse import sample_files
 from tests.unit.engines_parse.sample_files import Section
 

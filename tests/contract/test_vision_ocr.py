@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 
-from engines.ocr.fake import FakeOcr
-from engines.ocr.grounding import END_OF_SENTENCE, parse_blocks
-from engines.ocr.openai import OpenAIOcr
+from engines.ocr.openai import END_OF_SENTENCE, OpenAIOcr, parse_blocks
 from engines.parsed_blocks import ParsedBlock
-from engines.resilience import ServerRetryPolicy
-from engines.server_settings import ServerSettings
+from engines.resilience import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable
 from tests.fakes.asgi_server import run_asgi_app
+from tests.fakes.ocr import FakeOcr
 
 FAST_RETRIES = ServerRetryPolicy(first_wait_s=0, max_wait_s=0.05, jitter_s=0, circuit_open_s=3600)
 PAGE = (

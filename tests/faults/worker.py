@@ -19,14 +19,13 @@ from anabranch.kafka.settings import build_kafka_settings
 from anabranch.process.database import open_database
 from anabranch.process.shutdown import run_until_stopped
 from engines.embed.openai import OpenAIEmbedder
-from engines.ocr.fake import FakeOcr
 from engines.parse import LocalParser
-from engines.resilience import ServerRetryPolicy
-from engines.server_settings import ServerSettings
+from engines.resilience import ServerRetryPolicy, ServerSettings
 from schemas.ports.engines import Embedder, LocalFile, ParsePlan
 from schemas.values import Transcript
 from streams.kafka.subscriber import FaustSubscriber
 from streams.partition_sink import PartitionLimits
+from tests.fakes.ocr import FakeOcr
 from tests.faults.await_points import trace_await_points
 from tests.integration.null_worker import READY, RecordingEmbedder, write_notes
 from tests.property.simulated_pipeline import LineParser

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from engines.temporary_folder import FOLDER
+from engines.disk import FOLDER
 from tests.journey.server_process import START_TIMEOUT_S, run_up
 
 CANARY = b"Quetzalcoatlus"

@@ -8,9 +8,8 @@ from uuid import UUID
 import pytest
 
 from engines.chat.openai import OpenAIChat
-from engines.resilience import ServerRetryPolicy
+from engines.resilience import ServerRetryPolicy, ServerSettings
 from engines.sentence_splitter import RuleSentenceSplitter
-from engines.server_settings import ServerSettings
 from retrieval.answer.answer_type import detect_answer_type, find_value, highlight_value
 from retrieval.answer.citations import clip_spans, is_verbatim
 from retrieval.answer.generative import build_answer_schema, build_system_prompt, generate_answer

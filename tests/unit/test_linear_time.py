@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.chunk import FixedSizeChunker, StructureChunker
-from engines.chunk.tokens import estimate_tokens
+from engines.chunk.atoms import estimate_tokens
 from engines.extract.rules import extract_by_rules
 from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import fold_name

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 import pytest
 
-from engines.addresses import REFUSED_IPV4, REFUSED_IPV6, is_public
+from engines.http_fetcher import REFUSED_IPV4, REFUSED_IPV6, is_public
 
 # IANA's registries, written down apart from the code: network, and whether the addresses right
 # before and after it are public.

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from engines.temporary_folder import FOLDER, open_temporary_folder
+from engines.disk import FOLDER, open_temporary_folder
 
 UPLOAD_SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from engines.temporary_folder import open_temporary_folder
+from engines.disk import open_temporary_folder
 from engines.blobs import open_blobs
 
 async def half():

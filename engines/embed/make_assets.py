@@ -1,0 +1,77 @@
+"""Generate the files in `assets` that are computed from the weights.
+
+    python -m engines.embed.make_assets basis CACHE_DIR
+    python -m engines.embed.make_assets backgrounds CACHE_DIR
+
+`e5_basis.npy` has the directions in which token states vary most: the right singular vectors of
+the token states, not centered, of the background texts and of random words from the model's
+vocabulary. It is part of the engine's fingerprint: a new basis requires a reindex.
+
+`e5-background-*.npz` are the encoded background texts. Generate them again when the weights, the
+basis or the texts change; the file names contain their hashes.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from engines.embed.background import load_texts
+from engines.embed.e5 import (
+    BACKGROUND_PREFIXES,
+    STATE_DIMENSION,
+    E5TextEncoder,
+    get_background_file_name,
+)
+from engines.embed.e5_session import E5Encoder
+from engines.embed.states import normalize_rows
+
+TARGET = Path(__file__).parent / "assets"
+SALADS, SALAD_WORDS, COMMON_WORDS = 120, 40, 20_000
+
+
+def make_backgrounds(cache_dir: Path) -> None:
+    encoder = E5TextEncoder(cache_dir, STATE_DIMENSION)
+    for stale_file in TARGET.glob("e5-background-*.npz"):
+        stale_file.unlink()
+    for name in BACKGROUND_PREFIXES:
+        encoder.compute_background(name).save(
+            TARGET / get_background_file_name(name, STATE_DIMENSION)
+        )
+
+
+def make_basis(cache_dir: Path) -> None:
+    encoder = E5Encoder(cache_dir)
+    sources = [
+        f"passage: {text}" for text in [*load_texts("passages"), *generate_word_salads(encoder)]
+    ] + [f"query: {text}" for text in load_texts("questions")]
+    rows = np.concatenate(
+        [
+            normalize_rows(encoder.compute_states([encoder.tokenizer.encode(text)])[0])
+            for text in sources
+        ]
+    )
+    _, _, directions = np.linalg.svd(rows, full_matrices=False)
+    np.save(TARGET / "e5_basis.npy", np.ascontiguousarray(directions.T, np.float16))
+
+
+def generate_word_salads(encoder: E5Encoder) -> list[str]:
+    """Generate texts of random common words in Latin script, with a fixed seed."""
+    words = [
+        piece[1:]
+        for piece in encoder.tokenizer.vocabulary.pieces
+        if piece.startswith("▁") and len(piece) > 3 and _is_latin(piece[1:])
+    ]
+    rng = random.Random(0)
+    return [" ".join(rng.choices(words[:COMMON_WORDS], k=SALAD_WORDS)) for _ in range(SALADS)]
+
+
+def _is_latin(word: str) -> bool:
+    return word.isalpha() and max(map(ord, word)) < 0x250
+
+
+if __name__ == "__main__":
+    {"basis": make_basis, "backgrounds": make_backgrounds}[sys.argv[1]](Path(sys.argv[2]))
