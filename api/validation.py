@@ -1,19 +1,27 @@
-"""Reject text that Postgres cannot store and numbers that JSON lacks, before a route runs."""
+"""Reject unknown query parameters, text that Postgres cannot store and numbers that JSON lacks.
+
+Runs before every route.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, get_origin
 
 from fastapi import Request
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query
+from fastapi.routing import APIRoute
 
 from api.problems import invalid_json
 from schemas.errors import InvalidRequest
 
 # Requests are stored inside events, which JSON libraries limit to a depth of 200 or more.
 MAX_JSON_DEPTH = 100
+# Names of parameters come from the client: an error quotes a few of them, shortened.
+MAX_QUOTED_NAMES, MAX_QUOTED_CHARACTERS = 5, 64
 
 
 def check_text(text: str, where: str) -> None:
@@ -51,10 +59,42 @@ def check_json(value: Any, where: str) -> None:
             )
 
 
+def check_query_parameters(route: APIRoute, names: Sequence[str]) -> None:
+    """Raises InvalidRequest for parameters that the operation lacks, and for repeated ones.
+
+    A misspelt filter would otherwise return documents that were not asked for, and of a repeated
+    one only the last would count. A parameter that is a list may be repeated.
+    """
+    known = {
+        field.alias: get_origin(field.field_info.annotation) is list
+        for field in get_flat_params(route.dependant)
+        if isinstance(field.field_info, Query)
+    }
+    if unknown := sorted(set(names) - known.keys()):
+        raise InvalidRequest(
+            f"Unknown query parameter {_quote_names(unknown)}.",
+            code="UNKNOWN_PARAMETER",
+            remedy=f"Known parameters: {', '.join(sorted(known))}."
+            if known
+            else "Omit it: this operation has no query parameters.",
+        )
+    if repeated := sorted(name for name in set(names) if names.count(name) > 1 and not known[name]):
+        raise InvalidRequest(
+            f"Query parameter {_quote_names(repeated)} was sent more than once.",
+            code="REPEATED_PARAMETER",
+            remedy="Send it once.",
+        )
+
+
+def _quote_names(names: Sequence[str]) -> str:
+    return ", ".join(repr(name[:MAX_QUOTED_CHARACTERS]) for name in names[:MAX_QUOTED_NAMES])
+
+
 async def validate_input(request: Request) -> None:
     """Check path, query string and JSON body. A dependency of all routes."""
-    for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
-        check_text(name, "The query string")
+    query = request.query_params.multi_items()
+    check_query_parameters(request.scope["route"], [name for name, _ in query])
+    for name, value in (*request.path_params.items(), *query):
         check_text(str(value), name)
     if has_json_body(request) and await request.body():
         check_json(await read_json(request), "The body")

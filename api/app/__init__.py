@@ -142,7 +142,7 @@ def create_routes() -> FastAPI:
             prefix="/v1",
             dependencies=[Depends(validate_input), Depends(require_role)],
         )
-    app.include_router(health.router, dependencies=[Depends(require_role)])
+    app.include_router(health.router, dependencies=[Depends(validate_input), Depends(require_role)])
     app.include_router(docs.router)
     problems.install_error_handlers(app)
     app.openapi = lambda: _add_security(FastAPI.openapi(app))  # type: ignore[method-assign]
