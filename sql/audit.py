@@ -9,14 +9,7 @@ from sql.encoding import replace_nul
 from sql.errors import translate_database_errors
 from sql.page_cursor import format_cursor, parse_cursor
 from sql.pool import Connection, Pool
-
-INSERT = """
-    insert into audit_events (id, tenant, at, who, role, what, subject, request_id, outcome) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-    on conflict do nothing"""
-SELECT = """
-    select id as audit_id, tenant, at, who, role, what, subject, request_id, outcome from audit_events
-    where ($1::text is null or tenant = $1) and ($2::timestamptz is null or (at, id) < ($2, $3::uuid))
-    order by at desc, id desc limit $4"""
+from sql.query_loader import load_query
 
 
 async def insert_audit_event(connection: Connection, row: AuditRow) -> None:
@@ -24,7 +17,9 @@ async def insert_audit_event(connection: Connection, row: AuditRow) -> None:
         replace_nul(value)
         for value in (row.who, row.role, row.what, row.subject, row.request_id, row.outcome)
     ]
-    await connection.execute(INSERT, row.audit_id, replace_nul(row.tenant), row.at, *texts)
+    await connection.execute(
+        load_query("insert_audit_event"), row.audit_id, replace_nul(row.tenant), row.at, *texts
+    )
 
 
 class PgAudit:
@@ -42,7 +37,9 @@ class PgAudit:
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return events, newest first, and the next cursor. A null tenant selects all tenants."""
         with translate_database_errors():
-            rows = await self._pool.fetch(SELECT, tenant, *parse_cursor(after), limit + 1)
+            rows = await self._pool.fetch(
+                load_query("list_audit_events"), tenant, *parse_cursor(after), limit + 1
+            )
         last = rows[limit - 1] if len(rows) > limit else None
         return [dict(row) for row in rows[:limit]], format_cursor(
             last["at"], last["audit_id"]

@@ -45,7 +45,7 @@ async def compute_checksum(
             pool.acquire() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            name = generation or await connection.fetchval("select name from live_generation")
+            name = generation or await connection.fetchval(load_query("live_name"))
             rows = await connection.fetch(load_query("checksum_visible"), name, None)
             rows += (
                 await connection.fetch(load_query("checksum_history")) if include_history else []

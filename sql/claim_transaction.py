@@ -41,6 +41,7 @@ from sql.inbox import (
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.keystore import fetch_destroyed_keys
 from sql.pool import Connection
+from sql.query_loader import load_query
 from sql.shared_rows import write_shared_rows
 from sql.visibility import activate_complete_revisions, archive_late_texts, withdraw_revisions
 from sql.visibility_lock import share_visibility_lock
@@ -203,9 +204,7 @@ class _RevisionBatch:
     async def _write_revisions(self, verdicts: Sequence[Verdict]) -> dict[UUID, VisibilityChange]:
         await revision_policy.write_revisions(self.connection, verdicts, self.states)
         if withdrawn_orders := revision_policy.collect_withdrawals(verdicts):
-            rows = await self.connection.fetch(
-                "select name from generations where state <> 'dropped' order by name"
-            )
+            rows = await self.connection.fetch(load_query("undropped_names"))
             await withdraw_revisions(
                 self.connection, [row["name"] for row in rows], withdrawn_orders
             )

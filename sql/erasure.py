@@ -102,21 +102,21 @@ class PgErasure:
                 connection.transaction(isolation="repeatable_read"),
             ):
                 await connection.executemany(
-                    "insert into erasure_subjects values ($1, $2) on conflict do nothing",
+                    load_query("add_erasure_subjects"),
                     [(receipt, document) for document in documents],
                 )
                 counts_by_place = {
                     table: await connection.fetchval(
-                        f"select count(*) from {table} where document_id = any($1)", documents
+                        load_query("count_document_rows", table=table), documents
                     )
                     for table in COUNTED_TABLES
                 }
                 counts_by_place["documents"] = await connection.fetchval(
-                    "select count(*) from documents where id = any($1) and latest is not null",
+                    load_query("count_documents"),
                     documents,
                 )
                 counts_by_place["dead_letters"] = await connection.fetchval(
-                    "select count(*) from dead_letters where coalesce(document_id, event_id) = any($1)",
+                    load_query("count_dead_letters"),
                     [*documents, *events],
                 )
                 counts_by_place |= {
@@ -129,58 +129,53 @@ class PgErasure:
                     load_query("source_names"), documents
                 )
                 rows = [(receipt, place, count) for place, count in counts_by_place.items()]
-                await connection.executemany(
-                    "insert into erasure_counts values ($1, $2, $3) on conflict do nothing", rows
-                )
+                await connection.executemany(load_query("insert_erasure_count"), rows)
         return documents
 
     async def has_begun(self, receipt: UUID) -> bool:
         """Whether the documents of this receipt were recorded."""
         with translate_database_errors():
-            return bool(
-                await self._pool.fetchval(
-                    "select exists (select from erasure_counts where receipt_id = $1)", receipt
-                )
-            )
+            return bool(await self._pool.fetchval(load_query("has_erasure_counts"), receipt))
 
     async def add_subjects(self, unreadable: Mapping[UUID, Collection[UUID]]) -> None:
         """Add documents that became unreadable by a receipt's destroyed keys and that no row names.
 
         Receipts that are still open delete the remaining data of these documents when they resume.
         """
-        query = "insert into erasure_subjects select receipt_id, unnest($2::uuid[]) from erasures where receipt_id = $1 and completed_at is null on conflict do nothing"
         with translate_database_errors():
             await self._pool.executemany(
-                query, [(receipt, sorted(documents)) for receipt, documents in unreadable.items()]
+                load_query("add_unreadable_subjects"),
+                [(receipt, sorted(documents)) for receipt, documents in unreadable.items()],
             )
 
     async def fetch_unwithdrawn_orders(
         self, tenant: str, documents: Collection[UUID]
     ) -> dict[UUID, list[int]]:
         """Return document → latest order, for documents that are not withdrawn."""
-        query = "select id, latest from documents where tenant = $1 and id = any($2) and latest is not null and (withdrawn is null or withdrawn < latest)"
         with translate_database_errors():
             return {
                 row["id"]: row["latest"]
-                for row in await self._pool.fetch(query, tenant, list(documents))
+                for row in await self._pool.fetch(
+                    load_query("unwithdrawn_orders"), tenant, list(documents)
+                )
             }
 
     async def has_pending_withdrawal(self, orders: Mapping[UUID, list[int]]) -> bool:
         """Whether any of these documents is not yet withdrawn up to its order."""
-        query = "select id, withdrawn from documents where id = any($1)"
         with translate_database_errors():
-            rows = await self._pool.fetch(query, list(orders))
+            rows = await self._pool.fetch(load_query("withdrawn_orders"), list(orders))
         return any(row["withdrawn"] is None or row["withdrawn"] < orders[row["id"]] for row in rows)
 
     async def fetch_latest_orders(
         self, tenant: str, documents: Sequence[UUID]
     ) -> dict[UUID, list[int]]:
         """Return document → latest order, including withdrawals."""
-        query = "select id, latest from documents where tenant = $1 and id = any($2) and latest is not null"
         with translate_database_errors():
             return {
                 row["id"]: row["latest"]
-                for row in await self._pool.fetch(query, tenant, list(documents))
+                for row in await self._pool.fetch(
+                    load_query("latest_orders"), tenant, list(documents)
+                )
             }
 
     async def fetch_time(self) -> datetime:
@@ -191,11 +186,10 @@ class PgErasure:
 
     async def fetch_content_sizes(self, documents: Sequence[UUID]) -> dict[str, int]:
         """Return SHA-256 → size in bytes for the contents of all revisions."""
-        query = "select distinct content_sha256, (blob ->> 'size')::bigint as size from document_revisions where document_id = any($1) order by 1"
         with translate_database_errors():
             return {
                 row["content_sha256"]: row["size"]
-                for row in await self._pool.fetch(query, list(documents))
+                for row in await self._pool.fetch(load_query("content_sizes"), list(documents))
             }
 
     async def fetch_event_ids(self, documents: Sequence[UUID], *, before: datetime) -> list[UUID]:
@@ -226,9 +220,7 @@ class PgErasure:
         with translate_database_errors():
             if all_of_tenant:
                 rows_by_table = [
-                    await self._pool.fetch(
-                        f"select id from {table} where tenant = $1 order by id", tenant
-                    )
+                    await self._pool.fetch(load_query("tenant_ids", table=table), tenant)
                     for table in ("runs", "feedback")
                 ]
                 return CitingRecords(*(tuple(row["id"] for row in rows) for rows in rows_by_table))
@@ -252,7 +244,7 @@ class PgErasure:
                         connection, load_query("erase_runs"), list(citing.runs)
                     ),
                     "feedback": await _execute_and_count(
-                        connection, "delete from feedback where id = any($1)", list(citing.feedback)
+                        connection, load_query("erase_feedback"), list(citing.feedback)
                     ),
                 }
                 await self._add_counts(connection, receipt, removed)
@@ -274,9 +266,7 @@ class PgErasure:
         document_ids, events = list(documents), await self.fetch_event_ids(documents, before=before)
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute(
-                    "select from documents where id = any($1) order by id for update", document_ids
-                )
+                await connection.execute(load_query("lock_erased_documents"), document_ids)
                 n_source_changes = await _execute_and_count(
                     connection, load_query("erase_source_changes"), tenant, document_ids
                 )
@@ -284,7 +274,7 @@ class PgErasure:
                 await lock_expired_batches(connection)
                 await connection.execute(load_query("erase_ingress_events"), document_ids, events)
                 await connection.execute(
-                    "update handled set payload_sha256 = 'erased' where generation = '' and stage = 'receive' and event_id = any($1)",
+                    load_query("erase_ingress_payloads"),
                     events,
                 )
                 await connection.execute(
@@ -298,10 +288,10 @@ class PgErasure:
                     )
                 for table in DOCUMENT_TABLES:
                     await connection.execute(
-                        f"delete from {table} where document_id = any($1)", [*document_ids, *events]
+                        load_query("erase_rows_of_documents", table=table), [*document_ids, *events]
                     )
                 await connection.execute(
-                    "delete from dead_letters where coalesce(document_id, event_id) = any($1)",
+                    load_query("erase_dead_letters"),
                     [*document_ids, *events],
                 )
                 await connection.execute(load_query("erase_jobs"), document_ids, before)
@@ -319,9 +309,7 @@ class PgErasure:
     async def fetch_running_replays(self) -> dict[UUID, int]:
         """Return replay → records read, for replays that a process has leased."""
         with translate_database_errors():
-            rows = await self._pool.fetch(
-                "select id, read from replays where state = 'running' and lease_until > clock_timestamp()"
-            )
+            rows = await self._pool.fetch(load_query("running_replays"))
         return {row["id"]: row["read"] for row in rows}
 
     async def add_counts(self, receipt: UUID, counts: Mapping[str, int]) -> None:
@@ -333,7 +321,7 @@ class PgErasure:
         """Record items before they are deleted, so that a resumed erasure counts each once."""
         with translate_database_errors():
             await self._pool.execute(
-                "insert into erasure_items select $1, $2, unnest($3::uuid[]) on conflict do nothing",
+                load_query("record_erasure_items"),
                 receipt,
                 place,
                 list(items),
@@ -350,7 +338,7 @@ class PgErasure:
         """Return place → count, over all attempts."""
         with translate_database_errors():
             rows = await self._pool.fetch(
-                "select place, removed from erasure_counts where receipt_id = $1 and removed > 0 order by place",
+                load_query("erasure_counts"),
                 receipt,
             )
         return {row["place"]: row["removed"] for row in rows}
@@ -358,7 +346,7 @@ class PgErasure:
     async def _fetch_subjects(self, receipt: UUID) -> list[UUID]:
         with translate_database_errors():
             rows = await self._pool.fetch(
-                "select subject from erasure_subjects where receipt_id = $1 order by subject",
+                load_query("erasure_subjects"),
                 receipt,
             )
         return [row["subject"] for row in rows]
@@ -366,9 +354,9 @@ class PgErasure:
     async def _add_counts(
         self, connection: Connection, receipt: UUID, removed: Mapping[str, int]
     ) -> None:
-        query = "insert into erasure_counts values ($1, $2, $3) on conflict (receipt_id, place) do update set removed = erasure_counts.removed + excluded.removed"
         await connection.executemany(
-            query, [(receipt, place, count) for place, count in removed.items() if count]
+            load_query("add_erasure_count"),
+            [(receipt, place, count) for place, count in removed.items() if count],
         )
 
 

@@ -39,7 +39,7 @@ class PgFeedback:
         only_requested_by = None if caller.readers is None else caller.id
         with translate_database_errors():
             query = await self._pool.fetchval(
-                "select request ->> 'query' from runs where tenant = $1 and id = $2 and ($3::text is null or asked_by = $3)",
+                load_query("run_question"),
                 caller.tenant,
                 run_id,
                 only_requested_by,

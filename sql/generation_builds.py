@@ -104,7 +104,7 @@ class PgGenerationBuilds:
     async def mark_built(self, generation: str, *, events: int, rows: int) -> None:
         with translate_database_errors():
             await self._pool.execute(
-                "update generation_builds set phase = 'built', events = $2, rows = $3, built_at = coalesce(built_at, clock_timestamp()) where generation = $1",
+                load_query("mark_build_done"),
                 generation,
                 events,
                 rows,
@@ -129,8 +129,7 @@ class PgGenerationBuilds:
             return
         with translate_database_errors():
             await self._pool.executemany(
-                "insert into generation_engine_calls as c (generation, engine, inputs) values ($1, $2, $3) "
-                "on conflict (generation, engine) do update set inputs = c.inputs + excluded.inputs",
+                load_query("add_engine_calls"),
                 [(generation, engine, inputs) for engine, inputs in calls.items()],
             )
 

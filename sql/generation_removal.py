@@ -57,7 +57,7 @@ async def begin_generation_drop(pool: Pool, name: str, publish: PublishDrop) -> 
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, connection.transaction():
             # Blocks a concurrent switch to this generation.
-            await connection.execute("select from live_generation for update")
+            await connection.execute(load_query("lock_live_generation"))
             row = await connection.fetchrow(load_query("begin_drop"), name)
             if row is None or row["state"] == "dropped":
                 raise unknown_generation_error(name)
@@ -119,9 +119,7 @@ async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_
 async def list_unremoved_generations(pool: Pool) -> list[str]:
     """Return dropped generations that still have tables. Raises DatabaseUnavailable."""
     with translate_database_errors():
-        names = await pool.fetch(
-            "select name from generations where state = 'dropped' order by name"
-        )
+        names = await pool.fetch(load_query("dropped_names"))
     return [row["name"] for row in names if await _has_tables(pool, row["name"])]
 
 
@@ -146,7 +144,7 @@ async def _has_tables(pool: Pool, name: str) -> bool:
     with translate_database_errors():
         return bool(
             await pool.fetchval(
-                "select exists (select from pg_class where relnamespace = 'anabranch'::regnamespace and relname = any ($1::text[]))",
+                load_query("has_partitions"),
                 _format_partition_names(name),
             )
         )

@@ -72,7 +72,7 @@ async def switch_generation(
             if live == name:
                 return SwitchResult(
                     name,
-                    await connection.fetchval("select previous from live_generation"),
+                    await connection.fetchval(load_query("previous_name")),
                     has_moved=False,
                 )
             if expected_live not in (None, live):
@@ -93,9 +93,7 @@ async def roll_back(
     Raises InvalidRequest with code NO_PREVIOUS_GENERATION, and the errors of `switch_generation`.
     """
     with translate_database_errors():
-        row = await pool.fetchrow(
-            "select l.name, l.previous, g.state from live_generation l left join generations g on g.name = l.previous where g.state <> 'dropped'"
-        )
+        row = await pool.fetchrow(load_query("previous_generation"))
     if row is None:
         raise InvalidRequest(
             "There is no previous generation, or it was dropped.",
@@ -122,7 +120,7 @@ async def _try_switch(
 ) -> AnabranchError | None:
     """Try to switch in one transaction. Returns the error that prevents it, else None."""
     async with connection.transaction():
-        if await connection.fetchval("select name from live_generation for update") != live:
+        if await connection.fetchval(load_query("lock_live_generation")) != live:
             raise _switched_meanwhile_error()
         await _check_target(connection, name)
         behind_rows = await connection.fetch(
@@ -160,14 +158,14 @@ def _now() -> float:
 
 
 async def _fetch_live_name(connection: Connection) -> str:
-    live = await connection.fetchval("select name from live_generation")
+    live = await connection.fetchval(load_query("live_name"))
     if live is None:
         raise no_live_generation_error()
     return str(live)
 
 
 async def _check_target(connection: Connection, name: str) -> None:
-    state = await connection.fetchval("select state from generations where name = $1", name)
+    state = await connection.fetchval(load_query("generation_state"), name)
     if state is None or state == "dropped":
         raise unknown_generation_error(name)
     if state == "building":

@@ -10,8 +10,7 @@ from schemas.errors import InvalidRequest, NotFound, TransientError
 from schemas.generations import Generation
 from sql.errors import translate_database_errors
 from sql.pool import Pool
-
-COLUMNS = "g.name, g.config, g.how, g.topics, g.state"
+from sql.query_loader import load_query
 
 
 class PgGenerations:
@@ -21,31 +20,20 @@ class PgGenerations:
         self._pool = pool
 
     async def fetch_live(self) -> Generation | None:
-        return _parse_first(
-            await self._fetch(
-                f"select {COLUMNS} from live_generation join generations g using (name)"
-            )
-        )
+        return _parse_first(await self._fetch(load_query("live_generation")))
 
     async def fetch(self, name: str) -> Generation | None:
-        return _parse_first(
-            await self._fetch(f"select {COLUMNS} from generations g where name = $1", name)
-        )
+        return _parse_first(await self._fetch(load_query("generation"), name))
 
     async def fetch_undropped(self) -> list[Generation]:
         return [
             Generation.model_validate(dict(row))
-            for row in await self._fetch(
-                f"select {COLUMNS} from generations g where state <> 'dropped' order by created_at, name"
-            )
+            for row in await self._fetch(load_query("undropped_generations"))
         ]
 
     async def list_names(self) -> list[str]:
         """Return the names of all generations, including dropped ones."""
-        return [
-            row["name"]
-            for row in await self._fetch("select name from generations order by created_at, name")
-        ]
+        return [row["name"] for row in await self._fetch(load_query("generation_names"))]
 
     async def _fetch(self, query: str, *parameters: Any) -> list[asyncpg.Record]:
         with translate_database_errors():

@@ -37,9 +37,7 @@ async def measure_index(pool: Pool, generation: str) -> IndexSize:
 
 async def fetch_visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderKey]:
     with translate_database_errors():
-        rows = await pool.fetch(
-            "select document_id, ord from visible where generation = $1", generation
-        )
+        rows = await pool.fetch(load_query("visible_orders_of_generation"), generation)
     return {row["document_id"]: tuple(row["ord"]) for row in rows}
 
 

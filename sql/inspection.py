@@ -14,17 +14,6 @@ from sql.migrate import read_migrations
 from sql.pool import Pool
 from sql.query_loader import load_query
 
-HORIZON_QUERY = """
-select pid, application, state, round(seconds, 3)::float8 as seconds, left(query, 200) as query
-from (
-  select pid, application_name as application, state, extract(epoch from clock_timestamp() - xact_start) as seconds, query, age(backend_xid) as age
-  from pg_stat_activity where backend_xid is not null and pid <> pg_backend_pid()
-  union all
-  select null, 'prepared', 'prepared', extract(epoch from clock_timestamp() - prepared), gid, age(transaction) from pg_prepared_xacts where database = current_database()
-) held
-order by age desc, seconds desc limit 1
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
@@ -44,9 +33,7 @@ async def inspect_database(dsn: str) -> DatabaseState:
     DatabaseUnavailable.
     """
     async with _open_session(dsn) as connection:
-        vector = await connection.fetchval(
-            "select coalesce(installed_version, default_version) from pg_available_extensions where name = 'vector'"
-        )
+        vector = await connection.fetchval(load_query("vector_version"))
         rows = await _fetch_migration_status(connection)
         return DatabaseState(
             connection.get_server_version().major,
@@ -93,7 +80,7 @@ async def fetch_horizon_holder(dsn: str) -> dict[str, Any] | None:
     DatabaseUnavailable.
     """
     async with _open_session(dsn) as connection:
-        row = await connection.fetchrow(HORIZON_QUERY)
+        row = await connection.fetchrow(load_query("horizon_holder"))
         return dict(row) if row else None
 
 

@@ -24,7 +24,7 @@ async def record_index_change(
     Cached answers of these tenants are invalid once that transaction commits.
     """
     await connection.execute(
-        "insert into index_changes (generation, tenant) select $1, unnest($2::text[])",
+        load_query("record_index_change"),
         generation,
         sorted(set(tenants)),
     )
@@ -37,9 +37,7 @@ async def delete_foreign_changes(pool: Pool) -> None:
     No snapshot would ever be later than them, so nothing of their tenants could be cached.
     """
     with translate_database_errors():
-        await pool.execute(
-            "delete from index_changes where xact >= pg_snapshot_xmax(pg_current_snapshot())"
-        )
+        await pool.execute(load_query("delete_foreign_changes"))
 
 
 class PgIndexChanges:
@@ -82,11 +80,11 @@ class IndexChangePruner:
             self._horizons.append(
                 (
                     self._clock(),
-                    await self._pool.fetchval("select pg_snapshot_xmin(pg_current_snapshot())"),
+                    await self._pool.fetchval(load_query("snapshot_horizon")),
                 )
             )
             if (min_xid := self._find_prunable_xid()) is not None:
-                await self._pool.execute("delete from index_changes where xact < $1::xid8", min_xid)
+                await self._pool.execute(load_query("delete_index_changes"), min_xid)
 
     def _find_prunable_xid(self) -> int | None:
         """Return the horizon of the newest observation that is old enough, or None."""

@@ -6,8 +6,7 @@ from uuid import UUID
 
 from sql.errors import translate_database_errors
 from sql.pool import Pool
-
-COLUMNS = "id, tenant, document_id, event_id, source, external_id"
+from sql.query_loader import load_query
 
 
 class PgJobs:
@@ -28,7 +27,7 @@ class PgJobs:
         """Open a job. Opening it again has no effect."""
         with translate_database_errors():
             await self._pool.execute(
-                f"insert into jobs ({COLUMNS}, asked_by) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing",
+                load_query("open_job"),
                 job_id,
                 tenant,
                 document_id,

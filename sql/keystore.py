@@ -13,21 +13,12 @@ from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 
-COLUMNS = "id, tenant, subject, wrapped as wrapped_key, slot, lost_at is not null and destroyed_at is null and wrapped is null as is_lost"
 ALL_TENANTS = ""
-DESTROY_KEYS = (
-    "insert into keystore.keys (id, tenant, destroyed_at) select id, $1, clock_timestamp() from unnest($2::uuid[]) k (id) order by id "
-    "on conflict (id) do update set wrapped = null, destroyed_at = coalesce(keys.destroyed_at, excluded.destroyed_at)"
-)
 
 
 ROTATION_BATCH_KEYS = 5_000
 """Keys to rewrap per statement."""
 LOCK_KEY_TABLES = "lock table keystore.master, keystore.keys in access exclusive mode"
-COUNT_CONNECTIONS = """
-select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and application_name like 'anabranch%'
-"""
-REWRAP_KEYS = "update keystore.keys k set wrapped = n.wrapped, slot = n.slot from unnest($1::uuid[], $2::bytea[], $3::bigint[]) n (id, wrapped, slot) where k.id = n.id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,44 +55,43 @@ class PgKeystore:
 
     async def fetch(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
         with translate_database_errors():
-            rows = await self._pool.fetch(
-                f"select {COLUMNS} from keystore.keys where id = any($1)", list(ids)
-            )
+            rows = await self._pool.fetch(load_query("keys_by_id"), list(ids))
         return {row["id"]: StoredKey(**row) for row in rows}
 
     async def fetch_current_ids(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
-        query = "select id from keystore.keys where tenant = $1 and subject = any($2) and destroyed_at is null order by id"
         with translate_database_errors():
-            return [row["id"] for row in await self._pool.fetch(query, tenant, list(subjects))]
+            return [
+                row["id"]
+                for row in await self._pool.fetch(
+                    load_query("current_key_ids"), tenant, list(subjects)
+                )
+            ]
 
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
         with translate_database_errors():
-            await self._pool.execute(DESTROY_KEYS, tenant, list(keys))
+            await self._pool.execute(load_query("destroy_keys"), tenant, list(keys))
 
     async def fetch_destroyed_slots(self) -> list[int]:
         """Return the key file slots whose shares must be overwritten."""
         with translate_database_errors():
-            rows = await self._pool.fetch(
-                "select slot from keystore.keys where slot is not null and wrapped is null order by slot"
-            )
+            rows = await self._pool.fetch(load_query("destroyed_slots"))
         return [row["slot"] for row in rows]
 
     async def fetch_last_slot(self) -> int | None:
         """Return the highest slot that a key refers to."""
         with translate_database_errors():
-            slot: int | None = await self._pool.fetchval("select max(slot) from keystore.keys")
+            slot: int | None = await self._pool.fetchval(load_query("last_slot"))
         return slot
 
     async def mark_lost(self, keys: Mapping[UUID, str]) -> None:
-        insert = "insert into keystore.keys (id, tenant, lost_at) select *, clock_timestamp() from unnest($1::uuid[], $2::text[]) on conflict do nothing"
         with translate_database_errors():
-            await self._pool.execute(insert, list(keys), list(keys.values()))
+            await self._pool.execute(load_query("mark_keys_lost"), list(keys), list(keys.values()))
 
     async def record_readable_tenants(self, tenants: Sequence[str]) -> None:
         """Record tenants whose events stay unencrypted from now on; ALL_TENANTS selects all."""
         with translate_database_errors():
             await self._pool.executemany(
-                "insert into keystore.readable (tenant) values ($1) on conflict do nothing",
+                load_query("add_readable_tenant"),
                 [(tenant,) for tenant in tenants],
             )
 
@@ -109,7 +99,7 @@ class PgKeystore:
         """Return when a tenant's events were first stored unencrypted; None if never."""
         with translate_database_errors():
             since: datetime | None = await self._pool.fetchval(
-                "select min(since) from keystore.readable where tenant in ($1, $2)",
+                load_query("readable_since"),
                 tenant,
                 ALL_TENANTS,
             )
@@ -120,14 +110,14 @@ class PgKeystore:
         unset.
         """
         with translate_database_errors():
-            row = await self._pool.fetchrow("select below, mac from keystore.unsigned_events")
+            row = await self._pool.fetchrow(load_query("unsigned_events"))
         return (row["below"], row["mac"]) if row else None
 
     async def record_unsigned_below(self, below: bytes, mac: bytes) -> tuple[bytes, bytes]:
         """Record the offsets unless another process was first; return the recorded ones."""
         with translate_database_errors():
             await self._pool.execute(
-                "insert into keystore.unsigned_events (below, mac) values ($1, $2) on conflict do nothing",
+                load_query("insert_unsigned_events"),
                 below,
                 mac,
             )
@@ -138,9 +128,7 @@ class PgKeystore:
     async def fetch_fingerprint(self) -> str | None:
         """Return the fingerprint of the master key; None before the first one is recorded."""
         with translate_database_errors():
-            fingerprint: str | None = await self._pool.fetchval(
-                "select fingerprint from keystore.master"
-            )
+            fingerprint: str | None = await self._pool.fetchval(load_query("master_fingerprint"))
         return fingerprint
 
     async def fetch_signing_keys(self) -> dict[str, bytes]:
@@ -150,9 +138,7 @@ class PgKeystore:
         with translate_database_errors():
             return {
                 row["fingerprint"]: row["wrapped"]
-                for row in await self._pool.fetch(
-                    "select fingerprint, wrapped from keystore.signing_keys"
-                )
+                for row in await self._pool.fetch(load_query("signing_keys"))
             }
 
     async def rotate(self, rotation: MasterKeyRotation) -> int:
@@ -166,53 +152,51 @@ class PgKeystore:
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute("set local lock_timeout = '5s'")
                 await connection.execute(LOCK_KEY_TABLES)
-                if n_connections := await connection.fetchval(COUNT_CONNECTIONS):
+                if n_connections := await connection.fetchval(
+                    load_query("count_other_connections")
+                ):
                     raise ConfigurationError(
                         f"{n_connections} connections of other processes to this database are open.",
                         code="PROCESSES_CONNECTED",
                         remedy="Stop every worker, API and `up`, which have the old master key in memory, then try again.",
                     )
-                query = f"select {COLUMNS} from keystore.keys where wrapped is not null order by id"
-                keys = [StoredKey(**row) for row in await connection.fetch(query)]
+                keys = [
+                    StoredKey(**row) for row in await connection.fetch(load_query("wrapped_keys"))
+                ]
                 for start in range(0, len(keys), ROTATION_BATCH_KEYS):
                     rewrapped = [
                         rotation.rewrap(key) for key in keys[start : start + ROTATION_BATCH_KEYS]
                     ]
                     await connection.execute(
-                        REWRAP_KEYS,
+                        load_query("rewrap_keys"),
                         [key.id for key in rewrapped],
                         [key.wrapped_key for key in rewrapped],
                         [key.slot for key in rewrapped],
                     )
-                for row in await connection.fetch(
-                    "select fingerprint, wrapped from keystore.signing_keys"
-                ):
-                    update = "update keystore.signing_keys set wrapped = $2 where fingerprint = $1"
+                for row in await connection.fetch(load_query("signing_keys")):
                     await connection.execute(
-                        update,
+                        load_query("rewrap_signing_key"),
                         row["fingerprint"],
                         rotation.rewrap_signing(row["fingerprint"], row["wrapped"]),
                     )
                 await connection.execute(
-                    "insert into keystore.signing_keys values ($1, $2) on conflict do nothing",
+                    load_query("insert_signing_key"),
                     rotation.old_fingerprint,
                     rotation.old_signing_key,
                 )
-                for row in await connection.fetch("select below from keystore.unsigned_events"):
+                for row in await connection.fetch(load_query("unsigned_events")):
                     await connection.execute(
-                        "update keystore.unsigned_events set mac = $1", rotation.mac(row["below"])
+                        load_query("replace_unsigned_mac"), rotation.mac(row["below"])
                     )
                 await connection.execute(
-                    "update keystore.master set fingerprint = $1", rotation.new_fingerprint
+                    load_query("replace_master_fingerprint"), rotation.new_fingerprint
                 )
         return len(keys)
 
     async def fetch_key_file(self) -> UUID | None:
         """Return the id of the key file that contains the keys' shares; None if no key has a share."""
         with translate_database_errors():
-            key_file: UUID | None = await self._pool.fetchval(
-                "select key_file from keystore.master"
-            )
+            key_file: UUID | None = await self._pool.fetchval(load_query("key_file"))
         return key_file
 
     async def ensure_master_key(self, fingerprint: str, key_file: UUID | None = None) -> None:
@@ -222,17 +206,13 @@ class PgKeystore:
         """
         with translate_database_errors():
             await self._pool.execute(
-                "insert into keystore.master (fingerprint) values ($1) on conflict do nothing",
+                load_query("insert_master"),
                 fingerprint,
             )
             if key_file is not None:
-                await self._pool.execute(
-                    "update keystore.master set key_file = $1 where key_file is null", key_file
-                )
-            stored_fingerprint = await self._pool.fetchval(
-                "select fingerprint from keystore.master"
-            )
-            stored_key_file = await self._pool.fetchval("select key_file from keystore.master")
+                await self._pool.execute(load_query("set_key_file"), key_file)
+            stored_fingerprint = await self._pool.fetchval(load_query("master_fingerprint"))
+            stored_key_file = await self._pool.fetchval(load_query("key_file"))
         if stored_fingerprint != fingerprint:
             raise ConfigurationError(
                 f"The keys in this database are wrapped by another master key ({stored_fingerprint}) than this process has ({fingerprint}).",
@@ -256,7 +236,5 @@ async def fetch_destroyed_keys(connection: Connection, keys: Collection[UUID]) -
     """Return the subset of these keys that is destroyed."""
     if not keys:
         return set()
-    rows = await connection.fetch(
-        "select id from keystore.keys where id = any($1) and destroyed_at is not null", list(keys)
-    )
+    rows = await connection.fetch(load_query("destroyed_keys"), list(keys))
     return {row["id"] for row in rows}

@@ -144,7 +144,7 @@ class PgLedger:
     async def _generation_exists(self) -> bool:
         return self._generation is None or bool(
             await self._pool.fetchval(
-                "select exists (select from generations where name = $1 and state <> 'dropped')",
+                load_query("generation_exists"),
                 self.generation.name,
             )
         )

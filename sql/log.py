@@ -62,11 +62,11 @@ class PgLog:
         rows = [(topic, count, retention_ms.get(topic)) for topic, count in partitions.items()]
         with translate_log_errors():
             await self._pool.executemany(
-                "insert into topics (topic, partitions, retention_ms) values ($1, $2, $3) on conflict do nothing",
+                load_query("create_topic"),
                 rows,
             )
             existing = await self._pool.fetch(
-                "select topic, partitions from topics where topic = any($1::text[])",
+                load_query("topic_partitions"),
                 list(partitions),
             )
         for row in existing:
@@ -87,22 +87,18 @@ class PgLog:
             ):
                 await asyncio.sleep(0)
             for table in TOPIC_TABLES:
-                await self._pool.execute(
-                    f"delete from {table} where topic = any($1::text[])", list(topics)
-                )
+                await self._pool.execute(load_query("delete_topic_rows", table=table), list(topics))
 
     async def list_topics(self) -> list[str]:
         """Return all topics, including those of generations."""
         with translate_log_errors():
-            rows = await self._pool.fetch(
-                "select topic from topics union select topic from events order by topic"
-            )
+            rows = await self._pool.fetch(load_query("topics"))
         return [row["topic"] for row in rows]
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         with translate_log_errors():
             [row] = await self._pool.fetch(
-                "select coalesce(min(position), 0), coalesce(max(position) + 1, 0) from events where topic = $1",
+                load_query("offset_bounds"),
                 topic,
             )
         return {0: (row[0], row[1])}
@@ -129,7 +125,7 @@ class PgLog:
     async def read_at(self, position: Position) -> StoredRecord | None:
         with translate_log_errors():
             row = await self._pool.fetchrow(
-                "select position, key, headers::text as headers, appended_at, value from events where position = $1 and topic = $2",
+                load_query("read_at"),
                 position.offset,
                 position.topic,
             )
@@ -143,21 +139,19 @@ class PgLog:
     async def fetch_min_retention(self, topic: str) -> timedelta | None:
         with translate_log_errors():
             retention: timedelta | None = await self._pool.fetchval(
-                "select retention_ms * interval '1 millisecond' from topics where topic = $1", topic
+                load_query("topic_retention"), topic
             )
         return retention
 
     async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
         with translate_log_errors():
-            below = await self._pool.fetchval(
-                "select expired_below from topics where topic = $1", topic
-            )
+            below = await self._pool.fetchval(load_query("expired_below"), topic)
         return {0: below} if below else {}
 
     async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
         with translate_log_errors():
             position = await self._pool.fetchval(
-                "select position from log_readers where reader = $1 and topic = $2 and xact > '0'::xid8",
+                load_query("committed_position"),
                 group,
                 topic,
             )
@@ -171,8 +165,7 @@ class PgLog:
         with translate_log_errors():
             return int(
                 await self._pool.fetchval(
-                    "select count(*) from events e where e.topic = $2 and ($3::bigint is null or e.position < $3) and (e.xact, e.position) > "
-                    "(select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $1 and topic = $2)",
+                    load_query("count_unread"),
                     group,
                     topic,
                     below,
@@ -266,7 +259,7 @@ class PgLog:
         """
         with translate_log_errors():
             xact = position and await self._pool.fetchval(
-                "select xact from events where position = $1 and topic = $2", position, topic
+                load_query("record_xact"), position, topic
             )
         return (0, -1) if position is None or xact is None else (xact, position)
 
@@ -276,10 +269,8 @@ class PgLog:
         Each may still commit a position below those that the reader is about to pass.
         """
         with translate_log_errors():
-            xmax = await self._pool.fetchval("select pg_snapshot_xmax(pg_current_snapshot())")
-            while await self._pool.fetchval(
-                "select pg_snapshot_xmin(pg_current_snapshot()) < $1", xmax
-            ):
+            xmax = await self._pool.fetchval(load_query("next_xact"))
+            while await self._pool.fetchval(load_query("is_running_below"), xmax):
                 await asyncio.sleep(0.02)
 
 

@@ -33,7 +33,7 @@ async def adopt_imported_log(pool: Pool) -> bool:
             if not await connection.fetchval(load_query("has_foreign_xacts")):
                 return False
             await connection.execute(load_query("rebase_reader_cursors"), FIRST_XID)
-            await connection.execute("update events set xact = $1::xid8", FIRST_XID)
-            await connection.execute("delete from expired_ranges")
+            await connection.execute(load_query("restamp_events"), FIRST_XID)
+            await connection.execute(load_query("delete_expired_ranges"))
     log.warning("imported_log_adopted", order="position")
     return True

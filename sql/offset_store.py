@@ -29,7 +29,7 @@ class PgOffsetStore:
         expected = dict(self._expected[group, topic])
         with translate_database_errors():
             rows = await self._pool.fetch(
-                "select partition, next_offset from consumer_offsets where reader = $1 and topic = $2",
+                load_query("consumer_offsets"),
                 group,
                 topic,
             )
@@ -61,20 +61,17 @@ class PgOffsetStore:
         Atomic, because after a crash in between the remaining partitions would look as if they had
         missed records.
         """
-        query = "insert into consumer_offsets (reader, topic, partition, next_offset) values ($1, $2, $3, $4) on conflict do nothing"
         rows = [
             (*group_topic, partition, offset)
             for group_topic, offsets in consumer_offsets.items()
             for partition, offset in offsets.items()
         ]
         with translate_database_errors():
-            await self._pool.executemany(query, rows)
+            await self._pool.executemany(load_query("import_consumer_offset"), rows)
 
     async def fetch_all(self) -> ConsumerOffsets:
         with translate_database_errors():
-            rows = await self._pool.fetch(
-                "select reader, topic, partition, next_offset from consumer_offsets"
-            )
+            rows = await self._pool.fetch(load_query("all_consumer_offsets"))
         consumer_offsets: dict[tuple[str, str], dict[int, int]] = {}
         for row in rows:
             consumer_offsets.setdefault((row["reader"], row["topic"]), {})[row["partition"]] = row[

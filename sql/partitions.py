@@ -61,7 +61,7 @@ async def create_partitions(
                 f"alter table {partition} add constraint {partition}_dimension check (vector_dims(embedding) = {dimension})"
             )
         if table in ROW_SECURITY_TABLES:
-            await connection.execute("select secure_rows($1)", partition)
+            await connection.execute(load_query("secure_partition"), partition)
         await connection.execute(
             f"alter table {table} attach partition {partition} for values in ('{generation.name}')"
         )

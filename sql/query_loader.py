@@ -2,6 +2,10 @@
 
 A statement is a line `-- name: <name>`, a comment line with its purpose, and its text. aiosql does
 not fit: it has no includes, and its generated methods have no types.
+
+Only statements that cannot be written down in advance stay in Python: session commands (`set`,
+`begin`, `lock table`, advisory locks), DDL and inserts that are built from identifiers, and the
+bookkeeping of migrations, which runs before the schema exists.
 """
 
 from __future__ import annotations

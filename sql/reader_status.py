@@ -34,7 +34,7 @@ class PgReaderStatus:
     async def clear_paused(self, reader: str, topic: str, partition: int) -> None:
         with translate_database_errors():
             await self._pool.execute(
-                "delete from reader_status where reader = $1 and topic = $2 and partition = $3",
+                load_query("delete_reader_status"),
                 reader,
                 topic,
                 partition,

@@ -25,7 +25,7 @@ async def find_admitted_events(pool: Pool, events: Collection[UUID]) -> set[UUID
     """Return the subset of events that ingress would skip if they were redelivered."""
     with translate_database_errors():
         rows = await pool.fetch(
-            "select event_id from handled where generation = '' and stage = 'receive' and reacted and event_id = any($1)",
+            load_query("admitted_events"),
             list(events),
         )
     return {row["event_id"] for row in rows}

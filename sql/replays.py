@@ -13,11 +13,6 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 LEASE_S = 15
-REPLAY_COLUMNS = (
-    "id, tenant, kind, stage, generation, chosen, state, per_second, total, read, replayed, superseded, buried, error, created_at, started_at, ended_at, "
-    "case when state = 'running' and read > read_at_resume "
-    "then (read - read_at_resume) / greatest(extract(epoch from clock_timestamp() - resumed_at), 0.001) end::real as rate"
-)
 
 
 @dataclass(slots=True)
@@ -73,8 +68,7 @@ class PgReplays:
     async def insert(self, replay: Replay, total: int) -> None:
         with translate_database_errors():
             await self._pool.execute(
-                "insert into replays (id, tenant, kind, stage, generation, chosen, per_second, letters, topic, starts, ends, total) "
-                "values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                load_query("insert_replay"),
                 replay.id,
                 replay.tenant,
                 replay.kind,
@@ -93,21 +87,21 @@ class PgReplays:
         self, tenant: str, replay: UUID | None, limit: int
     ) -> list[dict[str, Any]]:
         """Return one replay, or the newest ones."""
-        query = f"select {REPLAY_COLUMNS} from replays where tenant = $1 and ($2::uuid is null or id = $2) order by created_at desc, id limit $3"
         with translate_database_errors():
-            return [dict(row) for row in await self._pool.fetch(query, tenant, replay, limit)]
+            return [
+                dict(row)
+                for row in await self._pool.fetch(load_query("list_replays"), tenant, replay, limit)
+            ]
 
     async def set_state(
         self, tenant: str, replay: UUID, from_states: Sequence[str], to_state: str
     ) -> bool:
         """Change the state; return whether the replay was in one of `from_states`."""
-        query = (
-            "update replays set state = $4, resumed_at = null, read_at_resume = read, ended_at = case when $4 = 'cancelled' then clock_timestamp() end "
-            "where tenant = $1 and id = $2 and state = any($3) returning id"
-        )
         with translate_database_errors():
             return (
-                await self._pool.fetchval(query, tenant, replay, list(from_states), to_state)
+                await self._pool.fetchval(
+                    load_query("set_replay_state"), tenant, replay, list(from_states), to_state
+                )
                 is not None
             )
 
@@ -145,23 +139,20 @@ class PgReplays:
             )
 
     async def renew_lease(self, owner: UUID, replay: UUID) -> None:
-        query = "update replays set lease_until = clock_timestamp() + make_interval(secs => $3) where id = $1 and lease_owner = $2 and state = 'running'"
         with translate_database_errors():
-            await self._pool.execute(query, replay, owner, float(LEASE_S))
+            await self._pool.execute(
+                load_query("renew_replay_lease"), replay, owner, float(LEASE_S)
+            )
 
     async def finish(self, owner: UUID, replay: UUID, error: str | None) -> None:
-        query = (
-            "update replays set state = case when $3::text is null then 'done' else 'failed' end, error = $3, ended_at = clock_timestamp(), lease_owner = null "
-            "where id = $1 and lease_owner = $2 and state = 'running'"
-        )
         with translate_database_errors():
-            await self._pool.execute(query, replay, owner, error)
+            await self._pool.execute(load_query("finish_replay"), replay, owner, error)
 
     async def delete_claims(self, generation: str, stage: str, events: Sequence[UUID]) -> None:
         """Delete claims, so that the events are processed as if they were new."""
         with translate_database_errors():
             await self._pool.execute(
-                "delete from handled where generation = $1 and stage = $2 and event_id = any($3)",
+                load_query("delete_claims"),
                 generation,
                 stage,
                 list(events),
@@ -191,9 +182,7 @@ class PgReplays:
 
     async def list_collection_documents(self, tenant: str, collection: str) -> frozenset[UUID]:
         with translate_database_errors():
-            rows = await self._pool.fetch(
-                "select id from documents where tenant = $1 and collection = $2", tenant, collection
-            )
+            rows = await self._pool.fetch(load_query("collection_documents"), tenant, collection)
         return frozenset(row["id"] for row in rows)
 
     async def list_dead_letter_causes(self, tenant: str) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ class PgChangeReader:
         try:
             exported = await self._export_snapshot(slot_connection)
             row = await self._fetch(
-                "select restart_lsn - '0/0'::pg_lsn as sequence from pg_replication_slots where slot_name = $1",
+                load_query("slot_start"),
                 self._name,
             )
             yield TableSnapshot(int(row[0]["sequence"]), self._iterate_rows(exported))
@@ -108,7 +108,7 @@ class PgChangeReader:
 
     async def advance(self, sequence: int) -> None:
         await self._fetch(
-            "select pg_replication_slot_advance($1, '0/0'::pg_lsn + $2::numeric)",
+            load_query("advance_slot"),
             self._name,
             sequence,
         )
@@ -164,7 +164,7 @@ class PgChangeReader:
         if state["published"]:
             return
         table = f"table {_quote_identifier(self._schema)}.{_quote_identifier(self._table)}"
-        if await self._fetch("select 1 from pg_publication where pubname = $1", self._name):
+        if await self._fetch(load_query("has_publication"), self._name):
             await self._execute(f"alter publication {_quote_identifier(self._name)} add {table}")
         else:
             await self._execute(
@@ -173,7 +173,7 @@ class PgChangeReader:
 
     async def _drop_slot(self) -> None:
         await self._fetch(
-            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1",
+            load_query("drop_slot"),
             self._name,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sql.pool import Connection
+from sql.query_loader import load_query
 
 
 async def lock_expired_batches(connection: Connection) -> None:
@@ -10,4 +11,4 @@ async def lock_expired_batches(connection: Connection) -> None:
 
     Two concurrent removals would otherwise deadlock on each other's records.
     """
-    await connection.execute("select from expired_batches for update")
+    await connection.execute(load_query("lock_expired_batches"))

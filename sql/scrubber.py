@@ -18,37 +18,13 @@ import structlog
 
 from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
+from sql.query_loader import load_query
 
 log = structlog.get_logger(__name__)
 REWRITE_LIMIT_BYTES = 32 * 2**20
 """Largest table (with indexes) to rewrite during an erasure: queries wait about 1 s per 10 MiB."""
 LOCK_TIMEOUT_S = 3
 SNAPSHOT_WAIT_S = 10.0
-OWN_SCHEMAS = "('anabranch', 'keystore')"
-# Statistics come last: rewriting the other tables replaces their rows in pg_statistic.
-TABLES_QUERY = f"""
-select c.oid::regclass::text as name, pg_total_relation_size(c.oid) as bytes
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where (n.nspname in {OWN_SCHEMAS} and c.relkind = 'r' or c.oid = 'pg_catalog.pg_statistic'::regclass) and pg_relation_size(c.oid) > 0
-order by c.oid = 'pg_catalog.pg_statistic'::regclass, 1
-"""
-CLEAR_STATISTICS_QUERY = f"""
-select count(pg_clear_attribute_stats(schemaname, tablename, attname, inherited)) from pg_stats where schemaname in {OWN_SCHEMAS}
-"""
-INHERITED_STATISTICS_QUERY = f"select distinct format('%I.%I', schemaname, tablename) as name from pg_stats where inherited and schemaname in {OWN_SCHEMAS}"
-OLDER_SNAPSHOT_QUERY = """
-select exists (
-  select from pg_stat_activity
-  where datname = current_database() and pid <> pg_backend_pid() and backend_xmin is not null and age(backend_xmin) >= age($1::text::xid)
-)
-"""
-CAN_SWITCH_WAL_QUERY = """
-select current_setting('wal_recycle') = 'off' and has_function_privilege('pg_switch_wal()', 'execute')
-  and (pg_has_role('pg_checkpoint', 'usage') or (select rolsuper from pg_roles where rolname = current_user))
-"""
-WAL_RETAINED_QUERY = (
-    "select exists (select from pg_replication_slots where restart_lsn < $1::text::pg_lsn)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +46,15 @@ async def scrub_tables(pool: Pool, *, limit_bytes: int | None = REWRITE_LIMIT_BY
     """
     with translate_database_errors():
         async with pool.acquire() as connection:
-            inherited = [row["name"] for row in await connection.fetch(INHERITED_STATISTICS_QUERY)]
-            if await connection.fetchval(
-                "select to_regproc('pg_catalog.pg_clear_attribute_stats') is not null"
-            ):
-                await connection.execute(CLEAR_STATISTICS_QUERY)
+            inherited = [
+                row["name"] for row in await connection.fetch(load_query("inherited_statistics"))
+            ]
+            if await connection.fetchval(load_query("can_clear_statistics")):
+                await connection.execute(load_query("clear_statistics"))
             await _wait_for_snapshots(connection)
             await connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT_S}s'")
             try:
-                rows = await connection.fetch(TABLES_QUERY)
+                rows = await connection.fetch(load_query("scrubbed_tables"))
                 remaining_tables = [
                     row["name"]
                     for row in rows
@@ -115,15 +91,18 @@ async def _rewrite_table(connection: Connection, table: str, small: bool) -> boo
 
 async def _wait_for_snapshots(connection: Connection) -> None:
     """Wait for older snapshots: VACUUM FULL keeps rows that an older transaction may still see."""
-    marker = await connection.fetchval("select pg_current_xact_id()::xid::text")
+    marker = await connection.fetchval(load_query("current_xid"))
     deadline = time.monotonic() + SNAPSHOT_WAIT_S
-    while await connection.fetchval(OLDER_SNAPSHOT_QUERY, marker) and time.monotonic() < deadline:
+    while (
+        await connection.fetchval(load_query("has_older_snapshot"), marker)
+        and time.monotonic() < deadline
+    ):
         await asyncio.sleep(0.05)
 
 
 async def _remove_wal(connection: Connection) -> bool:
-    if not await connection.fetchval(CAN_SWITCH_WAL_QUERY):
+    if not await connection.fetchval(load_query("can_switch_wal")):
         return False
     switch_lsn = await connection.fetchval("select pg_switch_wal()::text")
     await connection.execute("checkpoint")
-    return not await connection.fetchval(WAL_RETAINED_QUERY, switch_lsn)
+    return not await connection.fetchval(load_query("is_wal_retained"), switch_lsn)

@@ -80,7 +80,7 @@ async def _create_generation(connection: Connection, row: GenerationRow) -> None
     values = row.generation.model_dump(mode="json")
     columns = [values[name] for name in ("name", "config", "how", "topics", "state")]
     inserted_name = await connection.fetchval(
-        "insert into generations (name, config, how, topics, state, base, purpose) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing returning name",
+        load_query("insert_generation"),
         *columns,
         row.base,
         row.purpose,
@@ -90,12 +90,10 @@ async def _create_generation(connection: Connection, row: GenerationRow) -> None
     # The first generation is live at once and needs its indexes from the start.
     await create_partitions(connection, row.generation, indexed=row.base is None)
     if await connection.fetchval(
-        "insert into live_generation (name) values ($1) on conflict do nothing returning name",
+        load_query("insert_live_generation"),
         row.generation.name,
     ):
-        await connection.execute(
-            "update generations set state = 'live' where name = $1", row.generation.name
-        )
+        await connection.execute(load_query("mark_generation_live"), row.generation.name)
 
 
 def _to_run_values(row: RunRow) -> tuple[Any, ...]:

@@ -24,9 +24,7 @@ class PgSourceTransaction:
         self._connection, self._source = connection, source
 
     async def fetch_floors(self) -> Mapping[str, TableFloors]:
-        rows = await self._connection.fetch(
-            "select table_name, truncated, read from source_tables where source = $1", self._source
-        )
+        rows = await self._connection.fetch(load_query("source_table_floors"), self._source)
         return {
             row["table_name"]: TableFloors(_parse_mark(row["truncated"]), _parse_mark(row["read"]))
             for row in rows
@@ -43,7 +41,7 @@ class PgSourceTransaction:
         for row in await self._connection.fetch(load_query("source_changes"), self._source, linked):
             changes[row["key"]].append(_parse_change(row))
         emitted_rows = await self._connection.fetch(
-            "select * from source_rows where source = $1 and key = any($2::text[])",
+            load_query("source_rows"),
             self._source,
             linked,
         )
@@ -114,7 +112,7 @@ class PgSourceStore:
             await self.fetch_state_id(source)
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute(
-                    "update source_states set last_change_at = clock_timestamp() where source = $1",
+                    load_query("touch_source"),
                     source,
                 )
                 yield PgSourceTransaction(connection, source)
@@ -126,8 +124,7 @@ class PgSourceStore:
         ]
         with translate_database_errors():
             await self._pool.executemany(
-                "update source_rows set owed = false, released_ids = '{}' "
-                "where source = $1 and key = $2 and (epoch, sequence, step, digest) = ($3::int, $4::bigint, $5::int, $6::text)",
+                load_query("mark_source_row_published"),
                 rows,
             )
 
@@ -143,7 +140,7 @@ class PgSourceStore:
 
     async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]:
         rows = await self._fetch(
-            "select key from source_rows where source = $1 and owed and key > $2 order by key limit $3",
+            load_query("pending_source_rows"),
             source,
             after,
             limit,
@@ -173,7 +170,7 @@ class PgSourceStore:
     async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None:
         with translate_database_errors():
             await self._pool.execute(
-                "update source_tables set ended = null where source = $1 and table_name = $2 and ended = $3::bigint[]",
+                load_query("end_snapshot_sweep"),
                 source,
                 table,
                 list(mark),
@@ -181,35 +178,27 @@ class PgSourceStore:
 
     async def fetch_state_id(self, source: str) -> str:
         with translate_database_errors():
-            await self._pool.execute(
-                "insert into source_states (source) values ($1) on conflict do nothing", source
-            )
-            return str(
-                await self._pool.fetchval(
-                    "select reader from source_states where source = $1", source
-                )
-            )
+            await self._pool.execute(load_query("add_source_state"), source)
+            return str(await self._pool.fetchval(load_query("source_state_id"), source))
 
     async def has_state(self, source: str) -> bool:
         """Whether the source has any stored state."""
-        return bool(await self._fetch("select 1 from source_states where source = $1", source))
+        return bool(await self._fetch(load_query("has_source_state"), source))
 
     async def record_change_time(self, source: str) -> None:
         with translate_database_errors():
             await self._pool.execute(
-                "update source_states set last_change_at = clock_timestamp() where source = $1",
+                load_query("touch_source"),
                 source,
             )
 
     async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         with translate_database_errors():
             if value is None:
-                await self._pool.execute(
-                    "delete from source_notes where source = $1 and key = $2", source, key
-                )
+                await self._pool.execute(load_query("delete_source_note"), source, key)
                 return
             await self._pool.execute(
-                "insert into source_notes (source, key, value) values ($1, $2, $3) on conflict (source, key) do update set value = excluded.value",
+                load_query("upsert_source_note"),
                 source,
                 key,
                 json.loads(json.dumps(value)),
@@ -218,9 +207,7 @@ class PgSourceStore:
     async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]:
         return {
             row["key"]: row["value"]
-            for row in await self._fetch(
-                "select key, value from source_notes where source = $1", source
-            )
+            for row in await self._fetch(load_query("source_notes"), source)
         }
 
     async def delete_state(self, source: str) -> None:
@@ -234,7 +221,7 @@ class PgSourceStore:
     async def release_lease(self, source: str, owner: UUID) -> None:
         with translate_database_errors():
             await self._pool.execute(
-                "update source_states set holder = null where source = $1 and holder = $2",
+                load_query("release_source_lease"),
                 source,
                 owner,
             )

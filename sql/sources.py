@@ -21,14 +21,13 @@ class PgSources:
         self._pool = pool
 
     async def fetch_sources(self) -> list[DeclaredSource]:
-        rows = await self._fetch("select * from sources where spec is not null order by name")
+        rows = await self._fetch(load_query("declared_sources"))
         return [_parse_declared_source(row) for row in rows]
 
     async def fetch_epochs(self) -> dict[str, int]:
         """Return ce_source → epoch, for sources that were reset at least once."""
         return {
-            row["ce_source"]: row["epoch"]
-            for row in await self._fetch("select ce_source, epoch from sources")
+            row["ce_source"]: row["epoch"] for row in await self._fetch(load_query("source_epochs"))
         }
 
     async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
@@ -43,11 +42,7 @@ class PgSources:
 
     async def has_numbered_documents(self, ce_source: str) -> bool:
         """Whether any document comes from a source of this name that numbers its changes."""
-        return bool(
-            await self._fetch(
-                "select 1 from documents where source = $1 and numbered limit 1", ce_source
-            )
-        )
+        return bool(await self._fetch(load_query("has_numbered_documents"), ce_source))
 
     async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
         with translate_database_errors():

@@ -240,3 +240,13 @@ returning source
 -- Restore document owners from the log: the last accepted revision decides.
 insert into document_owners (document_id, tenant, source) select * from unnest($1::uuid[], $2::text[], $3::text[])
 on conflict (tenant, document_id) do update set source = excluded.source
+
+-- name: open_job
+-- Store a job; an existing one stays.
+insert into jobs (id, tenant, document_id, event_id, source, external_id, asked_by)
+values ($1, $2, $3, $4, $5, $6, $7)
+on conflict do nothing
+
+-- name: collection_documents
+-- Documents of a collection.
+select id from documents where tenant = $1 and collection = $2

@@ -188,3 +188,175 @@ insert into keystore.keys (id, tenant, subject, wrapped, slot)
 select id, tenant, subject, wrapped, slot from wanted order by subject, tenant
 on conflict (subject, tenant) where destroyed_at is null do update set subject = excluded.subject
 returning id, tenant, subject, wrapped as wrapped_key, slot
+
+-- name: erasure_columns
+-- Included columns of an erasure.
+receipt_id, tenant, scope, name, requested_at, documents, removed, events, method, remains, raw_until, completed_at
+
+-- name: add_erasure_subjects
+-- Record documents of an erasure.
+insert into erasure_subjects values ($1, $2) on conflict do nothing
+
+-- name: count_document_rows
+-- Number of rows of `{table}` about these documents.
+select count(*) from {table} where document_id = any($1)
+
+-- name: count_documents
+-- Number of these documents that have a revision.
+select count(*) from documents where id = any($1) and latest is not null
+
+-- name: count_dead_letters
+-- Number of dead letters about these documents or events.
+select count(*) from dead_letters where coalesce(document_id, event_id) = any($1)
+
+-- name: insert_erasure_count
+-- Store the first count of a place; an existing one stays.
+insert into erasure_counts values ($1, $2, $3) on conflict do nothing
+
+-- name: has_erasure_counts
+-- Whether the documents of an erasure were recorded.
+select exists (select from erasure_counts where receipt_id = $1)
+
+-- name: add_unreadable_subjects
+-- Add documents to an erasure that is still open.
+insert into erasure_subjects
+select receipt_id, unnest($2::uuid[])
+from erasures
+where receipt_id = $1 and completed_at is null
+on conflict do nothing
+
+-- name: unwithdrawn_orders
+-- Latest orders of documents that are not withdrawn.
+select id, latest
+from documents
+where tenant = $1 and id = any($2) and latest is not null and (withdrawn is null or withdrawn < latest)
+
+-- name: withdrawn_orders
+-- Withdrawals of these documents.
+select id, withdrawn from documents where id = any($1)
+
+-- name: latest_orders
+-- Latest orders of these documents, including withdrawals.
+select id, latest from documents where tenant = $1 and id = any($2) and latest is not null
+
+-- name: content_sizes
+-- Contents of all revisions of these documents, with their size in bytes.
+select distinct content_sha256, (blob ->> 'size')::bigint as size
+from document_revisions
+where document_id = any($1)
+order by 1
+
+-- name: tenant_ids
+-- Ids of a tenant's rows in `{table}`.
+select id from {table} where tenant = $1 order by id
+
+-- name: erase_feedback
+-- Delete feedback that cites erased documents.
+delete from feedback where id = any($1)
+
+-- name: lock_erased_documents
+-- Lock documents in id order, so that writers cannot deadlock.
+select from documents where id = any($1) order by id for update
+
+-- name: erase_ingress_payloads
+-- Replace the payload hashes of erased ingress events, which ingress then recognizes by id only.
+update handled
+set payload_sha256 = 'erased'
+where generation = '' and stage = 'receive' and event_id = any($1)
+
+-- name: erase_rows_of_documents
+-- Delete the rows of `{table}` about these documents.
+delete from {table} where document_id = any($1)
+
+-- name: erase_dead_letters
+-- Delete dead letters about these documents or events.
+delete from dead_letters where coalesce(document_id, event_id) = any($1)
+
+-- name: record_erasure_items
+-- Record items of a place before they are deleted.
+insert into erasure_items select $1, $2, unnest($3::uuid[]) on conflict do nothing
+
+-- name: erasure_counts
+-- Counts of an erasure that are not zero, by place.
+select place, removed from erasure_counts where receipt_id = $1 and removed > 0 order by place
+
+-- name: erasure_subjects
+-- Documents of an erasure.
+select subject from erasure_subjects where receipt_id = $1 order by subject
+
+-- name: add_erasure_count
+-- Add to the count of a place.
+insert into erasure_counts
+values ($1, $2, $3)
+on conflict (receipt_id, place) do update set removed = erasure_counts.removed + excluded.removed
+
+-- name: insert_erasure
+-- Store an erasure request.
+insert into erasures (receipt_id, tenant, scope, name, requested_at)
+values ($1, $2, $3, $4, $5)
+on conflict do nothing
+
+-- name: complete_erasure
+-- Store the receipt of a completed erasure.
+update erasures
+set documents = $2, removed = $3, events = $4, method = $5, remains = $6, raw_until = $7, completed_at = $8
+where receipt_id = $1
+
+-- name: find_erasure
+-- An erasure of a tenant by its receipt.
+select {erasure_columns} from erasures where tenant = $1 and receipt_id = $2
+
+-- name: completed_erasures
+-- Receipts of a tenant's completed erasures.
+select receipt_id from erasures where tenant = $1 and completed_at is not null
+
+-- name: count_unknown_erasures
+-- Number of these receipts that are unknown.
+select count(*) from unnest($1::uuid[]) r (id) where not exists (select from erasures where receipt_id = r.id)
+
+-- name: newest_erasures
+-- Erasures of a tenant, newest first.
+select {erasure_columns} from erasures where tenant = $1 order by requested_at desc, receipt_id limit $2
+
+-- name: scrubbed_tables
+-- Our tables with their size; statistics last, since rewriting the others replaces their rows in them.
+select c.oid::regclass::text as name, pg_total_relation_size(c.oid) as bytes
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where (n.nspname in ('anabranch', 'keystore') and c.relkind = 'r' or c.oid = 'pg_catalog.pg_statistic'::regclass) and pg_relation_size(c.oid) > 0
+order by c.oid = 'pg_catalog.pg_statistic'::regclass, 1
+
+-- name: clear_statistics
+-- Clear the statistics of our tables.
+select count(pg_clear_attribute_stats(schemaname, tablename, attname, inherited))
+from pg_stats
+where schemaname in ('anabranch', 'keystore')
+
+-- name: inherited_statistics
+-- Partitioned tables that have statistics of their own.
+select distinct format('%I.%I', schemaname, tablename) as name
+from pg_stats
+where inherited and schemaname in ('anabranch', 'keystore')
+
+-- name: has_older_snapshot
+-- Whether a transaction may still see rows that were deleted before transaction $1.
+select exists (
+  select from pg_stat_activity
+  where datname = current_database() and pid <> pg_backend_pid() and backend_xmin is not null and age(backend_xmin) >= age($1::text::xid)
+)
+
+-- name: can_switch_wal
+-- Whether old write-ahead log is removed instead of recycled, and we may switch it.
+select current_setting('wal_recycle') = 'off' and has_function_privilege('pg_switch_wal()', 'execute')
+  and (pg_has_role('pg_checkpoint', 'usage') or (select rolsuper from pg_roles where rolname = current_user))
+
+-- name: is_wal_retained
+-- Whether a replication slot retains write-ahead log before $1.
+select exists (select from pg_replication_slots where restart_lsn < $1::text::pg_lsn)
+
+-- name: can_clear_statistics
+-- Whether this server has the function that clears statistics.
+select to_regproc('pg_catalog.pg_clear_attribute_stats') is not null
+
+-- name: current_xid
+-- Id of the current transaction.
+select pg_current_xact_id()::xid::text

@@ -151,3 +151,104 @@ left join pg_class named on named.relname = $2 and named.relnamespace = partitio
 left join pg_index i on i.indexrelid = named.oid
 where inherits.inhparent = 'chunk_vectors'::regclass
   and pg_get_expr(partition.relpartbound, partition.oid) = format('FOR VALUES IN (%L)', $1::text)
+
+-- name: generation_columns
+-- Included columns of a generation.
+g.name, g.config, g.how, g.topics, g.state
+
+-- name: live_name
+-- Name of the live generation.
+select name from live_generation
+
+-- name: undropped_names
+-- Names of generations that are not dropped.
+select name from generations where state <> 'dropped' order by name
+
+-- name: record_dropped_states
+-- Record the token state blobs of a generation that is about to lose its rows.
+insert into dropped_states
+select distinct blob_key, document_id
+from chunk_states
+where generation = $1
+on conflict do nothing
+
+-- name: delete_dropped_states
+-- Delete records of blobs that were removed from the blob store.
+delete from dropped_states where blob_key = any($1)
+
+-- name: mark_build_done
+-- Store the size of a finished build.
+update generation_builds
+set phase = 'built', events = $2, rows = $3, built_at = coalesce(built_at, clock_timestamp())
+where generation = $1
+
+-- name: add_engine_calls
+-- Add to the number of inputs that an engine processed for a build.
+insert into generation_engine_calls as c (generation, engine, inputs)
+values ($1, $2, $3)
+on conflict (generation, engine) do update set inputs = c.inputs + excluded.inputs
+
+-- name: lock_live_generation
+-- Lock the live generation, which blocks a concurrent switch; returns its name.
+select name from live_generation for update
+
+-- name: dropped_names
+-- Names of dropped generations.
+select name from generations where state = 'dropped' order by name
+
+-- name: has_partitions
+-- Whether any of these partitions exists.
+select exists (select from pg_class where relnamespace = 'anabranch'::regnamespace and relname = any ($1::text[]))
+
+-- name: previous_name
+-- Name of the previous live generation.
+select previous from live_generation
+
+-- name: previous_generation
+-- The previous generation, unless it is dropped.
+select l.name, l.previous, g.state
+from live_generation l left join generations g on g.name = l.previous
+where g.state <> 'dropped'
+
+-- name: generation_state
+-- State of a generation.
+select state from generations where name = $1
+
+-- name: live_generation
+-- The live generation.
+select {generation_columns} from live_generation join generations g using (name)
+
+-- name: generation
+-- A generation by name.
+select {generation_columns} from generations g where name = $1
+
+-- name: undropped_generations
+-- Generations that are not dropped, oldest first.
+select {generation_columns} from generations g where state <> 'dropped' order by created_at, name
+
+-- name: generation_names
+-- Names of all generations, including dropped ones, oldest first.
+select name from generations order by created_at, name
+
+-- name: generation_exists
+-- Whether a generation exists and is not dropped.
+select exists (select from generations where name = $1 and state <> 'dropped')
+
+-- name: secure_partition
+-- Give a partition the row-level security policies of its parent.
+select secure_rows($1)
+
+-- name: insert_generation
+-- Store a generation; an existing one stays.
+insert into generations (name, config, how, topics, state, base, purpose)
+values ($1, $2, $3, $4, $5, $6, $7)
+on conflict do nothing
+returning name
+
+-- name: insert_live_generation
+-- Make the first generation live.
+insert into live_generation (name) values ($1) on conflict do nothing returning name
+
+-- name: mark_generation_live
+-- Mark a generation as live.
+update generations set state = 'live' where name = $1

@@ -146,3 +146,11 @@ on conflict do nothing
 select count(*)
 from unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[]) k (tenant, document_id, engine, input_sha256)
 join memo m using (document_id, engine, input_sha256, tenant)
+
+-- name: admitted_events
+-- The subset of these events that ingress has admitted.
+select event_id from handled where generation = '' and stage = 'receive' and reacted and event_id = any($1)
+
+-- name: delete_claims
+-- Delete claims, so that the events are processed as if they were new.
+delete from handled where generation = $1 and stage = $2 and event_id = any($3)

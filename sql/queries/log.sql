@@ -227,3 +227,89 @@ set xact = $1::xid8, position = coalesce(
   r.position
 )
 where r.xact > '0'
+
+-- name: snapshot_horizon
+-- Lowest transaction id that is still running.
+select pg_snapshot_xmin(pg_current_snapshot())
+
+-- name: create_topic
+-- Store a topic; an existing one stays.
+insert into topics (topic, partitions, retention_ms) values ($1, $2, $3) on conflict do nothing
+
+-- name: topic_partitions
+-- Partition counts of these topics.
+select topic, partitions from topics where topic = any($1::text[])
+
+-- name: delete_topic_rows
+-- Delete the rows of `{table}` about these topics.
+delete from {table} where topic = any($1::text[])
+
+-- name: topics
+-- All topics, including those that only records name.
+select topic from topics union select topic from events order by topic
+
+-- name: offset_bounds
+-- Lowest position of a topic, and the one after its highest.
+select coalesce(min(position), 0), coalesce(max(position) + 1, 0) from events where topic = $1
+
+-- name: read_at
+-- The record of a topic at a position.
+select position, key, headers::text as headers, appended_at, value
+from events
+where position = $1 and topic = $2
+
+-- name: topic_retention
+-- Retention of a topic; null if unlimited.
+select retention_ms * interval '1 millisecond' from topics where topic = $1
+
+-- name: expired_below
+-- Position below which records of a topic have expired.
+select expired_below from topics where topic = $1
+
+-- name: committed_position
+-- Position of the last record that a reader has finished.
+select position from log_readers where reader = $1 and topic = $2 and xact > '0'::xid8
+
+-- name: count_unread
+-- Number of records of topic $2 that reader $1 has not finished, below position $3 if given.
+select count(*)
+from events e
+where e.topic = $2 and ($3::bigint is null or e.position < $3) and (e.xact, e.position) > (select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $1 and topic = $2)
+
+-- name: record_xact
+-- Transaction of a record.
+select xact from events where position = $1 and topic = $2
+
+-- name: next_xact
+-- Transaction id that the next writing transaction gets.
+select pg_snapshot_xmax(pg_current_snapshot())
+
+-- name: is_running_below
+-- Whether a transaction below $1 is still running.
+select pg_snapshot_xmin(pg_current_snapshot()) < $1
+
+-- name: restamp_events
+-- Give all records one transaction id, which orders them by position.
+update events set xact = $1::xid8
+
+-- name: delete_expired_ranges
+-- Forget all expired ranges.
+delete from expired_ranges
+
+-- name: consumer_offsets
+-- Stored offsets of a group and topic.
+select partition, next_offset from consumer_offsets where reader = $1 and topic = $2
+
+-- name: import_consumer_offset
+-- Store an offset; an existing one stays.
+insert into consumer_offsets (reader, topic, partition, next_offset)
+values ($1, $2, $3, $4)
+on conflict do nothing
+
+-- name: all_consumer_offsets
+-- Stored offsets of all groups.
+select reader, topic, partition, next_offset from consumer_offsets
+
+-- name: lock_expired_batches
+-- Lock the removal of records until the transaction ends.
+select from expired_batches for update

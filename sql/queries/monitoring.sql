@@ -191,3 +191,22 @@ select count(*)
 from (select document_id, ord from visible where generation = $1) a
 full join (select document_id, ord from visible where generation = $2) b using (document_id)
 where a.ord is distinct from b.ord
+
+-- name: horizon_holder
+-- The oldest open writing transaction, which bounds what readers of the log see.
+select pid, application, state, round(seconds, 3)::float8 as seconds, left(query, 200) as query
+from (
+  select pid, application_name as application, state, extract(epoch from clock_timestamp() - xact_start) as seconds, query, age(backend_xid) as age
+  from pg_stat_activity where backend_xid is not null and pid <> pg_backend_pid()
+  union all
+  select null, 'prepared', 'prepared', extract(epoch from clock_timestamp() - prepared), gid, age(transaction) from pg_prepared_xacts where database = current_database()
+) held
+order by age desc, seconds desc limit 1
+
+-- name: vector_version
+-- Installed or available version of pgvector.
+select coalesce(installed_version, default_version) from pg_available_extensions where name = 'vector'
+
+-- name: delete_reader_status
+-- Delete the status of a reader that continues.
+delete from reader_status where reader = $1 and topic = $2 and partition = $3

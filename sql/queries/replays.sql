@@ -25,3 +25,44 @@ returning case when state = 'running' then id end
 update handled h set reacted = false, begun = 0
 from unnest($1::uuid[], $2::text[]) n (event_id, payload_sha256)
 where h.generation = '' and h.stage = 'receive' and h.event_id = n.event_id and h.payload_sha256 = n.payload_sha256
+
+-- name: replay_columns
+-- Included columns of a replay, with the rate of the current run.
+id, tenant, kind, stage, generation, chosen, state, per_second, total, read, replayed, superseded, buried, error, created_at, started_at, ended_at,
+case when state = 'running' and read > read_at_resume
+  then (read - read_at_resume) / greatest(extract(epoch from clock_timestamp() - resumed_at), 0.001) end::real as rate
+
+-- name: running_replays
+-- Replays that a process has leased, with the number of records read.
+select id, read from replays where state = 'running' and lease_until > clock_timestamp()
+
+-- name: insert_replay
+-- Store a replay.
+insert into replays (id, tenant, kind, stage, generation, chosen, per_second, letters, topic, starts, ends, total)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+
+-- name: list_replays
+-- One replay of a tenant, or the newest ones, with the rate of the current run.
+select {replay_columns}
+from replays
+where tenant = $1 and ($2::uuid is null or id = $2)
+order by created_at desc, id limit $3
+
+-- name: set_replay_state
+-- Change the state of a replay that is in one of the states $3.
+update replays
+set state = $4, resumed_at = null, read_at_resume = read, ended_at = case when $4 = 'cancelled' then clock_timestamp() end
+where tenant = $1 and id = $2 and state = any($3)
+returning id
+
+-- name: renew_replay_lease
+-- Renew the lease of a running replay.
+update replays
+set lease_until = clock_timestamp() + make_interval(secs => $3)
+where id = $1 and lease_owner = $2 and state = 'running'
+
+-- name: finish_replay
+-- End a replay, as failed if there is an error.
+update replays
+set state = case when $3::text is null then 'done' else 'failed' end, error = $3, ended_at = clock_timestamp(), lease_owner = null
+where id = $1 and lease_owner = $2 and state = 'running'

@@ -180,3 +180,7 @@ order by position(step in 'transcribed chunked embedded'), part, note
 -- Position of an event in topic `raw`, as its ingress claim recorded it.
 -- Claims are kept forever, but a rebuild of the tables loses the position (partition -1).
 select log_topic, log_partition, log_offset from handled where log_partition >= 0 and generation = '' and stage = 'receive' and event_id = $1
+
+-- name: run_question
+-- Query of a run, of any caller or only of caller $3.
+select request ->> 'query' from runs where tenant = $1 and id = $2 and ($3::text is null or asked_by = $3)

@@ -142,3 +142,87 @@ select
 -- `with hold` lets the cursor outlive its transaction, so that none is open while changes are read.
 declare changes no scroll cursor with hold for
 select lsn - '0/0'::pg_lsn as sequence, data from pg_logical_slot_peek_binary_changes($1, null, $2, 'proto_version', '1', 'publication_names', $3)
+
+-- name: slot_start
+-- Sequence from which a slot needs the write-ahead log.
+select restart_lsn - '0/0'::pg_lsn as sequence from pg_replication_slots where slot_name = $1
+
+-- name: advance_slot
+-- Advance a slot, so that its server can remove older write-ahead log.
+select pg_replication_slot_advance($1, '0/0'::pg_lsn + $2::numeric)
+
+-- name: has_publication
+-- Whether a publication exists.
+select 1 from pg_publication where pubname = $1
+
+-- name: drop_slot
+-- Drop a slot if it exists.
+select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1
+
+-- name: source_table_floors
+-- Floors of the tables of a source.
+select table_name, truncated, read from source_tables where source = $1
+
+-- name: source_rows
+-- Last published states of source rows.
+select * from source_rows where source = $1 and key = any($2::text[])
+
+-- name: touch_source
+-- Record the time of a change.
+update source_states set last_change_at = clock_timestamp() where source = $1
+
+-- name: mark_source_row_published
+-- Mark a source row as published, unless its state has changed since.
+update source_rows
+set owed = false, released_ids = '{}'
+where source = $1 and key = $2 and (epoch, sequence, step, digest) = ($3::int, $4::bigint, $5::int, $6::text)
+
+-- name: pending_source_rows
+-- Rows whose last state is not published yet, after a key.
+select key from source_rows where source = $1 and owed and key > $2 order by key limit $3
+
+-- name: end_snapshot_sweep
+-- Mark an ended snapshot as swept.
+update source_tables set ended = null where source = $1 and table_name = $2 and ended = $3::bigint[]
+
+-- name: add_source_state
+-- Insert the state of a source; an existing one stays.
+insert into source_states (source) values ($1) on conflict do nothing
+
+-- name: source_state_id
+-- Random id of a source's state.
+select reader from source_states where source = $1
+
+-- name: has_source_state
+-- Whether a source has stored state.
+select 1 from source_states where source = $1
+
+-- name: delete_source_note
+-- Delete a note of a source.
+delete from source_notes where source = $1 and key = $2
+
+-- name: upsert_source_note
+-- Store a note of a source.
+insert into source_notes (source, key, value)
+values ($1, $2, $3)
+on conflict (source, key) do update set value = excluded.value
+
+-- name: source_notes
+-- Notes of a source.
+select key, value from source_notes where source = $1
+
+-- name: release_source_lease
+-- Release the lease of a source.
+update source_states set holder = null where source = $1 and holder = $2
+
+-- name: declared_sources
+-- Declared sources, including removed ones.
+select * from sources where spec is not null order by name
+
+-- name: source_epochs
+-- Epochs of all sources.
+select ce_source, epoch from sources
+
+-- name: has_numbered_documents
+-- Whether a document comes from a source that numbers its changes.
+select 1 from documents where source = $1 and numbered limit 1

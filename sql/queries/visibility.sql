@@ -166,3 +166,19 @@ select split_part(s.standing, ' ', 1) = xact_counter_epoch() and not exists (
 ) as unchanged
 from unnest($1::text[], $2::text[], $3::text[]) with ordinality s (tenant, generation, standing, place)
 order by s.place
+
+-- name: visible_orders_of_generation
+-- Visible orders of a generation.
+select document_id, ord from visible where generation = $1
+
+-- name: record_index_change
+-- Record a change of the index for each of these tenants.
+insert into index_changes (generation, tenant) select $1, unnest($2::text[])
+
+-- name: delete_foreign_changes
+-- Delete changes with transaction ids that this server has not reached.
+delete from index_changes where xact >= pg_snapshot_xmax(pg_current_snapshot())
+
+-- name: delete_index_changes
+-- Delete changes below a transaction id.
+delete from index_changes where xact < $1::xid8
