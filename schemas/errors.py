@@ -19,7 +19,7 @@
     │   ├── InvalidRequest
     │   │   └── CursorAhead     a cursor of a log that has since been restored or recreated
     │   ├── DataErased          its key was destroyed: the event is skipped
-    │   │   └── KeyLost         its key is in no backup: the event is skipped
+    │   │   └── KeyLost         its share is not in the key file: the event is skipped
     │   └── InvalidModelOutput
     └── FatalError              the worker stops
         ├── NewerVersion        the event was written by a newer worker, during a rolling upgrade
@@ -156,7 +156,7 @@ class DataErased(PermanentError):
 
 class KeyLost(DataErased):
     code = "KEY_LOST"
-    remedy = "Restore a newer backup of the schema `keystore`, or send the document again."
+    remedy = "Restore a newer copy of the key file `shares.key`, or send the document again."
 
 
 class InvalidModelOutput(PermanentError):

@@ -83,10 +83,6 @@ class PgKeystore:
             slot: int | None = await self._pool.fetchval(load_query("last_slot"))
         return slot
 
-    async def mark_lost(self, keys: Mapping[UUID, str]) -> None:
-        with translate_database_errors():
-            await self._pool.execute(load_query("mark_keys_lost"), list(keys), list(keys.values()))
-
     async def record_readable_tenants(self, tenants: Sequence[str]) -> None:
         """Record tenants whose events stay unencrypted from now on; ALL_TENANTS selects all."""
         with translate_database_errors():

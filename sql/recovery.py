@@ -21,16 +21,6 @@ async def restore_inbox(pool: Pool, accepted_events: Sequence[tuple[UUID, str]])
         )
 
 
-async def find_admitted_events(pool: Pool, events: Collection[UUID]) -> set[UUID]:
-    """Return the subset of events that ingress would skip if they were redelivered."""
-    with translate_database_errors():
-        rows = await pool.fetch(
-            load_query("admitted_events"),
-            list(events),
-        )
-    return {row["event_id"] for row in rows}
-
-
 async def reset_reader_cursor(
     pool: Pool,
     group: str,
@@ -40,11 +30,13 @@ async def reset_reader_cursor(
     outputs: Sequence[str],
     *,
     max_age: timedelta | None = None,
+    missing_keys: Collection[UUID] = (),
 ) -> None:
     """Move a group's cursor on the Postgres log before the first event whose reaction is pending.
 
     `outputs` are the topics in which a reaction would appear; without any the cursor moves to the
-    end. Events older than `max_age` need no reaction.
+    end. Events older than `max_age` need no reaction. Events under `missing_keys` are left pending:
+    ingress emits them again with the same id and new keys.
     """
     with translate_database_errors():
         async with pool.acquire() as connection, connection.transaction():
@@ -56,6 +48,7 @@ async def reset_reader_cursor(
                     topic,
                     list(outputs),
                     max_age,
+                    [str(key) for key in missing_keys],
                 )
             await connection.execute(
                 load_query("reset_reader_cursor"), group, topic, generation, stage, bool(outputs)

@@ -148,11 +148,7 @@ class SealingKeys:
     def _unwrap_and_cache(self, stored_key: StoredKey) -> AESGCM:
         if stored_key.wrapped_key is None:
             self._cached_ciphers.pop(stored_key.id, None)
-            raise (
-                KeyLost(f"Key {stored_key.id} is in no backup of the keystore.")
-                if stored_key.is_lost
-                else DataErased(f"Key {stored_key.id} was destroyed.")
-            )
+            raise DataErased(f"Key {stored_key.id} was destroyed.")
         cipher = AESGCM(self._wrapper.unwrap(stored_key))
         self._cached_ciphers[stored_key.id] = (time.monotonic() + CACHE_TTL_S, cipher)
         self._cached_ciphers.move_to_end(stored_key.id)

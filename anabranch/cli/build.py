@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -47,6 +47,11 @@ def rebuild(
         print(
             f"{report['events']} events, {report['rows']} rows in {report['seconds']} s ({report['rows_per_second']} rows/s), {report['engine_calls']} engine calls"
         )
+        if missing := report.get("documents_without_keys"):
+            print_stderr(
+                f"The keystore has no keys for events of {len(missing)} documents. Ingress takes in what topic raw "
+                f"still holds; send the others again: {', '.join(missing)}"
+            )
     return OK
 
 
@@ -119,7 +124,8 @@ async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
         return None
     with lock_folder(settings.data_dir):
         async with open_database(settings) as dsn:
-            return await recover_database(settings, dsn)
+            report = await recover_database(settings, dsn)
+            return None if report is None else asdict(report)
 
 
 async def _reindex(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
@@ -17,7 +16,7 @@ from engines.blobs import open_blobs
 from engines.disk import DiskReserve, open_temporary_folder
 from schemas.ports.engines import BlobStore
 from schemas.ports.log import Subscriber
-from services.recovery.table_recovery import recover_tables
+from services.recovery.table_recovery import RecoveryReport, recover_tables
 from services.storage import Storage, build_order_stamp
 from sql.log import PgLog
 from sql.log_reader import PgSubscriber
@@ -84,7 +83,7 @@ async def prepare_storage(
         await close_pool(pool)
 
 
-async def recover_database(settings: Settings, dsn: str) -> dict[str, Any] | None:
+async def recover_database(settings: Settings, dsn: str) -> RecoveryReport | None:
     """Prepare the storage and fill its tables from the log; see `recover_tables`."""
     async with prepare_storage(
         settings, dsn, pool_size=RECOVERY_POOL_SIZE, name="anabranch rebuild", relaxed_commits=True

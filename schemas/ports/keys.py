@@ -23,8 +23,7 @@ class StoredKey:
     subject: UUID
     """Id of the document or the run."""
     wrapped_key: bytes | None
-    """Encrypted with the master key and the share in `slot`. None if destroyed or lost."""
-    is_lost: bool = False
+    """Encrypted with the master key and the share in `slot`. None if destroyed."""
     slot: int | None = None
     """Slot in the key file. None if only the master key wraps the key."""
 
@@ -66,9 +65,6 @@ class Keystore(Protocol):
         Unknown ids are recorded as well, so that a restored backup does not bring them back.
         """
 
-    async def mark_lost(self, keys: Mapping[UUID, str]) -> None:
-        """Record keys (id → tenant) as lost. Events that they encrypt are skipped."""
-
 
 class PayloadCipher(Protocol):
     """Encrypts and decrypts payloads for the codec.
@@ -93,6 +89,6 @@ class PayloadCipher(Protocol):
     async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
         """Decrypt the payload.
 
-        Raises DataErased if the key was destroyed, KeyLost if it is recorded as lost, and PermanentError if
-        it is not in the keystore or the payload was tampered with.
+        Raises DataErased if the key was destroyed, KeyLost if its share is not in the key file, and
+        PermanentError if it is not in the keystore or the payload was tampered with.
         """

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from schemas.errors import DataErased, KeyLost, PermanentError
+from schemas.errors import DataErased, PermanentError
 from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved
 from schemas.records import StoredRecord
 from services.storage import Storage
@@ -32,15 +32,13 @@ async def load_accepted_events(
 ) -> AcceptedEvents:
     """Read the accepted events, from the given offsets by topic and partition.
 
-    Events whose keys are lost are left out: stage `receive` admits them again if `raw` still holds
+    Events whose keys are missing are left out: stage `receive` admits them again if `raw` still holds
     them.
     """
     accepted, starts = AcceptedEvents(), start_offsets or {}
     async for stored in storage.log.read(DEAD_LETTERS, starts.get(DEAD_LETTERS)):
         try:
             await storage.codec.decode(stored)
-        except KeyLost:
-            continue
         except DataErased:
             accepted.payload_hashes |= _mark_cause_erased(stored)
         except PermanentError:
@@ -48,8 +46,6 @@ async def load_accepted_events(
     async for stored in storage.log.read(ACCEPTED, starts.get(ACCEPTED)):
         try:
             event = await storage.codec.decode(stored)
-        except KeyLost:
-            continue
         except DataErased:
             accepted.payload_hashes |= _mark_cause_erased(stored)
             accepted.erased_records.append(stored)

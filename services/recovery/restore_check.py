@@ -19,8 +19,7 @@ from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.records import StoredRecord
 from services.generations.first_generation import FIRST_GENERATION
 from services.generations.stage_assignments import StageAssignment, assign_stages
-from services.recovery.accepted_events import load_accepted_events
-from services.recovery.lost_keys import LostKeys, find_lost_keys, find_unrecoverable_keys
+from services.recovery.accepted_events import load_accepted_events, parse_encryption_key
 from services.storage import Storage
 from sql.document_owners import restore_owners
 from sql.erasure_receipts import PgErasureReceipts
@@ -48,6 +47,8 @@ UNREPEATABLE_TYPES = ("generation.", "erasure.", "key.")
 """Type prefixes of decisions that were carried out already, but not in these tables."""
 REMEDY = "Make an empty database, restore only schema `keystore` into it, and run `anabranch rebuild` with no server running."
 RETRY_S = 1.0
+MAX_NAMED = 20
+"""Documents that an error names."""
 
 
 async def check_tables_current(storage: Storage, erasures: Mapping[UUID, int]) -> None:
@@ -128,10 +129,8 @@ class OffsetComparison:
         if not missed_ranges:
             return
         await self._check_retained(missed_ranges)
-        lost = await find_lost_keys(self.storage, self._read_missed(missed_ranges))
-        await self._check_keys_recoverable(lost)
+        await self._check_keys(missed_ranges)
         await self._rewind(missed_ranges)
-        await PgKeystore(self.storage.pool).mark_lost(lost.tenants)
 
     def _find_missed(self, group_topic: GroupTopic) -> dict[int, tuple[int, int]]:
         stored = self.stored.get(group_topic, {})
@@ -195,19 +194,32 @@ class OffsetComparison:
             for partition, end in self.acknowledged[group_topic].items()
         }
 
-    async def _check_keys_recoverable(self, lost: LostKeys) -> None:
-        """Raise if keys are lost for good: the keystore may have been restored with the tables, or from an
-        older backup.
-        """
-        if unrecoverable := await find_unrecoverable_keys(
-            self.storage, lost, self._resume_offsets(INGRESS_GROUP)
+    async def _check_keys(self, missed_ranges: MissedRanges) -> None:
+        """Raise if the keystore lacks keys of documents: their events cannot be applied."""
+        documents: dict[UUID, str] = {}
+        tenants: dict[UUID, str] = {}
+        async for stored in self._read_missed(missed_ranges):
+            # A forged record must not stop the start.
+            if self.storage.codec.is_own_record(stored):
+                tenants |= (key_tenants := parse_encryption_key(stored))
+                if document := stored.record.headers.get("ce_document"):
+                    documents |= dict.fromkeys(key_tenants, document.decode())
+        keystore = PgKeystore(self.storage.pool)
+        missing_keys = tenants.keys() - (await keystore.fetch(list(tenants))).keys()
+        if missing := sorted(
+            {f"{tenants[key]}/{documents[key]}" for key in missing_keys & documents.keys()}
         ):
-            raise ConfigurationError(
-                f"The keystore lacks {len(unrecoverable)} keys that are newer than its backup, and their documents cannot be admitted again: "
-                "topic raw no longer holds them, or the tables are newer than the keystore.",
-                code="TABLES_RESTORED",
+            suffix = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
+            raise _build_restored_error(
+                "The tables were restored from a backup, and the keystore has no keys for newer "
+                f"events of {len(missing)} documents: {', '.join(missing[:MAX_NAMED])}{suffix}.",
                 remedy=f"Restore the newest backup of schema `keystore`, and start again. If no backup has the keys: {REMEDY}",
             )
+        # The other keys encrypt questions: their runs cannot be read any more, which stops nothing.
+        if missing_keys:
+            log.warning("question_keys_missing", count=len(missing_keys))
+        for key in missing_keys:
+            await keystore.destroy(tenants[key], [key])
 
     async def _rewind(self, missed_ranges: MissedRanges) -> None:
         """Store the lower offsets, to which consumers return.

@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
+
+import structlog
 
 from processors import STAGES, announce, control, erase
 from schemas.errors import ConfigurationError, DataErased, NewerVersion, PermanentError
@@ -35,12 +36,24 @@ from streams.payload_keys import KEY_MISSING
 from streams.stage import Stage, project_nothing
 from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES, RETENTION_MS
 
+log = structlog.get_logger(__name__)
 BATCH_SIZE = 256
 
 
-async def recover_tables(storage: Storage) -> dict[str, Any] | None:
-    """Fill empty tables from the log and report `{events, rows, seconds, rows_per_second,
-    engine_calls}`.
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    events: int
+    rows: int
+    seconds: float
+    rows_per_second: int
+    engine_calls: int
+    documents_without_keys: list[str]
+    """Documents with events whose keys the keystore lacks. Ingress takes them in again as far as
+    topic `raw` holds them."""
+
+
+async def recover_tables(storage: Storage) -> RecoveryReport | None:
+    """Fill empty tables from the log.
 
     Returns None if there are tables already, or if the log has no generation. Raises
     LogUnavailable, DatabaseUnavailable, NewerVersion. An interrupted call leaves partial tables:
@@ -65,13 +78,16 @@ async def recover_tables(storage: Storage) -> dict[str, Any] | None:
             for generation in await generations.fetch_undropped()
         ]
     )
-    return {
-        "events": recovery.event_count,
-        "rows": rows,
-        "seconds": round(seconds, 2),
-        "rows_per_second": round(rows / max(seconds, 0.01)),
-        "engine_calls": 0,
-    }
+    if recovery.documents_without_keys:
+        log.warning("keys_missing", documents=sorted(recovery.documents_without_keys))
+    return RecoveryReport(
+        events=recovery.event_count,
+        rows=rows,
+        seconds=round(seconds, 2),
+        rows_per_second=round(rows / max(seconds, 0.01)),
+        engine_calls=0,
+        documents_without_keys=sorted(recovery.documents_without_keys),
+    )
 
 
 async def _check_keys(storage: Storage) -> None:
@@ -104,8 +120,9 @@ class TableRecovery:
     """Key to the receipt of its erasure."""
     unreadable_documents: dict[UUID, set[UUID]] = field(default_factory=dict)
     """Receipt to the documents whose keys it destroyed."""
-    lost_keys: dict[UUID, str] = field(default_factory=dict)
+    missing_keys: dict[UUID, str] = field(default_factory=dict)
     """Keys that the keystore lacks, with their tenants: it is older than they are."""
+    documents_without_keys: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
         await self._apply_decisions()
@@ -120,13 +137,15 @@ class TableRecovery:
             async for _ in build_indexes(self.storage.pool, generation.name):
                 continue
             await ensure_vector_index(self.storage.pool, generation)
-        await PgKeystore(self.storage.pool).mark_lost(self.lost_keys)
         for assignment in assignments:
             await (
                 self._place_cursor(assignment)
                 if isinstance(self.storage.log, PgLog)
                 else self._store_offsets(assignment)
             )
+        # Without its key an event is as unreadable as an erased one, and skipped like it.
+        for key, tenant in self.missing_keys.items():
+            await PgKeystore(self.storage.pool).destroy(tenant, [key])
 
     async def _apply_decisions(self) -> None:
         """Apply all decisions, including those that stage `control` has not consumed: they determine the
@@ -187,7 +206,9 @@ class TableRecovery:
             raise
         except PermanentError as error:
             if error.code == KEY_MISSING:
-                self.lost_keys |= parse_encryption_key(stored)
+                self.missing_keys |= parse_encryption_key(stored)
+                if document := stored.record.headers.get("ce_document"):
+                    self.documents_without_keys.add(document.decode())
             return None
 
     def _record_erasure(self, data: EventData) -> None:
@@ -276,6 +297,7 @@ class TableRecovery:
             stage.name,
             _list_output_topics(assignment),
             max_age=_resolve_outcome_retention(stage),
+            missing_keys=self.missing_keys,
         )
 
 

@@ -3,7 +3,6 @@
 create schema if not exists keystore;
 
 -- Keys, wrapped with the master key and with the share in `slot` of the key file (null: without a share).
--- `lost_at`: the key was created after the backup from which this keystore was restored.
 create table keystore.keys (
   id uuid primary key,
   tenant text not null,
@@ -11,8 +10,7 @@ create table keystore.keys (
   wrapped bytea,
   slot bigint,
   created_at timestamptz not null default clock_timestamp(),
-  destroyed_at timestamptz,
-  lost_at timestamptz
+  destroyed_at timestamptz
 );
 -- A subject has one key at a time; a document that is sent again after its erasure gets a new one.
 create unique index keys_current on keystore.keys (subject, tenant) where destroyed_at is null;

@@ -1,6 +1,6 @@
 -- name: key_columns
 -- Included columns of a key.
-id, tenant, subject, wrapped as wrapped_key, slot, lost_at is not null and destroyed_at is null and wrapped is null as is_lost
+id, tenant, subject, wrapped as wrapped_key, slot
 
 -- name: destroy_keys
 -- Destroy keys, also those that are not known yet.
@@ -32,19 +32,12 @@ select {key_columns} from keystore.keys where id = any($1)
 select id from keystore.keys where tenant = $1 and subject = any($2) and destroyed_at is null order by id
 
 -- name: destroyed_slots
--- Slots of the key file whose keys are destroyed or lost.
+-- Slots of the key file whose keys are destroyed.
 select slot from keystore.keys where slot is not null and wrapped is null order by slot
 
 -- name: last_slot
 -- Highest slot of the key file that a key refers to.
 select max(slot) from keystore.keys
-
--- name: mark_keys_lost
--- Record keys that are lost; known ones stay.
-insert into keystore.keys (id, tenant, lost_at)
-select *, clock_timestamp()
-from unnest($1::uuid[], $2::text[])
-on conflict do nothing
 
 -- name: add_readable_tenant
 -- Record that a tenant's events are stored unencrypted.

@@ -55,7 +55,7 @@ async def test_rebuild_reindex_recovery_and_drop_keep_documents(
         await at_work.wait_until_idle()
     await copy_keys(database, other_database)
     found = await recover_database(settings, other_database)
-    assert found is not None and found["engine_calls"] == 0
+    assert found is not None and found.engine_calls == 0
     async with run_pipeline(tmp_path, other_database, OVERRIDES, settings) as again:
         await again.wait_until_idle()
         assert await compute_checksum(again.pool, include_history=True) == before

@@ -76,7 +76,7 @@ async def test_empty_tables_are_recovered_from_log_without_engines(
     assert refused.value.code == "KEYSTORE_MISSING"
     await copy_keys(database, other_database)
     found = await recover_database(Settings(data_dir=tmp_path), other_database)
-    assert found is not None and found["engine_calls"] == 0 and found["rows"] > 0
+    assert found is not None and found.engine_calls == 0 and found.rows > 0
     assert await recover_database(Settings(data_dir=tmp_path), other_database) is None
     async with run_pipeline(tmp_path, other_database) as again:
         again.n_pushed = number

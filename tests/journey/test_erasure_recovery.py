@@ -112,7 +112,7 @@ async def test_recovery_with_old_key_backup_keeps_document_erased(
     stays, found, before = await erase_then_recover(
         settings, database, other_database, overrides, erased_first=False
     )
-    assert found["engine_calls"] == 0 and found["rows"] > 0
+    assert found.engine_calls == 0 and found.rows > 0
     pool = await open_pool(other_database, size=2, name="test")
     try:
         assert await find_in_tables(pool, CANARIES) <= {"raw"}, (

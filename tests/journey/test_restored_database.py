@@ -22,7 +22,7 @@ from sql.pool import Pool
 from tests.integration.test_recovery import copy_keys, copy_log
 from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
 from tests.journey.test_erasure_recovery import copy_database
-from tests.log_backends import on_both_logs, on_kafka, truncate_topic
+from tests.log_backends import on_both_logs, on_kafka
 
 UNCHANGED_TEXT, REVISED_TEXT, WITHDRAWN_TEXT, LATER_TEXT = (
     "A heron stands at the weir.",
@@ -105,6 +105,7 @@ async def test_records_after_backup_are_reprocessed(
         assert await list_lagging_partitions(world.worker.storage) == [], (
             "also where what came was superseded or unchanged"
         )
+    await copy_keys(database, other_database)
     async with run_system(settings, other_database, overrides) as world:
         await wait_until_idle(world.worker.storage)
         assert await fetch_visible_ids(world.worker.storage.pool) == {"stays", "changes", "comes"}
@@ -223,11 +224,12 @@ async def test_documents_missing_from_keystore_backup_are_reingested(
         await ingest_document(world, "stays", UNCHANGED_TEXT)
     await copy_keys(database, other_database)
     async with run_system(settings, database, overrides) as world:
-        await ingest_document(world, "comes", LATER_TEXT)
+        comes = await ingest_document(world, "comes", LATER_TEXT)
         await ingest_document(world, "stays", f"{UNCHANGED_TEXT} It does not move.")
     if settings.log_kind == "postgres":
         await copy_log(database, other_database)
-    assert await recover_database(settings, other_database) is not None
+    report = await recover_database(settings, other_database)
+    assert report is not None and report.documents_without_keys == [comes["document_id"]]
     for _ in range(2):
         async with run_system(settings, other_database, overrides) as world:
             await wait_for_visible_ids(world, {"stays", "comes"})
@@ -238,7 +240,7 @@ async def test_documents_missing_from_keystore_backup_are_reingested(
 
 
 @on_kafka
-async def test_missing_keys_without_raw_records_prevent_start(
+async def test_missing_keys_of_documents_prevent_start(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:
     async with run_system(settings, database, overrides) as world:
@@ -246,16 +248,14 @@ async def test_missing_keys_without_raw_records_prevent_start(
         await wait_until_idle(world.worker.storage)
     await copy_database(database, other_database)
     async with run_system(settings, database, overrides) as world:
-        await ingest_document(world, "comes", LATER_TEXT)
+        comes = await ingest_document(world, "comes", LATER_TEXT)
         await wait_until_idle(world.worker.storage)
-        await truncate_topic(world.worker.storage, settings, "raw")
-    with pytest.raises(ConfigurationError, match="lacks 1 keys") as refused:
+    with pytest.raises(ConfigurationError, match=f"default/{comes['document_id']}") as refused:
         async with run_system(settings, other_database, overrides):
             raise AssertionError("it has started")
-    assert (
-        refused.value.code == "TABLES_RESTORED"
-        and "newest backup of schema `keystore`" in refused.value.remedy
-    )
+    assert refused.value.code == "TABLES_RESTORED"
+    assert "newest backup of schema `keystore`" in refused.value.remedy
+    assert "anabranch rebuild" in refused.value.remedy
     await copy_keys(database, other_database)
     async with run_system(settings, other_database, overrides) as world:
         await wait_for_visible_ids(world, {"stays", "comes"})

@@ -66,13 +66,6 @@ class MemoryKeyStore:
         for key in keys:
             self.keys[key] = replace(self.keys[key], wrapped_key=None)
 
-    async def mark_lost(self, keys: Mapping[UUID, str]) -> None:
-        self.keys |= {
-            key: StoredKey(key, tenant, key, None, is_lost=True)
-            for key, tenant in keys.items()
-            if key not in self.keys
-        }
-
     async def _answer(self) -> None:
         self.call_count += 1
         if self.unavailable:
