@@ -12,12 +12,9 @@ from itertools import pairwise
 from uuid import UUID
 
 from retrieval.words import LexemeIndex, extract_content_words
+from schemas.generations import LexicalConfig
 from schemas.ports.search import ChunkView
 
-K1 = 1.2
-B = 0.75
-# Lexemes of an average chunk: the same constant as in the index.
-AVERAGE_LENGTH = 100
 IDF_SHARE = 0.8
 _LEXEMES_PER_CHARACTER = 1 / 8.5
 
@@ -25,7 +22,10 @@ Pair = tuple[str, str]
 
 
 def score_pairs(
-    question: str, chunks: Iterable[ChunkView], idf: Mapping[str, Mapping[str, float]]
+    question: str,
+    chunks: Iterable[ChunkView],
+    idf: Mapping[str, Mapping[str, float]],
+    config: LexicalConfig,
 ) -> dict[UUID, float]:
     """Return the pair BM25 by chunk id, 0 where no pair of the query occurs.
 
@@ -33,7 +33,7 @@ def score_pairs(
     """
     pairs = [weigh_question_pairs(question, weights) for weights in idf.values()]
     return {
-        chunk.chunk_id: max((_score(chunk, weighted) for weighted in pairs), default=0.0)
+        chunk.chunk_id: max((_score(chunk, weighted, config) for weighted in pairs), default=0.0)
         for chunk in chunks
     }
 
@@ -51,9 +51,8 @@ def weigh_question_pairs(question: str, idf: Mapping[str, float]) -> dict[Pair, 
     }
 
 
-def _score(chunk: ChunkView, pairs: Mapping[Pair, float]) -> float:
+def _score(chunk: ChunkView, pairs: Mapping[Pair, float], config: LexicalConfig) -> float:
     length = (len(chunk.text) + len(chunk.prefix)) * _LEXEMES_PER_CHARACTER
-    damping = K1 * (1 - B + B * length / AVERAGE_LENGTH)
     score = 0.0
     positions_by_lexeme = {
         lexeme: chunk.positions.get(lexeme, ())
@@ -61,7 +60,7 @@ def _score(chunk: ChunkView, pairs: Mapping[Pair, float]) -> float:
     }
     for (left, right), weight in pairs.items():
         count = count_adjacent(positions_by_lexeme[left], positions_by_lexeme[right])
-        score += weight * count * (K1 + 1) / (count + damping) if count else 0.0
+        score += weight * config.compute_weight(count, length)
     return score
 
 

@@ -22,6 +22,7 @@ from retrieval.resources import RetrievalResources
 from retrieval.routing import choose_channels
 from retrieval.timing import Clock
 from schemas.errors import InvalidRequest
+from schemas.generations import LexicalConfig
 from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import ChunkView, Hit, IndexSnapshot
 from schemas.questions import Channel, Route
@@ -150,10 +151,13 @@ async def _filter_by_language(
 
 
 def score_word_pairs(
-    query: QueryContext, candidates: ChannelCandidates, chunks: Mapping[UUID, ChunkView]
+    query: QueryContext,
+    candidates: ChannelCandidates,
+    chunks: Mapping[UUID, ChunkView],
+    config: LexicalConfig,
 ) -> dict[UUID, float]:
     """Return word-pair scores of the lexical candidates; empty when the profile does not use them."""
     if not query.profile.fusion.bigram or candidates.lexical is None:
         return {}
     views = [chunks[hit.chunk_id] for hit in candidates.hits["lexical"] if hit.chunk_id in chunks]
-    return score_pairs(query.plan.question, views, candidates.lexical.idf)
+    return score_pairs(query.plan.question, views, candidates.lexical.idf, config)

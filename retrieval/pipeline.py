@@ -71,7 +71,9 @@ async def run_pipeline(
 
         # 4. Fuse the channels' scores into one.
         with stopwatch.measure_step("fuse"):
-            pair_scores = score_word_pairs(query, candidates, chunks)
+            pair_scores = score_word_pairs(
+                query, candidates, chunks, snapshot.generation.config.lexical
+            )
             inputs = FusionInput(candidates.hits, candidates.complete, pair_scores)
             fusion = fuse_candidates(inputs, chunks, profile.fusion)
 

@@ -67,14 +67,28 @@ class EmbedConfig(Value):
 
 
 class LexicalConfig(Value):
+    """Constants of BM25: generated columns weigh the terms of each chunk by them, queries bound scores."""
+
     avgdl: int = Field(
         100,
         description=(
-            "Average document length in lexemes. A constant, so that scores do not depend on the order of ingestion."
+            "Average length of a chunk in lexemes. A constant, so that scores do not depend on the order of ingestion."
         ),
     )
     k1: float = Field(1.2, description="BM25 term frequency saturation.")
     b: float = Field(0.75, description="BM25 length normalization.")
+
+    def compute_weight(self, count: float, length: float) -> float:
+        """Return the weight of a term that occurs `count` times among `length` lexemes."""
+        if not count:
+            return 0.0
+        damping = self.k1 * (1 - self.b + self.b * length / self.avgdl)
+        return count * (self.k1 + 1) / (count + damping)
+
+    @property
+    def max_weight(self) -> float:
+        """Return the limit of a term's weight, which a long chunk of this one term approaches."""
+        return (self.k1 + 1) / (1 + self.k1 * self.b / self.avgdl)
 
 
 class IndexConfig(Value):
@@ -118,10 +132,13 @@ UPSTREAM_STAGES: dict[str, str | None] = {
 def compute_stage_fingerprint(
     stage: str, config: IndexConfig, version: int, upstream: str | None
 ) -> str:
-    """Hash a stage's version, its configuration and the fingerprint of its upstream stage."""
+    """Hash a stage's version, its configuration and the fingerprint of its upstream stage.
+
+    Every section of the configuration belongs to a stage; BM25 weights are computed from chunks.
+    """
     parts: dict[str, list[Any]] = {
         "transcribe": [config.parse.model_dump(), config.ocr.model_dump()],
-        "chunk": [config.chunk.model_dump()],
+        "chunk": [config.chunk.model_dump(), config.lexical.model_dump()],
         "extract": [config.extract.model_dump()],
         "embed": [config.embed.model_dump()],
     }

@@ -1,7 +1,7 @@
 """Choose which chunks to score for a query, so that few are scored and the best are among them.
 
 The BM25 score of a chunk is the sum of idf × weight over the query's terms, and no weight exceeds
-`MAX_TERM_WEIGHT`. A chunk that contains only frequent terms therefore has an upper bound (MaxScore:
+`LexicalConfig.max_weight`. A chunk that contains only frequent terms therefore has an upper bound (MaxScore:
 Turtle and Flood, Query Evaluation: Strategies and Optimizations, 1995). Every chunk with a rare
 term is a candidate; chunks with frequent terms are candidates only if they contain several of them.
 """
@@ -14,12 +14,10 @@ from hashlib import md5
 from itertools import combinations
 from math import log, prod
 
-MAX_TERM_WEIGHT = 2.2 / 1.009 + 0.0005
-"""Upper bound of a term's weight in a chunk.
+from schemas.generations import LexicalConfig
 
-Reached by a chunk of this one term with k1 = 1.2, b = 0.75 and an average length of 100; includes
-the rounding of stored weights.
-"""
+ROUNDING_ERROR = 0.0005
+"""Stored weights are rounded to thousandths."""
 MAX_CONJUNCTION_TERMS = 4
 """Most terms in one conjunction."""
 MAX_FREQUENT_TERMS = 10
@@ -152,7 +150,7 @@ def choose_candidates(terms: Sequence[Term], budget: float) -> CandidateSet:
 
 
 def find_unseen_conjunctions(
-    terms: Sequence[Term], candidates: CandidateSet, min_score: float
+    terms: Sequence[Term], candidates: CandidateSet, min_score: float, config: LexicalConfig
 ) -> list[Conjunction] | None:
     """Return the conjunctions that an unseen chunk with a score of at least `min_score` may match.
 
@@ -160,6 +158,7 @@ def find_unseen_conjunctions(
     conjunctions.
     """
     conjunctions: list[Conjunction] = []
+    max_weight = config.max_weight + ROUNDING_ERROR
     steps = 0
 
     def extend(
@@ -175,10 +174,10 @@ def find_unseen_conjunctions(
         for index, term in enumerate(remaining):
             if bound + reachable < min_score:
                 return True
-            reachable -= MAX_TERM_WEIGHT * term.idf
+            reachable -= max_weight * term.idf
             if steps > MAX_SEARCH_STEPS or not extend(
                 (*conjunction, term),
-                bound + MAX_TERM_WEIGHT * term.idf,
+                bound + max_weight * term.idf,
                 remaining[index + 1 :],
                 reachable,
             ):
@@ -189,7 +188,7 @@ def find_unseen_conjunctions(
         term for term in terms if term.df > 0 and not candidates.covers((term,))
     ):
         ordered = sorted(group, key=lambda term: (-term.idf, term.lexeme))
-        if not extend((), 0.0, ordered, sum(MAX_TERM_WEIGHT * term.idf for term in ordered)):
+        if not extend((), 0.0, ordered, sum(max_weight * term.idf for term in ordered)):
             return None
     return conjunctions
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from schemas.generations import LexicalConfig
 from schemas.ports.search import Hit, LexicalHits
 from sql.bm25 import CandidateSet, Term, choose_candidates, find_unseen_conjunctions
 from sql.pool import Connection
@@ -17,14 +18,20 @@ UNLIMITED = float("inf")
 
 
 async def search_lexical(
-    connection: Connection, scope: SearchScope, text: str, language: str | None, k: int, budget: int
+    connection: Connection,
+    scope: SearchScope,
+    text: str,
+    language: str | None,
+    k: int,
+    budget: int,
+    config: LexicalConfig,
 ) -> LexicalHits:
     terms = await fetch_terms(connection, scope, text, language)
     candidates = choose_candidates(
         terms, UNLIMITED if scope.listed_documents is not None else budget
     )
     hits = await _fetch_hits(connection, scope, terms, candidates, k)
-    remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k))
+    remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config)
     if remaining == []:
         return LexicalHits(hits, _collect_idf(terms), "exact")
     candidates, is_exhaustive = _widen_candidates(
@@ -33,7 +40,7 @@ async def search_lexical(
     hits = _select_best([*hits, *await _fetch_hits(connection, scope, terms, candidates, k)], k)
     is_exact = (
         is_exhaustive
-        or find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k)) == []
+        or find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config) == []
     )
     return LexicalHits(hits, _collect_idf(terms), "exact" if is_exact else "bounded")
 

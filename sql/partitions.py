@@ -6,7 +6,7 @@ import asyncio
 
 import asyncpg
 
-from schemas.generations import Generation
+from schemas.generations import Generation, LexicalConfig
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
@@ -60,6 +60,8 @@ async def create_partitions(
             await connection.execute(
                 f"alter table {partition} add constraint {partition}_dimension check (vector_dims(embedding) = {dimension})"
             )
+        if table == "child_chunks":
+            await _set_lexical_weights(connection, partition, generation.config.lexical)
         if table in ROW_SECURITY_TABLES:
             await connection.execute(load_query("secure_partition"), partition)
         await connection.execute(
@@ -67,6 +69,22 @@ async def create_partitions(
         )
     if indexed:
         await create_indexes(connection, generation.name)
+
+
+async def _set_lexical_weights(
+    connection: Connection, partition: str, config: LexicalConfig
+) -> None:
+    """Weigh terms by the generation's constants.
+
+    Postgres before 16 attaches a partition only with the parent's expression, hence the defaults.
+    """
+    # Postgres before 17 has no SET EXPRESSION. The partition is empty, so a new column costs nothing.
+    await connection.execute(
+        f"alter table {partition} drop column bm;"
+        f"alter table {partition} add column bm extensions.sparsevec generated always as"
+        f" (lexical_weights(to_tsvector(cfg, prefix || ' ' || text), {config.k1}, {config.b}, {config.avgdl})) stored;"
+        f"alter table {partition} alter column bm set storage main"
+    )
 
 
 async def drop_partitions(pool: Pool, generation: str) -> int:

@@ -109,7 +109,9 @@ class PgSnapshot:
             scope = await resolve_scope(
                 connection, self.generation.name, tenant, filters, self._readers
             )
-            return await lexical.search_lexical(connection, scope, text, language, k, budget)
+            return await lexical.search_lexical(
+                connection, scope, text, language, k, budget, self.generation.config.lexical
+            )
 
     async def search_semantic(
         self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int

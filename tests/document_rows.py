@@ -11,24 +11,11 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
-from schemas.generations import EmbedConfig, Generation, IndexConfig
+from schemas.generations import EmbedConfig, Generation, IndexConfig, LexicalConfig
 from schemas.ids import content_id, make_document_id, make_received_id, sha256_hex
+from sql.partitions import create_partitions
 from sql.text_search_config import resolve_text_search_config
 
-GENERATION_TABLES = (
-    "revision_texts",
-    "parent_chunks",
-    "child_chunks",
-    "chunk_vectors",
-    "chunk_states",
-    "entity_mentions",
-    "relations",
-    "claims",
-    "settled",
-    "visible",
-    "lexical_deltas",
-    "corpus_deltas",
-)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -67,9 +54,14 @@ class SampleDocument:
 
 
 async def insert_generation(
-    connection: asyncpg.Connection, name: str = "g1", *, dimension: int = 4, live: bool = True
+    connection: asyncpg.Connection,
+    name: str = "g1",
+    *,
+    dimension: int = 4,
+    live: bool = True,
+    lexical: LexicalConfig | None = None,
 ) -> Generation:
-    config = IndexConfig(embed=EmbedConfig(dimension=dimension))
+    config = IndexConfig(embed=EmbedConfig(dimension=dimension), lexical=lexical or LexicalConfig())
     generation = Generation(
         name=name, config=config, how={}, topics={}, state="live" if live else "shadow"
     )
@@ -78,11 +70,8 @@ async def insert_generation(
         "insert into generations (name, config, how, topics, state) values ($1, $2, $3, $4, $5)",
         *(values[key] for key in ("name", "config", "how", "topics", "state")),
     )
-    for table in GENERATION_TABLES:
-        await connection.execute(f"create table {table}_{name} (like {table} including all)")
-        await connection.execute(
-            f"alter table {table} attach partition {table}_{name} for values in ('{name}')"
-        )
+    async with connection.transaction():
+        await create_partitions(connection, generation, indexed=True)
     if live:
         await connection.execute("insert into live_generation (name) values ($1)", name)
     return generation

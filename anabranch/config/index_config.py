@@ -11,10 +11,11 @@ from schemas.generations import (
     EmbedConfig,
     ExtractConfig,
     IndexConfig,
+    LexicalConfig,
     OcrConfig,
 )
 
-INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "ocr")
+INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "lexical", "ocr")
 
 
 def build_index_config(settings: Settings, live: IndexConfig | None = None) -> IndexConfig:
@@ -27,6 +28,7 @@ def build_index_config(settings: Settings, live: IndexConfig | None = None) -> I
         if settings.ocr.base_url
         else OcrConfig(),
         chunk=ChunkConfig(**settings.chunk.model_dump()),
+        lexical=LexicalConfig(**settings.lexical.model_dump()),
         extract=_build_extract_config(settings, live),
         embed=_build_embed_config(settings),
     )

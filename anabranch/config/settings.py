@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from schemas.generations import ChunkConfig
+from schemas.generations import ChunkConfig, LexicalConfig
 
 MIB = 1024 * 1024
 
@@ -345,19 +345,25 @@ class LoggingSettings(SettingsSection):
     )
 
 
-def _copy_chunk_field(name: str) -> Any:
-    field = ChunkConfig.model_fields[name]
-    return Field(field.default, description=field.description)
+def _copy_field(config: type[BaseModel], name: str, **bounds: float) -> Any:
+    field = config.model_fields[name]
+    return Field(field.default, description=field.description, **bounds)  # type: ignore[call-overload]
 
 
 class ChunkSettings(SettingsSection):
     strategy: Literal["structure", "fixed_size"] = Field(
         "structure", description="how documents are split"
     )
-    parent_tokens: int = _copy_chunk_field("parent_tokens")
-    child_tokens: int = _copy_chunk_field("child_tokens")
-    whole_tokens: int = _copy_chunk_field("whole_tokens")
-    overlap: float = _copy_chunk_field("overlap")
+    parent_tokens: int = _copy_field(ChunkConfig, "parent_tokens")
+    child_tokens: int = _copy_field(ChunkConfig, "child_tokens")
+    whole_tokens: int = _copy_field(ChunkConfig, "whole_tokens")
+    overlap: float = _copy_field(ChunkConfig, "overlap")
+
+
+class LexicalSettings(SettingsSection):
+    avgdl: int = _copy_field(LexicalConfig, "avgdl", ge=1, le=100_000)
+    k1: float = _copy_field(LexicalConfig, "k1", gt=0, le=10)
+    b: float = _copy_field(LexicalConfig, "b", ge=0, le=1)
 
 
 class WorkerSettings(SettingsSection):
@@ -410,6 +416,7 @@ class Settings(BaseSettings):
     ocr: ModelSettings = ModelSettings()
     extract: ExtractSettings = ExtractSettings()
     chunk: ChunkSettings = ChunkSettings()
+    lexical: LexicalSettings = LexicalSettings()
     ingest: IngestSettings = IngestSettings()
     sources: dict[str, SecretStr] = Field(
         {}, description="database URL by name of a source of kind postgres, with user and password"

@@ -28,7 +28,7 @@ UNRESTRICTED_SETTINGS = frozenset(
         "ocr.model",
     }
 )
-UNRESTRICTED_SECTION = "chunk."
+UNRESTRICTED_SECTIONS = ("chunk.", "lexical.")
 
 
 def approve(data_dir: Path, kind: ApprovalKind, values: Iterable[str]) -> None:
@@ -49,11 +49,11 @@ def load_approved(data_dir: Path, kind: ApprovalKind) -> list[str]:
 
 
 def find_restricted_settings(assignments: Iterable[str]) -> list[str]:
-    """Return the settings that need approval: all but `chunk.*` and model names."""
+    """Return the settings that need approval: all but `chunk.*`, `lexical.*` and model names."""
     return [
         assignment
         for assignment in assignments
-        if not (key := assignment.partition("=")[0].strip()).startswith(UNRESTRICTED_SECTION)
+        if not (key := assignment.partition("=")[0].strip()).startswith(UNRESTRICTED_SECTIONS)
         and key not in UNRESTRICTED_SETTINGS
     ]
 

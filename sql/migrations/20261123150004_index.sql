@@ -51,21 +51,22 @@ $$ select ('x' || left(md5(term), 8))::bit(29)::int + 1 $$;
 
 -- Exact BM25 with no extension but pgvector. A chunk's term weights are a sparse vector, so its product with
 -- the query's idf vector is the score (Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25
--- and Beyond, 2009): tf * (k1 + 1) / (tf + k1 * (1 - b + b * dl / avgdl)) with k1 1.2 and b 0.75, in thousandths.
+-- and Beyond, 2009): tf * (k1 + 1) / (tf + k1 * (1 - b + b * dl / avgdl)), in thousandths.
 -- Terms with the same id are treated as one.
-create function lexical_weights(words tsvector, avgdl real) returns extensions.sparsevec language plpgsql immutable strict parallel safe as $$
+create function lexical_weights(words tsvector, k1 float8, b float8, avgdl float8) returns extensions.sparsevec language plpgsql immutable strict parallel safe as $$
 declare
-  norm float8 := 0.3 + 0.9 * (select sum(cardinality(positions)) from unnest(words)) / avgdl;
+  norm float8 := k1 * (1 - b + b * (select sum(cardinality(positions)) from unnest(words)) / avgdl);
 begin
   return (
-    select '{' || coalesce(string_agg(id || ':' || (tf * 2200 / (tf + norm))::int || 'e-3', ','), '') || '}/1000000000'
+    select '{' || coalesce(string_agg(id || ':' || (tf * 1000 * (k1 + 1) / (tf + norm))::int || 'e-3', ','), '') || '}/1000000000'
     from (select anabranch.lexical_term_id(lexeme) as id, sum(cardinality(positions)) as tf from unnest(words) group by 1) terms
   )::extensions.sparsevec;
 end $$;
 
 -- Child chunks: what the channels search. `cfg` is the text search configuration of the document's language; `tsv`
--- and `bm` derive from title, headings and text. The average length is a constant of 100 lexemes: an average over
--- the corpus would make rows depend on arrival order.
+-- and `bm` derive from title, headings and text. `create_partitions` replaces the expression of `bm` by one
+-- with the constants of the generation. The average length is one of them: an average over the corpus would make
+-- rows depend on arrival order.
 create table child_chunks (
   generation text not null,
   id uuid not null,
@@ -84,7 +85,7 @@ create table child_chunks (
   language text,
   cfg regconfig not null,
   tsv tsvector generated always as (to_tsvector(cfg, prefix || ' ' || text)) stored,
-  bm extensions.sparsevec generated always as (lexical_weights(to_tsvector(cfg, prefix || ' ' || text), 100)) stored,
+  bm extensions.sparsevec generated always as (lexical_weights(to_tsvector(cfg, prefix || ' ' || text), 1.2, 0.75, 100)) stored,
   primary key (generation, document_id, ord, id)
 ) partition by list (generation);
 -- `main` keeps the vector in the row, since it is read for every candidate.

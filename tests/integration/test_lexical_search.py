@@ -14,11 +14,18 @@ from uuid import UUID
 import pytest
 import snowballstemmer
 
+from schemas.generations import LexicalConfig
 from schemas.ports.search import LexicalHits
 from schemas.questions import Filters
 from sql.compaction import compact_lexical
 from sql.text_search_config import resolve_text_search_config
-from tests.document_rows import SampleDocument, activate_revision, insert_documents
+from tests.document_rows import (
+    SampleDocument,
+    activate_revision,
+    insert_documents,
+    insert_generation,
+    insert_index_rows,
+)
 from tests.search_stack import SearchStack, open_search_stack
 
 NO_FILTERS = Filters()
@@ -79,9 +86,16 @@ def generate_corpus() -> list[SampleDocument]:
 
 
 class ReferenceBm25:
-    """Robertson's formula, term by term; k1 1.2, b 0.75, average length 100, one index a language."""
+    """Robertson's formula, term by term, with one index per language."""
 
-    def __init__(self, documents: Sequence[SampleDocument]) -> None:
+    def __init__(
+        self,
+        documents: Sequence[SampleDocument],
+        k1: float = 1.2,
+        b: float = 0.75,
+        avgdl: int = 100,
+    ) -> None:
+        self.k1, self.b, self.avgdl = k1, b, avgdl
         self.stem = {
             language: snowballstemmer.stemmer(name)
             for language, name in (("en", "english"), ("pt", "portuguese"))
@@ -118,8 +132,10 @@ class ReferenceBm25:
         }
 
         def score(chunk: Counter[str]) -> float:
-            norm = 1.2 * (1 - 0.75 + 0.75 * chunk.total() / 100)
-            return sum(idf[term] * chunk[term] * 2.2 / (chunk[term] + norm) for term in question)
+            norm = self.k1 * (1 - self.b + self.b * chunk.total() / self.avgdl)
+            return sum(
+                idf[term] * chunk[term] * (self.k1 + 1) / (chunk[term] + norm) for term in question
+            )
 
         return [(identity, score(chunk)) for identity, chunk in chunks.items()]
 
@@ -133,8 +149,9 @@ async def search_lexical(
     k: int = 20,
     budget: int = 5000,
     tenant: str = "default",
+    generation: str | None = None,
 ) -> LexicalHits:
-    async with stack.search.open_snapshot() as snapshot:
+    async with stack.search.open_snapshot(generation) as snapshot:
         return await snapshot.search_lexical(
             tenant, text, language=language, filters=filters, k=k, budget=budget
         )
@@ -151,16 +168,43 @@ def assert_same_ranking(hits: LexicalHits, ranking: list[tuple[UUID, float]], k:
         assert hit.score == pytest.approx(expected[hit.chunk_id], rel=2e-3)
 
 
-async def test_scores_match_reference_bm25_in_both_languages(database: str) -> None:
+@pytest.mark.parametrize(
+    ("k1", "b", "avgdl"), [(1.2, 0.75, 100), (2.0, 0.75, 100), (1.2, 0.0, 100), (0.4, 1.0, 30)]
+)
+async def test_scores_match_reference_bm25_with_settings_of_generation(
+    database: str, k1: float, b: float, avgdl: int
+) -> None:
     documents = generate_corpus()
-    plain, rng = ReferenceBm25(documents), random.Random(11)
-    async with open_search_stack(database) as desk:
+    plain, rng = ReferenceBm25(documents, k1, b, avgdl), random.Random(11)
+    lexical = LexicalConfig(k1=k1, b=b, avgdl=avgdl)
+    async with open_search_stack(database, lexical=lexical) as desk:
         await insert_documents(desk.connection, *documents)
         for _ in range(25):
             question = f"{generate_words(rng, ENGLISH, 3)} {generate_words(rng, PORTUGUESE, 2)}"
             hits = await search_lexical(desk, question)
             assert hits.exactness == "exact"
             assert_same_ranking(hits, plain.rank(question), 20)
+
+
+async def test_generations_with_different_k1_score_side_by_side(database: str) -> None:
+    documents = [SampleDocument(f"d-{n}", ["heron " * (n + 1) + "stork"], "en") for n in range(5)]
+    async with open_search_stack(database) as desk:
+        await insert_generation(
+            desk.connection, "g2", live=False, lexical=LexicalConfig(k1=3.0, b=0.2)
+        )
+        await insert_documents(desk.connection, *documents)
+        for document in documents:
+            await insert_index_rows(desk.connection, document, "g2")
+            await activate_revision(desk.connection, document, "g2")
+        rankings = {}
+        for generation, plain in (
+            ("g1", ReferenceBm25(documents)),
+            ("g2", ReferenceBm25(documents, 3.0, 0.2)),
+        ):
+            hits = await search_lexical(desk, "heron", generation=generation)
+            assert_same_ranking(hits, plain.rank("heron"), 20)
+            rankings[generation] = [hit.score for hit in hits.hits]
+        assert rankings["g1"] != pytest.approx(rankings["g2"], rel=0.05)
 
 
 async def test_portuguese_document_matches_another_word_form(database: str) -> None:

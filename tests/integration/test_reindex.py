@@ -48,6 +48,7 @@ SETTING_CHANGES = {
         ["chunk.strategy=fixed_size", "chunk.child_tokens=32"],
         ["chunk", "extract", "embed"],
     ),
+    "lexical": (["lexical.k1=0.9", "lexical.b=0.5"], ["chunk", "extract", "embed"]),
     "extractor": (
         ["extract.base_url=" + MODEL_SERVER_URL, "extract.model=all", "extract.engine=openai"],
         ["extract"],

@@ -189,8 +189,9 @@ class MemoryIndex:
             }
             for lexeme, idf in idfs[configuration].items():
                 for chunk_id, frequency in postings[lexeme]:
-                    damping = 1.2 * (0.25 + 0.75 * self._lengths[chunk_id] / 100)
-                    scores[chunk_id] += idf * frequency * 2.2 / (frequency + damping)
+                    scores[chunk_id] += idf * self.generation.config.lexical.compute_weight(
+                        frequency, self._lengths[chunk_id]
+                    )
         return LexicalHits(
             self._top_hits(scores, filters, k),
             idfs,

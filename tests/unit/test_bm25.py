@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.generations import LexicalConfig
 from sql.bm25 import (
-    MAX_TERM_WEIGHT,
+    ROUNDING_ERROR,
     CandidateSet,
     Term,
     choose_candidates,
@@ -101,14 +102,17 @@ def test_unseen_chunk_cannot_reach_winning_score(
     ]
     terms = make_terms(chunks, vocabulary)
     seen = choose_candidates(terms, budget)
-    left = find_unseen_conjunctions(terms, seen, least)
+    left = find_unseen_conjunctions(terms, seen, least, LexicalConfig())
     assert left is not None
     for chunk in chunks:
         held = {term for term in terms if term.lexeme in chunk}
-        if sum(MAX_TERM_WEIGHT * term.idf for term in held) >= least and held:
+        if (
+            sum((LexicalConfig().max_weight + ROUNDING_ERROR) * term.idf for term in held) >= least
+            and held
+        ):
             assert seen.covers(held) or any(held.issuperset(conjunction) for conjunction in left)
 
 
 def test_bound_is_abandoned_for_very_many_frequent_terms() -> None:
     terms = [Term("english", f"w{n}", 500 + n, 1000) for n in range(60)]
-    assert find_unseen_conjunctions(terms, CandidateSet(), 20.0) is None
+    assert find_unseen_conjunctions(terms, CandidateSet(), 20.0, LexicalConfig()) is None

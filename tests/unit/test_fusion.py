@@ -10,6 +10,7 @@ from retrieval.duplicates import fold_duplicates
 from retrieval.fusion import MIN_CANDIDATES, Fusion, FusionInput, fuse_candidates
 from retrieval.parent_expansion import expand_to_parents, limit_per_document, replace_score
 from retrieval.trimming import trim_parents
+from schemas.generations import LexicalConfig
 from schemas.ports.search import Hit
 from schemas.profiles import FusionProfile
 from schemas.questions import Channel
@@ -152,7 +153,7 @@ def test_word_pairs_require_adjacency() -> None:
     index.add(IndexedDocument("far", [[IndexedChild("A layer lies beyond the boundary.")]]))
     near, far = index.views.values()
     scores = score_pairs(
-        "boundary layer", [near, far], {"english": {"boundari": 2.0, "layer": 1.0}}
+        "boundary layer", [near, far], {"english": {"boundari": 2.0, "layer": 1.0}}, LexicalConfig()
     )
     assert scores[near.chunk_id] > 0 == scores[far.chunk_id]
 
