@@ -9,7 +9,11 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-pytest_plugins = ["tests.postgres_fixture", "tests.kafka_fixture", "tests.log_backends"]
+pytest_plugins = [
+    "tests.support.postgres_fixture",
+    "tests.support.kafka_fixture",
+    "tests.support.log_backends",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

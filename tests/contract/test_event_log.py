@@ -13,7 +13,7 @@ import pytest
 from schemas.errors import ConfigurationError
 from schemas.ports.log import Partition
 from schemas.records import Position, Record, StoredRecord
-from tests.contract.log_cases import (
+from tests.support.log_cases import (
     CollectingSink,
     LogCase,
     SubscriptionReader,

@@ -24,7 +24,7 @@ from sql.query_loader import load_query
 from streams import offset_feed as feed_of_offsets
 from streams.kafka.kafka_log import KafkaLog
 from streams.offset_feed import OffsetFeed
-from tests.contract.log_cases import (
+from tests.support.log_cases import (
     LogCase,
     log_and_subscriber,
     on_expiring_logs,

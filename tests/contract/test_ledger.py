@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from processors import dead_letters, get_stage_versions
+from processors import dead_letters
 from schemas.events import Event, EventDeadLettered
 from schemas.events.dead_letters import LogPosition
-from schemas.generations import EmbedConfig, Generation, IndexConfig, compute_chain_fingerprints
 from schemas.ids import content_id
 from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, ProjectedEvent
 from schemas.records import Position
@@ -23,9 +22,10 @@ from schemas.rows import GenerationRow
 from sql.ledger import PgLedger
 from sql.pool import close_pool, open_pool
 from streams.memory_ledger import MemoryLedger
-from tests.contract.ledger_events import (
-    DIMENSION,
+from tests.support.ledger_events import (
+    GENERATION,
     NOW,
+    TRANSCRIBE_FINGERPRINT,
     make_accepted,
     make_amended,
     make_chunked,
@@ -35,16 +35,6 @@ from tests.contract.ledger_events import (
     make_transcribed,
     project_event,
 )
-
-CONFIG = IndexConfig(embed=EmbedConfig(dimension=DIMENSION, state_dimension=0))
-GENERATION = Generation(
-    name="g1",
-    config=CONFIG,
-    how=compute_chain_fingerprints(CONFIG, get_stage_versions()),
-    topics={},
-    state="live",
-)
-TRANSCRIBE_FINGERPRINT = GENERATION.how["transcribe"]
 
 
 @pytest_asyncio.fixture(params=["memory", "postgres"])

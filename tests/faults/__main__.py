@@ -14,8 +14,8 @@ from pathlib import Path
 from tests.faults.environment import FaultEnvironment
 from tests.faults.report import format_fault_table, write_table
 from tests.faults.suite import FAULTS, FaultSuite
-from tests.kafka_fixture import run_broker
-from tests.postgres_fixture import run_postgres
+from tests.support.kafka_fixture import run_broker
+from tests.support.postgres_fixture import run_postgres
 
 log_progress = partial(print, file=sys.stderr, flush=True)
 

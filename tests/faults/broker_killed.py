@@ -7,7 +7,7 @@ import signal
 import time
 
 from tests.faults.trial import Fault, FaultTrial
-from tests.postgres_fixture import run_in_thread
+from tests.support.postgres_fixture import run_in_thread
 
 ROUND_S = 25.0
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import base64
 
 from tests.faults.trial import Fault, FaultTrial
-from tests.journey.broken_files import make_encrypted_pdf
-from tests.workload import KafkaEvent, make_received_content
+from tests.support.broken_files import make_encrypted_pdf
+from tests.support.workload import KafkaEvent, make_received_content
 
 BATCH_SIZE = 20
 CODE = "ENCRYPTED_DOCUMENT"

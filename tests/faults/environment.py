@@ -17,7 +17,7 @@ from sql.embedded import EmbeddedPostgres
 from streams.kafka.broker import Broker
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.faults.worker_fleet import WorkerFleet, monitor_memory
-from tests.postgres_fixture import clone_database
+from tests.support.postgres_fixture import clone_database
 
 PARTITIONS = 6
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.faults.trial import FaultTrial, seconds_since
-from tests.integration.cluster import wait_until
+from tests.support.cluster import wait_until
 
 BURST_SIZE = 3
 """Wrong answers in a row: fewer than an event is tried."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from processors import STAGES
 from tests.faults.trial import Fault, FaultTrial, seconds_since
-from tests.integration.cluster import WorkerProcess
+from tests.support.cluster import WorkerProcess
 
 UNRELATED_STAGES = ("control", "announce", "erase", "runs", "judgements")
 """Stages that hear nothing of documents."""

@@ -39,8 +39,8 @@ from tests.faults.trial import (
     seconds_since,
 )
 from tests.faults.worker_fleet import WorkerFleet
-from tests.kafka_fixture import run_broker
-from tests.postgres_fixture import run_postgres
+from tests.support.kafka_fixture import run_broker
+from tests.support.postgres_fixture import run_postgres
 
 FAULTS = tuple(
     module.FAULT

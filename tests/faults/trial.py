@@ -15,8 +15,8 @@ from tests.faults.environment import FaultEnvironment
 from tests.faults.relay import TcpRelay
 from tests.faults.worker import CROSSED
 from tests.faults.worker_fleet import WorkerFleet
-from tests.integration.cluster import collect_outcomes, tail_topic, wait_until
-from tests.workload import KafkaEvent, generate_histories, interleave
+from tests.support.cluster import collect_outcomes, tail_topic, wait_until
+from tests.support.workload import KafkaEvent, generate_histories, interleave
 
 DeadLetterCodes = frozenset[tuple[str, str]]
 """(producer's event id, code)"""

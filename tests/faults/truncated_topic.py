@@ -23,8 +23,8 @@ from services.storage import Storage
 from sql.generation_removal import begin_generation_drop
 from tests.faults.environment import PARTITIONS
 from tests.faults.trial import Fault, FaultTrial
-from tests.integration.cluster import wait_until
-from tests.postgres_fixture import run_in_thread
+from tests.support.cluster import wait_until
+from tests.support.postgres_fixture import run_in_thread
 
 T = TypeVar("T")
 TOPIC = "embedded"

@@ -27,8 +27,8 @@ from streams.kafka.subscriber import FaustSubscriber
 from streams.partition_sink import PartitionLimits
 from tests.fakes.ocr import FakeOcr
 from tests.faults.await_points import trace_await_points
-from tests.integration.null_worker import READY, RecordingEmbedder, write_notes
-from tests.property.simulated_pipeline import LineParser
+from tests.support.null_worker import READY, RecordingEmbedder, write_notes
+from tests.support.simulated_pipeline import LineParser
 
 SESSION_TIMEOUT_S = 3.0
 """After which Kafka misses a killed worker. Ours wait for 6 s and more."""

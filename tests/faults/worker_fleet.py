@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.worker import WorkerOrders, run_worker
-from tests.forked_process import fork_process
-from tests.integration.cluster import WorkerCluster, WorkerProcess
+from tests.support.cluster import WorkerCluster, WorkerProcess
+from tests.support.forked_process import fork_process
 
 MEMORY_SAMPLE_INTERVAL_S = 0.2
 LOG_TAIL_CHARS = 3_000

@@ -35,7 +35,7 @@ from streams.publisher import build_root_event
 from streams.topics import CONTROL, RAW
 from tests.golden.recording import LOG_NAMES, RECORDINGS_DIR, RecordedEvent, decode_or_error
 from tests.golden.views import fetch_views
-from tests.journey.conftest import ApiWorld, run_system
+from tests.support.api_world import ApiWorld, run_system
 
 TEXT = """# Weir House
 

@@ -10,8 +10,8 @@ from schemas.records import Record
 from schemas.sources import DebeziumSource, RowMapping, SourceSpec
 from streams.publisher import build_root_event
 from streams.topics import CONTROL
-from tests.integration.source_environment import SourceEnvironment, run_source_environment
-from tests.simulated_table import TOPIC, SimulatedTable
+from tests.support.simulated_table import TOPIC, SimulatedTable
+from tests.support.source_environment import SourceEnvironment, run_source_environment
 
 SPEC = SourceSpec(
     name="notes",

@@ -10,8 +10,8 @@ from schemas.rows import GenerationRow
 from sql.checksum import compute_checksum
 from sql.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
-from tests.contract.ledger_events import make_removed
-from tests.integration.test_ledger import G1, apply_control_rows, claim_events, make_revision_events
+from tests.support.generation_copies import apply_control_rows
+from tests.support.ledger_events import G1, claim_events, make_removed, make_revision_events
 
 EventHistory = list[Event[Any]]
 

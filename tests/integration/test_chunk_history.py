@@ -14,7 +14,7 @@ from sql.lineage import PgLineage
 from sql.partitions import create_partitions, drop_partitions
 from sql.pool import Pool, close_pool, open_pool
 from sql.recorded_texts import PgRecordedTexts
-from tests.callers import LOCAL_CALLER, make_caller
+from tests.support.api_client import LOCAL_CALLER, make_caller
 
 DOCUMENT_ID = content_id("document", "default", "", "a")
 

@@ -16,8 +16,8 @@ from schemas.rows import GenerationRow
 from services.recovery.restore_check import CONTROL_GROUP, INGRESS_GROUP, check_tables_current
 from services.storage import Storage
 from streams.signatures import SIGNATURE_HEADER
-from tests.generation_copies import apply_control_rows
-from tests.shared_log import SharedLog, acknowledge_offset, do_nothing, open_storage
+from tests.support.generation_copies import apply_control_rows
+from tests.support.shared_log import SharedLog, acknowledge_offset, do_nothing, open_storage
 
 FIRST_GENERATION = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
 

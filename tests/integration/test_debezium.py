@@ -16,9 +16,9 @@ from engines.embed.null import NullEmbedder
 from sql.embedded import EmbeddedPostgres
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.debezium.connect import run_kafka_connect
-from tests.integration.source_environment import run_source_environment
-from tests.postgres_fixture import tcp_dsn
-from tests.property.simulated_pipeline import LineParser
+from tests.support.postgres_fixture import tcp_dsn
+from tests.support.simulated_pipeline import LineParser
+from tests.support.source_environment import run_source_environment
 
 pytestmark = pytest.mark.kafka
 

@@ -11,9 +11,14 @@ from schemas.questions import Filters
 from sql.documents import PgDocuments
 from sql.entities import PgEntities
 from sql.listings import PgListings
-from tests.callers import LOCAL_CALLER, make_caller
-from tests.document_rows import SampleDocument, insert_documents, insert_mention, insert_relation
-from tests.search_stack import SearchStack, open_search_stack
+from tests.support.api_client import LOCAL_CALLER, make_caller
+from tests.support.document_rows import (
+    SampleDocument,
+    insert_documents,
+    insert_mention,
+    insert_relation,
+)
+from tests.support.search_stack import SearchStack, open_search_stack
 
 ANA, BEN = ("user:ana",), ("user:ben", "group:finance")
 OPEN_DOCUMENT = SampleDocument(

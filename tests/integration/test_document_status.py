@@ -14,8 +14,8 @@ from schemas.errors import InvalidRequest
 from schemas.ids import content_id, make_derived_id, make_received_id
 from sql.documents import PgDocuments
 from sql.listings import PgListings
-from tests.callers import LOCAL_CALLER, make_caller
-from tests.document_rows import (
+from tests.support.api_client import LOCAL_CALLER, make_caller
+from tests.support.document_rows import (
     EPOCH,
     SampleDocument,
     activate_revision,
@@ -23,7 +23,7 @@ from tests.document_rows import (
     insert_documents,
     insert_index_rows,
 )
-from tests.search_stack import SearchStack, open_search_stack
+from tests.support.search_stack import SearchStack, open_search_stack
 
 DOCUMENT = SampleDocument("a", ["one two", "three"], title="A", collection="law", tags=("red",))
 

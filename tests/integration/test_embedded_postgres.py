@@ -23,7 +23,7 @@ from sql.embedded import EPHEMERAL_SETTINGS, LOCATION_FILE, EmbeddedPostgres, de
 from sql.inspection import list_pending_migrations
 from sql.migrate import migrate
 from sql.server_account import Account, can_enter, find_server_account
-from tests.postgres_fixture import create_data_root, run_in_thread, tcp_dsn
+from tests.support.postgres_fixture import create_data_root, run_in_thread, tcp_dsn
 
 requires_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs root, to run Postgres as another account"

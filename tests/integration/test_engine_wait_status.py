@@ -14,7 +14,7 @@ from engines.embed.null import NullEmbedder
 from schemas.errors import EngineUnavailable
 from schemas.ports.engines import TextEmbedding
 from streams import stage_consumer
-from tests.pipeline import Pipeline, null_overrides, run_pipeline
+from tests.support.pipeline import Pipeline, null_overrides, run_pipeline
 
 
 class UnavailableEmbedder(NullEmbedder):

@@ -23,9 +23,9 @@ import pytest
 
 from schemas.ids import make_document_id
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.integration.cluster import WorkerCluster, run_cluster, wait_until
-from tests.journey.broken_files import make_encrypted_pdf, make_pdf
-from tests.postgres_fixture import clone_database
+from tests.support.broken_files import make_encrypted_pdf, make_pdf
+from tests.support.cluster import WorkerCluster, run_cluster, wait_until
+from tests.support.postgres_fixture import clone_database
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.kafka

@@ -27,7 +27,7 @@ from streams.codec import Codec
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.submission import build_raw_record
 from streams.topics import CHUNKED, OUTCOMES
-from tests.property.simulated_pipeline import LineChunker, LineParser
+from tests.support.simulated_pipeline import LineChunker, LineParser
 
 PAGES, PAGES_OF_A_PART, LINES_OF_A_PAGE = 1000, 16, 4
 LONG_DOCUMENT = "a long scan"

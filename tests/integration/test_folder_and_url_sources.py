@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.source_environment import run_source_environment
+from tests.support.source_environment import run_source_environment
 
 
 def write_file(folder: Path, name: str, text: str) -> None:

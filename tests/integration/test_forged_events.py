@@ -23,11 +23,9 @@ from streams.codec import Codec
 from streams.publisher import build_root_event
 from streams.signatures import SIGNATURE_HEADER, EventSigner
 from streams.submission import build_raw_record
-from tests.integration.test_recovery import copy_keys, copy_log
-from tests.log_backends import on_both_logs
-from tests.pipeline import EVENT_TIME, Pipeline, null_overrides, run_pipeline, settings
-
-__all__ = ["settings"]
+from tests.support.database_copies import copy_keys, copy_log
+from tests.support.log_backends import on_both_logs
+from tests.support.pipeline import EVENT_TIME, Pipeline, null_overrides, run_pipeline
 
 ATTACK_EPOCH = 9_223_372_036_854_775_806
 

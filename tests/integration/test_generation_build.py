@@ -23,7 +23,8 @@ from services.generations.removal import remove_generation
 from sql.checksum import compute_checksum
 from sql.generation_builds import PgGenerationBuilds
 from sql.pool import connect
-from tests.integration.test_reindex import (
+from tests.support.pipeline import Pipeline, run_pipeline
+from tests.support.reindex_cases import (
     OVERRIDES,
     SETTING_CHANGES,
     TEXTS,
@@ -31,7 +32,6 @@ from tests.integration.test_reindex import (
     make_overrides,
     make_reindex_service,
 )
-from tests.pipeline import Pipeline, run_pipeline
 
 EMBEDDER_CHANGE = SETTING_CHANGES["embedder"][0]
 

@@ -20,13 +20,8 @@ from sql.generation_removal import (
 )
 from sql.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
-from tests.integration.test_ledger import (
-    G1,
-    apply_control_rows,
-    claim_events,
-    make_generation,
-    make_revision_events,
-)
+from tests.support.generation_copies import apply_control_rows
+from tests.support.ledger_events import G1, claim_events, make_generation, make_revision_events
 
 G2 = make_generation("g2")
 WORDS = ["heron", "stork"]

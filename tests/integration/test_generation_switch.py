@@ -24,12 +24,12 @@ from sql.generation_switch import PublishPromotion, SwitchResult, roll_back, swi
 from sql.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from sql.visibility_lock import share_visibility_lock
-from tests.contract.ledger_events import make_removed
-from tests.integration.test_ledger import (
+from tests.support.generation_copies import apply_control_rows
+from tests.support.ledger_events import (
     G1,
-    apply_control_rows,
     claim_events,
     make_generation,
+    make_removed,
     make_revision_events,
 )
 

@@ -18,14 +18,9 @@ from sql.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
 from streams.topics import CONTROL
-from tests.contract.log_cases import LogCase, log_and_subscriber, open_case
-from tests.integration.test_ledger import (
-    G1,
-    apply_control_rows,
-    claim_events,
-    make_generation,
-    make_revision_events,
-)
+from tests.support.generation_copies import apply_control_rows
+from tests.support.ledger_events import G1, claim_events, make_generation, make_revision_events
+from tests.support.log_cases import LogCase, log_and_subscriber, open_case
 
 __all__ = ["log_and_subscriber", "open_case"]
 

@@ -23,8 +23,9 @@ from sql.generation_builds import PgGenerationBuilds
 from sql.partitions import drop_partitions
 from sql.pool import Pool, close_pool, open_pool
 from sql.secondary_indexes import SECONDARY_INDEXES, build_indexes
-from tests.integration.test_ledger import G1, apply_control_rows, make_generation
-from tests.postgres_fixture import execute_sql
+from tests.support.generation_copies import apply_control_rows
+from tests.support.ledger_events import G1, make_generation
+from tests.support.postgres_fixture import execute_sql
 
 CONTROL_ROWS: tuple[Row, ...] = (
     GenerationRow(G1),

@@ -10,15 +10,15 @@ import pytest
 from schemas.ports.search import EntitySeed, Hit
 from schemas.questions import Filters
 from sql.entities import PgEntities
-from tests.callers import LOCAL_CALLER, make_caller
-from tests.document_rows import (
+from tests.support.api_client import LOCAL_CALLER, make_caller
+from tests.support.document_rows import (
     SampleDocument,
     activate_revision,
     insert_documents,
     insert_mention,
     insert_relation,
 )
-from tests.search_stack import SearchStack, open_search_stack
+from tests.support.search_stack import SearchStack, open_search_stack
 
 NO_FILTERS = Filters()
 

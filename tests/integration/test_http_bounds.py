@@ -15,7 +15,7 @@ import pytest
 from anabranch.process import http_protocol
 from api import middleware
 from api.middleware import normalize_address
-from tests.integration.test_http_server import fetch_answer, run_server
+from tests.support.http_server import fetch_answer, run_server
 from tests.unit.api_fakes import FakeIntake
 
 PARTIAL_JSON_REQUEST = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,56 +15,9 @@ from anabranch.process.api_process import UvicornServer
 from anabranch.process.http_protocol import HttpProtocol
 from api.app import create_app
 from schemas.event_feed import FeedMessage
+from tests.support.eventually import eventually
+from tests.support.http_server import fetch_answer, open_small_buffer_socket, run_server
 from tests.unit.api_fakes import FakeIntake, MemoryFeed, make_services
-
-
-@asynccontextmanager
-async def run_server(**replaced: Any) -> AsyncIterator[int]:
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create_app(make_services(**replaced)),
-            port=0,
-            http=HttpProtocol,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-        )
-    )
-    task = asyncio.create_task(server._serve())
-    try:
-        await wait_until(lambda: server.started)
-        yield server.servers[0].sockets[0].getsockname()[1]
-    finally:
-        server.should_exit = True
-        await task
-
-
-async def wait_until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.005)
-
-
-def open_small_buffer_socket(port: int) -> socket.socket:
-    """One that takes in little before it reads."""
-    made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    made.connect(("127.0.0.1", port))
-    return made
-
-
-async def fetch_answer(port: int, request: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
-    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-    writer.close()
-    await writer.wait_closed()
-    status, *lines = head.decode().split("\r\n")
-    return (
-        int(status.split()[1]),
-        {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)},
-        json.loads(body),
-    )
 
 
 @pytest.mark.parametrize(
@@ -102,13 +52,13 @@ async def test_server_stops_despite_clients_not_reading_streams() -> None:
     )
     server = UvicornServer(config)
     task = asyncio.create_task(server.serve())
-    await wait_until(lambda: server.started)
+    await eventually(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
     opened = [await asyncio.open_connection(sock=open_small_buffer_socket(port)) for _ in range(6)]
     for _, writer in opened:
         writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
     reading = [asyncio.create_task(reader.read()) for reader, _ in opened[:3]]
-    await wait_until(
+    await eventually(
         lambda: (
             sum(
                 isinstance(one, HttpProtocol) and one.flow.write_paused
@@ -150,7 +100,7 @@ async def test_client_disconnect_during_upload_is_not_an_error() -> None:
             await asyncio.wait_for(begun.wait(), 20)
             writer.close()
             await writer.wait_closed()
-            await wait_until(lambda: bool(lines))
+            await eventually(lambda: bool(lines))
     assert [(line["log_level"], line["event"]) for line in lines] == [
         ("info", "client_disconnected")
     ]

@@ -21,8 +21,8 @@ from sql.derived_tables import PARTITIONED_TABLES
 from sql.erasure import PgErasure
 from streams.codec import Codec
 from streams.submission import build_raw_record
-from tests.pipeline import EVENT_TIME, Pipeline, run_pipeline
-from tests.property.simulated_pipeline import LineParser
+from tests.support.pipeline import EVENT_TIME, Pipeline, run_pipeline
+from tests.support.simulated_pipeline import LineParser
 
 REAL_PARSER_OVERRIDES = Overrides(embedder=NullEmbedder(dimension=8))
 """Everything as it is shipped, without the model."""

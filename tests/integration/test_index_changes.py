@@ -22,7 +22,7 @@ from sql.invalidation import (
 )
 from sql.migrate import migrate
 from sql.pool import ASYNC_COMMIT_SETTINGS, Connection, Pool, close_pool, open_pool
-from tests.postgres_fixture import run_postgres
+from tests.support.postgres_fixture import run_postgres
 
 SNAPSHOT_QUERY = "select xact_counter_epoch() || ' ' || pg_current_snapshot()"
 

@@ -18,8 +18,8 @@ from streams.sources.change_dead_letters import ChangeDeadLetters
 from streams.sources.debezium import parse_change_events
 from streams.sources.raw_producer import RawProducer
 from streams.sources.topic_reader import TopicReader
-from tests.raw_documents import read_current_documents
-from tests.simulated_table import TOPIC, SimulatedTable
+from tests.support.raw_documents import read_current_documents
+from tests.support.simulated_table import TOPIC, SimulatedTable
 
 RECORD_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 SPEC = SourceSpec(

@@ -36,8 +36,8 @@ from schemas.errors import ConfigurationError
 from streams.kafka.acls import Grant
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
-from tests.kafka_fixture import require_kafka, run_broker
-from tests.pipeline import run_pipeline
+from tests.support.kafka_fixture import require_kafka, run_broker
+from tests.support.pipeline import run_pipeline
 
 pytestmark = pytest.mark.kafka
 

@@ -18,8 +18,8 @@ from mode.threads import MethodQueue
 from streams.kafka.faust_app import FaustConsumer
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
-from tests.contract.log_cases import SubscriptionReader, run_subscription, wait_until
-from tests.integration.kafka_numbers import TOPIC, append_numbers, log
+from tests.support.kafka_numbers import TOPIC, append_numbers, log
+from tests.support.log_cases import SubscriptionReader, run_subscription, wait_until
 
 pytestmark = pytest.mark.kafka
 

@@ -14,16 +14,16 @@ from services.generations.reindex import start_rebuild
 from services.generations.removal import remove_generation
 from sql.checksum import compute_checksum
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.integration.test_recovery import copy_keys
-from tests.integration.test_reindex import (
+from tests.support.database_copies import copy_keys
+from tests.support.log_backends import on_kafka
+from tests.support.pipeline import run_pipeline
+from tests.support.reindex_cases import (
     OVERRIDES,
     SETTING_CHANGES,
     TEXTS,
     WORDS,
     make_reindex_service,
 )
-from tests.log_backends import on_kafka
-from tests.pipeline import run_pipeline
 
 
 @on_kafka

@@ -14,7 +14,7 @@ import pytest
 
 from processors import STAGES
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.integration.cluster import (
+from tests.support.cluster import (
     ConsumedRecord,
     WorkerCluster,
     collect_outcomes,
@@ -22,7 +22,7 @@ from tests.integration.cluster import (
     tail_topic,
     wait_until,
 )
-from tests.workload import KafkaEvent, generate_histories, interleave, make_received
+from tests.support.workload import KafkaEvent, generate_histories, interleave, make_received
 
 pytestmark = pytest.mark.kafka
 

@@ -18,8 +18,8 @@ from schemas.ports.log import Partition
 from streams.kafka.faust_app import seek_to_first_unread
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
-from tests.contract.log_cases import TIMEOUT_S, CollectingSink, run_subscription, wait_until
-from tests.integration.kafka_numbers import TOPIC, append_numbers, log
+from tests.support.kafka_numbers import TOPIC, append_numbers, log
+from tests.support.log_cases import TIMEOUT_S, CollectingSink, run_subscription, wait_until
 
 __all__ = ["log"]
 

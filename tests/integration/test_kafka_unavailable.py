@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.process.database import POSTGRES_FOLDER
-from tests.journey.server_process import run_anabranch
+from tests.support.server_process import run_anabranch
 
 UNREACHABLE_KAFKA_OPTIONS = (
     "--set",

@@ -26,10 +26,10 @@ from streams.kafka.faust_app import FetchThread
 from streams.kafka.jars import find_java, get_default_jars_dir
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
-from tests.contract.log_cases import CollectingSink, run_subscription, wait_until
-from tests.forked_process import ForkedProcess, fork_process
-from tests.integration.kafka_numbers import TOPIC, append_numbers, log
-from tests.integration.kafka_worker import KafkaWorkerOrders, run_kafka_worker
+from tests.support.forked_process import ForkedProcess, fork_process
+from tests.support.kafka_numbers import TOPIC, append_numbers, log
+from tests.support.kafka_worker import KafkaWorkerOrders, run_kafka_worker
+from tests.support.log_cases import CollectingSink, run_subscription, wait_until
 
 __all__ = ["log"]
 

@@ -18,9 +18,8 @@ import pytest_asyncio
 from schemas.errors import DatabaseUnavailable
 from schemas.events import DocumentChunked, Event, EventDeadLettered
 from schemas.events.dead_letters import LogPosition
-from schemas.generations import EmbedConfig, Generation, IndexConfig
 from schemas.ids import content_id
-from schemas.ports.ledger import ClaimResult, ClaimStatus, MemoKey, ProjectedEvent
+from schemas.ports.ledger import ClaimStatus, MemoKey, ProjectedEvent
 from schemas.records import Position
 from schemas.rows import (
     ClaimRow,
@@ -43,32 +42,24 @@ from sql.engine_results import PgEngineResultCache
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
 from sql.pool import Connection, Pool, close_pool, open_pool
-from tests.contract.ledger_events import (
+from tests.support.generation_copies import apply_control_rows
+from tests.support.ledger_events import (
     DIMENSION,
+    G1,
+    claim_events,
     generate_history,
     make_accepted,
     make_chunked,
     make_embedded,
+    make_generation,
     make_removed,
+    make_revision_events,
     make_sample_document_id,
     make_transcribed,
     project_event,
 )
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
-
-
-def make_generation(name: str, dimension: int = DIMENSION) -> Generation:
-    config = IndexConfig(embed=EmbedConfig(dimension=dimension, state_dimension=0))
-    return Generation(name=name, config=config, how={"transcribe": "how"}, topics={})
-
-
-G1 = make_generation("g1")
-
-
-async def apply_control_rows(pool: Pool, *rows: Row) -> None:
-    fact = replace(make_accepted("decision", 1), id=uuid4())
-    await PgLedger(pool, None).claim("control", "always", [ProjectedEvent(fact, rows)])
 
 
 @pytest_asyncio.fixture
@@ -82,32 +73,6 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 @pytest.fixture
 def ledger(pool: Pool) -> PgLedger:
     return PgLedger(pool, G1)
-
-
-async def claim_events(ledger: PgLedger, *facts: Event[Any]) -> list[ClaimResult]:
-    """Consecutive facts of one stage in one batch."""
-    answers: list[ClaimResult] = []
-    batch: list[tuple[Any, ...]] = [project_event(fact) for fact in facts]
-    while batch:
-        stage, counts, _ = batch[0]
-        together = [event for name, _, event in _take_same_stage(batch, stage)]
-        answers += await ledger.claim(stage, counts, together)
-        batch = batch[len(together) :]
-    return answers
-
-
-def _take_same_stage(batch: Sequence[tuple[Any, ...]], stage: str) -> Sequence[tuple[Any, ...]]:
-    end = next((n for n, item in enumerate(batch) if item[0] != stage), len(batch))
-    return batch[:end]
-
-
-def make_revision_events(name: str, order: int, words: list[str]) -> list[Event[Any]]:
-    return [
-        make_accepted(name, order),
-        make_transcribed(name, order, fingerprint="how"),
-        make_chunked(name, order, words),
-        make_embedded(name, order, words),
-    ]
 
 
 async def fetch_word_counts(pool: Pool) -> dict[str, int]:

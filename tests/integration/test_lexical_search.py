@@ -19,14 +19,14 @@ from schemas.ports.search import LexicalHits
 from schemas.questions import Filters
 from sql.compaction import compact_lexical
 from sql.text_search_config import resolve_text_search_config
-from tests.document_rows import (
+from tests.support.document_rows import (
     SampleDocument,
     activate_revision,
     insert_documents,
     insert_generation,
     insert_index_rows,
 )
-from tests.search_stack import SearchStack, open_search_stack
+from tests.support.search_stack import SearchStack, open_search_stack
 
 NO_FILTERS = Filters()
 ENGLISH = [

@@ -38,10 +38,9 @@ from services.ingest import IngestService
 from services.monitoring.lag_diagnosis import explain_lags
 from services.storage import Storage
 from sql.inspection import fetch_blocking_transactions
-from tests.api_client import api_client
-from tests.callers import LOCAL_CALLER
-from tests.generation_copies import apply_control_rows
-from tests.log_backends import on_both_logs
+from tests.support.api_client import LOCAL_CALLER, api_client
+from tests.support.generation_copies import apply_control_rows
+from tests.support.log_backends import on_both_logs
 
 LOCK = "begin; lock table anabranch.{} in access exclusive mode"
 

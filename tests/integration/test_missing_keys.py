@@ -20,8 +20,8 @@ from streams.codec import Codec
 from streams.signatures import SIGNATURE_HEADER
 from streams.stage_consumer import format_group_name
 from streams.submission import build_raw_record
-from tests.generation_copies import apply_control_rows
-from tests.shared_log import SharedLog, acknowledge_offset, open_storage
+from tests.support.generation_copies import apply_control_rows
+from tests.support.shared_log import SharedLog, acknowledge_offset, open_storage
 
 FIRST_GENERATION = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
 EVENT_TIME = datetime(2026, 1, 1, tzinfo=UTC)

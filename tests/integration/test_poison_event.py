@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.integration.worker_group import WorkerGroup, wait_until, worker_group
-from tests.log_backends import on_both_logs
+from tests.support.log_backends import on_both_logs
+from tests.support.worker_group import WorkerGroup, wait_until, worker_group
 
 __all__ = ["worker_group"]
 

@@ -15,7 +15,7 @@ from schemas.ports.sources import LogicalMessage, PeekedChanges
 from services.sources import supervisor
 from sql.query_loader import load_query
 from sql.replication_slot import PgChangeReader
-from tests.integration.source_environment import SourceEnvironment, run_source_environment
+from tests.support.source_environment import SourceEnvironment, run_source_environment
 
 LONG_TEXT = " ".join(f"sentence {number} about herons in the reeds." for number in range(2500))
 """Longer than a row: an update that leaves it alone does not write it again."""

@@ -17,12 +17,12 @@ from schemas.records import Record
 from sql.integrity import check_integrity
 from streams.codec import Codec
 from streams.submission import build_raw_record
-from tests.integration.cluster import WorkerCluster
-from tests.integration.worker_group import WorkerGroup, to_environment, wait_until, worker_group
-from tests.journey.server_process import run_anabranch
-from tests.log_backends import on_both_logs
-from tests.pipeline import EVENT_TIME, make_event
-from tests.property.test_document_changes import LINES, LONG, SHORT
+from tests.support.cluster import WorkerCluster
+from tests.support.log_backends import on_both_logs
+from tests.support.pipeline import EVENT_TIME, make_event
+from tests.support.server_process import run_anabranch
+from tests.support.simulated_pipeline import LINES, LONG, SHORT
+from tests.support.worker_group import WorkerGroup, to_environment, wait_until, worker_group
 
 __all__ = ["worker_group"]
 

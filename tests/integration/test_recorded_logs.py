@@ -25,7 +25,7 @@ from streams.codec import Codec
 from streams.payload_keys import compute_master_key_fingerprint
 from tests.golden.recording import LOG_NAMES, RecordedEvent, list_recordings, load_keys, load_log
 from tests.golden.views import fetch_views
-from tests.pipeline import run_pipeline
+from tests.support.pipeline import run_pipeline
 
 FOR_EVERY_RECORDING = pytest.mark.parametrize(
     "recording", list_recordings(), ids=lambda path: path.name

@@ -10,57 +10,9 @@ from anabranch.composition.storage import recover_database
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
 from sql.checksum import compute_checksum
-from sql.pool import Pool, close_pool, open_pool
-from tests.integration.test_rebuild import TEXTS, push_history
-from tests.pipeline import run_pipeline
-
-
-async def copy_log(source: str, target: str) -> None:
-    """As a dump of the log's own tables would be restored; places of readers are lost, and so are
-    transaction numbers.
-    """
-    old, new = (
-        await open_pool(source, size=2, name="test"),
-        await open_pool(target, size=2, name="test"),
-    )
-    await copy_table(
-        old, new, "events", "position, topic, key, headers, value, appended_at", "xact", "'3'::xid8"
-    )
-    await new.execute(
-        "select setval(pg_get_serial_sequence('events', 'position'), (select max(position) from events))"
-    )
-    await close_pool(old)
-    await close_pool(new)
-
-
-async def copy_keys(source: str, target: str) -> None:
-    """As a backup of the keystore would be restored."""
-    old, new = (
-        await open_pool(source, size=2, name="test"),
-        await open_pool(target, size=2, name="test"),
-    )
-    for row in await old.fetch(
-        "select table_name from information_schema.tables where table_schema = 'keystore'"
-    ):
-        await copy_table(old, new, f"keystore.{row['table_name']}", "*")
-    await close_pool(old)
-    await close_pool(new)
-
-
-async def copy_table(
-    old: Pool, new: Pool, table: str, columns: str, more: str = "", value: str = ""
-) -> None:
-    rows = await old.fetch(f"select {columns} from {table}")
-    if not rows:
-        return
-    names = list(rows[0].keys())
-    places = ", ".join(f"${number}" for number in range(1, len(names) + 1))
-    extra = (f", {more}", f", {value}") if more else ("", "")
-    overriding = "overriding system value " if table == "events" else ""
-    await new.executemany(
-        f"insert into {table} ({', '.join(names)}{extra[0]}) {overriding}values ({places}{extra[1]}) on conflict do nothing",
-        [tuple(row) for row in rows],
-    )
+from tests.support.database_copies import copy_keys, copy_log
+from tests.support.document_history import TEXTS, push_history
+from tests.support.pipeline import run_pipeline
 
 
 async def test_empty_tables_are_recovered_from_log_without_engines(

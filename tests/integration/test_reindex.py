@@ -4,26 +4,14 @@ the change run, and they cost what the plan said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 from pgvector import HalfVector
 
-from anabranch.composition.reindex import build_reindex_service
-from anabranch.config.loader import load_settings
-from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from anabranch.identity.approvals import approve, find_restricted_settings
-from engines.chunk import create_chunker
 from engines.embed.null import NullEmbedder
-from schemas.generations import IndexConfig
-from schemas.ids import fingerprint
-from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.questions import Filters
-from schemas.values import Extraction, Mention, ParentChunk, Transcript
-from services.generations.reindex import ReindexService
 from sql.checksum import compute_checksum
 from sql.generations import PgGenerations
 from sql.query_loader import load_query
@@ -31,87 +19,14 @@ from sql.search import PgSearch
 from sql.search_scope import SearchScope
 from sql.vector_index import ensure_vector_index
 from streams.topics import get_partition_counts
-from tests.pipeline import Pipeline, run_pipeline
-from tests.property.simulated_pipeline import LineParser
-
-WORDS = "heron stork crane rail coot grebe swan teal duck goose"
-TEXTS: dict[str, str | None] = {
-    f"doc-{number}": f"{WORDS} {number}\nNumber {number} flies.\n{WORDS}" for number in range(12)
-}
-MODEL_SERVER_URL = "http://127.0.0.1:1"
-SETTING_CHANGES = {
-    "parser": (
-        ["ocr.base_url=" + MODEL_SERVER_URL, "ocr.model=shouting"],
-        ["transcribe", "chunk", "extract", "embed"],
-    ),
-    "chunker": (
-        ["chunk.strategy=fixed_size", "chunk.child_tokens=32"],
-        ["chunk", "extract", "embed"],
-    ),
-    "lexical": (["lexical.k1=0.9", "lexical.b=0.5"], ["chunk", "extract", "embed"]),
-    "extractor": (
-        ["extract.base_url=" + MODEL_SERVER_URL, "extract.model=all", "extract.engine=openai"],
-        ["extract"],
-    ),
-    "embedder": (
-        ["embed.base_url=" + MODEL_SERVER_URL, "embed.model=wide", "embed.dimension=24"],
-        ["embed"],
-    ),
-}
-
-APPROVED_SETTINGS = [
-    one for sets, _ in SETTING_CHANGES.values() for one in find_restricted_settings(sets)
-]
-
-
-class ShoutingParser(LineParser):
-    fingerprint = "shouting"
-
-    def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
-        transcript = super().assemble(file, plan, parts)
-        return transcript.model_copy(update={"markdown": transcript.markdown.upper()})
-
-
-class FirstWordExtractor:
-    """The first word of each chunk is a name."""
-
-    def __init__(self, model: str) -> None:
-        self.fingerprint = fingerprint("first words", model)
-
-    async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
-        found = [
-            (child.id, child.text.split()[0], child.char_start)
-            for parent in parents
-            for child in parent.children
-            if child.text.split()
-        ]
-        return Extraction(mentions=[_make_mention(*one) for one in found])
-
-
-def _make_mention(chunk: UUID, word: str, start: int) -> Mention:
-    return Mention(
-        chunk_id=chunk,
-        type="WORD",
-        key=word.casefold(),
-        name=word,
-        char_start=start,
-        char_end=start + len(word),
-    )
-
-
-def make_overrides(config: IndexConfig) -> Overrides:
-    return Overrides(
-        parser=ShoutingParser() if config.ocr.model else LineParser(),
-        chunker=create_chunker(config.chunk),
-        extractor=FirstWordExtractor(config.extract.model),
-        embedder=NullEmbedder(
-            dimension=config.embed.dimension if config.embed.engine == "openai" else 8
-        ),
-    )
-
-
-OVERRIDES = Overrides(for_config=make_overrides)
-
+from tests.support.pipeline import Pipeline, run_pipeline
+from tests.support.reindex_cases import (
+    OVERRIDES,
+    SETTING_CHANGES,
+    TEXTS,
+    WORDS,
+    make_reindex_service,
+)
 
 STAGE_OUTPUTS = {
     "transcribe": "ocr_done",
@@ -119,13 +34,6 @@ STAGE_OUTPUTS = {
     "extract": "entities",
     "embed": "embedded",
 }
-
-
-def make_reindex_service(at_work: Pipeline, overrides: Overrides = OVERRIDES) -> ReindexService:
-    approve(at_work.worker.settings.data_dir, "settings", APPROVED_SETTINGS)
-    return build_reindex_service(
-        at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, overrides
-    )
 
 
 async def count_events(at_work: Pipeline) -> dict[str, int]:
@@ -136,11 +44,6 @@ async def count_events(at_work: Pipeline) -> dict[str, int]:
         topic: await at_work.worker.storage.count_records(topic)
         for topic in {*get_partition_counts(1), *named} - {"control"}
     }
-
-
-@pytest.fixture
-def settings(tmp_path: Path, log_settings: list[str]) -> Settings:
-    return load_settings(data_dir=tmp_path, sets=log_settings)
 
 
 POSTGRES_CASES = [(change, "postgres") for change in SETTING_CHANGES]

@@ -18,10 +18,8 @@ from services.monitoring.lag_diagnosis import explain_lags
 from sql.reader_status import PgReaderStatus
 from streams import partition_sink
 from streams.memory_log import choose_partition
-from tests.log_backends import PARTITIONS, on_both_logs
-from tests.pipeline import Pipeline, run_pipeline, settings
-
-__all__ = ["settings"]
+from tests.support.log_backends import PARTITIONS, on_both_logs
+from tests.support.pipeline import Pipeline, run_pipeline
 
 OTHER_STAGES = [stage for stage in STAGES if stage is not chunk.STAGE]
 UPCASTS = {1: lambda payload: payload}

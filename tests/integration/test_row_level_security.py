@@ -19,9 +19,14 @@ from anabranch.doctor import connections
 from sql.embedded import EmbeddedPostgres
 from sql.partitions import ROW_SECURITY_TABLES, create_partitions
 from sql.pool import connect
-from tests.document_rows import SampleDocument, insert_documents, insert_mention, insert_relation
-from tests.postgres_fixture import execute_sql
-from tests.search_stack import open_search_stack
+from tests.support.document_rows import (
+    SampleDocument,
+    insert_documents,
+    insert_mention,
+    insert_relation,
+)
+from tests.support.postgres_fixture import execute_sql
+from tests.support.search_stack import open_search_stack
 
 GRANTED_TABLES = {
     *ROW_SECURITY_TABLES - {"chunk_vectors"},

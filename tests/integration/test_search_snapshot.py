@@ -11,14 +11,14 @@ from schemas.errors import ConfigurationError, DatabaseUnavailable, NotFound, Tr
 from schemas.questions import Filters
 from sql.pool import close_pool, open_pool
 from sql.search import PgSearch
-from tests.document_rows import (
+from tests.support.document_rows import (
     SampleDocument,
     activate_revision,
     insert_documents,
     insert_generation,
     insert_mention,
 )
-from tests.search_stack import SearchStack, open_search_stack
+from tests.support.search_stack import SearchStack, open_search_stack
 
 NO_FILTERS = Filters()
 OLD_REVISION = SampleDocument(

@@ -12,9 +12,9 @@ import pytest
 from schemas.ports.search import Hit
 from schemas.questions import Filters
 from sql.vector_index import ensure_vector_index
-from tests.document_rows import SampleDocument, activate_revision, insert_documents
-from tests.postgres_fixture import execute_sql
-from tests.search_stack import SearchStack, open_search_stack
+from tests.support.document_rows import SampleDocument, activate_revision, insert_documents
+from tests.support.postgres_fixture import execute_sql
+from tests.support.search_stack import SearchStack, open_search_stack
 
 NO_FILTERS = Filters()
 EAST, NORTH, BETWEEN = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [1.0, 1.0, 0, 0]

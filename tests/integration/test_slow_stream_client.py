@@ -28,15 +28,11 @@ from sql.log_feed import PgFeed
 from streams.codec import Codec
 from streams.offset_feed import OffsetFeed
 from streams.topics import get_partition_counts
-from tests.contract.log_cases import LogCase, log_and_subscriber, open_case
-from tests.integration.test_http_server import open_small_buffer_socket, wait_until
+from tests.fakes.event_feed import DOCUMENT_ID, EmptyDocumentEvents, SingleGeneration, make_record
+from tests.support.eventually import eventually
+from tests.support.http_server import open_small_buffer_socket
+from tests.support.log_cases import LogCase, log_and_subscriber, open_case
 from tests.unit.api_fakes import FakeDocuments, make_services
-from tests.unit.test_event_feed import (
-    DOCUMENT_ID,
-    EmptyDocumentEvents,
-    SingleGeneration,
-    make_record,
-)
 
 __all__ = ["log_and_subscriber", "open_case"]
 
@@ -122,7 +118,7 @@ async def world(log_and_subscriber: LogCase) -> AsyncIterator[StreamServerEnviro
         )
     )
     task = asyncio.create_task(server.serve())
-    await wait_until(lambda: server.started)
+    await eventually(lambda: server.started)
     # What a connection may hold in the kernel; those that are accepted take it over.
     server.servers[0].sockets[0].setsockopt(
         socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import asyncpg
 
-from tests.integration.source_environment import SourceEnvironment, run_source_environment
+from tests.support.source_environment import SourceEnvironment, run_source_environment
 
 REMAINING_ROWS_QUERY = "select (select count(*) from anabranch.source_notes) + (select count(*) from anabranch.source_states)"
 

@@ -28,11 +28,9 @@ from sql.generation_removal import begin_generation_drop
 from sql.generation_switch import roll_back, switch_generation
 from sql.reader_status import PgReaderStatus
 from streams.codec import Codec
-from tests.callers import LOCAL_CALLER
-from tests.log_backends import on_both_logs
-from tests.pipeline import Pipeline, null_overrides, run_pipeline, settings
-
-__all__ = ["settings"]
+from tests.support.api_client import LOCAL_CALLER
+from tests.support.log_backends import on_both_logs
+from tests.support.pipeline import Pipeline, null_overrides, run_pipeline
 
 TEXTS: dict[str, str | None] = {
     f"doc-{number}": f"Herons and storks, number {number}.\nCranes fly.\nRails swim."

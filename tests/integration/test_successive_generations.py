@@ -10,18 +10,19 @@ import pytest
 
 from anabranch.config.generation_overrides import load_overrides
 from schemas.errors import InvalidRequest, PermanentError
-from services.generations.removal import remove_generation
 from sql.checksum import compute_checksum
-from sql.generation_switch import roll_back, switch_generation
+from sql.generation_switch import roll_back
 from sql.integrity import check_integrity
-from tests.integration.test_reindex import (
+from tests.support.pipeline import Pipeline, run_pipeline
+from tests.support.reindex_cases import (
     OVERRIDES,
     SETTING_CHANGES,
     TEXTS,
     WORDS,
+    drop_and_publish,
     make_reindex_service,
+    promote_generation,
 )
-from tests.pipeline import Pipeline, run_pipeline
 
 
 async def fetch_visible_ids(at_work: Pipeline, generation: str) -> set[str]:
@@ -30,20 +31,6 @@ async def fetch_visible_ids(at_work: Pipeline, generation: str) -> set[str]:
         generation,
     )
     return {row["external_id"] for row in rows}
-
-
-async def promote_generation(at_work: Pipeline, name: str) -> None:
-    assert (
-        await switch_generation(
-            at_work.pool, name, at_work.worker.builder.decisions.publish_promoted
-        )
-    ).has_moved
-
-
-async def drop_and_publish(at_work: Pipeline, name: str) -> None:
-    await remove_generation(
-        at_work.pool, at_work.worker.storage.log, at_work.worker.builder.decisions, name
-    )
 
 
 async def test_build_continues_when_its_base_is_dropped(database: str, tmp_path: Path) -> None:

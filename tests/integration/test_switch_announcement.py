@@ -19,14 +19,11 @@ from schemas.ports.stage_ports import StagePorts
 from sql.migrate import migrate
 from streams.stage import Emission, PendingEvent
 from tests.fakes.rejecting_embedder import RejectingEmbedder
-from tests.integration.test_recovery import copy_keys, copy_log
-from tests.integration.test_reindex import SETTING_CHANGES, make_reindex_service, settings
-from tests.integration.test_successive_generations import promote_generation
-from tests.log_backends import on_both_logs
-from tests.pipeline import Pipeline, run_pipeline
-from tests.property.simulated_pipeline import LineParser
-
-__all__ = ["settings"]
+from tests.support.database_copies import copy_keys, copy_log
+from tests.support.log_backends import on_both_logs
+from tests.support.pipeline import Pipeline, run_pipeline
+from tests.support.reindex_cases import SETTING_CHANGES, make_reindex_service, promote_generation
+from tests.support.simulated_pipeline import LineParser
 
 
 def make_overrides(config: IndexConfig) -> Overrides:

@@ -31,9 +31,9 @@ from sql.pool import connect
 from sql.source_declarations import write_source_decision
 from sql.sources import PgSources
 from streams.memoize import build_memo_key
-from tests.callers import LOCAL_CALLER, make_caller
-from tests.document_rows import SampleDocument, insert_accepted, insert_documents
-from tests.search_stack import SearchStack, open_search_stack
+from tests.support.api_client import LOCAL_CALLER, make_caller
+from tests.support.document_rows import SampleDocument, insert_accepted, insert_documents
+from tests.support.search_stack import SearchStack, open_search_stack
 
 ANA, BEN = (
     make_caller(name="jwt:ana", readers=("user:ana",)),

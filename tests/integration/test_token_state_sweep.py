@@ -22,9 +22,9 @@ from services.worker.maintenance import Maintenance
 from sql.dropped_states import fetch_dropped_states
 from sql.invalidation import IndexChangePruner
 from sql.pool import Pool
-from tests.integration.test_successive_generations import drop_and_publish, promote_generation
-from tests.pipeline import Pipeline, run_pipeline
-from tests.property.simulated_pipeline import LineParser
+from tests.support.pipeline import Pipeline, run_pipeline
+from tests.support.reindex_cases import drop_and_publish, promote_generation
+from tests.support.simulated_pipeline import LineParser
 
 OVERRIDES = Overrides(parser=LineParser(), embedder=NullEmbedder(dimension=8, state_dimension=16))
 LONG_TEXT = " ".join(

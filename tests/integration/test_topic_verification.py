@@ -37,7 +37,7 @@ from streams.topics import (
     WEEK_MS,
     get_partition_counts,
 )
-from tests.pipeline import TIMEOUT_S
+from tests.support.pipeline import TIMEOUT_S
 
 PARTITIONS = 2
 UNLIMITED_RETENTION = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}

@@ -15,16 +15,16 @@ from services.generations.reindex import start_rebuild
 from sql.checksum import compute_checksum
 from sql.pool import connect
 from sql.replays import PgReplays
-from tests.integration.test_reindex import OVERRIDES, SETTING_CHANGES, WORDS, make_overrides
-from tests.integration.worker_group import (
+from tests.support.log_backends import on_kafka
+from tests.support.pipeline import run_pipeline
+from tests.support.reindex_cases import OVERRIDES, SETTING_CHANGES, WORDS, make_overrides
+from tests.support.worker_group import (
     WorkerGroup,
     kill_when_stalled,
     list_embedded_words,
     wait_until,
     worker_group,
 )
-from tests.log_backends import on_kafka
-from tests.pipeline import run_pipeline
 
 __all__ = ["worker_group"]
 

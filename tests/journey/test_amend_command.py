@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from tests.journey.server_process import run_anabranch, run_up
+from tests.support.server_process import run_anabranch, run_up
 
 NOTE = "# Lock\n\nThe keeper of the lock at Ardmore raises the sluice at five past six.\n"
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streams.topics import OUTCOMES
-from tests.journey.conftest import TIMEOUT_S, ApiWorld
-from tests.log_backends import on_both_logs
+from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.log_backends import on_both_logs
 
 NOTE = "The lock keeper of the lower basin opens the sluice at six."
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.journey.conftest import TIMEOUT_S, ApiWorld
-from tests.journey.test_lineage import fetch_lineage, wait_until_recorded
-from tests.journey.test_rerun_and_diff import diff_run, rerun_query
+from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.lineage import diff_run, fetch_lineage, rerun_query, wait_until_recorded
 
 NOTE = "The toll of the lower lock is four pence for each boat."
 QUESTION = "What is the toll of the lower lock?"

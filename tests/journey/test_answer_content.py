@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 
-from tests.journey.conftest import ApiWorld
+from tests.support.api_world import ApiWorld
 
 LEASE = """# Lease
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import httpx2
 
-from tests.journey.conftest import ApiWorld
+from tests.support.api_world import ApiWorld
 
 HANDBOOK = """# Travel handbook
 

@@ -12,8 +12,8 @@ import pytest
 
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from tests.journey import broken_files
-from tests.journey.conftest import ApiWorld, run_system
+from tests.support import broken_files
+from tests.support.api_world import ApiWorld, run_system
 
 VALID_TEXT = "Herons stand still for hours and then strike."
 

@@ -4,20 +4,11 @@ import base64
 import json
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from anabranch.process.database import POSTGRES_FOLDER
-from tests.journey.server_process import run_anabranch, run_up
-
-NOTE = "# Lock\n\nThe keeper of the lock at Ardmore raises the sluice at five past six.\n"
-
-
-def run_json(*arguments: str, expected: int = 0, **settings: str) -> dict[str, Any]:
-    done = run_anabranch(*arguments, "--json", **settings)
-    assert done.returncode == expected, done.stderr
-    return dict(json.loads(done.stdout))
+from tests.support.server_process import NOTE, run_anabranch, run_json, run_up
 
 
 def test_duplicate_ingest_query_and_delete_commands(folder: Path, tmp_path: Path) -> None:

@@ -26,15 +26,21 @@ from sql.erasure_receipts import PgErasureReceipts
 from sql.generation_builds import PgGenerationBuilds
 from sql.generation_switch import switch_generation
 from sql.integrity import check_integrity
-from tests.canaries import find_in_files, find_in_tables
-from tests.integration.worker_group import SESSION_TIMEOUT_S, WorkerGroup, run_worker_group
-from tests.journey.conftest import FINAL_STATES, TIMEOUT_S, ApiWorld, run_system
-from tests.journey.test_erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
-from tests.log_backends import on_both_logs
-from tests.property.simulated_pipeline import LineParser
+from tests.support.api_world import FINAL_STATES, TIMEOUT_S, ApiWorld, run_system
+from tests.support.canaries import find_in_files, find_in_tables
+from tests.support.erasure import (
+    CANARY,
+    CANARY_TEXT,
+    METADATA_CANARY,
+    OTHER_TEXT,
+    UNENCRYPTED_TOPICS,
+    erase,
+)
+from tests.support.log_backends import on_both_logs
+from tests.support.simulated_pipeline import LineParser
+from tests.support.worker_group import SESSION_TIMEOUT_S, WorkerGroup, run_worker_group
 
 CANARIES = (CANARY, METADATA_CANARY)
-UNENCRYPTED_TOPICS = {"raw", "outcomes"}
 BLOCKING_PREFIX = "held"
 
 

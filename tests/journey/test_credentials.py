@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.journey.server_process import open_http_client, run_anabranch, run_up
+from tests.support.server_process import open_http_client, run_anabranch, run_up
 
 TIMEOUT_S = 30
 

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.journey.server_process import run_anabranch, run_up
+from tests.support.server_process import run_anabranch, run_up
 
 PASSWORD = "CANARY-password-7"
 

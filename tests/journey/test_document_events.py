@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
-from tests.journey.conftest import ApiWorld
-from tests.log_backends import on_both_logs
+from tests.support.api_world import ApiWorld
+from tests.support.log_backends import on_both_logs
 
 NOTE = "# Allowances\n\nThe daily allowance in Lisbon is 74 euros.\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import EmbeddedPostgres, find_relocated_tables, resolve_state_folder
-from tests.journey.server_process import run_anabranch, run_up
+from tests.support.server_process import run_anabranch, run_up
 
 requires_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs root, to run Postgres as another account"

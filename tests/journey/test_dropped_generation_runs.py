@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.journey.conftest import TIMEOUT_S, ApiWorld
-from tests.journey.test_lineage import ask_and_record, fetch_lineage
-from tests.journey.test_rerun_and_diff import diff_run, rerun_query
+from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.lineage import ask_and_record, diff_run, fetch_lineage, rerun_query
 
 NOTE = (
     "# Allowances\n\nThe daily allowance in Lisbon is 74 euros. Travel is booked by the office.\n\n"

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,25 +15,11 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from sql.pool import Connection, close_pool, open_pool
-from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
+from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
+from tests.support.erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
 
-CANARY = "Quetzalcoatlus"
-METADATA_CANARY = "x7canary"
-CANARY_TEXT = f"# The {METADATA_CANARY} report\n\n{CANARY} Northropi was seen at the weir of Marlow on 3 May 2021. Anna Lindqvist of {CANARY} Limited paid EUR 4,200 for the watch."
-OTHER_TEXT = "# Of lighthouses\n\nThe lighthouse of Skerryvore was built by Alan Stevenson. Anna Lindqvist visited it in 1999."
 RAW_TOPICS = ("raw",)
 """Topics of foreign producers: their retention ends what they hold."""
-
-
-async def erase(world: ApiWorld, scope: str, name: str) -> dict[str, Any]:
-    response = await world.http.post("/v1/erasures", json={"scope": scope, "name": name})
-    assert response.status_code == 202, response.text
-    async with asyncio.timeout(TIMEOUT_S):
-        while True:
-            found = await world.http.get(f"/v1/erasures/{response.json()['receipt_id']}")
-            if found.status_code == 200 and found.json()["state"] == "done":
-                return dict(found.json())
-            await asyncio.sleep(0.05)
 
 
 async def list_tables(connection: Connection) -> list[str]:

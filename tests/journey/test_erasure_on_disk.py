@@ -22,8 +22,8 @@ from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
 from sql.keystore import DESTROY_KEYS
 from sql.pool import close_pool, open_pool
 from streams.payload_keys import KeyWrapper
-from tests.journey.conftest import run_system
-from tests.journey.test_erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
+from tests.support.api_world import run_system
+from tests.support.erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
 
 UNCOMPRESSED_WAL = {**EPHEMERAL_SETTINGS, "wal_compression": "off"}
 """Compressed pages in the write-ahead log would hide what this test looks for."""

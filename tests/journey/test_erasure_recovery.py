@@ -7,9 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-import asyncpg
 import pytest
 
 from anabranch.composition.storage import recover_database
@@ -21,11 +19,11 @@ from services.erasure.drain import DrainBarrier
 from services.generations.reindex import start_rebuild
 from sql.checksum import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
-from tests.canaries import find_in_files, find_in_tables
-from tests.integration.test_recovery import copy_keys, copy_log
-from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
-from tests.journey.test_erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
-from tests.log_backends import on_both_logs, on_kafka
+from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
+from tests.support.canaries import find_in_files, find_in_tables
+from tests.support.database_copies import copy_database, copy_keys, copy_log
+from tests.support.erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
+from tests.support.log_backends import on_both_logs, on_kafka
 
 CANARIES = (CANARY, METADATA_CANARY)
 UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
@@ -250,21 +248,6 @@ async def test_database_backup_older_than_erasure_prevents_start(
         async with run_system(settings, other_database, overrides):
             raise AssertionError("it has started")
     assert refused.value.code == "TABLES_RESTORED" and "anabranch rebuild" in refused.value.remedy
-
-
-async def copy_database(database: str, other_database: str) -> None:
-    """As a backup of everything in it would be restored."""
-    (source, _), (target, server) = (split_dsn(one) for one in (database, other_database))
-    connection = await asyncpg.connect(server)
-    await connection.execute(f'drop database "{target}"')
-    await connection.execute(f'create database "{target}" template "{source}"')
-    await connection.close()
-
-
-def split_dsn(dsn: str) -> tuple[str, str]:
-    """Name of a database, and the address of its server's own."""
-    found = urlsplit(dsn)
-    return found.path[1:], urlunsplit(found._replace(path="/postgres"))
 
 
 async def test_recovery_works_when_all_documents_were_erased(

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sql.feedback import PgFeedback
-from tests.journey.conftest import TIMEOUT_S, ApiWorld
-from tests.log_backends import on_both_logs
+from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.log_backends import on_both_logs
 
 HERON = "# Birds\n\nThe heron stands still in shallow water and waits for fish."
 STORK = "# Storks\n\nThe stork builds a large nest of sticks on chimneys."

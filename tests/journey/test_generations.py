@@ -12,9 +12,9 @@ from services.generations.decisions import GenerationDecisions
 from sql.generation_switch import roll_back, switch_generation
 from sql.visibility_lock import hold_visibility_lock
 from streams.stage_consumer import format_group_name
-from tests.generation_copies import copy_generation
-from tests.journey.conftest import TIMEOUT_S, ApiWorld
-from tests.log_backends import on_both_logs
+from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.generation_copies import copy_generation
+from tests.support.log_backends import on_both_logs
 
 TEXTS = {
     "heron": "# Herons\n\nThe heron stands still in shallow water and waits for fish.",

@@ -17,7 +17,7 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.doctor.machine import check_data_folder
 from tests.fakes.web_server import fake_web
-from tests.journey.conftest import ApiWorld, run_system
+from tests.support.api_world import ApiWorld, run_system
 
 DISK_RESERVE_TEXT = "the reserve"
 

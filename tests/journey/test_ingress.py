@@ -20,9 +20,9 @@ from schemas.ids import make_document_id
 from schemas.records import Record
 from streams.codec import Codec
 from streams.submission import build_raw_record
-from tests.api_client import api_client
-from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
-from tests.journey.test_erasure import erase
+from tests.support.api_client import api_client
+from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
+from tests.support.erasure import erase
 
 BROKEN_PDF = b"%PDF-1.7\nthat is all there is"
 NAME_FIELDS = ("external_id", "title", "filename", "source_uri")

@@ -14,11 +14,13 @@ from fastapi.responses import Response
 
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from tests.canaries import find_in_files, find_in_tables
 from tests.fakes.asgi_server import run_asgi_app
 from tests.fakes.rejecting_embedder import RejectingEmbedder
-from tests.journey.conftest import ApiWorld, run_system
-from tests.journey.replay_helpers import (
+from tests.support.api_world import ApiWorld, run_system
+from tests.support.canaries import find_in_files, find_in_tables
+from tests.support.erasure import UNENCRYPTED_TOPICS, erase
+from tests.support.log_backends import on_both_logs
+from tests.support.replay_helpers import (
     fetch_dead_letters,
     get,
     has_no_dead_letters,
@@ -27,9 +29,6 @@ from tests.journey.replay_helpers import (
     wait_for_replay,
     wait_until,
 )
-from tests.journey.test_concurrent_erasure import UNENCRYPTED_TOPICS
-from tests.journey.test_erasure import erase
-from tests.log_backends import on_both_logs
 
 PAGE_TEXT = "The quetzal flew over the weir."
 

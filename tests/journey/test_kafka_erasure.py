@@ -20,11 +20,11 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from streams.kafka.broker import Broker
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.canaries import find_in_files, find_in_tables, find_in_topics
-from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
-from tests.journey.test_erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
-from tests.kafka_fixture import require_kafka, run_broker
-from tests.simulated_table import TOPIC, SimulatedTable
+from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
+from tests.support.canaries import find_in_files, find_in_tables, find_in_topics
+from tests.support.erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
+from tests.support.kafka_fixture import require_kafka, run_broker
+from tests.support.simulated_table import TOPIC, SimulatedTable
 
 pytestmark = pytest.mark.kafka
 

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 from anabranch.config.overrides import Overrides
-from tests.journey.conftest import ApiWorld
-from tests.journey.test_lineage import NOTE, REVISED_NOTE, ask_and_record, fetch_lineage
-from tests.journey.test_rerun_and_diff import rerun_query
-from tests.log_backends import on_kafka
+from tests.support.api_world import ApiWorld
+from tests.support.lineage import NOTE, REVISED_NOTE, ask_and_record, fetch_lineage, rerun_query
+from tests.support.log_backends import on_kafka
 
 
 @on_kafka

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
@@ -14,36 +12,15 @@ from anabranch.composition.storage import recover_database
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.ids import sha256_hex
-from tests.integration.test_recovery import copy_keys, copy_log
-from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
-
-QUESTION = "What is the daily allowance in Lisbon?"
-NOTE = (
-    "# Allowances\n\nThe daily allowance in Lisbon is 74 euros. Travel is booked by the office.\n"
+from tests.support.api_world import ApiWorld, run_system
+from tests.support.database_copies import copy_keys, copy_log
+from tests.support.lineage import (
+    NOTE,
+    REVISED_NOTE,
+    ask_and_record,
+    fetch_lineage,
+    find_source_entities,
 )
-REVISED_NOTE = (
-    "# Allowances\n\nThere is no allowance any more. Everybody stays at home this year.\n"
-)
-
-
-async def wait_until_recorded(world: ApiWorld, run: str) -> None:
-    """Wait until the answer has come through the log."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while not ((await world.http.get(f"/v1/runs/{run}")).json().get("response")):
-            await asyncio.sleep(0)
-
-
-async def ask_and_record(world: ApiWorld) -> dict[str, Any]:
-    answer = await world.ask(QUESTION)
-    assert "74 euros" in (answer["answer"] or ""), answer
-    await wait_until_recorded(world, answer["run_id"])
-    return answer
-
-
-async def fetch_lineage(world: ApiWorld, run: str, **options: Any) -> dict[str, Any]:
-    response = await world.http.get(f"/v1/runs/{run}/lineage", params=options)
-    assert response.status_code == 200, response.text
-    return dict(response.json())
 
 
 async def test_citation_lineage_reaches_uploaded_bytes(world: ApiWorld) -> None:
@@ -302,17 +279,6 @@ async def test_prov_export_is_read_by_reference_library(world: ApiWorld) -> None
         assert find_source_entities(json.loads(response.text)) == {
             f"sha256:{receipt['content_sha256']}"
         }
-
-
-def find_source_entities(document: dict[str, Any]) -> set[str]:
-    """Entities that nothing else is derived into, from the answer or the revision on."""
-    edges = [
-        (one["prov:generatedEntity"], one["prov:usedEntity"])
-        for one in document["wasDerivedFrom"].values()
-    ]
-    sources, derived = {used for _, used in edges}, {made for made, _ in edges}
-    assert sources <= set(document["entity"]) and derived <= set(document["entity"])
-    return {one for one in sources - derived if not one.startswith("event:")}
 
 
 async def test_recovery_marks_raw_record_as_unknown_in_lineage(

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 
-from tests.journey.server_process import START_TIMEOUT_S, open_http_client, run_anabranch, run_up
+from tests.support.server_process import START_TIMEOUT_S, open_http_client, run_anabranch, run_up
 
 
 def test_local_token_authenticates_cli_and_is_private_to_owner(folder: Path) -> None:

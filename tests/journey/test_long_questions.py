@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.journey.conftest import ApiWorld
+from tests.support.api_world import ApiWorld
 
 LONG_QUESTION = " ".join(f"lamp{number}" for number in range(1_000))
 SHORT_QUESTION = "Who oils the pump of the third lighthouse in the winter?"

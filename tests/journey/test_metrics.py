@@ -25,10 +25,9 @@ from schemas.errors import EngineUnavailable
 from schemas.questions import Progress, QueryRequest, Route, SearchResponse, Trace
 from services.instrumentation.metrics import Metrics
 from services.monitoring.gauge_updater import GaugeUpdater
-from tests.api_client import api_client
-from tests.callers import LOCAL_CALLER
 from tests.fakes.openai_server import NATIVE_DIMENSION, fake_openai
-from tests.journey.conftest import ApiWorld, _wait_until_ready
+from tests.support.api_client import LOCAL_CALLER, api_client
+from tests.support.api_world import ApiWorld, _wait_until_ready
 
 MetricSamples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

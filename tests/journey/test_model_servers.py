@@ -13,7 +13,7 @@ from anabranch.config.overrides import NO_OVERRIDES
 from anabranch.config.settings import Settings
 from schemas.errors import GenerationMismatch
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
-from tests.journey.conftest import ApiWorld, run_system
+from tests.support.api_world import ApiWorld, run_system
 
 FERRY_TEXT = "# Ferry\n\nThe ferry to Sable Point leaves at nine. The ticket office closes at eight in the evening."
 

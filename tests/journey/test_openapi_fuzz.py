@@ -18,7 +18,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
 from api.app import create_routes
-from tests.journey.conftest import ApiWorld
+from tests.support.api_world import ApiWorld
 
 EXAMPLES_PER_OPERATION = int(os.environ.get("ATTACK_EXAMPLES", "4"))
 """Of each kind for each operation; `make attack` takes more."""

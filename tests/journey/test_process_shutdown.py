@@ -17,7 +17,7 @@ import pytest
 from anabranch.process.data_folder import lock_folder, make_folder
 from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import LOCATION_FILE
-from tests.journey.server_process import (
+from tests.support.server_process import (
     START_TIMEOUT_S,
     UpProcess,
     make_environment,

@@ -17,8 +17,9 @@ from services.replay.replay_worker import ReplayWorker
 from streams.codec import Codec
 from streams.submission import build_raw_record
 from tests.fakes.rejecting_embedder import RejectingEmbedder
-from tests.journey.conftest import ApiWorld, run_system
-from tests.journey.replay_helpers import (
+from tests.support.api_world import ApiWorld, run_system
+from tests.support.log_backends import on_both_logs, truncate_topic
+from tests.support.replay_helpers import (
     compute_database_checksum,
     embedder,
     fetch_dead_letters,
@@ -32,7 +33,6 @@ from tests.journey.replay_helpers import (
     wait_for_replay,
     wait_until,
 )
-from tests.log_backends import on_both_logs, truncate_topic
 
 __all__ = ["embedder", "overrides"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.journey.server_process import run_anabranch, run_up
-from tests.journey.test_command_line import NOTE, run_json
+from tests.support.server_process import NOTE, run_anabranch, run_json, run_up
 
 
 def list_items(*arguments: str) -> list[dict[str, Any]]:

@@ -9,8 +9,9 @@ import pytest
 
 from sql.replays import PgReplays
 from tests.fakes.rejecting_embedder import RejectingEmbedder
-from tests.journey.conftest import ApiWorld
-from tests.journey.replay_helpers import (
+from tests.support.api_world import ApiWorld
+from tests.support.log_backends import expire_topic, on_both_logs
+from tests.support.replay_helpers import (
     compute_database_checksum,
     dry_run_and_replay,
     embedder,
@@ -22,7 +23,6 @@ from tests.journey.replay_helpers import (
     wait_for_replay,
     wait_until,
 )
-from tests.log_backends import expire_topic, on_both_logs
 
 __all__ = ["embedder", "overrides"]
 

@@ -1,30 +1,18 @@
 from __future__ import annotations
 
-from typing import Any
-
 from sql.partitions import drop_partitions
 from sql.pool import close_pool, open_pool
-from tests.journey.conftest import ApiWorld
-from tests.journey.test_lineage import (
+from tests.support.api_world import ApiWorld
+from tests.support.lineage import (
     NOTE,
     QUESTION,
     REVISED_NOTE,
     ask_and_record,
+    diff_run,
     fetch_lineage,
+    rerun_query,
     wait_until_recorded,
 )
-
-
-async def rerun_query(world: ApiWorld, run: str) -> dict[str, Any]:
-    response = await world.http.post(f"/v1/runs/{run}/rerun")
-    assert response.status_code == 200, response.text
-    return dict(response.json())
-
-
-async def diff_run(world: ApiWorld, run: str, **body: Any) -> dict[str, Any]:
-    response = await world.http.post(f"/v1/runs/{run}/diff", json=body)
-    assert response.status_code == 200, response.text
-    return dict(response.json())
 
 
 async def test_rerun_is_identical_after_document_change(world: ApiWorld) -> None:

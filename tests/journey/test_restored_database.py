@@ -19,10 +19,9 @@ from services.generations.stage_assignments import assign_stages
 from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.pool import Pool
-from tests.integration.test_recovery import copy_keys, copy_log
-from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
-from tests.journey.test_erasure_recovery import copy_database
-from tests.log_backends import on_both_logs, on_kafka
+from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
+from tests.support.database_copies import copy_database, copy_keys, copy_log
+from tests.support.log_backends import on_both_logs, on_kafka
 
 UNCHANGED_TEXT, REVISED_TEXT, WITHDRAWN_TEXT, LATER_TEXT = (
     "A heron stands at the weir.",

@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.journey.conftest import ApiWorld
-from tests.log_backends import on_both_logs
+from tests.support.api_world import ApiWorld
+from tests.support.log_backends import on_both_logs
 
 READER_COUNT = 8
 SWITCH_COUNT = 8

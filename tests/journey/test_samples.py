@@ -13,7 +13,7 @@ import yaml
 
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from tests.journey.conftest import ApiWorld, run_system
+from tests.support.api_world import ApiWorld, run_system
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.config.loader import MODEL_SECTIONS, load_settings
 from anabranch.config.settings import Settings
-from tests.journey.conftest import ApiWorld
+from tests.support.api_world import ApiWorld
 
 API_KEY_SETTINGS = [
     f"{section}.api_key=sk-real-{section}" for section in ("embed", "rerank", "ocr")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.journey.broken_files import make_empty_pdf, make_encrypted_pdf, make_pdf
-from tests.journey.conftest import ApiWorld
+from tests.support.api_world import ApiWorld
+from tests.support.broken_files import make_empty_pdf, make_encrypted_pdf, make_pdf
 
 
 def make_image(kind: str) -> bytes:

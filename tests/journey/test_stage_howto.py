@@ -15,7 +15,7 @@ import anabranch.composition.worker as composition
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from processors import STAGES
-from tests.journey.conftest import ApiWorld, run_system
+from tests.support.api_world import ApiWorld, run_system
 
 HOWTO_PAGE = Path(__file__).parents[2] / "docs/how-to/add-a-stage.md"
 

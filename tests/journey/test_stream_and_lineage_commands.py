@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.journey.server_process import open_http_client, run_anabranch, run_up
+from tests.support.server_process import open_http_client, run_anabranch, run_up
 
 NOTE = "# Lighthouse\n\nThe lighthouse keeper counts ninety-seven steps every evening.\n"
 

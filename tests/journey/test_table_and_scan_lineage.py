@@ -16,9 +16,14 @@ from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from sql.partitions import drop_partitions
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
-from tests.journey.conftest import ApiWorld, run_system
-from tests.journey.test_lineage import fetch_lineage, find_source_entities, wait_until_recorded
-from tests.journey.test_rerun_and_diff import diff_run, rerun_query
+from tests.support.api_world import ApiWorld, run_system
+from tests.support.lineage import (
+    diff_run,
+    fetch_lineage,
+    find_source_entities,
+    rerun_query,
+    wait_until_recorded,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ import pytest
 from cyclopts import App
 
 from anabranch.cli import build_app, main
-from tests.journey.server_process import START_TIMEOUT_S, open_http_client, run_up
+from tests.support.server_process import START_TIMEOUT_S, open_http_client, run_up
 
 CONTROL_SEQUENCES = (
     "\x1b]52;c;ZXZpbA==\x07\x1b]8;;evil:example\x1b\\here\x1b[2J\x9b31m\u202eliam\u2066\x7f"

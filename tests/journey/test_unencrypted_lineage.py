@@ -11,8 +11,8 @@ import pytest
 
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
-from tests.journey.conftest import ApiWorld
-from tests.journey.test_lineage import NOTE, ask_and_record, fetch_lineage
+from tests.support.api_world import ApiWorld
+from tests.support.lineage import NOTE, ask_and_record, fetch_lineage
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import httpx2
 
 from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import EmbeddedPostgres
-from tests.journey.server_process import START_TIMEOUT_S, open_http_client, run_anabranch, run_up
-
-
-def search_snippets(server: dict[str, Any], words: str) -> list[str]:
-    with open_http_client(server) as http:
-        response = http.post("/v1/search", json={"query": words})
-    return [result["snippet"] for result in response.json()["results"]]
+from tests.support.server_process import (
+    START_TIMEOUT_S,
+    open_http_client,
+    run_anabranch,
+    run_up,
+    search_snippets,
+)
 
 
 def test_documents_survive_restart_of_up(folder: Path, tmp_path: Path) -> None:

@@ -6,8 +6,13 @@ import json
 import time
 from pathlib import Path
 
-from tests.journey.server_process import START_TIMEOUT_S, open_http_client, run_anabranch, run_up
-from tests.journey.test_up_command import search_snippets
+from tests.support.server_process import (
+    START_TIMEOUT_S,
+    open_http_client,
+    run_anabranch,
+    run_up,
+    search_snippets,
+)
 
 NEWER_PROGRAM_VARIABLES = {
     "PYTHONPATH": str(Path(__file__).parents[1] / "newer_program"),

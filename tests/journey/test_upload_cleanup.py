@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from engines.disk import FOLDER
-from tests.journey.server_process import START_TIMEOUT_S, run_up
+from tests.support.server_process import START_TIMEOUT_S, run_up
 
 CANARY = b"Quetzalcoatlus"
 REQUEST_HEAD = (

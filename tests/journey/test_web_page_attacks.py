@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.journey.server_process import UpProcess, open_http_client, run_anabranch, run_up
+from tests.support.server_process import UpProcess, open_http_client, run_anabranch, run_up
 
 
 @pytest.fixture(scope="module")

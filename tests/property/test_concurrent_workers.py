@@ -19,7 +19,9 @@ from schemas.rows import GenerationRow
 from sql.integrity import check_integrity
 from sql.ledger import PgLedger
 from sql.pool import close_pool, open_pool
-from tests.contract.ledger_events import (
+from tests.support.ledger_events import (
+    GENERATION,
+    TRANSCRIBE_FINGERPRINT,
     make_accepted,
     make_chunked,
     make_embedded,
@@ -28,7 +30,6 @@ from tests.contract.ledger_events import (
     make_transcribed,
     project_event,
 )
-from tests.contract.test_ledger import GENERATION, TRANSCRIBE_FINGERPRINT
 
 DOCUMENTS = 12
 

@@ -32,12 +32,16 @@ from sql.pool import Pool, close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits
 from streams.submission import build_raw_record
-from tests.postgres_fixture import clone_database
-from tests.property.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
+from tests.support.postgres_fixture import clone_database
+from tests.support.simulated_pipeline import (
+    EPOCH,
+    GENERATION,
+    LONG,
+    SHORT,
+    SimulatedPipeline,
+)
 
 NAMES = st.sampled_from("ab")
-LINES = [f"line {number} of the long report about tolls" for number in range(50)]
-LONG, SHORT = "\n".join(LINES), "\n".join(LINES[:3])
 TEXTS = ["one", "one\ntwo\nthree", "other", LONG, ""]
 T = TypeVar("T")
 

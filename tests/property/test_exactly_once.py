@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
 from streams.partition_sink import PartitionLimits
-from tests.property.simulated_pipeline import SimulatedPipeline
+from tests.support.simulated_pipeline import SimulatedPipeline
 
 texts = st.sampled_from(
     [

@@ -15,7 +15,7 @@ from sql.ledger import PgLedger
 from sql.pool import close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits
-from tests.property.simulated_pipeline import GENERATION, SimulatedPipeline
+from tests.support.simulated_pipeline import GENERATION, SimulatedPipeline
 
 TEXTS = [
     "one line",

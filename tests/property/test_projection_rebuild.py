@@ -30,7 +30,7 @@ from streams.memory_ledger import MemoryLedger
 from streams.partition_sink import PartitionLimits
 from streams.stage import Stage
 from streams.submission import build_raw_record
-from tests.property.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
+from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 PROJECTING_STAGES = [
     stage for stage in STAGES if stage.topic not in ("raw", "outcomes") and stage.name != "extract"

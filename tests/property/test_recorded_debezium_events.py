@@ -19,7 +19,7 @@ from schemas.sources import DebeziumSource, RowMapping, SourceSpec
 from streams.sources.change_applier import ChangeApplier
 from streams.sources.debezium import parse_change_events
 from streams.sources.raw_producer import RawProducer
-from tests.property.test_source_changes import FIXED_TIME, SourceHarness
+from tests.support.source_harness import FIXED_TIME, SourceHarness
 
 FOLDER = Path(os.environ.get("DEBEZIUM_EVENTS", ""))
 pytestmark = pytest.mark.skipif(

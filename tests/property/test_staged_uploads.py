@@ -14,7 +14,7 @@ from schemas.ids import make_document_id, make_received_id, sha256_hex
 from schemas.ports.stage_ports import make_blob_key
 from schemas.staging import upload_staging_prefix
 from streams.partition_sink import PartitionLimits
-from tests.property.simulated_pipeline import CrashInjector, FolderBlobs, SimulatedPipeline
+from tests.support.simulated_pipeline import CrashInjector, FolderBlobs, SimulatedPipeline
 
 BODY = b"a line\nanother line\n"
 PINNED = make_blob_key("default", make_document_id("default", "", "a"), sha256_hex(BODY))

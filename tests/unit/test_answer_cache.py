@@ -21,7 +21,7 @@ from schemas.ports.engines import ChatReply, OnDelta, TextEmbedding
 from schemas.ports.search import SnapshotVersion
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest
 from services.query import caches
-from tests.callers import LOCAL_CALLER, make_caller
+from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.unit.retrieval_fakes import ScriptedChat
 from tests.unit.retrieval_harness import STAFF, RetrievalHarness, make_harness
 

@@ -30,8 +30,8 @@ from retrieval.query_plan import QueryPlan
 from schemas.errors import InvalidModelOutput
 from schemas.questions import AnswerDelta, Progress, QueryRequest, QueryResponse, StepProgress
 from schemas.values import Span
-from tests.callers import LOCAL_CALLER
 from tests.fakes.openai_server import fake_openai
+from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import ScriptedChat
 from tests.unit.retrieval_harness import RetrievalHarness, make_harness
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex

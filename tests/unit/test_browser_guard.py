@@ -12,7 +12,7 @@ from anabranch.config.settings import ApiSettings
 from anabranch.process.http_protocol import format_problem_response
 from api.app import create_app
 from api.problems import SECURITY_HEADERS
-from tests.api_client import BEARER, TOKEN, add_local_token
+from tests.support.api_client import BEARER, TOKEN, add_local_token
 from tests.unit.api_fakes import DOCUMENT_ID, FakeIntake, make_services
 
 BASE_URL = "http://localhost:8420"

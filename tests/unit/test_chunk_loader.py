@@ -13,7 +13,7 @@ from retrieval.chunk_loader import open_chunk_loader
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import ChunkView, Hit, LexicalHits
 from schemas.questions import SearchRequest
-from tests.callers import LOCAL_CALLER
+from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_harness import make_harness
 from tests.unit.retrieval_memory_index import MemoryIndex
 

@@ -20,39 +20,15 @@ from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.feed import FeedPage
 from schemas.principals import Principal
-from schemas.records import Record
 from services.monitoring.event_feed import PAGE_SIZE, EventFeed
 from services.monitoring.log_entries import LogEntryBuilder
 from streams.codec import Codec
 from streams.memory_log import MemoryLog
 from streams.offset_feed import OffsetFeed
 from streams.topics import get_partition_counts
-from tests.callers import LOCAL_CALLER
+from tests.fakes.event_feed import DOCUMENT_ID, EmptyDocumentEvents, SingleGeneration, make_record
+from tests.support.api_client import LOCAL_CALLER
 from tests.unit.api_fakes import FakeDocuments
-
-DOCUMENT_ID = content_id("document", "default", "", "a")
-
-
-class SingleGeneration:
-    """Generations, of which there is one."""
-
-    generation = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live")
-
-    async def fetch_live(self) -> Generation | None:
-        return self.generation
-
-    async def fetch(self, name: str) -> Generation | None:
-        return self.generation
-
-    async def fetch_undropped(self) -> list[Generation]:
-        return [self.generation]
-
-
-class EmptyDocumentEvents:
-    async def list_document_events(
-        self, tenant: str, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        return [], None
 
 
 class TruncatableLog(MemoryLog):
@@ -94,19 +70,6 @@ class FeedHarness:
         document: UUID = DOCUMENT_ID,
     ) -> None:
         await self.log.append([make_record(kind, topic, tenant, document) for kind in kinds])
-
-
-def make_record(kind: str, topic: str, tenant: str | None, document: UUID) -> Record:
-    headers = {
-        "ce_specversion": b"1.0",
-        "ce_id": str(UUID(int=1)).encode(),
-        "ce_source": b"anabranch/test",
-        "ce_type": kind.encode(),
-    }
-    headers |= {"ce_document": str(document).encode()} | (
-        {"ce_tenant": tenant.encode()} if tenant else {}
-    )
-    return Record(topic, str(document).encode(), b"{}", headers)
 
 
 async def make_harness(**options: Any) -> FeedHarness:

@@ -14,7 +14,7 @@ from schemas.events import Event, EventData
 from schemas.records import Position, Record, StoredRecord
 from streams.codec import Codec
 from streams.payload_keys import SealingKeys
-from tests.unit.test_payload_keys import MASTER_KEY, MemoryKeyStore
+from tests.fakes.key_store import MASTER_KEY, MemoryKeyStore
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ from processors import extract
 from schemas.ports.ledger import ClaimStatus, MemoKey
 from schemas.values import Extraction, ParentChunk
 from streams.stage import PendingEvent
-from tests.contract.ledger_events import make_chunked
+from tests.support.ledger_events import make_chunked
 
 
 class InMemoryEngineResults:

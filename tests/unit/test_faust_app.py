@@ -10,7 +10,7 @@ from streams.kafka.assignment import PartitionAssignment
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.faust_app import FaustApp
 from streams.kafka.subscriber import FaustSubscriber
-from tests.contract.log_cases import CollectingSink
+from tests.support.log_cases import CollectingSink
 
 
 def make_app() -> FaustApp:

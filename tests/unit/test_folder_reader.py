@@ -18,20 +18,11 @@ from streams.sources.folder_reader import FolderReader
 from streams.sources.item_state import ItemStates
 from streams.sources.memory_store import MemorySourceStore
 from streams.sources.raw_producer import RawProducer
-from tests.raw_documents import read_current_documents
+from tests.fakes.known_documents import NoKnownDocuments
+from tests.support.raw_documents import read_current_documents
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD_MTIME_S = 1_760_000_000
-
-
-class NoKnownDocuments:
-    """Nothing was ever taken in."""
-
-    async def fetch_sources(self) -> list[DeclaredSource]:
-        return []
-
-    async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
-        return []
 
 
 class CountingStore(MemorySourceStore):

@@ -28,7 +28,7 @@ from schemas.ports.stage_ports import IngressLimits, LatestRevision
 from schemas.records import Position
 from streams.partition_sink import PartitionLimits
 from streams.stage import PendingEvent
-from tests.property.simulated_pipeline import EPOCH, SimulatedPipeline
+from tests.support.simulated_pipeline import EPOCH, SimulatedPipeline
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from schemas.errors import LogUnavailable
 from schemas.ports.log import Partition
 from schemas.records import Position
 from streams.kafka.assignment import MAX_STALLED_CHECKS, PartitionAssignment
-from tests.contract.log_cases import CollectingSink
+from tests.support.log_cases import CollectingSink
 
 
 class FakeTopicPartition(NamedTuple):

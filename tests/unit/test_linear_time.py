@@ -23,7 +23,7 @@ from engines.sentence_splitter import RuleSentenceSplitter
 from retrieval.words import extract_content_words
 from schemas.generations import ChunkConfig
 from schemas.values import Block, BlockKind, ChildChunk, ParentChunk, Span, Transcript
-from tests.regex_patterns import (
+from tests.unit.regex_patterns import (
     REPEATED_UNITS,
     PatternUse,
     find_superlinear_growth,

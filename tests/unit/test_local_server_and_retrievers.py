@@ -31,7 +31,7 @@ from services.instrumentation.metrics import Metrics
 from services.query.limiter import QUEUED_PER_SLOT, ConcurrencyLimiter
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
 from services.query.service import QueryService
-from tests.callers import LOCAL_CALLER
+from tests.support.api_client import LOCAL_CALLER
 
 LOCAL_SERVER = ServerInfo(
     "http://127.0.0.1:1", "token", "postgresql://x", "embedded", "postgres", 1, "/x", True

@@ -23,7 +23,7 @@ from streams.partition_sink import ByteBudget, PartitionLimits, PartitionSink
 from streams.publisher import Publisher
 from streams.runner import Backoff, StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
-from tests.property.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
+from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 BOUNDS = PartitionLimits(queue_bytes=1000, stage_bytes=1500, reserved_bytes=200)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
@@ -20,56 +20,14 @@ from schemas.events import (
     QueryReceived,
 )
 from schemas.events.dead_letters import LogPosition
-from schemas.ports.keys import StoredKey
 from schemas.records import Position, Record, StoredRecord
 from schemas.values import Origin
 from streams.codec import Codec
 from streams.payload_keys import Batcher, SealingKeys
+from tests.fakes.key_store import MASTER_KEY, MemoryKeyStore
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DOCUMENT, RUN = UUID(int=9), UUID(int=10)
-MASTER_KEY = os.urandom(32)
-
-
-class MemoryKeyStore:
-    """A keystore in memory, that counts how often it was asked."""
-
-    def __init__(self) -> None:
-        self.keys: dict[UUID, StoredKey] = {}
-        self.call_count = 0
-        self.unavailable = False
-
-    async def get_or_create(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
-        await self._answer()
-        found = []
-        for key in proposed:
-            current = next(
-                (
-                    known
-                    for known in self.keys.values()
-                    if known.subject == key.subject and known.wrapped_key
-                ),
-                key,
-            )
-            self.keys[current.id] = current
-            found.append(current)
-        return found
-
-    async def fetch(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
-        await self._answer()
-        return {identity: self.keys[identity] for identity in ids if identity in self.keys}
-
-    async def fetch_current_ids(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
-        return [key.id for key in self.keys.values() if key.wrapped_key and key.subject in subjects]
-
-    async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
-        for key in keys:
-            self.keys[key] = replace(self.keys[key], wrapped_key=None)
-
-    async def _answer(self) -> None:
-        self.call_count += 1
-        if self.unavailable:
-            raise DatabaseUnavailable("away")
 
 
 @pytest.fixture

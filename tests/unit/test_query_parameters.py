@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from api.app import create_routes
-from tests.api_client import api_client
+from tests.support.api_client import api_client
 from tests.unit.api_fakes import DOCUMENT_ID, make_services
 
 ODD_SPELLINGS = (

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from schemas.profiles import FusionProfile, Profile
 from schemas.questions import Filters, SearchRequest
-from tests.callers import LOCAL_CALLER
+from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_harness import PUMP, make_harness
 
 RUN_ID = UUID(int=7)

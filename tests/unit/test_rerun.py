@@ -7,20 +7,17 @@ from uuid import UUID
 
 import pytest
 
-from processors import runs
 from retrieval.passage_codec import hash_text
 from retrieval.rerun import Rerun, rerun_run
 from schemas.errors import NotFound
-from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.ports.rerun import RecordedText
 from schemas.profiles import FusionProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
-from tests.callers import LOCAL_CALLER
+from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import PunctuationSentenceSplitter, ScriptedChat, WordReranker
 from tests.unit.retrieval_harness import RetrievalHarness, make_harness
+from tests.unit.run_rows import COST_QUESTION, RUN_ID, make_run_row
 
-RUN_ID = UUID(int=7)
-COST_QUESTION = "How much does the replacement of the bearing cost?"
 UNANSWERABLE_QUESTION = "Who was the first emperor of ancient Rome?"
 GENERATED_ANSWER = {
     "sufficient": True,
@@ -54,28 +51,6 @@ class FakeRecordedTexts:
             for one in wanted
             if (text := self._texts.get(one.id)) is not None and hash_text(text) == one.text_sha256
         }
-
-
-def make_run_row(built: RetrievalHarness) -> dict[str, Any]:
-    """The row that the facts of the only question make, after a journey through the log's JSON."""
-    row: dict[str, Any] = {}
-    for event in built.published_events:
-        assert isinstance(event, QueryReceived | QueryAnswered)
-        [found] = runs.project(
-            Event(
-                RUN_ID,
-                type(event).model_validate_json(event.model_dump_json(exclude_none=True)),
-                "",
-                "",
-                None,
-            )
-        )
-        row |= {
-            name: value
-            for name in found.__slots__
-            if (value := getattr(found, name)) not in (None, "", [], {})
-        }
-    return dict(json.loads(json.dumps(row, default=str)))
 
 
 async def rerun_query(built: RetrievalHarness, **options: Any) -> Rerun:

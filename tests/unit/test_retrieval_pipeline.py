@@ -13,7 +13,7 @@ from schemas.ports.engines import QueryEmbedding, RerankPassage
 from schemas.ports.search import EntitySeed
 from schemas.profiles import AnswerProfile, GraphProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
-from tests.callers import LOCAL_CALLER
+from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import ScriptedChat, WordReranker
 from tests.unit.retrieval_harness import LEASE, make_harness
 

@@ -9,10 +9,10 @@ from schemas.generations import Generation, IndexConfig
 from schemas.profiles import AnswerProfile, Profile
 from schemas.questions import QueryRequest
 from schemas.run_diffs import CurrentDocument, RunDiff
-from tests.callers import LOCAL_CALLER
+from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_harness import LEASE, PUMP, STAFF, VACATION_PT, RetrievalHarness
 from tests.unit.retrieval_memory_index import make_document_id
-from tests.unit.test_rerun import COST_QUESTION, make_run_row
+from tests.unit.run_rows import COST_QUESTION, make_run_row
 
 NO_CONTEXT = DiffContext({}, {})
 

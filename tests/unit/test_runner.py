@@ -27,7 +27,7 @@ from streams.publisher import Publisher
 from streams.runner import Backoff, StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
 from streams.submission import build_raw_record
-from tests.property.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
+from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 
 @pytest.fixture

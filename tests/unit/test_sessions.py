@@ -7,7 +7,7 @@ import pytest
 
 from api.app import create_app
 from api.sessions import LINK_LIFETIME_S, SESSION_LIFETIME_S, BrowserSessions
-from tests.api_client import BEARER, TOKEN, add_local_token
+from tests.support.api_client import BEARER, TOKEN, add_local_token
 from tests.unit.api_fakes import FakeIntake, make_services
 
 BASE_URL = "http://localhost:8420"

@@ -20,7 +20,7 @@ from services.sources.supervisor import SourceEpochs, SourceReader, SourceSuperv
 from streams.codec import Codec
 from streams.memory_log import MemoryLog
 from streams.sources.memory_store import MemorySourceStore
-from tests.callers import LOCAL_CALLER, make_caller
+from tests.support.api_client import LOCAL_CALLER, make_caller
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FOLDER_SOURCE = {"kind": "folder", "path": "/library"}

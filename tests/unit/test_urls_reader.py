@@ -14,7 +14,7 @@ from streams.sources.item_state import ItemStates
 from streams.sources.memory_store import MemorySourceStore
 from streams.sources.raw_producer import RawProducer
 from streams.sources.urls_reader import UrlsReader
-from tests.unit.test_folder_reader import NoKnownDocuments
+from tests.fakes.known_documents import NoKnownDocuments
 
 AWAY, THERE = "http://away.example/a", "http://there.example/b"
 

@@ -16,7 +16,7 @@ from tests.journey.remote.corpus import (
     make_settings,
     open_api_stack,
 )
-from tests.postgres_fixture import clone_database, run_in_thread
+from tests.support.postgres_fixture import clone_database, run_in_thread
 
 
 @pytest.fixture(scope="module")

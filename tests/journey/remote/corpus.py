@@ -15,9 +15,9 @@ from anabranch.composition.api import prepare_api
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from tests.api_client import api_client
 from tests.fakes.openai_server import FakeOpenAI
-from tests.journey.conftest import run_system
+from tests.support.api_client import api_client
+from tests.support.api_world import run_system
 
 DIMENSION = 48
 HANDBOOK = """# Travel handbook

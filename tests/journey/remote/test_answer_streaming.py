@@ -15,13 +15,13 @@ import uvicorn
 from anabranch.composition.api import prepare_api
 from api.app import create_app
 from retrieval.answer.drafts import strip_citation_marks
-from tests.api_client import BEARER, add_local_token
 from tests.journey.remote.corpus import (
     ALLOWANCE_QUESTION,
     UNANSWERABLE_QUESTION,
     IndexedCorpus,
     assert_citations_match_corpus,
 )
+from tests.support.api_client import BEARER, add_local_token
 
 
 @asynccontextmanager

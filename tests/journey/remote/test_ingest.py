@@ -14,9 +14,7 @@ from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import ExtractSettings, ModelSettings
 from streams.instrumentation import NoInstrumentation
-from tests.api_client import api_client
 from tests.fakes.openai_server import FakeOpenAI
-from tests.journey.conftest import run_system
 from tests.journey.remote.corpus import (
     ALLOWANCE_QUESTION,
     CONTRACT,
@@ -25,6 +23,8 @@ from tests.journey.remote.corpus import (
     LOCK_NOTE,
     make_settings,
 )
+from tests.support.api_client import api_client
+from tests.support.api_world import run_system
 
 
 @pytest.mark.parametrize(

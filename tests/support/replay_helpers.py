@@ -16,7 +16,7 @@ from services.monitoring.consumer_lag import fetch_stage_lags
 from sql.checksum import compute_checksum
 from sql.pool import close_pool, open_pool
 from tests.fakes.rejecting_embedder import RejectingEmbedder
-from tests.journey.conftest import TIMEOUT_S, ApiWorld
+from tests.support.api_world import TIMEOUT_S, ApiWorld
 
 
 @pytest.fixture

@@ -110,3 +110,18 @@ def run_anabranch(
         check=False,
         timeout=120,
     )
+
+
+NOTE = "# Lock\n\nThe keeper of the lock at Ardmore raises the sluice at five past six.\n"
+
+
+def run_json(*arguments: str, expected: int = 0, **settings: str) -> dict[str, Any]:
+    done = run_anabranch(*arguments, "--json", **settings)
+    assert done.returncode == expected, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def search_snippets(server: dict[str, Any], words: str) -> list[str]:
+    with open_http_client(server) as http:
+        response = http.post("/v1/search", json={"query": words})
+    return [result["snippet"] for result in response.json()["results"]]

@@ -18,8 +18,8 @@ from engines.embed.null import NullEmbedder
 from schemas.errors import PermanentError
 from schemas.generations import IndexConfig
 from schemas.ports.engines import TextEmbedding
-from tests.integration.null_worker import READY, write_notes
-from tests.integration.test_reindex import make_overrides
+from tests.support.null_worker import READY, write_notes
+from tests.support.reindex_cases import make_overrides
 
 STOPPED_ANSWERING = "silent"
 """What it notes when it stops answering."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 
-from processors import chunk, embed, index, transcribe
+from processors import chunk, embed, get_stage_versions, index, transcribe
 from schemas.events import (
     AmendmentAccepted,
     ChunksEmbedded,
@@ -19,10 +20,16 @@ from schemas.events import (
     DocumentTranscribed,
     Event,
 )
+from schemas.generations import EmbedConfig, Generation, IndexConfig, compute_chain_fingerprints
 from schemas.ids import content_id, make_document_id
-from schemas.ports.ledger import OrderingPolicy, ProjectedEvent
+from schemas.ports.ledger import (
+    ClaimResult,
+    OrderingPolicy,
+    ProjectedEvent,
+)
 from schemas.records import Position
 from schemas.values import BlobRef, ChildChunk, ChunkVector, Origin, ParentChunk, Span, Transcript
+from sql.ledger import PgLedger
 from streams.stage import Stage
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -217,3 +224,52 @@ def generate_revision(name: str, order: int, rng: random.Random) -> list[Event[A
         make_transcribed(name, order, f"{order}", "how"),
         *(fact for pair in pieces for fact in pair),
     ]
+
+
+CONFIG = IndexConfig(embed=EmbedConfig(dimension=DIMENSION, state_dimension=0))
+
+
+GENERATION = Generation(
+    name="g1",
+    config=CONFIG,
+    how=compute_chain_fingerprints(CONFIG, get_stage_versions()),
+    topics={},
+    state="live",
+)
+
+
+TRANSCRIBE_FINGERPRINT = GENERATION.how["transcribe"]
+
+
+def make_generation(name: str, dimension: int = DIMENSION) -> Generation:
+    config = IndexConfig(embed=EmbedConfig(dimension=dimension, state_dimension=0))
+    return Generation(name=name, config=config, how={"transcribe": "how"}, topics={})
+
+
+G1 = make_generation("g1")
+
+
+async def claim_events(ledger: PgLedger, *facts: Event[Any]) -> list[ClaimResult]:
+    """Consecutive facts of one stage in one batch."""
+    answers: list[ClaimResult] = []
+    batch: list[tuple[Any, ...]] = [project_event(fact) for fact in facts]
+    while batch:
+        stage, counts, _ = batch[0]
+        together = [event for name, _, event in _take_same_stage(batch, stage)]
+        answers += await ledger.claim(stage, counts, together)
+        batch = batch[len(together) :]
+    return answers
+
+
+def make_revision_events(name: str, order: int, words: list[str]) -> list[Event[Any]]:
+    return [
+        make_accepted(name, order),
+        make_transcribed(name, order, fingerprint="how"),
+        make_chunked(name, order, words),
+        make_embedded(name, order, words),
+    ]
+
+
+def _take_same_stage(batch: Sequence[tuple[Any, ...]], stage: str) -> Sequence[tuple[Any, ...]]:
+    end = next((n for n, item in enumerate(batch) if item[0] != stage), len(batch))
+    return batch[:end]

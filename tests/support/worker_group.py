@@ -32,15 +32,15 @@ from sql.generations import PgGenerations
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.submission import build_raw_record
-from tests.forked_process import fork_process
-from tests.integration.cluster import WorkerProcess
-from tests.integration.failing_worker import (
+from tests.support.cluster import WorkerProcess
+from tests.support.failing_worker import (
     STOPPED_ANSWERING,
     FailingWorkerOrders,
     run_failing_worker,
 )
-from tests.integration.test_reindex import APPROVED_SETTINGS, OVERRIDES
-from tests.pipeline import EVENT_TIME, TIMEOUT_S, make_event
+from tests.support.forked_process import fork_process
+from tests.support.pipeline import EVENT_TIME, TIMEOUT_S, make_event
+from tests.support.reindex_cases import APPROVED_SETTINGS, OVERRIDES
 
 SESSION_TIMEOUT_S = 6
 """After that long Kafka misses a worker that was killed."""

@@ -18,7 +18,12 @@ import numpy as np
 
 from processors import STAGES, get_stage_versions
 from schemas.errors import EngineUnavailable, UnreadableDocument
-from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, GenerationCreated
+from schemas.events import (
+    DocumentAmended,
+    DocumentReceived,
+    DocumentWithdrawn,
+    GenerationCreated,
+)
 from schemas.generations import EmbedConfig, Generation, IndexConfig, compute_chain_fingerprints
 from schemas.ids import content_id, sha256_hex
 from schemas.ports.engines import LocalFile, ParsePlan, QueryEmbedding, TextEmbedding
@@ -438,3 +443,9 @@ class FakePartition:
 class _NoLanguage:
     def detect(self, text: str) -> str | None:
         return None
+
+
+LINES = [f"line {number} of the long report about tolls" for number in range(50)]
+
+
+LONG, SHORT = "\n".join(LINES), "\n".join(LINES[:3])

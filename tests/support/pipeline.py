@@ -10,10 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from anabranch.composition.worker import Worker, prepare_worker
-from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
@@ -25,17 +22,11 @@ from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.submission import build_raw_record
-from tests.property.simulated_pipeline import LineParser
+from tests.support.simulated_pipeline import LineParser
 
 TIMEOUT_S = 90.0
 MAINTENANCE_S = 20.0
 EVENT_TIME = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def settings(tmp_path: Path, database: str, log_settings: list[str]) -> Settings:
-    """Which name the database, for what looks at it from outside."""
-    return load_settings(data_dir=tmp_path, sets=[f"database.url={database}", *log_settings])
 
 
 def null_overrides() -> Overrides:

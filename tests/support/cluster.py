@@ -35,9 +35,9 @@ from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
 from streams.stage import Stage
 from streams.stage_consumer import format_group_name
-from tests.forked_process import fork_process
-from tests.integration.null_worker import READY, NullWorkerOrders, run_null_worker
-from tests.postgres_fixture import run_in_thread
+from tests.support.forked_process import fork_process
+from tests.support.null_worker import READY, NullWorkerOrders, run_null_worker
+from tests.support.postgres_fixture import run_in_thread
 
 T = TypeVar("T")
 TIMEOUT_S = 120.0

@@ -12,10 +12,20 @@ from pydantic import SecretStr
 from anabranch.identity.authentication import CredentialAuthenticator
 from api.app import create_app
 from api.services import Services
+from schemas.principals import Principal
 from services.local_token import LocalTokenAuthenticator
 
 TOKEN = "token-of-the-tests-0123456789"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def make_caller(
+    tenant: str = "default", *, name: str = "local", readers: tuple[str, ...] | None = None
+) -> Principal:
+    return Principal(name, tenant, "operator", readers)
+
+
+LOCAL_CALLER = make_caller()
 
 
 def add_local_token(services: Services) -> Services:

@@ -18,9 +18,9 @@ _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
     [
         "tests.faults.worker",
-        "tests.integration.kafka_worker",
-        "tests.integration.failing_worker",
-        "tests.integration.null_worker",
+        "tests.support.kafka_worker",
+        "tests.support.failing_worker",
+        "tests.support.null_worker",
         "engines.embed.openai",
         "engines.language_detector",
         "engines.chunk",

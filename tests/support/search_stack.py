@@ -11,7 +11,7 @@ import asyncpg
 from schemas.generations import Generation, LexicalConfig
 from sql.pool import Pool, close_pool, connect, open_pool
 from sql.search import PgSearch
-from tests.document_rows import insert_generation
+from tests.support.document_rows import insert_generation
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from anabranch.process.database import open_database
 from anabranch.process.shutdown import run_until_stopped
 from engines.embed.null import NullEmbedder
 from schemas.ports.engines import TextEmbedding
-from tests.property.simulated_pipeline import LineParser
+from tests.support.simulated_pipeline import LineParser
 
 READY = "ready"
 

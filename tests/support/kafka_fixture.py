@@ -16,7 +16,7 @@ import pytest
 
 from streams.kafka.broker import Broker, find_missing_prerequisite
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.postgres_fixture import run_in_thread
+from tests.support.postgres_fixture import run_in_thread
 
 TEST_BROKER_PROPERTIES = {
     "group.min.session.timeout.ms": "1000",

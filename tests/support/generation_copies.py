@@ -12,7 +12,7 @@ from sql.derived_tables import PARTITIONED_TABLES
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
 from sql.pool import Pool
-from tests.contract.ledger_events import make_accepted
+from tests.support.ledger_events import make_accepted
 
 
 async def apply_control_rows(pool: Pool, *rows: Row) -> None:

@@ -16,7 +16,7 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
-from tests.api_client import api_client
+from tests.support.api_client import api_client
 from tests.support.eventually import eventually
 
 

@@ -1,0 +1,47 @@
+"""Ports of the event feed without a database."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from schemas.generations import Generation, IndexConfig
+from schemas.ids import content_id
+from schemas.records import Record
+
+DOCUMENT_ID = content_id("document", "default", "", "a")
+
+
+class SingleGeneration:
+    """Generations, of which there is one."""
+
+    generation = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live")
+
+    async def fetch_live(self) -> Generation | None:
+        return self.generation
+
+    async def fetch(self, name: str) -> Generation | None:
+        return self.generation
+
+    async def fetch_undropped(self) -> list[Generation]:
+        return [self.generation]
+
+
+class EmptyDocumentEvents:
+    async def list_document_events(
+        self, tenant: str, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        return [], None
+
+
+def make_record(kind: str, topic: str, tenant: str | None, document: UUID) -> Record:
+    headers = {
+        "ce_specversion": b"1.0",
+        "ce_id": str(UUID(int=1)).encode(),
+        "ce_source": b"anabranch/test",
+        "ce_type": kind.encode(),
+    }
+    headers |= {"ce_document": str(document).encode()} | (
+        {"ce_tenant": tenant.encode()} if tenant else {}
+    )
+    return Record(topic, str(document).encode(), b"{}", headers)

@@ -1,0 +1,15 @@
+"""A source that has not sent any document yet."""
+
+from __future__ import annotations
+
+from schemas.sources import DeclaredSource
+
+
+class NoKnownDocuments:
+    """Nothing was ever taken in."""
+
+    async def fetch_sources(self) -> list[DeclaredSource]:
+        return []
+
+    async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
+        return []

@@ -1,0 +1,16 @@
+"""Settings of a pipeline on the log that the test names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.config.loader import load_settings
+from anabranch.config.settings import Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database: str, log_settings: list[str]) -> Settings:
+    """Name the database too, for commands that look at it from outside."""
+    return load_settings(data_dir=tmp_path, sets=[f"database.url={database}", *log_settings])

@@ -1,0 +1,105 @@
+"""Run worker and API in this process over a database of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from anabranch.composition.api import prepare_api
+from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.config.overrides import Overrides
+from anabranch.config.settings import Settings
+from tests.support.api_client import api_client
+
+FINAL_STATES = {"searchable", "failed", "superseded", "withdrawn"}
+
+
+TIMEOUT_S = 90
+
+
+@dataclass
+class ApiWorld:
+    """`http` speaks to the API, `worker` is at work."""
+
+    http: httpx2.AsyncClient
+    worker: Worker
+    settings: Settings
+
+    async def ingest(
+        self, body: bytes | str, filename: str = "note.md", **fields: Any
+    ) -> dict[str, Any]:
+        content = body.encode() if isinstance(body, str) else body
+        response = await self.http.post(
+            "/v1/ingest", files={"file": (filename, content)}, data=fields
+        )
+        assert response.status_code == 202, response.text
+        return dict(response.json())
+
+    async def wait_until_final(self, receipt: dict[str, Any]) -> dict[str, Any]:
+        """The status of a job once nothing more will happen to it."""
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                response = await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
+                if response.status_code == 200 and response.json()["state"] in FINAL_STATES:
+                    return dict(response.json())
+                await asyncio.sleep(0.02)
+
+    async def wait_until_all_stages_done(self, receipt: dict[str, Any]) -> dict[str, Any]:
+        """The status of a job once all its stages are done, the graph's too, which no search waits
+        for.
+        """
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                status = (
+                    await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
+                ).json()
+                if all(line["state"] == "done" for line in status["stages"]):
+                    return dict(status)
+                await asyncio.sleep(0.02)
+
+    async def ingest_until_searchable(
+        self, body: bytes | str, filename: str = "note.md", **fields: Any
+    ) -> dict[str, Any]:
+        receipt = await self.ingest(body, filename, **fields)
+        status = await self.wait_until_final(receipt)
+        assert status["state"] == "searchable", status
+        return receipt
+
+    async def ask(self, question: str, **options: Any) -> dict[str, Any]:
+        response = await self.http.post("/v1/query", json={"query": question, **options})
+        assert response.status_code == 200, response.text
+        return dict(response.json())
+
+    async def search(self, text: str, **options: Any) -> list[dict[str, Any]]:
+        response = await self.http.post("/v1/search", json={"query": text, **options})
+        assert response.status_code == 200, response.text
+        return list(response.json()["results"])
+
+
+@asynccontextmanager
+async def run_system(settings: Settings, dsn: str, overrides: Overrides) -> AsyncIterator[ApiWorld]:
+    async with prepare_worker(settings, dsn, overrides=overrides) as worker:
+        working = asyncio.create_task(worker.run())
+        try:
+            async with (
+                prepare_api(settings, dsn, overrides=overrides) as services,
+                api_client(services) as http,
+            ):
+                await _wait_until_ready(http)
+                yield ApiWorld(http, worker, settings)
+            if working.done():
+                working.result()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+
+async def _wait_until_ready(http: httpx2.AsyncClient) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while (await http.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.02)

@@ -1,0 +1,72 @@
+"""Copy the log, the keys or all of a database into another one."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+from sql.pool import Pool, close_pool, open_pool
+
+
+async def copy_log(source: str, target: str) -> None:
+    """As a dump of the log's own tables would be restored; places of readers are lost, and so are
+    transaction numbers.
+    """
+    old, new = (
+        await open_pool(source, size=2, name="test"),
+        await open_pool(target, size=2, name="test"),
+    )
+    await copy_table(
+        old, new, "events", "position, topic, key, headers, value, appended_at", "xact", "'3'::xid8"
+    )
+    await new.execute(
+        "select setval(pg_get_serial_sequence('events', 'position'), (select max(position) from events))"
+    )
+    await close_pool(old)
+    await close_pool(new)
+
+
+async def copy_keys(source: str, target: str) -> None:
+    """As a backup of the keystore would be restored."""
+    old, new = (
+        await open_pool(source, size=2, name="test"),
+        await open_pool(target, size=2, name="test"),
+    )
+    for row in await old.fetch(
+        "select table_name from information_schema.tables where table_schema = 'keystore'"
+    ):
+        await copy_table(old, new, f"keystore.{row['table_name']}", "*")
+    await close_pool(old)
+    await close_pool(new)
+
+
+async def copy_database(database: str, other_database: str) -> None:
+    """As a backup of everything in it would be restored."""
+    (source, _), (target, server) = (split_dsn(one) for one in (database, other_database))
+    connection = await asyncpg.connect(server)
+    await connection.execute(f'drop database "{target}"')
+    await connection.execute(f'create database "{target}" template "{source}"')
+    await connection.close()
+
+
+def split_dsn(dsn: str) -> tuple[str, str]:
+    """Name of a database, and the address of its server's own."""
+    found = urlsplit(dsn)
+    return found.path[1:], urlunsplit(found._replace(path="/postgres"))
+
+
+async def copy_table(
+    old: Pool, new: Pool, table: str, columns: str, more: str = "", value: str = ""
+) -> None:
+    rows = await old.fetch(f"select {columns} from {table}")
+    if not rows:
+        return
+    names = list(rows[0].keys())
+    places = ", ".join(f"${number}" for number in range(1, len(names) + 1))
+    extra = (f", {more}", f", {value}") if more else ("", "")
+    overriding = "overriding system value " if table == "events" else ""
+    await new.executemany(
+        f"insert into {table} ({', '.join(names)}{extra[0]}) {overriding}values ({places}{extra[1]}) on conflict do nothing",
+        [tuple(row) for row in rows],
+    )

@@ -1,0 +1,85 @@
+"""Apply the changes of a source in memory and read the documents they make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from engines.blobs import open_blobs
+from schemas.records import Record, StoredRecord
+from schemas.sources import DebeziumSource, RowMapping, SourceSpec
+from streams.codec import Codec
+from streams.memory_log import MemoryLog
+from streams.sources.change_applier import BatchPosition, ChangeApplier
+from streams.sources.debezium import SnapshotEnd, parse_change_events
+from streams.sources.memory_store import MemorySourceStore
+from streams.sources.raw_producer import RawProducer
+from tests.support.simulated_table import TOPIC
+
+FIXED_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+MAPPING = RowMapping(body=["body"], title="title")
+SPEC = SourceSpec(name="notes", takes=DebeziumSource(topic=TOPIC, mapping=MAPPING))
+EventOrder = list[int]
+
+
+class SourceHarness:
+    """A source whose records come as the test likes, and what stands in `raw` after it."""
+
+    def __init__(self, log: MemoryLog | None = None, mapping: RowMapping = MAPPING) -> None:
+        self.log, self.store, self.codec, self.mapping = (
+            log or MemoryLog(lambda: FIXED_TIME),
+            MemorySourceStore(),
+            Codec(),
+            mapping,
+        )
+        self.applier = ChangeApplier(
+            self.store,
+            RawProducer(SPEC, self.codec, open_blobs("memory:///"), lambda: FIXED_TIME),
+            mapping,
+            self.log,
+        )
+
+    async def create_topics(self) -> None:
+        await self.log.create_topics({"raw": 3}, retention_ms={})
+
+    async def apply_records(
+        self, records: Sequence[Record], *, batch: int = 3, epoch: int = 1
+    ) -> None:
+        for start in range(0, len(records), batch):
+            changes = [
+                saying
+                for record in records[start : start + batch]
+                for saying in parse_change_events(record, epoch, self.mapping)
+            ]
+            ended = any(isinstance(saying, SnapshotEnd) for saying in changes)
+            await self.applier.apply(
+                changes, BatchPosition(TOPIC, 0, start + batch, {0: len(records)} if ended else {})
+            )
+            await self.applier.end_snapshots()
+
+    async def read_documents(self) -> dict[str, tuple[str | None, str | None]]:
+        """By external id, as the door orders them: title and text of what is there at last."""
+        latest: dict[str, tuple[EventOrder, Any]] = {}
+        payloads: dict[str, bytes] = {}
+        async for stored in self.log.read("raw"):
+            fact = await self._decode(stored, payloads)
+            order = [fact.epoch or 1, fact.sequence or 0, 0, fact.step]
+            known = latest.get(fact.data.external_id)
+            assert known is None or known[0] != order or known[1] == fact.data, (
+                "two different events under one number"
+            )
+            if known is None or known[0] < order:
+                latest[fact.data.external_id] = (order, fact.data)
+        return {
+            name: (data.title, data.content.text)
+            for name, (_, data) in latest.items()
+            if hasattr(data, "content")
+        }
+
+    async def _decode(self, stored: StoredRecord, payloads: dict[str, bytes]) -> Any:
+        event_id, payload = stored.record.headers["ce_id"].decode(), stored.record.value or b""
+        name = f"{json.loads(payload)['external_id']} {event_id}"
+        assert payloads.setdefault(name, payload) == payload, f"{name} was said twice, differently"
+        return await self.codec.decode(stored)
