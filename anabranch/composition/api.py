@@ -38,16 +38,13 @@ from services.ingest import IngestService
 from services.instrumentation.event_log_decorators import NotifyingLog
 from services.instrumentation.metrics import Metrics
 from services.local_token import LocalTokenAuthenticator
-from services.monitoring.event_feed import EventFeed, build_status_fetcher
-from services.monitoring.log_entries import LogEntryBuilder
+from services.monitoring.event_feed import EventFeed, LogEntryBuilder, build_status_fetcher
 from services.monitoring.readiness import ReadinessService
 from services.query.event_buffer import open_event_buffer
 from services.query.feedback import FeedbackService, MeteredFeedback
-from services.query.limiter import ConcurrencyLimiter, LimitedSearch
-from services.query.lineage import LineageService
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
-from services.query.run_history import QueryEventTap, RunHistory
-from services.query.service import QueryService
+from services.query.run_history import LineageService, QueryEventTap, RunHistory
+from services.query.service import ConcurrencyLimiter, LimitedSearch, QueryService
 from services.replay.service import ReplayService
 from services.storage import Storage
 from sql.api_keys import PgApiKeys

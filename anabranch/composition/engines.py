@@ -20,7 +20,7 @@ from anabranch.config.settings import Settings
 from engines.parsed_blocks import OcrEngine
 from schemas.generations import EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig
 from schemas.ports.engines import Embedder, Extractor, Parser
-from services.engine_set import Engines
+from services.engines import Engines
 from services.worker.engine_registry import OpenEngines, SharedEngines
 
 

@@ -10,7 +10,7 @@ from engines.http_fetcher import HttpFetcher
 from schemas.generations import Generation
 from schemas.ports.engines import BlobStore
 from schemas.ports.stage_ports import StagePorts
-from services.engine_set import Engines
+from services.engines import Engines
 from services.erasure.eraser import DocumentEraser
 from services.sources.supervisor import SourceEpochs
 from services.storage import Storage

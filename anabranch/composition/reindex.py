@@ -19,10 +19,9 @@ from anabranch.config.settings import Settings
 from anabranch.identity.approvals import check_settings_approved
 from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.generations import Generation, IndexConfig
-from services.engine_set import Engines
+from services.engines import Engines, add_engine_fingerprints
 from services.generations.decisions import GenerationDecisions
 from services.generations.reindex import ReindexService
-from services.index_comparison import add_engine_fingerprints
 from services.storage import Storage
 
 

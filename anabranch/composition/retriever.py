@@ -21,10 +21,9 @@ from schemas.events import EventData
 from schemas.generations import Generation
 from schemas.ports.engines import ChatModel, Reranker
 from schemas.ports.search import SearchIndex
-from services.engine_warmup import warm_in_background
-from services.index_comparison import check_embedder
+from services.engines import check_embedder, warm_in_background
 from services.query.caches import Caches, open_caches
-from services.query.outdated_embedder import OutdatedEmbedder
+from services.query.retriever_pool import OutdatedEmbedder
 from services.storage import Storage
 
 

@@ -18,13 +18,11 @@ from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import Settings
 from processors import STAGES
 from schemas.generations import Generation
-from services.engine_set import Engines
-from services.engine_warmup import warm_in_background
+from services.engines import Engines, add_engine_fingerprints, warm_in_background
 from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.builder import GenerationBuilder
 from services.generations.decisions import GenerationDecisions
 from services.generations.first_generation import ensure_generation, find_current_generation
-from services.index_comparison import add_engine_fingerprints
 from services.recovery.restore_check import check_tables_current
 from services.replay.replay_worker import ReplayWorker
 from services.sources.supervisor import SourceEpochs, SourceSupervisor

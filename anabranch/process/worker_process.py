@@ -23,7 +23,7 @@ from anabranch.process.metrics_server import serve_metrics
 from anabranch.process.tcp_ports import wait_for_free_port
 from processors import receive
 from schemas.errors import AnabranchError
-from services.index_comparison import make_outdated_error
+from services.engines import make_outdated_error
 from services.instrumentation.metrics import Metrics
 from services.monitoring.gauge_updater import GaugeUpdater
 

@@ -1,23 +1,35 @@
-"""Request erasures and read their receipts."""
+"""Request erasures, and read and write their receipts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from schemas.errors import InvalidRequest, unknown_resource_error
-from schemas.events import ErasureRequested
+from schemas.events import ErasureCompleted, ErasureRequested
 from schemas.events.erasure import Scope
 from schemas.ids import content_id
+from schemas.ports.log import EventLog
 from schemas.rows import ErasureRequestRow
 from services.storage import Storage
-from sql.erasure import PgErasure
+from sql.erasure import (
+    DONE_MARKER,
+    EVENT_COUNT,
+    RESENT_COUNT,
+    SOURCE_COUNT,
+    SUBJECT_COUNT,
+    UNSCRUBBED_PREFIX,
+    WAL_MARKER,
+    PgErasure,
+)
 from sql.erasure_receipts import PgErasureReceipts
+from sql.keystore import PgKeystore
+from sql.log import PgLog
 from streams.publisher import build_root_event
-from streams.topics import CONTROL
+from streams.topics import CONTROL, OUTCOMES, RAW
 
 CE_SOURCE = "anabranch/api"
 
@@ -84,3 +96,122 @@ def _normalize_document_id(document_id: str) -> str:
 def _format_receipt(row: Mapping[str, Any]) -> dict[str, Any]:
     body = dict(row) | {"state": "running" if row["completed_at"] is None else "done"}
     return body | {"log": {"events": body.pop("events"), "method": body.pop("method")}}
+
+
+ENCRYPTED_TOPICS = "topics accepted, ocr_done, chunked, entities, embedded, queries, feedback and dead_letters, and those of other generations"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRetention:
+    """`until` is None if the topic has no retention."""
+
+    topic: str
+    until: datetime | None
+
+    def __str__(self) -> str:
+        end = f"until {self.until.isoformat()}" if self.until else "without limit"
+        return f"topic {self.topic}, {_TOPIC_CONTENTS[self.topic]}, {end}"
+
+
+_TOPIC_CONTENTS = {RAW: "as the producers sent it", OUTCOMES: "external ids, counts and reasons"}
+
+
+async def build_receipt(
+    request: ErasureRequested,
+    storage: Storage,
+    tables: PgErasure,
+    now: datetime,
+    *,
+    readable_now: bool,
+    versioned_blobs: bool,
+) -> ErasureCompleted:
+    counts = await tables.fetch_counts(request.receipt_id)
+    special_counts = {
+        counter: counts.pop(counter, 0)
+        for counter in (EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER)
+    }
+    write_ahead = bool(counts.pop(WAL_MARKER, 0))
+    unscrubbed = sorted(
+        counter.removeprefix(UNSCRUBBED_PREFIX)
+        for counter in counts
+        if counter.startswith(UNSCRUBBED_PREFIX)
+    )
+    counts = {
+        counter: count
+        for counter, count in counts.items()
+        if not counter.startswith(UNSCRUBBED_PREFIX)
+    }
+    since = await PgKeystore(storage.pool).fetch_readable_since(request.tenant)
+    raw = await _fetch_topic_retention(storage.log, RAW, now)
+    outcomes = (
+        None
+        if isinstance(storage.log, PgLog)
+        else await _fetch_topic_retention(storage.log, OUTCOMES, now)
+    )
+    destroyed = "keys" in counts or not readable_now
+    return ErasureCompleted(
+        receipt_id=request.receipt_id,
+        tenant=request.tenant,
+        documents=special_counts[SUBJECT_COUNT],
+        removed=counts,
+        events=special_counts[EVENT_COUNT] if destroyed and not readable_now else 0,
+        method="keys destroyed" if destroyed else "nothing",
+        remains=[
+            *_describe_log_remains(raw, outcomes, since, readable_now),
+            *_describe_database_remains(
+                unscrubbed, write_ahead, is_scrubbed=storage.key_file is not None
+            ),
+            *_describe_copies(request, versioned_blobs),
+            *_describe_document_remains(special_counts[SOURCE_COUNT], special_counts[RESENT_COUNT]),
+        ],
+        raw_until=raw.until,
+        completed_at=now,
+    )
+
+
+async def _fetch_topic_retention(log: EventLog, topic: str, now: datetime) -> TopicRetention:
+    """Compute when the newest record of the topic expires."""
+    retention = await log.fetch_max_retention(topic)
+    return TopicRetention(topic, now + retention if retention is not None else None)
+
+
+def _describe_log_remains(
+    raw: TopicRetention, outcomes: TopicRetention | None, since: datetime | None, readable_now: bool
+) -> Iterator[str]:
+    yield str(raw)
+    if outcomes is not None:
+        yield str(outcomes)
+    if readable_now:
+        yield f"{ENCRYPTED_TOPICS}: this tenant keeps its events readable"
+    elif since is not None:
+        yield f"{ENCRYPTED_TOPICS}: events written while this tenant kept them readable, since {since.isoformat()} or earlier"
+
+
+def _describe_database_remains(
+    unscrubbed: list[str], write_ahead: bool, *, is_scrubbed: bool
+) -> Iterator[str]:
+    if not is_scrubbed:
+        yield (
+            "Postgres: deleted rows and wrapped keys in its files and write-ahead log until the space is reused; "
+            "the master key opens those keys until `anabranch keys rewrap` replaces it"
+        )
+    if unscrubbed:
+        yield f"Postgres: deleted rows of {', '.join(unscrubbed)} in free space of their files until it is reused or `anabranch db scrub` has run"
+    if write_ahead:
+        yield "Postgres: deleted data in its write-ahead log, which a replication slot or a setting retains"
+
+
+def _describe_copies(request: ErasureRequested, versioned_blobs: bool) -> Iterator[str]:
+    yield "earlier copies: backups, replicas and snapshots of database, key file, blobs and disks"
+    if versioned_blobs:
+        yield "blob store: earlier versions of the deleted objects, if the bucket keeps versions"
+    if request.scope != "tenant":
+        yield "queries and feedback that repeat words of it, and whose answers did not use it"
+    yield "log files of the processes: ids of documents and events, external ids, idempotency keys"
+
+
+def _describe_document_remains(seen_count: int, resent_count: int) -> Iterator[str]:
+    if seen_count:
+        yield f"sources: {seen_count} of these documents still exist in their sources, and the readers remember their names"
+    if resent_count:
+        yield f"{resent_count} of these documents were sent again during the erasure: the last version is withdrawn; request another erasure to erase it"

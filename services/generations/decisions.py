@@ -1,8 +1,9 @@
-"""Publish decisions about generations to topic `control`."""
+"""Publish decisions about generations to topic `control`, and wait until the tables have one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -58,3 +59,21 @@ class GenerationDecisions:
         event = build_root_event(decision, self.fresh_id(), CE_SOURCE, self.clock)
         [position] = await self.log.append([await self.codec.encode(event, CONTROL, generation)])
         return position.offset
+
+
+PROJECTION_TIMEOUT_S = 5.0
+POLL_S = 0.05
+
+
+async def wait_until_projected(
+    is_projected: Callable[[], Awaitable[bool]], *, timeout_s: float = PROJECTION_TIMEOUT_S
+) -> bool:
+    """Poll until `is_projected` or the timeout; returns whether it is.
+
+    Without a worker, it is projected later.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + timeout_s
+    while not (projected := await is_projected()) and clock() < deadline:
+        await asyncio.sleep(POLL_S)
+    return projected

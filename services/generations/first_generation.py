@@ -15,7 +15,7 @@ from schemas.generations import Generation, IndexConfig, compute_chain_fingerpri
 from schemas.ids import content_id
 from schemas.ports.ledger import GenerationStore
 from schemas.ports.log import EventLog
-from services.index_comparison import check_config_matches
+from services.engines import check_config_matches
 from services.storage import Storage
 from sql.generations import PgGenerations
 from streams import topics

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from processors import get_stage_versions
 from schemas.errors import InvalidRequest, PermanentError
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
-from services.engine_set import Engines
-from services.generations.decisions import GenerationDecisions
+from services.engines import Engines, diff_settings
+from services.generations.decisions import GenerationDecisions, wait_until_projected
 from services.generations.reindex_plan import (
     OUTPUT_TOPICS,
     ReindexPlan,
@@ -21,8 +21,6 @@ from services.generations.reindex_plan import (
     find_changed_stages,
 )
 from services.generations.retention import check_retained
-from services.index_comparison import diff_settings
-from services.projection_wait import wait_until_projected
 from services.storage import Storage
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.generations import PgGenerations, no_live_generation_error, unknown_generation_error

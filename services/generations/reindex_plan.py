@@ -21,7 +21,7 @@ from schemas.generations import Generation
 from schemas.ports.engines import LocalFile
 from schemas.ports.ledger import MemoKey
 from schemas.values import ParentChunk
-from services.engine_set import Engines
+from services.engines import Engines
 from services.storage import Storage
 from sql.engine_results import PgEngineResultCache
 from sql.index_size import IndexSize, fetch_visible_orders, measure_index

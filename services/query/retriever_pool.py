@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -12,7 +12,9 @@ import structlog
 from retrieval.retriever import Retriever
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import EmbedConfig, Generation
+from schemas.ports.engines import QueryEmbedding, TextEmbedding
 from schemas.ports.ledger import GenerationStore
+from services.engines import make_outdated_error
 from sql.generations import (
     generation_not_built_error,
     no_live_generation_error,
@@ -164,3 +166,25 @@ async def open_retriever_pool(
             refresh_task.cancel()
             await asyncio.gather(refresh_task, return_exceptions=True)
         await pool.close()
+
+
+class OutdatedEmbedder:
+    """Raise GenerationMismatch with code GENERATION_OUTDATED: this program's vectors cannot be
+    compared with the generation's.
+    """
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+        embed = generation.config.embed
+        self.model, self.dimension, self.state_dimension, self.fingerprint = (
+            embed.model,
+            embed.dimension,
+            embed.state_dimension,
+            embed.fingerprint,
+        )
+
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        raise make_outdated_error(self._generation, ["embed"])
+
+    async def embed_query(self, text: str) -> QueryEmbedding:
+        raise make_outdated_error(self._generation, ["embed"])

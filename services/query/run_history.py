@@ -1,4 +1,4 @@
-"""Rerun past queries, and compare their runs."""
+"""Rerun, compare and trace past queries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from retrieval.lineage.prov import build_document_prov, build_run_prov
+from retrieval.lineage.run_lineage import trace_run
+from retrieval.lineage.tracer import LineageTracer
 from retrieval.recorded_run import RecordedRun, parse_run
 from retrieval.rerun import rerun_run
 from retrieval.retriever import Retriever
 from retrieval.run_diff import DiffContext, compare_runs, get_passages
 from schemas.errors import unknown_run_error
 from schemas.events import EventData, QueryAnswered
+from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.engines import SentenceSplitter
 from schemas.ports.ledger import GenerationStore
 from schemas.ports.rerun import CurrentDocuments, RecordedTexts
@@ -138,4 +142,28 @@ class RunHistory:
                 "kind": kind,
                 "request": request.model_dump(mode="json"),
             }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LineageService:
+    tracer: LineageTracer
+    runs: RunLookup
+
+    async def get_document_lineage(self, caller: Principal, document_id: UUID) -> DocumentLineage:
+        return await self.tracer.trace_document(caller, document_id)
+
+    async def get_run_lineage(
+        self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None
+    ) -> RunLineage:
+        row = await self.runs.get_run(caller, run_id)
+        if row is None:
+            raise unknown_run_error(run_id)
+        return await trace_run(self.tracer, caller, row, sentence=sentence, citation=citation)
+
+    def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:
+        return (
+            build_run_prov(lineage)
+            if isinstance(lineage, RunLineage)
+            else build_document_prov(lineage)
         )

@@ -19,7 +19,7 @@ from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.records import StoredRecord
 from services.generations.first_generation import FIRST_GENERATION
 from services.generations.stage_assignments import StageAssignment, assign_stages
-from services.recovery.accepted_events import load_accepted_events, parse_encryption_key
+from services.recovery.table_recovery import load_accepted_events, parse_encryption_key
 from services.storage import Storage
 from sql.document_owners import restore_owners
 from sql.erasure_receipts import PgErasureReceipts

@@ -22,14 +22,65 @@ from schemas.errors import AnabranchError, NotFound, PermanentError, TransientEr
 from schemas.events import DeadLetterClosed, Event
 from schemas.ids import content_id
 from schemas.records import Record, StoredRecord
-from services.replay.record_filter import RecordFilter
 from services.storage import Storage
 from sql.replays import LEASE_S, OpenDeadLetter, PgReplays, Replay, ReplayCounts
+from streams.codec import resolve_tenant
 from streams.publisher import build_root_event
 from streams.reprocess import ReprocessResult, reprocess
 from streams.runner import StageRunner
 from streams.stage_consumer import format_group_name
 from streams.topics import DEAD_LETTERS
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """None admits everything. Times are append times."""
+
+    tenant: str
+    documents: frozenset[UUID] | None
+    since: datetime | None
+    until: datetime | None
+
+    @classmethod
+    def from_criteria(
+        cls, criteria: Mapping[str, Any], tenant: str, collection_documents: frozenset[UUID] | None
+    ) -> RecordFilter:
+        document_ids = criteria.get("document_ids")
+        requested_documents = frozenset(map(UUID, document_ids)) if document_ids else None
+        selected_documents = (
+            requested_documents & collection_documents
+            if requested_documents is not None and collection_documents is not None
+            else requested_documents
+            if collection_documents is None
+            else collection_documents
+        )
+        return cls(
+            tenant,
+            selected_documents,
+            _parse_time(criteria.get("since")),
+            _parse_time(criteria.get("until")),
+        )
+
+    def matches(self, stored: StoredRecord) -> bool:
+        if resolve_tenant(stored) not in (None, self.tenant):
+            return False
+        if (self.since is not None and stored.appended_at < self.since) or (
+            self.until is not None and stored.appended_at >= self.until
+        ):
+            return False
+        return self.documents is None or _parse_document_id(stored.record.headers) in self.documents
+
+
+def _parse_document_id(headers: Mapping[str, bytes]) -> UUID | None:
+    try:
+        return UUID(headers.get("ce_document", b"").decode(errors="replace"))
+    except ValueError:
+        return None
+
+
+def _parse_time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
 
 log = structlog.get_logger(__name__)
 CE_SOURCE = "anabranch/replay"

@@ -29,7 +29,7 @@ from schemas.sources import (
     SourceSpec,
     UrlsSource,
 )
-from services.projection_wait import PROJECTION_TIMEOUT_S, wait_until_projected
+from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
 from streams.codec import OWN_SOURCE_PREFIX, Codec
 from streams.publisher import build_root_event
 from streams.topics import CONTROL

@@ -18,8 +18,7 @@ from schemas.ports.log import EventLog, Subscriber
 from schemas.ports.reader_status import ALL_PARTITIONS
 from schemas.ports.stage_ports import StagePorts
 from schemas.records import StoredRecord
-from services.engine_set import Engines
-from services.generations.build_throttle import BuildThrottle
+from services.engines import Engines, make_outdated_error
 from services.generations.stage_assignments import (
     RETRANSCRIBE,
     SERVING_STATES,
@@ -29,7 +28,6 @@ from services.generations.stage_assignments import (
     emits_index_events,
     restrict_to_document_changes,
 )
-from services.index_comparison import make_outdated_error
 from services.instrumentation.event_log_decorators import (
     NotifyingLog,
     OutcomeLoggingLog,
@@ -50,6 +48,53 @@ from streams.publisher import Publisher
 from streams.runner import StageRunner, WorkItem
 from streams.stage import Stage
 from streams.stage_consumer import StageConsumer
+
+BURST_S = 0.5
+
+
+@dataclass(slots=True)
+class BuildThrottle:
+    """Shared by the consumers of one generation. `events_per_second` is None for no limit."""
+
+    events_per_second: float | None = None
+    resumed: asyncio.Event = field(default_factory=asyncio.Event)
+    next_admission_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.resumed.set()
+
+    def configure(self, *, paused: bool, events_per_second: float | None) -> None:
+        """Apply pause and rate at once, also to consumers that are waiting."""
+        if events_per_second != self.events_per_second:
+            self.events_per_second, self.next_admission_at = events_per_second, 0.0
+        if paused:
+            self.resumed.clear()
+        else:
+            self.resumed.set()
+
+    def limit_batch(self, event_count: int) -> int:
+        """Limit a batch to what `BURST_S` allows, so that a slow rate is an even one."""
+        return (
+            event_count
+            if self.events_per_second is None
+            else max(1, min(event_count, int(self.events_per_second * BURST_S)))
+        )
+
+    async def wait_for_capacity(self, event_count: int) -> None:
+        """Wait while the build is paused, and until the rate admits so many events."""
+        await self.resumed.wait()
+        rate = self.events_per_second
+        if rate is None:
+            return
+        clock = asyncio.get_running_loop().time
+        now = clock()
+        self.next_admission_at = max(self.next_admission_at, now - BURST_S) + event_count / rate
+        while (
+            remaining_s := self.next_admission_at - clock()
+        ) > 0 and self.events_per_second == rate:
+            await asyncio.sleep(min(remaining_s, BURST_S))
+        await self.resumed.wait()
+
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.5

@@ -1,25 +1,90 @@
-"""Engines of every generation that this worker runs. Generations with equal configuration share an
-engine.
+"""Engines of every generation that this worker runs, counting their inputs. Generations with equal
+configuration share an engine.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from processors import get_stage_versions
 from schemas.generations import Generation, IndexConfig
-from schemas.ports.engines import Chunker, Embedder, Extractor, Parser
-from services.engine_set import Engines
-from services.index_comparison import (
+from schemas.ports.engines import (
+    Chunker,
+    Embedder,
+    Extractor,
+    LocalFile,
+    ParsePlan,
+    Parser,
+    QueryEmbedding,
+    TextEmbedding,
+)
+from schemas.values import Extraction, ParentChunk, Transcript
+from services.engines import (
+    Engines,
     add_engine_fingerprints,
     check_config_matches,
     find_outdated_stages,
 )
-from services.worker.counting_engines import count_engine_inputs
 from streams.instrumentation import Instrumentation
+
+if TYPE_CHECKING:
+    from services.engines import Engines
+
+CountInputs = Callable[[str, int], None]
+"""Called with the engine's name and the number of inputs."""
+
+
+def count_engine_inputs(engines: Engines, count_inputs: CountInputs) -> Engines:
+    return replace(
+        engines,
+        parser=CountingParser(engines.parser, count_inputs),
+        extractor=CountingExtractor(engines.extractor, count_inputs),
+        embedder=CountingEmbedder(engines.embedder, count_inputs),
+    )
+
+
+class CountingParser:
+    def __init__(self, inner: Parser, count_inputs: CountInputs) -> None:
+        self.inner, self.count_inputs = inner, count_inputs
+        self.fingerprint = inner.fingerprint
+
+    async def plan(self, file: LocalFile) -> ParsePlan:
+        return await self.inner.plan(file)
+
+    async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
+        self.count_inputs("parse", 1)
+        return await self.inner.parse(file, plan, part)
+
+    def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
+        return self.inner.assemble(file, plan, parts)
+
+
+class CountingExtractor:
+    def __init__(self, inner: Extractor, count_inputs: CountInputs) -> None:
+        self.inner, self.count_inputs = inner, count_inputs
+        self.fingerprint = inner.fingerprint
+
+    async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
+        self.count_inputs("extract", 1)
+        return await self.inner.extract(parents, language)
+
+
+class CountingEmbedder:
+    def __init__(self, inner: Embedder, count_inputs: CountInputs) -> None:
+        self.inner, self.count_inputs = inner, count_inputs
+        self.fingerprint, self.model = inner.fingerprint, inner.model
+        self.dimension, self.state_dimension = inner.dimension, inner.state_dimension
+
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        self.count_inputs("embed", len(texts))
+        return await self.inner.embed(texts)
+
+    async def embed_query(self, text: str) -> QueryEmbedding:
+        return await self.inner.embed_query(text)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import structlog
 
 from schemas.errors import TransientError
 from schemas.generations import Generation
-from services.generations.token_state_sweep import sweep_token_states
+from services.generations.removal import sweep_token_states
 from services.storage import Storage
 from sql.compaction import compact_lexical
 from sql.generations import PgGenerations

@@ -21,8 +21,7 @@ from anabranch.process.http_protocol import HttpProtocol
 from api.app import create_app
 from schemas.ports.feed import FeedPage, RecordFeed
 from schemas.ports.log import EventLog
-from services.monitoring.event_feed import PAGE_SIZE, EventFeed
-from services.monitoring.log_entries import LogEntryBuilder
+from services.monitoring.event_feed import PAGE_SIZE, EventFeed, LogEntryBuilder
 from sql.log import PgLog
 from sql.log_feed import PgFeed
 from streams.codec import Codec

@@ -16,7 +16,7 @@ from engines.blobs import ObstoreBlobStore
 from engines.embed.null import NullEmbedder
 from schemas.errors import EngineUnavailable
 from services.generations import token_state_sweep
-from services.generations.token_state_sweep import sweep_token_states
+from services.generations.removal import sweep_token_states
 from services.storage import Storage
 from services.worker.maintenance import Maintenance
 from sql.dropped_states import fetch_dropped_states

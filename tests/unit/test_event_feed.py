@@ -20,8 +20,7 @@ from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.feed import FeedPage
 from schemas.principals import Principal
-from services.monitoring.event_feed import PAGE_SIZE, EventFeed
-from services.monitoring.log_entries import LogEntryBuilder
+from services.monitoring.event_feed import PAGE_SIZE, EventFeed, LogEntryBuilder
 from streams.codec import Codec
 from streams.memory_log import MemoryLog
 from streams.offset_feed import OffsetFeed

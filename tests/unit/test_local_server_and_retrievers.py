@@ -28,9 +28,8 @@ from schemas.errors import ConfigurationError, InvalidRequest, NotFound, Transie
 from schemas.generations import EmbedConfig, Generation, GenerationState, IndexConfig
 from schemas.questions import SearchRequest, SearchResponse, Trace
 from services.instrumentation.metrics import Metrics
-from services.query.limiter import QUEUED_PER_SLOT, ConcurrencyLimiter
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
-from services.query.service import QueryService
+from services.query.service import QUEUED_PER_SLOT, ConcurrencyLimiter, QueryService
 from tests.support.api_client import LOCAL_CALLER
 
 LOCAL_SERVER = ServerInfo(

@@ -10,7 +10,7 @@ import pytest
 from schemas.errors import InvalidRequest
 from schemas.records import Position, Record, StoredRecord
 from schemas.replay_requests import OffsetRange, ReplayRequest
-from services.replay.record_filter import RecordFilter
+from services.replay.replay_worker import RecordFilter
 from services.replay.service import (
     build_not_retained_error,
     find_missing_ranges,

@@ -14,7 +14,7 @@ from anabranch.config.loader import (
 from processors import get_stage_versions
 from schemas.errors import ConfigurationError, GenerationMismatch
 from schemas.generations import Generation, compute_chain_fingerprints
-from services.index_comparison import check_config_matches, find_outdated_stages
+from services.engines import check_config_matches, find_outdated_stages
 
 
 @pytest.fixture(autouse=True)

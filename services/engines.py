@@ -1,10 +1,18 @@
-"""Compare the configuration of an index with the settings and the engines of this process."""
+"""The engines that index one generation: warm-up, and comparison of an index with them and with the settings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import fcntl
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from schemas.errors import GenerationMismatch
+import structlog
+
+from schemas.errors import AnabranchError, GenerationMismatch
 from schemas.generations import (
     UPSTREAM_STAGES,
     EmbedConfig,
@@ -13,8 +21,62 @@ from schemas.generations import (
     ParseConfig,
     compute_stage_fingerprint,
 )
-from schemas.ports.engines import Embedder
-from services.engine_set import Engines
+from schemas.ports.engines import Chunker, Embedder, Extractor, LanguageDetector, Parser
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    parser: Parser
+    chunker: Chunker
+    extractor: Extractor
+    embedder: Embedder
+    languages: LanguageDetector
+
+
+log = structlog.get_logger(__name__)
+LOCK_FILE = "warming.lock"
+
+
+@runtime_checkable
+class Warmable(Protocol):
+    async def warm(self) -> None: ...
+
+
+@asynccontextmanager
+async def warm_in_background(engines: Iterable[object], folder: Path) -> AsyncIterator[None]:
+    """Warm up the engines while the context is open.
+
+    One process of a data folder at a time: the others find the results in the models folder.
+    """
+    task = asyncio.create_task(
+        _warm_engines([engine for engine in engines if isinstance(engine, Warmable)], folder)
+    )
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _warm_engines(engines: Iterable[Warmable], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK_FILE).open("a") as lock:
+        while not _try_lock(lock.fileno()):
+            await asyncio.sleep(0.1)
+        for engine in engines:
+            try:
+                await engine.warm()
+            except AnabranchError as error:
+                log.warning("engine_warmup_failed", code=error.code, detail=error.detail)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
 
 OUTDATED_REMEDIES = {
     "live": "Run `anabranch reindex` to build an index with this version, then `anabranch generations promote`. {} serves queries until then.",
