@@ -30,7 +30,7 @@ from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentW
 from schemas.ids import make_document_id, make_received_id, sha256_hex, sha256_of_file
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.ports.engines import BlobStore
-from schemas.ports.log import EventLog
+from schemas.ports.log import RecordAppender
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Principal
 from schemas.staging import upload_staging_prefix
@@ -66,7 +66,7 @@ class IngestService:
     A job has the id of its event: the same Idempotency-Key, the same job.
     """
 
-    log: EventLog
+    log: RecordAppender
     blobs: BlobStore
     documents: DocumentCatalog
     jobs: JobStore

@@ -40,7 +40,7 @@ from schemas.ports.ledger import (
     Ledger,
     ProjectedEvent,
 )
-from schemas.ports.log import EventLog
+from schemas.ports.log import RecordAppender
 from schemas.ports.stage_ports import StagePorts
 from schemas.records import Record, StoredRecord
 from streams.codec import Codec
@@ -113,7 +113,7 @@ class StageRunner:
         self,
         stage: Stage,
         ledger: Ledger,
-        event_log: EventLog,
+        event_log: RecordAppender,
         ports: StagePorts,
         publisher: Publisher,
         codec: Codec,

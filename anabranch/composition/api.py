@@ -165,7 +165,7 @@ async def prepare_api(
             sources=build_source_service(settings, storage, overrides),
             replays=ReplayService(storage, overrides.clock, overrides.fresh_id),
             erasures=ErasureService(storage, overrides.clock, overrides.fresh_id),
-            generations=_build_generation_service(storage, event_log, retrievers, decisions),
+            generations=_build_generation_service(storage, retrievers, decisions),
             builds=build_reindex_service(settings, storage, decisions, overrides),
             blobs=storage.blobs,
             list_profiles=lambda: [profiles.get(name) for name in profiles.names],
@@ -235,7 +235,7 @@ def _build_authenticator(settings: Settings, keys: PgApiKeys) -> CredentialAuthe
 
 
 def _build_generation_service(
-    storage: Storage, event_log: EventLog, retrievers: RetrieverPool, decisions: GenerationDecisions
+    storage: Storage, retrievers: RetrieverPool, decisions: GenerationDecisions
 ) -> GenerationService:
     pool = storage.pool
     comparer = GenerationComparer(
@@ -246,7 +246,7 @@ def _build_generation_service(
         PgGenerationSummaries(pool),
         storage.blobs,
     )
-    return GenerationService(pool, event_log, decisions, comparer)
+    return GenerationService(pool, storage.log, decisions, comparer)
 
 
 def _build_feed(log: EventLog, pool: Pool) -> RecordFeed:

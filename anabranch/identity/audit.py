@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from schemas.clock import utc_now
 from schemas.events import AuditRecorded
-from schemas.ports.log import EventLog
+from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from streams.codec import Codec
 from streams.publisher import build_root_event
@@ -27,7 +27,7 @@ class AuditLog:
     Methods return once the log has acknowledged the event; they raise LogUnavailable.
     """
 
-    log: EventLog
+    log: RecordAppender
     codec: Codec
     clock: Callable[[], datetime] = utc_now
     fresh_id: Callable[[], UUID] = uuid4

@@ -60,14 +60,18 @@ class Subscription(Protocol):
         """
 
 
-class EventLog(Protocol):
-    """Topics of raw records. Names have no prefix; the adapter adds its own."""
+class RecordAppender(Protocol):
+    """The writing side of the log."""
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         """Append records durably, in the given order within a partition.
 
         May store a record twice if it raises LogUnavailable and is called again; consumers drop repeats.
         """
+
+
+class EventLog(RecordAppender, Protocol):
+    """Topics of raw records. Names have no prefix; the adapter adds its own."""
 
     async def create_topics(
         self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]

@@ -18,7 +18,7 @@ from schemas.events import (
     GenerationPromoted,
 )
 from schemas.generations import Generation
-from schemas.ports.log import EventLog
+from schemas.ports.log import RecordAppender
 from streams.codec import Codec
 from streams.publisher import build_root_event
 from streams.topics import CONTROL
@@ -30,7 +30,7 @@ CE_SOURCE = "anabranch/generations"
 class GenerationDecisions:
     """Each call publishes one decision and returns its offset. Raises LogUnavailable."""
 
-    log: EventLog
+    log: RecordAppender
     codec: Codec
     clock: Callable[[], datetime] = utc_now
     fresh_id: Callable[[], UUID] = uuid4

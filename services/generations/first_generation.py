@@ -14,7 +14,7 @@ from schemas.events import GenerationCreated
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from schemas.ids import content_id
 from schemas.ports.ledger import GenerationStore
-from schemas.ports.log import EventLog
+from schemas.ports.log import EventLog, RecordAppender
 from services.engines import check_config_matches
 from services.storage import Storage
 from sql.generations import PgGenerations
@@ -65,7 +65,7 @@ async def find_current_generation(
 
 
 async def publish_first_generation(
-    config: IndexConfig, log: EventLog, codec: Codec, clock: Callable[[], datetime]
+    config: IndexConfig, log: RecordAppender, codec: Codec, clock: Callable[[], datetime]
 ) -> None:
     """Publish `g1`. If another process did so at the same time, the first event counts: read it
     back.

@@ -1,16 +1,15 @@
-"""Decorators of an event log: log outcomes, suppress outcomes, report published records."""
+"""Decorators of an event log's writing side: log outcomes, suppress outcomes, report published records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 import structlog
 
-from schemas.ports.log import EventLog
-from schemas.records import Position, Record, StoredRecord
+from schemas.ports.log import RecordAppender
+from schemas.records import Position, Record
 from streams.topics import OUTCOMES
 
 log = structlog.get_logger(__name__)
@@ -18,54 +17,10 @@ LOGGED_FIELDS = ("document_id", "tenant", "event_id", "source", "chunks_count", 
 
 
 @dataclass(frozen=True, slots=True)
-class EventLogDecorator:
-    inner: EventLog
-
-    async def append(self, records: Sequence[Record]) -> list[Position]:
-        return await self.inner.append(records)
-
-    async def create_topics(
-        self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
-    ) -> None:
-        await self.inner.create_topics(partitions, retention_ms=retention_ms)
-
-    async def delete_topics(self, topics: Collection[str]) -> None:
-        await self.inner.delete_topics(topics)
-
-    async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        return await self.inner.fetch_offset_bounds(topic)
-
-    def read(
-        self,
-        topic: str,
-        start: Mapping[int, int] | None = None,
-        end: Mapping[int, int] | None = None,
-        *,
-        resume_after: Mapping[int, int] | None = None,
-    ) -> AsyncIterator[StoredRecord]:
-        return self.inner.read(topic, start, end, resume_after=resume_after)
-
-    async def read_at(self, position: Position) -> StoredRecord | None:
-        return await self.inner.read_at(position)
-
-    async def fetch_max_retention(self, topic: str) -> timedelta | None:
-        return await self.inner.fetch_max_retention(topic)
-
-    async def fetch_min_retention(self, topic: str) -> timedelta | None:
-        return await self.inner.fetch_min_retention(topic)
-
-    async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
-        return await self.inner.fetch_expired_offsets(topic)
-
-    async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
-        return await self.inner.fetch_committed_offsets(group, topic)
-
-    async def close(self) -> None:
-        await self.inner.close()
-
-
-class OutcomeLoggingLog(EventLogDecorator):
+class OutcomeLoggingLog:
     """Log one line per published outcome. No text of a document enters it."""
+
+    inner: RecordAppender
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         positions = await self.inner.append(records)
@@ -75,10 +30,13 @@ class OutcomeLoggingLog(EventLogDecorator):
         return positions
 
 
-class OutcomeSuppressingLog(EventLogDecorator):
+@dataclass(frozen=True, slots=True)
+class OutcomeSuppressingLog:
     """Drop the outcomes of a generation that is not live. Returns the positions of the other
     records.
     """
+
+    inner: RecordAppender
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         remaining = [record for record in records if record.topic != OUTCOMES]
@@ -86,9 +44,10 @@ class OutcomeSuppressingLog(EventLogDecorator):
 
 
 @dataclass(frozen=True, slots=True)
-class NotifyingLog(EventLogDecorator):
+class NotifyingLog:
     """Call `on_append`, which must not block, once the log has the records."""
 
+    inner: RecordAppender
     on_append: Callable[[Sequence[Record]], None]
 
     async def append(self, records: Sequence[Record]) -> list[Position]:

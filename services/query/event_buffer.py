@@ -14,7 +14,7 @@ import structlog
 from schemas.errors import PermanentError, TransientError
 from schemas.events import EventData, QueryAnswered, QueryReceived
 from schemas.ids import content_id
-from schemas.ports.log import EventLog
+from schemas.ports.log import RecordAppender
 from schemas.records import Record
 from streams.codec import Codec
 from streams.publisher import build_root_event
@@ -33,7 +33,7 @@ class QueryEventBuffer:
     large are lost.
     """
 
-    event_log: EventLog
+    event_log: RecordAppender
     codec: Codec
     clock: Callable[[], datetime]
     on_lost: Callable[[int], None]
@@ -133,7 +133,10 @@ class QueryEventBuffer:
 
 @asynccontextmanager
 async def open_event_buffer(
-    event_log: EventLog, codec: Codec, clock: Callable[[], datetime], on_lost: Callable[[int], None]
+    event_log: RecordAppender,
+    codec: Codec,
+    clock: Callable[[], datetime],
+    on_lost: Callable[[int], None],
 ) -> AsyncIterator[QueryEventBuffer]:
     """Open a buffer that publishes in the background, and flush it at the end."""
     event_buffer = QueryEventBuffer(event_log, codec, clock, on_lost)

@@ -13,7 +13,7 @@ from schemas.errors import unknown_resource_error, unknown_run_error
 from schemas.events import FeedbackGiven
 from schemas.ids import content_id
 from schemas.judgements import FeedbackReceipt, FeedbackRequest, GradedPassage, QuotedPassage
-from schemas.ports.log import EventLog
+from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from services.instrumentation.metrics import Metrics
 from streams.codec import Codec
@@ -36,7 +36,7 @@ class QueryLookup(Protocol):
 class FeedbackService:
     """Chunks are resolved to passages at once: a judgement outlives its chunk."""
 
-    log: EventLog
+    log: RecordAppender
     lookup: QueryLookup
     codec: Codec
     clock: Callable[[], datetime]

@@ -18,7 +18,7 @@ from schemas.errors import (
     unknown_resource_error,
 )
 from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset
-from schemas.ports.log import EventLog
+from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
 from schemas.sources import (
     DebeziumSource,
@@ -54,7 +54,7 @@ class SourceOverview(Protocol):
 class SourceService:
     """Publish decisions about sources, and wait until stage `control` has projected them."""
 
-    log: EventLog
+    log: RecordAppender
     codec: Codec
     tables: SourceOverview
     fetch_ends: Callable[[str], Awaitable[dict[int, int]]]

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import structlog
 
 from schemas.errors import AnabranchError, TransientError
+from schemas.events import EventDeadLettered
 from schemas.generations import Generation
-from schemas.ports.ledger import Ledger
-from schemas.ports.log import EventLog, Subscriber
+from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, OrderingPolicy, ProjectedEvent
+from schemas.ports.log import RecordAppender, Subscriber
 from schemas.ports.reader_status import ALL_PARTITIONS
 from schemas.ports.stage_ports import StagePorts
 from schemas.records import StoredRecord
@@ -35,7 +37,6 @@ from services.instrumentation.event_log_decorators import (
 )
 from services.storage import Storage
 from services.worker.engine_registry import EngineRegistry
-from services.worker.role_ledgers import DeduplicatingLedger, OutcomesOnlyLedger
 from sql.generation_builds import PgGenerationBuilds
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
@@ -267,11 +268,10 @@ class ConsumerSupervisor:
             )
             await self._record_failure(generation.name, error)
             return None
-        pool, event_log = (
-            (self.build_pool, OutcomeSuppressingLog(self.storage.log))
-            if assignment.suppresses_outcomes
-            else (self.storage.pool, self.storage.log)
-        )
+        pool = self.storage.pool
+        event_log: RecordAppender = self.storage.log
+        if assignment.suppresses_outcomes:
+            pool, event_log = self.build_pool, OutcomeSuppressingLog(event_log)
         if emits_index_events(
             assignment
         ) and assignment.emitting_stage in await self.engine_registry.find_outdated_stages(
@@ -377,15 +377,50 @@ class ConsumerSupervisor:
             log.warning("build_failure_not_recorded", generation=generation)
 
 
+class OutcomesOnlyLedger(PgLedger):
+    """Ledger of a stage that reports outcomes only: its claims stay pending.
+
+    When the generation that emits the events is dropped, its successor finds them pending, however
+    far its own projection has read.
+    """
+
+    async def complete(
+        self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]
+    ) -> None:
+        if completed:
+            await self.withdraw_attempt(stage, completed)
+        await super().complete(stage, (), dead_letters)
+
+
+class DeduplicatingLedger(PgLedger):
+    """Ledger of `retranscribe`: a revision that is identical to the visible one needs no text of
+    its own.
+    """
+
+    def __init__(self, pool: Pool, generation: Generation) -> None:
+        super().__init__(pool, generation)
+        self._revisions = PgRevisions(pool)
+
+    async def claim(
+        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
+    ) -> list[ClaimResult]:
+        claimed = await super().claim(stage, ordering, events)
+        revisions = [
+            (event.event.data.document_id, tuple(event.event.data.order)) for event in events
+        ]
+        repeated = await self._revisions.find_unchanged(revisions)
+        return [
+            replace(claim_result, status=ClaimStatus.DONE) if revision in repeated else claim_result
+            for claim_result, revision in zip(claimed, revisions, strict=True)
+        ]
+
+
 def _build_ledger(assignment: StageAssignment, pool: Pool) -> Ledger:
-    ledger = PgLedger(pool, assignment.generation)
     if assignment.stage.react is emit_outcomes_only:
-        return OutcomesOnlyLedger(ledger)
-    return (
-        DeduplicatingLedger(ledger, PgRevisions(pool))
-        if assignment.stage.name == RETRANSCRIBE
-        else ledger
-    )
+        return OutcomesOnlyLedger(pool, assignment.generation)
+    if assignment.stage.name == RETRANSCRIBE:
+        return DeduplicatingLedger(pool, assignment.generation)
+    return PgLedger(pool, assignment.generation)
 
 
 class ThrottledRunner(StageRunner):
@@ -407,5 +442,5 @@ class ThrottledRunner(StageRunner):
         return works
 
 
-def _instrument_log(event_log: EventLog, instrumentation: Instrumentation) -> EventLog:
+def _instrument_log(event_log: RecordAppender, instrumentation: Instrumentation) -> RecordAppender:
     return NotifyingLog(OutcomeLoggingLog(event_log), instrumentation.count_published)

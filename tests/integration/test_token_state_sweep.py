@@ -15,7 +15,7 @@ from anabranch.config.settings import Settings
 from engines.blobs import ObstoreBlobStore
 from engines.embed.null import NullEmbedder
 from schemas.errors import EngineUnavailable
-from services.generations import token_state_sweep
+from services.generations import removal
 from services.generations.removal import sweep_token_states
 from services.storage import Storage
 from services.worker.maintenance import Maintenance
@@ -192,7 +192,7 @@ async def test_states_referenced_during_sweep_are_kept(
             async def used(pool: Pool, limit: int) -> dict[str, bool]:
                 return dict.fromkeys(await fetch_dropped_states(pool, limit), True)
 
-            monkeypatch.setattr(token_state_sweep, "fetch_dropped_states", used)
+            monkeypatch.setattr(removal, "fetch_dropped_states", used)
 
         monkeypatch.setattr(ObstoreBlobStore, "delete", deleted)
         await sweep_token_states(storage)

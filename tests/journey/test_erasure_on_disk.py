@@ -19,7 +19,7 @@ from anabranch.encryption.key_file import KeyFile
 from schemas.errors import KeyLost
 from schemas.ports.keys import StoredKey
 from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
-from sql.keystore import DESTROY_KEYS
+from sql.keystore import PgKeystore
 from sql.pool import close_pool, open_pool
 from streams.payload_keys import KeyWrapper
 from tests.support.api_world import run_system
@@ -136,7 +136,7 @@ async def test_restart_overwrites_key_share_left_by_killed_worker(
         and KeyFile(settings.data_dir / KEY_FILE_NAME).read(key.slot) is not None
     )
     pool = await open_pool(embedded_server.dsn, size=1, name="test")
-    await pool.execute(DESTROY_KEYS, key.tenant, [key.id])
+    await PgKeystore(pool).destroy(key.tenant, [key.id])
     await close_pool(pool)
     async with run_system(settings, embedded_server.dsn, overrides):
         assert KeyFile(settings.data_dir / KEY_FILE_NAME).read(key.slot) is None
