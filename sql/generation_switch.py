@@ -20,9 +20,9 @@ from sql.generations import (
     no_live_generation_error,
     unknown_generation_error,
 )
+from sql.inbox.visibility import hold_visibility_lock
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
-from sql.visibility_lock import hold_visibility_lock
 
 SWITCH_TIMEOUT_S = 5.0
 """Longest time for which a switch blocks the activation of revisions."""

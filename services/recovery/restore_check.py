@@ -24,10 +24,10 @@ from services.storage import Storage
 from sql.document_owners import restore_owners
 from sql.erasure_receipts import PgErasureReceipts
 from sql.generations import PgGenerations
+from sql.inbox.entries import restore_inbox
 from sql.keystore import PgKeystore
 from sql.log import PgLog
 from sql.offset_store import ConsumerOffsets
-from sql.recovery import restore_inbox
 from streams.codec import get_base_topic
 from streams.stage_consumer import format_group_name
 from streams.topics import ACCEPTED, DEAD_LETTERS, RAW

@@ -31,11 +31,10 @@ from sql.erasure import PgErasure
 from sql.erasure_receipts import PgErasureReceipts
 from sql.generation_builds import PgGenerationBuilds
 from sql.generations import PgGenerations
-from sql.inbox import ERASED_PAYLOAD
+from sql.inbox.entries import ERASED_PAYLOAD, reset_reader_cursor, restore_inbox
+from sql.inbox.ledger import PgLedger
 from sql.keystore import PgKeystore
-from sql.ledger import PgLedger
 from sql.log import PgLog
-from sql.recovery import reset_reader_cursor, restore_inbox
 from sql.secondary_indexes import build_indexes
 from sql.vector_index import ensure_vector_index
 from streams.payload_keys import KEY_MISSING

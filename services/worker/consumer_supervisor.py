@@ -39,7 +39,7 @@ from services.storage import Storage
 from services.worker.engine_registry import EngineRegistry
 from sql.generation_builds import PgGenerationBuilds
 from sql.generations import PgGenerations
-from sql.ledger import PgLedger
+from sql.inbox.ledger import PgLedger
 from sql.pool import Pool
 from sql.reader_status import PgReaderStatus
 from sql.revisions import PgRevisions

@@ -19,7 +19,7 @@ from schemas.ids import content_id
 from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, ProjectedEvent
 from schemas.records import Position
 from schemas.rows import GenerationRow
-from sql.ledger import PgLedger
+from sql.inbox.ledger import PgLedger
 from sql.pool import close_pool, open_pool
 from streams.memory_ledger import MemoryLedger
 from tests.support.ledger_events import (

@@ -18,7 +18,7 @@ from sql.generation_removal import (
     list_unremoved_generations,
     remove_generation_tables,
 )
-from sql.ledger import PgLedger
+from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import G1, claim_events, make_generation, make_revision_events

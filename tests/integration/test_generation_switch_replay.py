@@ -14,7 +14,7 @@ from services.generations.decisions import GenerationDecisions
 from services.generations.removal import find_unused_topics
 from sql.generation_removal import begin_generation_drop
 from sql.generation_switch import roll_back, switch_generation
-from sql.ledger import PgLedger
+from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
 from streams.topics import CONTROL

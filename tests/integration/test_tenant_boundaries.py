@@ -27,8 +27,8 @@ from schemas.rows import SourceRow
 from schemas.sources import SourceSpec
 from services.generations.service import GenerationService
 from sql.engine_results import PgEngineResultCache
+from sql.inbox.shared_rows import write_shared_rows
 from sql.pool import connect
-from sql.source_declarations import write_source_decision
 from sql.sources import PgSources
 from streams.memoize import build_memo_key
 from tests.support.api_client import LOCAL_CALLER, make_caller
@@ -61,9 +61,9 @@ async def connection(database: str) -> AsyncIterator[asyncpg.Connection]:
 async def test_source_name_belongs_to_the_first_tenant(database: str) -> None:
     async with open_search_stack(database) as desk:
         for tenant in ("acme", "bolt"):
-            await write_source_decision(
+            await write_shared_rows(
                 desk.connection,
-                SourceRow(SourceSpec(name="crm", tenant=tenant, takes=FOLDER_SOURCE), 1),
+                [SourceRow(SourceSpec(name="crm", tenant=tenant, takes=FOLDER_SOURCE), 1)],
             )  # type: ignore[arg-type]
         [source] = await PgSources(desk.pool).list_overview()
         assert source["spec"]["tenant"] == "acme"
@@ -71,9 +71,9 @@ async def test_source_name_belongs_to_the_first_tenant(database: str) -> None:
 
 async def test_source_count_excludes_other_tenants(database: str) -> None:
     async with open_search_stack(database) as desk:
-        await write_source_decision(
+        await write_shared_rows(
             desk.connection,
-            SourceRow(SourceSpec(name="crm", tenant="acme", takes=FOLDER_SOURCE), 1),
+            [SourceRow(SourceSpec(name="crm", tenant="acme", takes=FOLDER_SOURCE), 1)],
         )  # type: ignore[arg-type]
         await insert_documents(
             desk.connection,

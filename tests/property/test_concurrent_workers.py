@@ -16,8 +16,8 @@ from schemas.events import Event
 from schemas.ids import content_id
 from schemas.ports.ledger import Ledger, ProjectedEvent
 from schemas.rows import GenerationRow
+from sql.inbox.ledger import PgLedger
 from sql.integrity import check_integrity
-from sql.ledger import PgLedger
 from sql.pool import close_pool, open_pool
 from tests.support.ledger_events import (
     GENERATION,

@@ -26,8 +26,8 @@ from hypothesis.stateful import (
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import make_document_id
 from sql.embedded import EmbeddedPostgres
+from sql.inbox.ledger import PgLedger
 from sql.integrity import check_integrity
-from sql.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits

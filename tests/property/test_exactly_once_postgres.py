@@ -11,7 +11,7 @@ import pytest
 
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
 from sql.checksum import compute_checksum
-from sql.ledger import PgLedger
+from sql.inbox.ledger import PgLedger
 from sql.pool import close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits

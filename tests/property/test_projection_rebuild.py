@@ -22,7 +22,7 @@ from schemas.ports.ledger import Ledger, ProjectedEvent
 from schemas.rows import PartCompletedRow, TextRow
 from sql.checksum import compute_checksum
 from sql.derived_tables import DERIVED_TABLES
-from sql.ledger import PgLedger
+from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.codec import Codec

@@ -10,7 +10,7 @@ from schemas.ports.ledger import ProjectedEvent
 from schemas.rows import GenerationBuiltRow, GenerationRow, Row
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.generations import PgGenerations
-from sql.ledger import PgLedger
+from sql.inbox.ledger import PgLedger
 from sql.pool import Pool
 from tests.support.ledger_events import make_accepted
 

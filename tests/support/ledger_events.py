@@ -29,7 +29,7 @@ from schemas.ports.ledger import (
 )
 from schemas.records import Position
 from schemas.values import BlobRef, ChildChunk, ChunkVector, Origin, ParentChunk, Span, Transcript
-from sql.ledger import PgLedger
+from sql.inbox.ledger import PgLedger
 from streams.stage import Stage
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

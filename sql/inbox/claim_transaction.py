@@ -20,8 +20,8 @@ from schemas.ports.ledger import (
     VisibilityChange,
 )
 from schemas.records import is_repeat
-from sql import amendments, revision_policy
-from sql.document_state import (
+from sql.inbox import amendments, revision_policy
+from sql.inbox.document_state import (
     States,
     add_stubs,
     collect_tenants,
@@ -29,7 +29,7 @@ from sql.document_state import (
     load_visible_revisions,
     lock_documents,
 )
-from sql.inbox import (
+from sql.inbox.entries import (
     ERASED_PAYLOAD,
     InboxEntry,
     Verdict,
@@ -38,13 +38,17 @@ from sql.inbox import (
     record_revived_revisions,
     record_visibility_changes,
 )
+from sql.inbox.shared_rows import write_shared_rows
+from sql.inbox.visibility import (
+    activate_complete_revisions,
+    archive_late_texts,
+    share_visibility_lock,
+    withdraw_revisions,
+)
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.keystore import fetch_destroyed_keys
 from sql.pool import Connection
 from sql.query_loader import load_query
-from sql.shared_rows import write_shared_rows
-from sql.visibility import activate_complete_revisions, archive_late_texts, withdraw_revisions
-from sql.visibility_lock import share_visibility_lock
 
 SHARED_GENERATION = ""
 """Generation of claims that are shared by all generations."""

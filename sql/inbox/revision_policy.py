@@ -18,9 +18,10 @@ from schemas.amendments import normalize_readers
 from schemas.ports.ledger import ClaimStatus, ProjectedEvent, VisibilityChange
 from schemas.rows import AmendmentRow, DocumentRow, OrderKey, WithdrawalRow
 from schemas.values import BlobRef
-from sql import amendments, encoding
-from sql.document_state import DocumentState, States, VisibleRevision
-from sql.inbox import Verdict
+from sql import encoding
+from sql.inbox import amendments
+from sql.inbox.document_state import DocumentState, States, VisibleRevision
+from sql.inbox.entries import Verdict
 from sql.pool import Connection
 from sql.query_loader import load_query
 

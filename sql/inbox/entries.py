@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from schemas.ports.ledger import (
 from schemas.records import Position
 from schemas.rows import OrderKey, PartCompletedRow
 from sql.encoding import encode_json_text, format_array
+from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 
@@ -182,3 +184,47 @@ def _decode_visibility_change(value: Mapping[str, Any]) -> VisibilityChange:
         value["chunks"],
         None if previous is None else tuple(previous),
     )
+
+
+async def restore_inbox(pool: Pool, accepted_events: Sequence[tuple[UUID, str]]) -> None:
+    """Restore ingress claims: internal event ids with their payload hashes, or ERASED_PAYLOAD."""
+    with translate_database_errors():
+        await pool.execute(
+            load_query("restore_inbox"),
+            [identity for identity, _ in accepted_events],
+            [sha256 for _, sha256 in accepted_events],
+        )
+
+
+async def reset_reader_cursor(
+    pool: Pool,
+    group: str,
+    topic: str,
+    generation: str,
+    stage: str,
+    outputs: Sequence[str],
+    *,
+    max_age: timedelta | None = None,
+    missing_keys: Collection[UUID] = (),
+) -> None:
+    """Move a group's cursor on the Postgres log before the first event whose reaction is pending.
+
+    `outputs` are the topics in which a reaction would appear; without any the cursor moves to the
+    end. Events older than `max_age` need no reaction. Events under `missing_keys` are left pending:
+    ingress emits them again with the same id and new keys.
+    """
+    with translate_database_errors():
+        async with pool.acquire() as connection, connection.transaction():
+            if outputs:
+                await connection.execute(
+                    load_query("mark_reactions_done"),
+                    generation,
+                    stage,
+                    topic,
+                    list(outputs),
+                    max_age,
+                    [str(key) for key in missing_keys],
+                )
+            await connection.execute(
+                load_query("reset_reader_cursor"), group, topic, generation, stage, bool(outputs)
+            )

@@ -31,7 +31,6 @@ from sql.erasure_receipts import write_erasure_row
 from sql.partitions import create_partitions
 from sql.pool import Connection
 from sql.query_loader import load_query
-from sql.source_declarations import write_source_decision
 
 
 async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None:
@@ -46,8 +45,20 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 await connection.execute(load_query("promote"), name, offset)
             case GenerationDroppedRow(generation=name):
                 await connection.execute(load_query("mark_generation_dropped"), name)
-            case SourceRow() | SourceRemovedRow() | SourceResetRow():
-                await write_source_decision(connection, row)
+            case SourceRow(spec=spec, epoch=epoch):
+                await connection.execute(
+                    load_query("declare_source"),
+                    spec.name,
+                    spec.ce_source,
+                    spec.model_dump(mode="json"),
+                    epoch,
+                )
+            case SourceRemovedRow(source=name, withdraw=withdraw):
+                await connection.execute(load_query("end_source"), name, withdraw)
+            case SourceResetRow(source=name, reset=reset):
+                await connection.execute(
+                    load_query("reset_source"), name, reset.epoch, reset.model_dump(mode="json")
+                )
             case ErasureRequestRow() | KeysDestroyedRow() | ErasureReceiptRow():
                 await write_erasure_row(connection, row)
             case RunRow():

@@ -1,6 +1,6 @@
 """Amendments of documents: how they are loaded, decided and written at the transcribe stage.
 
-Every function expects the documents to be locked (`sql.document_state.lock_documents`).
+Every function expects the documents to be locked (`sql.inbox.document_state.lock_documents`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from schemas.amendments import (
 from schemas.ports.ledger import ClaimStatus, ProjectedEvent, VisibilityChange
 from schemas.rows import AmendmentRow, DocumentRow, WithdrawalRow
 from sql import encoding
-from sql.document_state import DocumentState, States
 from sql.encoding import format_array
-from sql.inbox import Verdict
+from sql.inbox.document_state import DocumentState, States
+from sql.inbox.entries import Verdict
 from sql.pool import Connection
 from sql.query_loader import load_query
 

@@ -50,11 +50,8 @@ class DocumentState:
 
     def is_superseded(self, order: OrderKey) -> bool:
         """Whether a withdrawal or a visible revision with a later order exists."""
-        return (
-            _is_older(order, self.withdrawn)
-            or _is_older(order, self.visible_order)
-            or _is_older(order, self.live_order)
-        )
+        later_orders = (self.withdrawn, self.visible_order, self.live_order)
+        return any(later is not None and order < later for later in later_orders)
 
 
 States = Mapping[UUID, DocumentState]
@@ -144,10 +141,6 @@ def has_completing_parts(events: Sequence[ProjectedEvent]) -> bool:
         for event in events
         for row in event.rows
     )
-
-
-def _is_older(order: OrderKey, other: OrderKey | None) -> bool:
-    return other is not None and order < other
 
 
 def _parse_order(value: Sequence[int] | None) -> OrderKey | None:

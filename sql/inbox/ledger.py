@@ -1,4 +1,17 @@
-"""The ledger: two transactions around each reaction of a stage."""
+"""The ledger: two transactions around each reaction of a stage.
+
+The first one claims events and writes their rows; this package reads in its order:
+
+1. `PgLedger.claim` splits a batch into short transactions, and restarts one that collides.
+2. `claim_transaction` takes the visibility lock, then locks and loads the documents
+   (`document_state`).
+3. It decides which events take effect: by their claims (`entries`) and orders, at the transcribe
+   stage by `revision_policy` and `amendments`.
+4. It inserts the claims and rows: `shared_rows`, or those of a generation (`sql.derived_tables`).
+5. `visibility` activates the revisions that are complete now, and removes withdrawn ones.
+
+The second one, `PgLedger.complete`, marks the events once their reactions are published.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +25,18 @@ from schemas.events import EventDeadLettered
 from schemas.generations import Generation
 from schemas.ports.ledger import ClaimResult, OrderingPolicy, ProjectedEvent
 from schemas.rows import ChildRow, Row, VectorRow
-from sql.bulk_insert import copy_rows, insert_rows
-from sql.claim_transaction import (
+from sql.derived_tables import copy_rows, insert_rows
+from sql.encoding import encode_json_text
+from sql.errors import translate_database_errors
+from sql.inbox.claim_transaction import (
     SHARED_GENERATION,
     InboxEntries,
     RowWriter,
     claim_documents,
     claim_shared,
 )
-from sql.document_state import MissingDocuments, add_stubs
-from sql.encoding import encode_json_text
-from sql.errors import translate_database_errors
-from sql.inbox import ClaimCollision, fetch_inbox_entries
+from sql.inbox.document_state import MissingDocuments, add_stubs
+from sql.inbox.entries import ClaimCollision, fetch_inbox_entries
 from sql.pool import Pool
 from sql.query_loader import load_query
 

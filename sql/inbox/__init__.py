@@ -1,0 +1,1 @@
+"""The transactions of a stage on its tables. Start with `ledger`."""
