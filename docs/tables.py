@@ -19,22 +19,12 @@ from anabranch.cli import build_app
 from anabranch.config.loader import to_environment_name
 from anabranch.config.settings import Settings
 from api.app import create_routes
-from processors import STAGES
-from schemas.events import EventData, list_event_classes
+from processors import EVENT_CLASSES, STAGES, TOPICS
+from schemas.events import EventData
 from services.instrumentation.metrics import Metrics
 from streams.asyncapi import get_schema_file_name
 from streams.stage import Stage
-from streams.topics import DOCUMENT_TOPICS, RETENTION_MS, get_partition_counts
 
-OUTCOME_EVENTS = {
-    "make_indexed_outcome": ("document.indexed",),
-    "make_amended_outcome": ("document.indexed",),
-    "make_superseded_outcome": ("document.superseded",),
-    "make_removed_outcome": ("document.removed",),
-    "make_final_outcomes": ("document.indexed", "document.superseded"),
-}
-"""Outcome events that each constructor in `processors/outcomes.py` emits."""
-EXTERNAL_READERS = {"outcomes": "producers"}
 ORDERING_POLICIES = {
     "once_per_id": "once for each `ce_id`",
     "latest": "if later than the document's latest",
@@ -60,7 +50,7 @@ def format_topology() -> str:
                 f"`{stage.topic}`",
                 ORDERING_POLICIES[stage.ordering_policy],
                 _format_code(_list_row_types(stage)),
-                _format_code(_list_emitted_events(stage)),
+                _format_code(event.event_type() for event in stage.emits),
             )
             for stage in STAGES
         ],
@@ -68,21 +58,16 @@ def format_topology() -> str:
 
 
 def format_topics() -> str:
-    by_topic = {
-        name: [stage.name for stage in STAGES if stage.topic == name]
-        for name in get_partition_counts(1)
-    }
+    by_topic = {name: [stage.name for stage in STAGES if stage.topic == name] for name in TOPICS}
     return format_table(
         ("topic", "carries", "partitions", "retention", "read by"),
         [
             (
                 f"`{name}`",
-                _format_code(
-                    event.event_type() for event in list_event_classes() if event.topic == name
-                ),
-                "`KAFKA__PARTITIONS`" if name in DOCUMENT_TOPICS else "1",
-                f"{RETENTION_MS[name] // 86_400_000} days" if name in RETENTION_MS else "forever",
-                _format_code(readers) or EXTERNAL_READERS.get(name, "none"),
+                _format_code(event.event_type() for event in EVENT_CLASSES if event.topic == name),
+                "`KAFKA__PARTITIONS`" if name.per_document else "1",
+                f"{name.retention.days} days" if name.retention else "forever",
+                _format_code(readers) or ("producers" if name.read_by_producers else "none"),
             )
             for name, readers in by_topic.items()
         ],
@@ -133,7 +118,7 @@ def format_events() -> str:
                 _format_summary(event),
                 f"[JSON Schema](events/{get_schema_file_name(event)})",
             )
-            for event in list_event_classes()
+            for event in EVENT_CLASSES
         ],
     )
 
@@ -198,23 +183,6 @@ def _list_row_types(stage: Stage) -> list[str]:
         for name in _list_imports(stage, "schemas.rows")
         if name.endswith("Row") and name != "Row"
     )
-
-
-def _list_emitted_events(stage: Stage) -> list[str]:
-    classes = {event.__name__: event for event in list_event_classes()}
-    own = [classes[name] for name in _list_imports(stage, "schemas.events") if name in classes]
-    emitted = [event.event_type() for event in own if event.topic != stage.topic]
-    version = {
-        event.name: event.event_type()
-        for event in list_event_classes()
-        if event.topic == "outcomes"
-    }
-    outcomes = [
-        version[name]
-        for helper in _list_imports(stage, "processors.outcomes")
-        for name in OUTCOME_EVENTS[helper]
-    ]
-    return list(dict.fromkeys([*emitted, *outcomes]))
 
 
 def _iterate_settings(

@@ -17,7 +17,9 @@ from processors import (
     runs,
     transcribe,
 )
-from streams.stage import Stage
+from schemas.events import EventData
+from schemas.topics import Topic
+from streams.stage import Stage, collect_event_classes, order_topics
 
 STAGES: tuple[Stage, ...] = (
     receive.STAGE,
@@ -34,6 +36,9 @@ STAGES: tuple[Stage, ...] = (
     judgements.STAGE,
     dead_letters.STAGE,
 )
+
+EVENT_CLASSES: tuple[type[EventData], ...] = collect_event_classes(STAGES)
+TOPICS: tuple[Topic, ...] = order_topics(STAGES)
 
 
 def get_stage_versions() -> dict[str, int]:

@@ -14,9 +14,9 @@ from processors.pinning import IngressData
 from schemas.errors import PermanentError
 from schemas.events import Event
 from schemas.ports.stage_ports import ANY_SOURCE, DocumentOwners, IngressLimits, StagePorts
+from schemas.topics import RAW
 from streams.codec import OWN_SOURCE_PREFIX
 from streams.submission import API_SOURCE
-from streams.topics import RAW
 
 
 def check_producer(event: Event[IngressData], ports: StagePorts) -> None:

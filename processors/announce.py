@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from schemas.events import DocumentIndexed, Event, GenerationPromoted
 from schemas.ports.stage_ports import StagePorts
+from schemas.topics import CONTROL
 from streams.stage import Emission, PendingEvent, Stage
-from streams.topics import CONTROL
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
@@ -58,6 +58,7 @@ STAGE = Stage(
     1,
     ordering_policy="always",
     react=react,
+    emits=(DocumentIndexed,),
     fails_document=False,
     serves_all_generations=True,
 )

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from processors.outcomes import make_superseded_outcome
 from processors.transcribe import load_transcript
-from schemas.events import DocumentChunked, DocumentTranscribed, Event
+from schemas.events import DocumentChunked, DocumentSuperseded, DocumentTranscribed, Event
 from schemas.ports.ledger import ClaimStatus
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import Row, TextRow
+from schemas.topics import OCR_DONE
 from schemas.values import ChildChunk, ParentChunk
 from streams.stage import Emission, PendingEvent, Stage
-from streams.topics import CHUNKED, OCR_DONE
 
 VERSION = 1
 MAX_PART_CHILDREN = 64
@@ -132,5 +132,5 @@ STAGE = Stage(
     project=project,
     react=react,
     batch_size=8,
-    output_topic=CHUNKED,
+    emits=(DocumentChunked, DocumentSuperseded),
 )

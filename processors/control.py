@@ -32,8 +32,8 @@ from schemas.rows import (
     SourceResetRow,
     SourceRow,
 )
+from schemas.topics import CONTROL
 from streams.stage import Stage
-from streams.topics import CONTROL
 
 Decision = (
     GenerationCreated

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from schemas.errors import MalformedEvent
 from schemas.events import DeadLetterClosed, Event, EventDeadLettered
 from schemas.rows import DeadLetterClosedRow, DeadLetterRow, Row
+from schemas.topics import DEAD_LETTERS
 from streams.stage import Stage
-from streams.topics import DEAD_LETTERS
 
 
 def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Row]:

@@ -12,16 +12,22 @@ import numpy as np
 
 from engines.embed.states import pack_states
 from processors.outcomes import make_final_outcomes
-from schemas.events import ChunksEmbedded, DocumentChunked, Event
+from schemas.events import (
+    ChunksEmbedded,
+    DocumentChunked,
+    DocumentIndexed,
+    DocumentSuperseded,
+    Event,
+)
 from schemas.ids import sha256_hex
 from schemas.ports.engines import TextEmbedding
 from schemas.ports.ledger import ClaimStatus, MemoKey
 from schemas.ports.stage_ports import StagePorts, make_blob_key
 from schemas.rows import ChildRow, ParentRow, PartCompletedRow, Row
+from schemas.topics import CHUNKED
 from schemas.values import ChildChunk, ChunkVector
 from streams.memoize import build_memo_key, memoize
 from streams.stage import Emission, PendingEvent, Stage
-from streams.topics import CHUNKED, EMBEDDED
 
 VERSION = 1
 _HEADER = struct.Struct("<IIff")
@@ -217,5 +223,5 @@ STAGE = Stage(
     project=project,
     react=react,
     batch_size=16,
-    output_topic=EMBEDDED,
+    emits=(ChunksEmbedded, DocumentIndexed, DocumentSuperseded),
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.events import ErasureRequested
+from schemas.events import ErasureCompleted, ErasureRequested
 from schemas.ports.stage_ports import StagePorts
+from schemas.topics import CONTROL
 from streams.stage import Emission, PendingEvent, Stage
-from streams.topics import CONTROL
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
@@ -29,6 +29,7 @@ STAGE = Stage(
     1,
     ordering_policy="always",
     react=react,
+    emits=(ErasureCompleted,),
     deadline_s=24 * 3600,
     fails_document=False,
     serves_all_generations=True,

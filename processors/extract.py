@@ -16,11 +16,11 @@ from engines.extract.relations import unify_types
 from schemas.events import DocumentChunked, EntitiesExtracted, Event
 from schemas.ports.ledger import ClaimStatus, MemoKey
 from schemas.ports.stage_ports import StagePorts
+from schemas.topics import CHUNKED
 from schemas.values import Claim as Property
 from schemas.values import Extraction, Mention, ParentChunk, Relation
 from streams.memoize import build_memo_key, memoize
 from streams.stage import Emission, PendingEvent, Stage
-from streams.topics import CHUNKED, ENTITIES
 
 VERSION = 2
 MAX_PARALLEL_PASSAGES = 4
@@ -191,5 +191,5 @@ STAGE = Stage(
     react=react,
     batch_size=8,
     fails_document=False,
-    output_topic=ENTITIES,
+    emits=(EntitiesExtracted,),
 )

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from schemas.events import EntitiesExtracted, Event
 from schemas.ids import content_id
 from schemas.rows import ClaimRow, MentionRow, PartCompletedRow, RelationRow, Row
+from schemas.topics import ENTITIES
 from streams.stage import Stage
-from streams.topics import ENTITIES
 
 VERSION = 1
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from processors.outcomes import make_final_outcomes
 from schemas.errors import MalformedEvent
-from schemas.events import ChunksEmbedded, Event
+from schemas.events import ChunksEmbedded, DocumentIndexed, DocumentSuperseded, Event
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import PartCompletedRow, Row, TokenStateRow, VectorRow
+from schemas.topics import EMBEDDED
 from streams.stage import Emission, PendingEvent, Stage
-from streams.topics import EMBEDDED
 
 VERSION = 1
 
@@ -67,5 +67,6 @@ STAGE = Stage(
     ordering_policy="visible",
     project=project,
     react=react,
+    emits=(DocumentIndexed, DocumentSuperseded),
     batch_size=32,
 )

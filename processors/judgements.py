@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from schemas.events import Event, FeedbackGiven
 from schemas.rows import FeedbackRow, Row
+from schemas.topics import FEEDBACK
 from streams.stage import Stage
-from streams.topics import FEEDBACK
 
 
 def project(event: Event[FeedbackGiven]) -> Iterable[Row]:

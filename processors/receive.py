@@ -28,10 +28,10 @@ from schemas.events import (
 )
 from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.ports.stage_ports import LatestRevision, StagePorts
+from schemas.topics import RAW
 from schemas.urls import redact_urls
 from schemas.values import MAX_NAME_BYTES, Amendment, BlobRef, DocumentFields, Origin
 from streams.stage import Emission, PendingEvent, Stage
-from streams.topics import RAW
 
 VERSION = 1
 AMENDMENT_STEP = 2**62
@@ -215,6 +215,7 @@ STAGE = Stage(
     VERSION,
     ordering_policy="once_per_id",
     react=react,
+    emits=(DocumentAccepted, AmendmentAccepted, DocumentRemoved),
     batch_size=1,
     serves_all_generations=True,
     resolve_host=get_host,

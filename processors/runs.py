@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.rows import Row, RunRow
+from schemas.topics import QUERIES
 from streams.stage import Stage
-from streams.topics import QUERIES
 
 
 def project(event: Event[QueryReceived | QueryAnswered]) -> Iterable[Row]:

@@ -21,19 +21,22 @@ from processors.outcomes import (
 from schemas.events import (
     AmendmentAccepted,
     DocumentAccepted,
+    DocumentIndexed,
     DocumentRemoved,
+    DocumentSuperseded,
     DocumentTranscribed,
     Event,
+    RemovalCompleted,
 )
 from schemas.ids import canonical_json, sha256_hex
 from schemas.ports.engines import BlobStore, LocalFile, ParsePlan
 from schemas.ports.ledger import ClaimStatus, MemoKey
 from schemas.ports.stage_ports import StagePorts, make_blob_key
 from schemas.rows import AmendmentRow, DocumentRow, Row, WithdrawalRow
+from schemas.topics import ACCEPTED
 from schemas.values import BlobRef, DocumentFields, Notice, Origin, Transcript
 from streams.memoize import build_memo_key, memoize
 from streams.stage import Emission, PendingEvent, Stage
-from streams.topics import ACCEPTED, OCR_DONE
 
 VERSION = 2
 MAX_TITLE_CHARS = 80
@@ -282,5 +285,5 @@ STAGE = Stage(
     react=react,
     batch_size=1,
     deadline_s=6 * 3600,
-    output_topic=OCR_DONE,
+    emits=(DocumentTranscribed, DocumentIndexed, DocumentSuperseded, RemovalCompleted),
 )

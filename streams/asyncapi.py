@@ -6,20 +6,15 @@ everything else.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from schemas.events import EventData, list_event_classes
-from streams.codec import CLEAR_TOPICS, SEALED_CONTENT_TYPE
+from schemas.topics import OUTCOMES, RAW, Topic, map_retention_ms
+from streams.codec import SEALED_CONTENT_TYPE
 from streams.examples import EXAMPLES
-from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW, RETENTION_MS, get_partition_counts
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
-DESCRIPTIONS = {
-    RAW: "Documents, amendments and withdrawals from producers.",
-    OUTCOMES: "The outcome of each event of `raw`.",
-    CONTROL: "Decisions of operators, such as creating or switching generations.",
-    DEAD_LETTERS: "Events that a stage could not process.",
-}
 CLOUDEVENTS_HEADERS: dict[str, Any] = {
     "type": "object",
     "required": ["ce_specversion", "ce_id", "ce_source", "ce_type"],
@@ -81,13 +76,12 @@ def get_schema_file_name(event_class: type[EventData]) -> str:
     )
 
 
-def build_asyncapi_document(version: str) -> dict[str, Any]:
-    classes_by_topic = {
-        topic: [event_class for event_class in list_event_classes() if event_class.topic == topic]
-        for topic in get_partition_counts(1)
-    }
+def build_asyncapi_document(
+    version: str, all_event_classes: Sequence[type[EventData]], topics: Iterable[Topic]
+) -> dict[str, Any]:
     documented_topics = {
-        topic: event_classes for topic, event_classes in classes_by_topic.items() if event_classes
+        topic: [event_class for event_class in all_event_classes if event_class.topic == topic]
+        for topic in topics
     }
     return {
         "asyncapi": "3.0.0",
@@ -123,16 +117,13 @@ def _resolve_home_topic(event_class: type[EventData]) -> str:
         for event_class_with_type in list_event_classes()
         if event_class_with_type.event_type() == event_class.event_type()
     ]
-    return next((topic for topic in (RAW, OUTCOMES) if topic in topics), topics[0])
+    return next((topic for topic in (RAW, OUTCOMES) if topic in topics), event_class.topic)
 
 
-def _build_channel(topic: str, event_classes: list[type[EventData]]) -> dict[str, Any]:
+def _build_channel(topic: Topic, event_classes: list[type[EventData]]) -> dict[str, Any]:
     channel: dict[str, Any] = {
         "address": topic,
-        "description": DESCRIPTIONS.get(
-            topic,
-            f"Events of the pipeline: {', '.join(event_class.name for event_class in event_classes)}.",
-        ),
+        "description": topic.description,
         "messages": {
             _get_message_name(event_class): {
                 "$ref": f"#/components/messages/{_get_message_name(event_class)}"
@@ -142,7 +133,7 @@ def _build_channel(topic: str, event_classes: list[type[EventData]]) -> dict[str
     }
     configuration: dict[str, Any] = {
         "cleanup.policy": ["delete"],
-        "retention.ms": RETENTION_MS.get(topic, -1),
+        "retention.ms": map_retention_ms([topic]).get(topic, -1),
     }
     return channel | {
         "bindings": {
@@ -155,11 +146,11 @@ def _build_channel(topic: str, event_classes: list[type[EventData]]) -> dict[str
     }
 
 
-def _build_operation(topic: str) -> dict[str, Any]:
+def _build_operation(topic: Topic) -> dict[str, Any]:
     return {
         "action": _get_action(topic),
         "channel": {"$ref": f"#/channels/{topic}"},
-        "summary": DESCRIPTIONS.get(topic, f"Topic {topic}."),
+        "summary": topic.description,
     }
 
 
@@ -186,7 +177,7 @@ def _build_message(event_class: type[EventData]) -> dict[str, Any]:
             "kafka": {
                 "key": {
                     "type": "string",
-                    "description": "The document id; on `raw` chosen by the producer.",
+                    "description": f"{event_class.topic.key[0].upper()}{event_class.topic.key[1:]}.",
                 },
                 "bindingVersion": "0.5.0",
             }
@@ -199,10 +190,9 @@ def _build_message(event_class: type[EventData]) -> dict[str, Any]:
     }
 
 
-def _build_headers(topic: str) -> dict[str, Any]:
+def _build_headers(topic: Topic) -> dict[str, Any]:
     return (
-        CLOUDEVENTS_HEADERS
-        if topic in CLEAR_TOPICS
+        CLOUDEVENTS_HEADERS | {"properties": CLOUDEVENTS_HEADERS["properties"] | SEALED_HEADERS}
+        if topic.is_sealed
         else CLOUDEVENTS_HEADERS
-        | {"properties": CLOUDEVENTS_HEADERS["properties"] | SEALED_HEADERS}
     )

@@ -24,8 +24,8 @@ from schemas.events.raw import is_valid_tenant
 from schemas.ids import canonical_json, make_document_id, make_received_id, sha256_hex
 from schemas.ports.keys import TAMPERED, PayloadCipher
 from schemas.records import Record, StoredRecord
+from schemas.topics import DEAD_LETTERS, OUTCOMES, RAW, get_base_topic
 from streams.signatures import SIGNATURE_HEADER, EventSigner
-from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW
 
 SPECVERSION = "1.0"
 STRUCTURED_CONTENT_TYPE = "application/cloudevents+json"
@@ -45,10 +45,6 @@ MAX_INTEGER_DIGITS = 100
 _EVENT_TYPE_PATTERN = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
 
 
-CLEAR_TOPICS = frozenset({RAW, OUTCOMES, CONTROL})
-"""Topics without encryption: producers write or read them, or they hold decisions without document
-text.
-"""
 SEALED_CONTENT_TYPE = "application/octet-stream"
 OWN_SOURCE_PREFIX = "anabranch/"
 """Prefix of `ce_source` in our own events."""
@@ -74,13 +70,6 @@ class PlainKeys:
         )
 
 
-def get_base_topic(topic: str) -> str:
-    """Return the topic without the generation: a generation's own topics are
-    `<topic>.<generation>`.
-    """
-    return topic.partition(".")[0]
-
-
 class Codec:
     """Encodes and decodes events.
 
@@ -97,12 +86,12 @@ class Codec:
     ) -> None:
         self.keys = keys or PlainKeys()
         self.signer = signer
-        self.event_classes = {
+        self.event_classes: dict[tuple[str, str], tuple[type[EventData], int]] = {
             (event_class.topic, f"{event_class.name}.v{version}"): (event_class, version)
             for event_class in event_classes
             for version in range(1, event_class.version + 1)
         }
-        self.newest_versions = {
+        self.newest_versions: dict[tuple[str, str], int] = {
             (event_class.topic, event_class.name): event_class.version
             for event_class in event_classes
         }
@@ -189,7 +178,7 @@ class Codec:
             self.signer.check(stored_record)
         attributes, payload = self._parse_attributes(stored_record.record)
         event_class, version = self._resolve_event_class(topic, attributes)
-        if topic not in CLEAR_TOPICS and "keyid" in attributes:
+        if event_class.topic.is_sealed and "keyid" in attributes:
             payload = await self._open_payload(
                 attributes, payload, attributes["type"], stored_record.position.topic
             )
@@ -597,7 +586,7 @@ def _resolve_key_subject(event: Event[Any]) -> UUID | None:
         )
     )
     subject: UUID | None = event.document_id or next(filter(None, candidates), None)
-    return None if event.data.topic in CLEAR_TOPICS else subject
+    return subject if event.data.topic.is_sealed else None
 
 
 def _build_sealing_context(event_id: str, event_type: str, tenant: str | None, topic: str) -> bytes:

@@ -28,17 +28,11 @@ from schemas.events.raw import is_valid_tenant
 from schemas.ids import content_id
 from schemas.ports.stage_ports import StagePorts
 from schemas.records import StoredRecord
+from schemas.topics import RAW, get_base_topic
 from schemas.urls import redact_urls
 from schemas.values import DocumentSummary
-from streams.codec import (
-    get_base_topic,
-    guess_document_id,
-    guess_producer_attributes,
-    guess_text,
-    resolve_tenant,
-)
+from streams.codec import guess_document_id, guess_producer_attributes, guess_text, resolve_tenant
 from streams.stage import Emission, Stage
-from streams.topics import RAW
 
 MAX_DETAIL_CHARS = 2000
 

@@ -13,9 +13,9 @@ from schemas.events import Event, EventData
 from schemas.generations import Generation
 from schemas.ids import content_id, make_derived_id
 from schemas.records import Record
+from schemas.topics import MAX_EVENT_BYTES
 from streams.codec import Codec
 from streams.stage import Emission
-from streams.topics import MAX_EVENT_BYTES
 
 Clock = Callable[[], datetime]
 

@@ -43,13 +43,13 @@ from schemas.ports.ledger import (
 from schemas.ports.log import RecordAppender
 from schemas.ports.stage_ports import StagePorts
 from schemas.records import Record, StoredRecord
+from schemas.topics import CONTROL
 from streams.codec import Codec
 from streams.dead_letters import DeadLetter, build_dead_letter_emissions
 from streams.instrumentation import Instrumentation
 from streams.publisher import Publisher
 from streams.retry import RetryBudget
 from streams.stage import Emission, PendingEvent, Stage
-from streams.topics import CONTROL
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.events import Event, EventData
+from schemas.events import Event, EventData, list_event_classes
 from schemas.ports.ledger import ClaimStatus, OrderingPolicy, VisibilityChange
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import DocumentRow, Row
+from schemas.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Stage:
     """
 
     name: str
-    topic: str
+    topic: Topic
     version: int
     ordering_policy: OrderingPolicy
     project: Projection = project_nothing
@@ -75,11 +76,8 @@ class Stage:
     """Whether a dead letter fails the document; False if it costs only the graph, or concerns no
     document.
     """
-    output_topic: str | None = None
-    """Topic of its emissions (outcomes aside).
-
-    If several generations share the topic, one of them produces.
-    """
+    emits: tuple[type[EventData], ...] = ()
+    """Events that the reaction may emit, dead letters aside. They may be declared in the stage's file."""
     serves_all_generations: bool = False
     """Whether one consumer group serves all generations (ingress, control, runs, dead letters)."""
     resolve_host: Callable[[Event[Any]], str | None] = resolve_no_host
@@ -91,3 +89,31 @@ class Stage:
     """Whether another program reacts: the event stays pending and unacknowledged, and later ones
     continue.
     """
+
+    @property
+    def output_topic(self) -> Topic | None:
+        """The topic of its emissions that belongs to the index.
+
+        If several generations share the topic, one of them produces.
+        """
+        return next((event.topic for event in self.emits if event.topic.feeds_index), None)
+
+
+def collect_event_classes(stages: Iterable[Stage]) -> tuple[type[EventData], ...]:
+    """List the events of `schemas/events` and those that stages declare in their own files."""
+    emitted = [event_class for stage in stages for event_class in stage.emits]
+    return tuple(dict.fromkeys((*list_event_classes(), *emitted)))
+
+
+def order_topics(stages: Iterable[Stage]) -> tuple[Topic, ...]:
+    """List all topics, upstream first. Raises ValueError for a stage that precedes its input."""
+    topics = list(dict.fromkeys(event_class.topic for event_class in list_event_classes()))
+    for stage in stages:
+        if stage.topic not in topics:
+            raise ValueError(
+                f"Stage {stage.name} reads topic {stage.topic}, which no earlier stage emits."
+            )
+        for event_class in stage.emits:
+            if event_class.topic not in topics:
+                topics.insert(topics.index(stage.topic) + 1, event_class.topic)
+    return tuple(topics)

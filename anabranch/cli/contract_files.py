@@ -26,16 +26,17 @@ def build_openapi_files() -> dict[str, str]:
 
 def build_asyncapi_files() -> dict[str, str]:
     from api.app import VERSION
+    from processors import EVENT_CLASSES, TOPICS
 
-    return {"asyncapi.json": _format_json(build_asyncapi_document(VERSION))}
+    return {"asyncapi.json": _format_json(build_asyncapi_document(VERSION, EVENT_CLASSES, TOPICS))}
 
 
 def build_schema_files() -> dict[str, str]:
-    from schemas.events import list_event_classes
+    from processors import EVENT_CLASSES
 
     events = {
         f"{EVENTS_DIR}/{get_schema_file_name(event)}": _format_json(build_event_schema(event))
-        for event in list_event_classes()
+        for event in EVENT_CLASSES
     }
     return {
         **events,

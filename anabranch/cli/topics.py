@@ -48,14 +48,14 @@ def describe(topic: str, /, *, common: LocalOptions = DEFAULT) -> int:
     topic
         Topic name without prefix.
     """
+    from processors import EVENT_CLASSES
     from schemas.errors import unknown_resource_error
-    from schemas.events import list_event_classes
 
     if topic not in _list_topic_names():
         raise unknown_resource_error(
             "topic", repr(topic), f"Available topics: {', '.join(_list_topic_names())}."
         )
-    events = [event.event_type() for event in list_event_classes() if event.topic == topic]
+    events = [event.event_type() for event in EVENT_CLASSES if event.topic == topic]
 
     async def fetch_rows(storage: Storage) -> list[dict[str, Any]]:
         ends = await storage.log.fetch_offset_bounds(topic)
@@ -247,9 +247,9 @@ async def _fetch_topic(storage: Storage, topic: str) -> dict[str, Any]:
 
 
 def _list_topic_names() -> list[str]:
-    from streams.topics import get_partition_counts
+    from processors import TOPICS
 
-    return list(get_partition_counts(1))
+    return list(TOPICS)
 
 
 def _print_rows(

@@ -14,6 +14,7 @@ from anabranch.encryption.codec import TopicListingLog, build_codec, open_key_fi
 from anabranch.kafka.settings import open_kafka, resolve_retention_ms, resolve_topic_partitions
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve, open_temporary_folder
+from processors import EVENT_CLASSES
 from schemas.ports.engines import BlobStore
 from schemas.ports.log import Subscriber
 from services.recovery.table_recovery import RecoveryReport, recover_tables
@@ -103,7 +104,7 @@ def open_unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage
         log,
         subscriber,
         open_blob_store(settings),
-        Codec(),
+        Codec(event_classes=EVENT_CLASSES),
         build_order_stamp(settings.log_kind),
         offset_store,
         tuple(settings.ingest.topics),

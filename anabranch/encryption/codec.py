@@ -15,9 +15,11 @@ import structlog
 from anabranch.config.settings import Settings
 from anabranch.encryption.key_file import KeyFile
 from anabranch.encryption.local_keys import load_master_key
+from processors import EVENT_CLASSES
 from schemas.errors import ConfigurationError
 from schemas.ids import canonical_json
 from schemas.ports.log import EventLog
+from schemas.topics import CONTROL
 from sql.keystore import ALL_TENANTS, PgKeystore, wrong_key_file_error
 from sql.pool import Pool
 from streams.codec import Codec
@@ -28,7 +30,6 @@ from streams.payload_keys import (
     unwrap_signing_key,
 )
 from streams.signatures import EventSigner, compute_mac, derive_signing_key
-from streams.topics import CONTROL
 
 logger = structlog.get_logger(__name__)
 KEY_FILE_NAME = "shares.key"
@@ -60,6 +61,7 @@ async def build_codec(
         SealingKeys(
             keystore, master, shares=key_file, is_plaintext_tenant=build_readable_check(settings)
         ),
+        EVENT_CLASSES,
         signer=await _load_signatures(keystore, master, log),
     )
 

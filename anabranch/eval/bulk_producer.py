@@ -16,9 +16,9 @@ from schemas.ports.engines import BlobStore
 from schemas.ports.log import EventLog
 from schemas.records import Record
 from schemas.staging import upload_staging_prefix
+from schemas.topics import OUTCOMES
 from streams.codec import Codec
 from streams.submission import build_raw_record
-from streams.topics import OUTCOMES
 
 BULK_SOURCE = "anabranch/bulk"
 BATCH_SIZE = 200

@@ -11,9 +11,9 @@ from schemas.clock import utc_now
 from schemas.events import AuditRecorded
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
+from schemas.topics import CONTROL
 from streams.codec import Codec
 from streams.publisher import build_root_event
-from streams.topics import CONTROL
 
 AUDIT_SOURCE = "anabranch/audit"
 VISIT_INTERVAL_S = 900.0

@@ -7,27 +7,11 @@ from dataclasses import dataclass
 
 from anabranch.config.settings import Settings
 from anabranch.kafka.settings import build_kafka_settings, resolve_topic_partitions
-from streams.codec import get_base_topic
+from processors import TOPICS
+from schemas.topics import OUTCOMES, RAW, Writer, get_base_topic
 from streams.kafka.acls import Grant, get_principal
-from streams.topics import (
-    CHUNKED,
-    CONTROL,
-    DEAD_LETTERS,
-    EMBEDDED,
-    ENTITIES,
-    FEEDBACK,
-    OCR_DONE,
-    OUTCOMES,
-    QUERIES,
-    RAW,
-)
 
-API_WRITE_TOPICS = (RAW, QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
-API_ONLY_TOPICS = (QUERIES, FEEDBACK)
-GENERATION_TOPICS = (OCR_DONE, CHUNKED, ENTITIES, EMBEDDED)
-"""Topics of which a generation may have its own, such as `embedded.g2`, created and deleted with
-it.
-"""
+GENERATION_TOPICS = tuple(topic for topic in TOPICS if topic.per_generation)
 READ_OPERATIONS = ("Read", "Describe", "DescribeConfigs")
 ADMIN_OPERATIONS = ("Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs")
 
@@ -82,7 +66,7 @@ def _build_api_grants(settings: Settings, principal: str) -> Iterator[Grant]:
             settings,
             principal,
             topic,
-            (*READ_OPERATIONS, *(("Write",) if topic in API_WRITE_TOPICS else ())),
+            (*READ_OPERATIONS, *_list_write_operations(settings, topic, "api")),
         )
     for topic in GENERATION_TOPICS:
         yield _build_topic_grant(
@@ -99,14 +83,7 @@ def _build_worker_grants(settings: Settings, principal: str) -> Iterator[Grant]:
             settings,
             principal,
             topic,
-            (
-                *READ_OPERATIONS,
-                *(
-                    ()
-                    if topic in API_ONLY_TOPICS or topic in settings.ingest.topics
-                    else ("Write",)
-                ),
-            ),
+            (*READ_OPERATIONS, *_list_write_operations(settings, topic, "workers")),
         )
     for topic in GENERATION_TOPICS:
         yield _build_topic_grant(
@@ -123,6 +100,13 @@ def _build_worker_grants(settings: Settings, principal: str) -> Iterator[Grant]:
         "prefixed",
         ("Read", "Describe"),
     )
+
+
+def _list_write_operations(settings: Settings, topic: str, writer: Writer) -> tuple[str, ...]:
+    # A topic `raw.NAME` belongs to one producer: nobody else writes it.
+    declared = next(declared for declared in TOPICS if declared == get_base_topic(topic))
+    is_own = topic not in settings.ingest.topics
+    return ("Write",) if is_own and writer in declared.written_by else ()
 
 
 def _build_producer_grants(settings: Settings, principals: KafkaPrincipals) -> Iterator[Grant]:

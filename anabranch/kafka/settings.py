@@ -13,19 +13,21 @@ if TYPE_CHECKING:
 
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
+from processors import TOPICS
+from schemas.topics import RAW, count_partitions, map_retention_ms
 from streams.kafka.client_settings import KafkaClientSettings
-from streams.topics import RAW, RETENTION_MS, get_partition_counts
 
 
 def resolve_topic_partitions(settings: Settings) -> dict[str, int]:
     """Map every topic, including `raw.NAME` of producers, to its number of partitions."""
-    return get_partition_counts(settings.kafka.partitions) | dict.fromkeys(
+    return count_partitions(TOPICS, settings.kafka.partitions) | dict.fromkeys(
         settings.ingest.topics, settings.kafka.partitions
     )
 
 
 def resolve_retention_ms(settings: Settings) -> dict[str, int]:
-    return RETENTION_MS | dict.fromkeys(settings.ingest.topics, RETENTION_MS[RAW])
+    retention_ms = map_retention_ms(TOPICS)
+    return retention_ms | dict.fromkeys(settings.ingest.topics, retention_ms[RAW])
 
 
 async def wait_for_kafka(settings: Settings) -> None:

@@ -14,15 +14,15 @@ from anabranch.kafka.settings import (
     resolve_retention_ms,
     resolve_topic_partitions,
 )
+from processors import TOPICS
 from schemas.errors import ConfigurationError, InvalidRequest
-from streams.topics import CHUNKED, EMBEDDED, ENTITIES, OCR_DONE
 
 if TYPE_CHECKING:
     from streams.kafka.kafka_log import KafkaLog
 
 CREATE_REMEDY = "Create it: `anabranch topics create`."
 GENERATION_TOPIC = re.compile(
-    rf"({'|'.join((OCR_DONE, CHUNKED, ENTITIES, EMBEDDED))})\.[a-z][a-z0-9_]{{0,30}}"
+    rf"({'|'.join(topic for topic in TOPICS if topic.per_generation)})\.[a-z][a-z0-9_]{{0,30}}"
 )
 """Topic of one generation, for events that differ from those of the previous one, such as
 `embedded.g2`.

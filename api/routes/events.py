@@ -14,11 +14,12 @@ from fastapi.responses import StreamingResponse
 from api.dependencies import Caller, PageLimit, ServicesDep
 from api.routes.documents import unknown_document
 from api.sse import MEDIA_TYPE, format_event
+from processors import TOPICS
 from schemas.errors import Forbidden, InvalidRequest
 from schemas.event_feed import FeedMessage, LogPage
 from schemas.principals import Principal
 from schemas.timestamps import Timestamp
-from streams.topics import CONTROL, get_partition_counts
+from schemas.topics import CONTROL
 
 router = APIRouter(tags=["events"])
 TopicsFilter = Annotated[
@@ -153,11 +154,11 @@ def _parse_topics(topics: str | None, caller: Principal) -> list[str] | None:
     Raises Forbidden for the control topic, which crosses tenants, unless the caller is an operator.
     """
     topic_names = [name.strip() for name in topics.split(",") if name.strip()] if topics else None
-    unknown = sorted(set(topic_names or ()) - set(get_partition_counts(1)))
+    unknown = sorted(set(topic_names or ()) - set(TOPICS))
     if unknown:
         raise InvalidRequest(
             f"Unknown topic {', '.join(unknown)}.",
-            remedy=f"Available topics: {', '.join(get_partition_counts(1))}.",
+            remedy=f"Available topics: {', '.join(TOPICS)}.",
         )
     if caller.has_role("operator"):
         return topic_names
@@ -167,4 +168,4 @@ def _parse_topics(topics: str | None, caller: Principal) -> list[str] | None:
             code="FORBIDDEN_ROLE",
             remedy="Omit it; list the tenant's actions with GET /v1/audit.",
         )
-    return topic_names or [topic for topic in get_partition_counts(1) if topic != CONTROL]
+    return topic_names or [topic for topic in TOPICS if topic != CONTROL]

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from schemas.events.envelope import EventData
 from schemas.roles import Role
+from schemas.topics import CONTROL
 
 
-class AuditRecorded(EventData, name="audit.recorded", topic="control"):
+class AuditRecorded(EventData, name="audit.recorded", topic=CONTROL):
     """A caller performed an action that requires an administrator or an operator.
 
     The event contains no secrets.

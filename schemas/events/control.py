@@ -8,11 +8,12 @@ from pydantic import Field
 
 from schemas.events.envelope import EventData
 from schemas.generations import Generation
+from schemas.topics import CONTROL
 
 Purpose = Literal["first", "rebuild", "reindex"]
 
 
-class GenerationCreated(EventData, name="generation.created", topic="control"):
+class GenerationCreated(EventData, name="generation.created", topic=CONTROL):
     """A generation was created. Its configuration is final."""
 
     generation: Generation
@@ -23,7 +24,7 @@ class GenerationCreated(EventData, name="generation.created", topic="control"):
     )
 
 
-class GenerationBuilt(EventData, name="generation.built", topic="control"):
+class GenerationBuilt(EventData, name="generation.built", topic=CONTROL):
     """A generation processed every event below the barrier and built its indexes.
 
     It can be compared and promoted.
@@ -36,14 +37,14 @@ class GenerationBuilt(EventData, name="generation.built", topic="control"):
     )
 
 
-class GenerationPromoted(EventData, name="generation.promoted", topic="control"):
+class GenerationPromoted(EventData, name="generation.promoted", topic=CONTROL):
     """A generation became live; the previous one is on standby."""
 
     generation: str
     previous: str | None = Field(None, description="The generation that was live before.")
 
 
-class GenerationDropped(EventData, name="generation.dropped", topic="control"):
+class GenerationDropped(EventData, name="generation.dropped", topic=CONTROL):
     """A generation was dropped permanently, with its tables."""
 
     generation: str

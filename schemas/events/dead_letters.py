@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from schemas.events.envelope import EventData, check_blob_prefix
+from schemas.topics import DEAD_LETTERS
 from schemas.values import BlobRef, DocumentSummary, Value
 
 
@@ -20,7 +21,7 @@ class LogPosition(Value):
     offset: int
 
 
-class EventDeadLettered(EventData, name="event.buried", topic="dead_letters"):
+class EventDeadLettered(EventData, name="event.buried", topic=DEAD_LETTERS):
     """A stage could not process an event.
 
     The record stays at its position, or in the blob `record` if its topic has finite retention.
@@ -68,7 +69,7 @@ class EventDeadLettered(EventData, name="event.buried", topic="dead_letters"):
         return self
 
 
-class DeadLetterClosed(EventData, name="burial.closed", topic="dead_letters"):
+class DeadLetterClosed(EventData, name="burial.closed", topic=DEAD_LETTERS):
     """A dead letter needs no further action."""
 
     stage: str

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from schemas.records import Position
+from schemas.topics import Topic
 from schemas.values import BlobRef
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
@@ -22,7 +23,7 @@ class EventData(BaseModel):
     """The data of an event.
 
     Subclasses declare name, topic and major version in their class line: `class DocumentX(EventData,
-    name="document.x", topic="raw")`. A subclass with a version above 1 needs one function in `upcasts` for
+    name="document.x", topic=RAW)`. A subclass with a version above 1 needs one function in `upcasts` for
     every older version, since stored events are never rewritten.
     """
 
@@ -30,20 +31,22 @@ class EventData(BaseModel):
 
     name: ClassVar[str]
     version: ClassVar[int]
-    topic: ClassVar[str]
+    topic: ClassVar[Topic]
     upcasts: ClassVar[Mapping[int, Upcast]]
 
     def __init_subclass__(
         cls,
         *,
         name: str = "",
-        topic: str = "",
+        topic: Topic | None = None,
         version: int = 1,
         upcasts: Mapping[int, Upcast] | None = None,
         **kwargs: object,
     ) -> None:
         super().__init_subclass__(**kwargs)  # type: ignore[arg-type]
         if name:
+            if topic is None:
+                raise TypeError(f"Event {name} has no topic.")
             cls.name, cls.topic, cls.version, cls.upcasts = name, topic, version, upcasts or {}
             if missing := set(range(1, version)) - set(cls.upcasts):
                 raise TypeError(

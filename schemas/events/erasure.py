@@ -9,11 +9,12 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.events.envelope import EventData
+from schemas.topics import CONTROL
 
 Scope = Literal["document", "collection", "tenant"]
 
 
-class ErasureRequested(EventData, name="erasure.requested", topic="control"):
+class ErasureRequested(EventData, name="erasure.requested", topic=CONTROL):
     """Permanent erasure of documents was requested."""
 
     receipt_id: UUID = Field(description="Id of the request and its receipt.")
@@ -23,7 +24,7 @@ class ErasureRequested(EventData, name="erasure.requested", topic="control"):
     requested_at: datetime
 
 
-class KeysDestroyed(EventData, name="key.destroyed", topic="control"):
+class KeysDestroyed(EventData, name="key.destroyed", topic=CONTROL):
     """Encryption keys were destroyed, so that their payloads are unreadable.
 
     Applied again at every start, since the keystore may have been restored from a backup.
@@ -34,7 +35,7 @@ class KeysDestroyed(EventData, name="key.destroyed", topic="control"):
     keys: list[UUID] = Field(description="Ids of the destroyed keys.")
 
 
-class ErasureCompleted(EventData, name="erasure.completed", topic="control"):
+class ErasureCompleted(EventData, name="erasure.completed", topic=CONTROL):
     """The receipt of an erasure."""
 
     receipt_id: UUID

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from schemas.events.envelope import EventData
 from schemas.judgements import GradedPassage
+from schemas.topics import FEEDBACK
 
 
-class FeedbackGiven(EventData, name="feedback.given", topic="feedback"):
+class FeedbackGiven(EventData, name="feedback.given", topic=FEEDBACK):
     """A user judged an answer or passages."""
 
     feedback_id: UUID

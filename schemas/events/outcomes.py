@@ -7,6 +7,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from schemas.events.envelope import EventData
+from schemas.topics import OUTCOMES
 
 
 class DocumentOutcome(EventData):
@@ -29,7 +30,7 @@ class DocumentOutcome(EventData):
     remedy: str | None = Field(None, description="What to do.")
 
 
-class DocumentIndexed(DocumentOutcome, name="document.indexed", topic="outcomes"):
+class DocumentIndexed(DocumentOutcome, name="document.indexed", topic=OUTCOMES):
     """The document is searchable.
 
     `code` is UNCHANGED if the same content was searchable already. It is AMENDED if only descriptive fields
@@ -37,15 +38,15 @@ class DocumentIndexed(DocumentOutcome, name="document.indexed", topic="outcomes"
     """
 
 
-class DocumentFailed(DocumentOutcome, name="document.failed", topic="outcomes"):
+class DocumentFailed(DocumentOutcome, name="document.failed", topic=OUTCOMES):
     """The event became a dead letter. `code`, `detail` and `remedy` say why and what to do."""
 
 
-class DocumentSuperseded(DocumentOutcome, name="document.superseded", topic="outcomes"):
+class DocumentSuperseded(DocumentOutcome, name="document.superseded", topic=OUTCOMES):
     """A later revision or a withdrawal came first."""
 
 
-class RemovalCompleted(DocumentOutcome, name="document.removed", topic="outcomes"):
+class RemovalCompleted(DocumentOutcome, name="document.removed", topic=OUTCOMES):
     """The document was withdrawn and is no longer searchable."""
 
 

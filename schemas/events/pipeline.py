@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from schemas.events.envelope import EventData, check_blob_prefix
+from schemas.topics import ACCEPTED, CHUNKED, EMBEDDED, ENTITIES, OCR_DONE
 from schemas.values import (
     Amendment,
     BlobRef,
@@ -45,9 +46,7 @@ class PipelineEventData(EventData):
         return self
 
 
-class DocumentAccepted(
-    DocumentFields, PipelineEventData, name="document.accepted", topic="accepted"
-):
+class DocumentAccepted(DocumentFields, PipelineEventData, name="document.accepted", topic=ACCEPTED):
     """Ingress accepted a document: its bytes are pinned, and its position among the revisions is fixed."""
 
     external_id: str | None = None
@@ -63,7 +62,7 @@ class DocumentAccepted(
     force: bool = Field(False, description="Process the document even if it has not changed.")
 
 
-class DocumentRemoved(PipelineEventData, name="document.removed", topic="accepted"):
+class DocumentRemoved(PipelineEventData, name="document.removed", topic=ACCEPTED):
     """Ingress accepted a withdrawal, effective from `order` on."""
 
     external_id: str | None = None
@@ -75,7 +74,7 @@ class DocumentRemoved(PipelineEventData, name="document.removed", topic="accepte
     reason: str | None = Field(None, description="Why the document was withdrawn.")
 
 
-class AmendmentAccepted(Amendment, PipelineEventData, name="document.amended", topic="accepted"):
+class AmendmentAccepted(Amendment, PipelineEventData, name="document.amended", topic=ACCEPTED):
     """Ingress accepted changes to title, collection, tags, metadata or readers, effective from `order` on."""
 
     external_id: str | None = None
@@ -86,7 +85,7 @@ class AmendmentAccepted(Amendment, PipelineEventData, name="document.amended", t
     )
 
 
-class DocumentTranscribed(PipelineEventData, name="document.transcribed", topic="ocr_done"):
+class DocumentTranscribed(PipelineEventData, name="document.transcribed", topic=OCR_DONE):
     """A document was converted to Markdown with positions.
 
     A large transcript is in a blob, as gzipped JSON.
@@ -108,7 +107,7 @@ class DocumentTranscribed(PipelineEventData, name="document.transcribed", topic=
     warnings: list[Notice] = Field([], description="Remarks about the transcription.")
 
 
-class DocumentChunked(PipelineEventData, name="document.chunked", topic="chunked"):
+class DocumentChunked(PipelineEventData, name="document.chunked", topic=CHUNKED):
     """One part of a revision's chunks, with at most 64 child chunks.
 
     A document without text has one part without chunks.
@@ -121,7 +120,7 @@ class DocumentChunked(PipelineEventData, name="document.chunked", topic="chunked
     parents: list[ParentChunk] = Field(description="Parent chunks with their child chunks.")
 
 
-class EntitiesExtracted(PipelineEventData, name="entities.extracted", topic="entities"):
+class EntitiesExtracted(PipelineEventData, name="entities.extracted", topic=ENTITIES):
     """Entities, relations and claims of one part of a revision."""
 
     part: int = Field(ge=1, description="Number of this part, from 1.")
@@ -131,7 +130,7 @@ class EntitiesExtracted(PipelineEventData, name="entities.extracted", topic="ent
     claims: list[Claim]
 
 
-class ChunksEmbedded(PipelineEventData, name="chunks.embedded", topic="embedded"):
+class ChunksEmbedded(PipelineEventData, name="chunks.embedded", topic=EMBEDDED):
     """Vectors of one part of a revision, and a reference to their token states."""
 
     part: int = Field(ge=1, description="Number of this part, from 1.")

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from schemas.events.envelope import EventData
 from schemas.ids import make_document_id
+from schemas.topics import RAW
 from schemas.values import Amendment, DocumentFields, Value
 
 
@@ -85,7 +86,7 @@ class Content(Value):
         return self
 
 
-class DocumentReceived(DocumentFields, EventData, name="document.received", topic="raw"):
+class DocumentReceived(DocumentFields, EventData, name="document.received", topic=RAW):
     """A document, or a new revision of one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -143,13 +144,13 @@ class DocumentReference(EventData):
             return None
 
 
-class DocumentWithdrawn(DocumentReference, name="document.withdrawn", topic="raw"):
+class DocumentWithdrawn(DocumentReference, name="document.withdrawn", topic=RAW):
     """Withdraw a document. The result does not depend on the sequence in which events arrive."""
 
     reason: str | None = Field(None, max_length=1000, description="Why the document is withdrawn.")
 
 
-class DocumentAmended(Amendment, DocumentReference, name="document.amended", topic="raw"):
+class DocumentAmended(Amendment, DocumentReference, name="document.amended", topic=RAW):
     """Change title, collection, tags, metadata or readers of a document without processing its text again.
 
     The amendment holds until a later revision or amendment states the same field.

@@ -6,9 +6,10 @@ from pydantic import Field
 
 from schemas.events.envelope import EventData
 from schemas.sources import SequenceReset, SourceSpec
+from schemas.topics import CONTROL
 
 
-class SourceAdded(EventData, name="source.added", topic="control"):
+class SourceAdded(EventData, name="source.added", topic=CONTROL):
     """A source was added."""
 
     source: SourceSpec = Field(description="The source and its settings.")
@@ -18,7 +19,7 @@ class SourceAdded(EventData, name="source.added", topic="control"):
     )
 
 
-class SourceRemoved(EventData, name="source.removed", topic="control"):
+class SourceRemoved(EventData, name="source.removed", topic=CONTROL):
     """A source was removed. Its documents stay unless `withdraw` is set."""
 
     source: str = Field(description="Name of the source.")
@@ -26,7 +27,7 @@ class SourceRemoved(EventData, name="source.removed", topic="control"):
     tenant: str | None = Field(None, description="Tenant of the source.")
 
 
-class SourceReset(EventData, name="source.reset", topic="control"):
+class SourceReset(EventData, name="source.reset", topic=CONTROL):
     """The sequence numbers of a source restart, because its database was restored."""
 
     source: str = Field(

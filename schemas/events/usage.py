@@ -10,9 +10,10 @@ from pydantic import Field
 
 from schemas.events.envelope import EventData
 from schemas.run_records import RunRecord
+from schemas.topics import QUERIES
 
 
-class QueryReceived(EventData, name="query.received", topic="queries"):
+class QueryReceived(EventData, name="query.received", topic=QUERIES):
     """A question was received."""
 
     run_id: UUID
@@ -23,7 +24,7 @@ class QueryReceived(EventData, name="query.received", topic="queries"):
     asked_by: str | None = Field(None, description="Id of the caller.")
 
 
-class QueryAnswered(EventData, name="query.answered", topic="queries"):
+class QueryAnswered(EventData, name="query.answered", topic=QUERIES):
     """A question was answered."""
 
     run_id: UUID

@@ -9,19 +9,16 @@ from datetime import datetime
 
 import structlog
 
-from processors import STAGES
+from processors import STAGES, TOPICS
+from schemas.topics import ACCEPTED, CONTROL, RAW, get_base_topic
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
 from sql.erasure import PgErasure
 from sql.generation_builds import PgGenerationBuilds
 from sql.generations import PgGenerations
-from streams.codec import get_base_topic
-from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, DOCUMENT_TOPICS, FEEDBACK, QUERIES, RAW
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.2
-TOPIC_ORDER = (*DOCUMENT_TOPICS, QUERIES, FEEDBACK, DEAD_LETTERS)
-"""Upstream first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ class DrainBarrier:
             await PgErasure(self.storage.pool).fetch_time(),
             await PgErasure(self.storage.pool).fetch_running_replays(),
         )
-        for topic in TOPIC_ORDER:
+        for topic in TOPICS:  # upstream first
             await self._wait_for_topic(
                 [
                     assignment

@@ -18,6 +18,7 @@ from schemas.ids import content_id, sha256_of_file
 from schemas.ports.engines import BlobStore, StoredBlob
 from schemas.records import Record
 from schemas.staging import fetch_staging_prefix, upload_staging_prefix
+from schemas.topics import CONTROL
 from services.erasure.drain import DrainBarrier
 from services.erasure.key_destruction import overwrite_destroyed_shares
 from services.erasure.service import build_receipt
@@ -30,7 +31,6 @@ from sql.scrubber import scrub_tables, vacuum_tables
 from streams.payload_keys import CACHE_TTL_S
 from streams.publisher import build_root_event
 from streams.submission import build_raw_record
-from streams.topics import CONTROL
 
 log = structlog.get_logger(__name__)
 CE_SOURCE = "anabranch/erase"

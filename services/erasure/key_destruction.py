@@ -10,11 +10,11 @@ import structlog
 from schemas.errors import PermanentError
 from schemas.events import KeysDestroyed
 from schemas.ports.log import EventLog
+from schemas.topics import CONTROL
 from services.storage import ShareFile
 from sql.keystore import PgKeystore
 from sql.pool import Pool
 from streams.codec import Codec
-from streams.topics import CONTROL
 
 log = structlog.get_logger(__name__)
 

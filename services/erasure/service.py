@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from processors import TOPICS
 from schemas.errors import InvalidRequest, unknown_resource_error
 from schemas.events import ErasureCompleted, ErasureRequested
 from schemas.events.erasure import Scope
 from schemas.ids import content_id
 from schemas.ports.log import EventLog
 from schemas.rows import ErasureRequestRow
+from schemas.topics import CONTROL, OUTCOMES, RAW
 from services.storage import Storage
 from sql.erasure import (
     DONE_MARKER,
@@ -29,7 +31,6 @@ from sql.erasure_receipts import PgErasureReceipts
 from sql.keystore import PgKeystore
 from sql.log import PgLog
 from streams.publisher import build_root_event
-from streams.topics import CONTROL, OUTCOMES, RAW
 
 CE_SOURCE = "anabranch/api"
 
@@ -98,7 +99,10 @@ def _format_receipt(row: Mapping[str, Any]) -> dict[str, Any]:
     return body | {"log": {"events": body.pop("events"), "method": body.pop("method")}}
 
 
-ENCRYPTED_TOPICS = "topics accepted, ocr_done, chunked, entities, embedded, queries, feedback and dead_letters, and those of other generations"
+_SEALED = [topic for topic in TOPICS if topic.is_sealed]
+ENCRYPTED_TOPICS = (
+    f"topics {', '.join(_SEALED[:-1])} and {_SEALED[-1]}, and those of other generations"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,10 @@ class TopicRetention:
         return f"topic {self.topic}, {_TOPIC_CONTENTS[self.topic]}, {end}"
 
 
-_TOPIC_CONTENTS = {RAW: "as the producers sent it", OUTCOMES: "external ids, counts and reasons"}
+_TOPIC_CONTENTS: dict[str, str] = {
+    RAW: "as the producers sent it",
+    OUTCOMES: "external ids, counts and reasons",
+}
 
 
 async def build_receipt(

@@ -19,9 +19,9 @@ from schemas.events import (
 )
 from schemas.generations import Generation
 from schemas.ports.log import RecordAppender
+from schemas.topics import CONTROL
 from streams.codec import Codec
 from streams.publisher import build_root_event
-from streams.topics import CONTROL
 
 CE_SOURCE = "anabranch/generations"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from processors import get_stage_versions
+from processors import TOPICS, get_stage_versions
 from schemas.clock import utc_now
 from schemas.errors import NewerVersion, PermanentError
 from schemas.events import GenerationCreated
@@ -15,23 +15,16 @@ from schemas.generations import Generation, IndexConfig, compute_chain_fingerpri
 from schemas.ids import content_id
 from schemas.ports.ledger import GenerationStore
 from schemas.ports.log import EventLog, RecordAppender
+from schemas.topics import CONTROL
 from services.engines import check_config_matches
 from services.storage import Storage
 from sql.generations import PgGenerations
-from streams import topics
 from streams.codec import Codec
 from streams.publisher import build_root_event
 
 FIRST_GENERATION = "g1"
 CE_SOURCE = "anabranch/genesis"
-BASE_TOPICS = (
-    topics.RAW,
-    topics.ACCEPTED,
-    topics.OCR_DONE,
-    topics.CHUNKED,
-    topics.ENTITIES,
-    topics.EMBEDDED,
-)
+BASE_TOPICS = tuple(topic for topic in TOPICS if topic.feeds_index)
 
 
 def build_first_generation(config: IndexConfig) -> Generation:
@@ -54,7 +47,7 @@ async def find_current_generation(
     live = await generations.fetch_live()
     if live is not None:
         return live
-    async for stored in log.read(topics.CONTROL):
+    async for stored in log.read(CONTROL):
         try:
             event = await codec.decode(stored)
         except (PermanentError, NewerVersion):
@@ -76,7 +69,7 @@ async def publish_first_generation(
         CE_SOURCE,
         clock,
     )
-    await log.append([await codec.encode(event, topics.CONTROL, FIRST_GENERATION)])
+    await log.append([await codec.encode(event, CONTROL, FIRST_GENERATION)])
 
 
 async def ensure_generation(

@@ -9,9 +9,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from processors import get_stage_versions
+from processors import TOPICS, get_stage_versions
 from schemas.errors import InvalidRequest, PermanentError
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
+from schemas.topics import count_partitions
 from services.engines import Engines, diff_settings
 from services.generations.decisions import GenerationDecisions, wait_until_projected
 from services.generations.reindex_plan import (
@@ -24,7 +25,6 @@ from services.generations.retention import check_retained
 from services.storage import Storage
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.generations import PgGenerations, no_live_generation_error, unknown_generation_error
-from streams.topics import get_partition_counts
 
 
 async def start_rebuild(
@@ -201,7 +201,7 @@ class ReindexService:
         return replace(plan, settings=diff_settings(live.config, config))
 
     async def _create_topics(self, generation: Generation) -> None:
-        base_partitions = get_partition_counts(self.partitions)
+        base_partitions = count_partitions(TOPICS, self.partitions)
         own_topics = {
             topic: base_partitions[name]
             for name, topic in generation.topics.items()

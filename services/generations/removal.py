@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from processors import STAGES, embed, index
+from processors import STAGES, TOPICS, embed, index
 from schemas.generations import Generation
 from schemas.ports.log import EventLog
+from schemas.topics import EMBEDDED
 from services.generations.decisions import GenerationDecisions
 from services.generations.stage_assignments import assign_stages
 from services.storage import Storage
@@ -18,7 +19,6 @@ from sql.erasure import PgErasure
 from sql.generation_removal import begin_generation_drop, remove_generation_tables
 from sql.generations import PgGenerations
 from sql.pool import Pool
-from streams.topics import ACCEPTED, EMBEDDED, RAW
 
 RELEASE_WAIT_S = 2.0
 """Within this, every worker has stopped consuming for the generation."""
@@ -74,13 +74,14 @@ async def finish_drop(pool: Pool, log: EventLog, name: str) -> DroppedGeneration
 
 
 def find_unused_topics(generation: Generation, remaining: Iterable[Generation]) -> list[str]:
-    """List topics of the generation that no other one uses, except `raw` and `accepted`."""
+    """List topics of the generation that no other one uses, except those that all generations share."""
+    shared = {topic for topic in TOPICS if not topic.per_generation}
     used = {
         other_generation.topics.get(plain, plain)
         for other_generation in remaining
         for plain in generation.topics
     }
-    return sorted(set(generation.topics.values()) - used - {RAW, ACCEPTED})
+    return sorted(set(generation.topics.values()) - used - shared)
 
 
 BATCH_SIZE = 20

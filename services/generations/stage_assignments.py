@@ -18,10 +18,10 @@ from schemas.events import DocumentAccepted
 from schemas.generations import UPSTREAM_STAGES, Generation
 from schemas.ports.ledger import ClaimStatus
 from schemas.ports.stage_ports import StagePorts
+from schemas.topics import ACCEPTED, OCR_DONE, RAW
 from services.generations.first_generation import FIRST_GENERATION
 from streams.stage import Emission, PendingEvent, Stage, project_nothing
 from streams.stage_consumer import format_group_name
-from streams.topics import ACCEPTED, OCR_DONE, RAW
 
 SERVING_STATES = ("live", "standby")
 RETRANSCRIBE = "retranscribe"

@@ -10,7 +10,7 @@ import structlog
 
 from schemas.ports.log import RecordAppender
 from schemas.records import Position, Record
-from streams.topics import OUTCOMES
+from schemas.topics import OUTCOMES
 
 log = structlog.get_logger(__name__)
 LOGGED_FIELDS = ("document_id", "tenant", "event_id", "source", "chunks_count", "code")

@@ -21,7 +21,7 @@ from schemas.ids import make_received_id
 from schemas.judgements import FeedbackRequest
 from schemas.questions import QueryResponse, SearchResponse, Trace
 from schemas.records import Record
-from streams.topics import OUTCOMES
+from schemas.topics import OUTCOMES
 
 MAX_PENDING = 10_000
 """Documents waiting to be measured; the oldest are dropped."""

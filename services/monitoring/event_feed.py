@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from processors import TOPICS
 from schemas.errors import AnabranchError, CursorAhead, TransientError
 from schemas.event_feed import FeedMessage, LogEntry, LogPage
 from schemas.ports.feed import FeedRecord, RecordFeed
@@ -19,17 +20,10 @@ from schemas.ports.ledger import GenerationStore
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Principal
 from schemas.records import StoredRecord
-from streams.codec import (
-    DEFAULT_TENANT,
-    Codec,
-    get_base_topic,
-    guess_producer_attributes,
-    resolve_tenant,
-)
-from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, get_partition_counts
+from schemas.topics import get_base_topic
+from streams.codec import DEFAULT_TENANT, Codec, guess_producer_attributes, resolve_tenant
 
-PAYLOAD_TOPICS = frozenset({OUTCOMES, DEAD_LETTERS, CONTROL})
-"""Topics whose payloads are shown. The others contain texts of documents and queries."""
+PAYLOAD_TOPICS = frozenset(topic for topic in TOPICS if topic.payload_in_feed)
 
 
 class ReadableDocuments(Protocol):
@@ -297,7 +291,7 @@ class EventFeed:
 
     async def _expand_topics(self, topics: Sequence[str] | None) -> list[str]:
         """Add the topics that generations own."""
-        bases = list(topics or get_partition_counts(1))
+        bases = list(topics or TOPICS)
         generation_topics = [
             generation.topics.get(base, base)
             for generation in await self.generations.fetch_undropped()

@@ -11,12 +11,12 @@ from engines.disk import MIB, DiskReserve
 from schemas.errors import AnabranchError, NoSpace
 from schemas.principals import Principal
 from schemas.readiness import DependencyStatus
+from schemas.topics import RAW
 from services.query.retriever_pool import RetrieverPool
 from services.storage import Storage
 from sql.documents import PgDocuments
 from sql.generations import PgGenerations, no_live_generation_error
 from sql.listings import PgListings
-from streams.topics import RAW
 
 CHECK_TIMEOUT_S = 5.0
 PROBE_KEY = "uploads/_probe"

@@ -16,9 +16,9 @@ from schemas.events import EventData, QueryAnswered, QueryReceived
 from schemas.ids import content_id
 from schemas.ports.log import RecordAppender
 from schemas.records import Record
+from schemas.topics import MAX_EVENT_BYTES, QUERIES
 from streams.codec import Codec
 from streams.publisher import build_root_event
-from streams.topics import MAX_EVENT_BYTES, QUERIES
 
 log = structlog.get_logger(__name__)
 CE_SOURCE = "anabranch/api"

@@ -15,10 +15,10 @@ from schemas.ids import content_id
 from schemas.judgements import FeedbackReceipt, FeedbackRequest, GradedPassage, QuotedPassage
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
+from schemas.topics import FEEDBACK
 from services.instrumentation.metrics import Metrics
 from streams.codec import Codec
 from streams.publisher import build_root_event
-from streams.topics import FEEDBACK
 
 CE_SOURCE = "anabranch/api"
 RUN_WAIT_S = 2.0

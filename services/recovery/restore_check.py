@@ -17,6 +17,7 @@ import structlog
 from processors import STAGES, control, receive, transcribe
 from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.records import StoredRecord
+from schemas.topics import ACCEPTED, DEAD_LETTERS, RAW, get_base_topic
 from services.generations.first_generation import FIRST_GENERATION
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.recovery.table_recovery import load_accepted_events, parse_encryption_key
@@ -28,9 +29,7 @@ from sql.inbox.entries import restore_inbox
 from sql.keystore import PgKeystore
 from sql.log import PgLog
 from sql.offset_store import ConsumerOffsets
-from streams.codec import get_base_topic
 from streams.stage_consumer import format_group_name
-from streams.topics import ACCEPTED, DEAD_LETTERS, RAW
 
 log = structlog.get_logger(__name__)
 GroupTopic = tuple[str, str]

@@ -21,6 +21,7 @@ from schemas.events import (
 )
 from schemas.ports.ledger import ProjectedEvent
 from schemas.records import StoredRecord
+from schemas.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES
 from services.erasure.eraser import REASON_PREFIX
 from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.first_generation import find_current_generation
@@ -39,7 +40,6 @@ from sql.secondary_indexes import build_indexes
 from sql.vector_index import ensure_vector_index
 from streams.payload_keys import KEY_MISSING
 from streams.stage import Stage, project_nothing
-from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES, RETENTION_MS
 
 log = structlog.get_logger(__name__)
 BATCH_SIZE = 256
@@ -323,11 +323,7 @@ def _list_output_topics(assignment: StageAssignment) -> list[str]:
 
 def _resolve_outcome_retention(stage: Stage) -> timedelta | None:
     """Return how far back outcomes can be found; older ones have expired."""
-    return (
-        timedelta(milliseconds=RETENTION_MS[OUTCOMES])
-        if stage.name == announce.STAGE.name
-        else None
-    )
+    return OUTCOMES.retention if stage.name == announce.STAGE.name else None
 
 
 def _select_projecting(assignments: Sequence[StageAssignment]) -> list[StageAssignment]:

@@ -22,6 +22,7 @@ from schemas.errors import AnabranchError, NotFound, PermanentError, TransientEr
 from schemas.events import DeadLetterClosed, Event
 from schemas.ids import content_id
 from schemas.records import Record, StoredRecord
+from schemas.topics import DEAD_LETTERS
 from services.storage import Storage
 from sql.replays import LEASE_S, OpenDeadLetter, PgReplays, Replay, ReplayCounts
 from streams.codec import resolve_tenant
@@ -29,7 +30,6 @@ from streams.publisher import build_root_event
 from streams.reprocess import ReprocessResult, reprocess
 from streams.runner import StageRunner
 from streams.stage_consumer import format_group_name
-from streams.topics import DEAD_LETTERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,10 @@ from schemas.sources import (
     SourceSpec,
     UrlsSource,
 )
+from schemas.topics import CONTROL
 from services.generations.decisions import PROJECTION_TIMEOUT_S, wait_until_projected
 from streams.codec import OWN_SOURCE_PREFIX, Codec
 from streams.publisher import build_root_event
-from streams.topics import CONTROL
 
 CE_SOURCE = "anabranch/sources"
 RESERVED_SCHEMAS = (

@@ -27,12 +27,12 @@ from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset, l
 from schemas.ids import content_id
 from schemas.records import Record
 from schemas.sources import SequenceReset, SourceSpec, UrlsSource
+from schemas.topics import CONTROL, RAW
 from services.storage import Storage
 from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
 from sql.pool import Pool
 from streams.asyncapi import JSON_SCHEMA, get_schema_file_name
 from streams.publisher import build_root_event
-from streams.topics import CONTROL, RAW
 from tests.golden.recording import LOG_NAMES, RECORDINGS_DIR, RecordedEvent, decode_or_error
 from tests.golden.views import fetch_views
 from tests.support.api_world import ApiWorld, run_system

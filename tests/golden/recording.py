@@ -17,8 +17,9 @@ from schemas.errors import DataErased, PermanentError
 from schemas.events import Event, EventData, list_event_classes
 from schemas.ports.keys import StoredKey
 from schemas.records import Position, Record, StoredRecord
+from schemas.topics import get_base_topic
 from sql.log_records import decode_headers, encode_headers
-from streams.codec import Codec, get_base_topic
+from streams.codec import Codec
 from streams.payload_keys import SealingKeys
 
 RECORDINGS_DIR = Path(__file__).with_name("recorded")

@@ -19,12 +19,12 @@ from anabranch.cli.contract_files import (
     find_drift,
 )
 from api.app import VERSION
-from schemas.events import list_event_classes
+from processors import EVENT_CLASSES, TOPICS
 from schemas.records import Position, Record, StoredRecord
+from schemas.topics import RAW
 from streams.asyncapi import build_asyncapi_document, build_event_schema, get_schema_file_name
 from streams.codec import Codec
 from streams.examples import EXAMPLES
-from streams.topics import RAW, get_partition_counts
 from tests.golden.recording import iter_recorded_events
 
 ROOT = Path(__file__).parents[2]
@@ -39,10 +39,10 @@ def test_committed_contracts_match_code(files: Any) -> None:
 
 def test_committed_schemas_are_exactly_the_declared_events() -> None:
     committed = {path.name for path in (ROOT / REFERENCE_DIR / "events").glob("*.json")}
-    assert committed == {get_schema_file_name(event) for event in list_event_classes()}
+    assert committed == {get_schema_file_name(event) for event in EVENT_CLASSES}
 
 
-@pytest.mark.parametrize("event", list_event_classes(), ids=get_schema_file_name)
+@pytest.mark.parametrize("event", EVENT_CLASSES, ids=get_schema_file_name)
 def test_every_event_has_a_valid_schema(event: Any) -> None:
     schema = build_event_schema(event)
     Draft202012Validator.check_schema(schema)
@@ -50,7 +50,7 @@ def test_every_event_has_a_valid_schema(event: Any) -> None:
 
 
 def test_asyncapi_references_resolve() -> None:
-    document = build_asyncapi_document(VERSION)
+    document = build_asyncapi_document(VERSION, EVENT_CLASSES, TOPICS)
     for reference in _list_references(document):
         if reference.startswith("#/"):
             place: Any = document
@@ -61,15 +61,15 @@ def test_asyncapi_references_resolve() -> None:
 
 
 def test_asyncapi_channels_list_all_events_of_topic() -> None:
-    channels = build_asyncapi_document(VERSION)["channels"]
-    for topic in get_partition_counts(1):
-        events = [event for event in list_event_classes() if event.topic == topic]
+    channels = build_asyncapi_document(VERSION, EVENT_CLASSES, TOPICS)["channels"]
+    for topic in TOPICS:
+        events = [event for event in EVENT_CLASSES if event.topic == topic]
         assert len(channels.get(topic, {"messages": {}})["messages"]) == len(events)
 
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=get_schema_file_name)
 def test_examples_validate_against_their_schema(event: Any) -> None:
-    message = build_asyncapi_document(VERSION)["components"]["messages"][
+    message = build_asyncapi_document(VERSION, EVENT_CLASSES, TOPICS)["components"]["messages"][
         get_schema_file_name(event).removesuffix(".json")
     ]
     committed = json.loads(
@@ -84,7 +84,7 @@ def test_examples_validate_against_their_schema(event: Any) -> None:
 
 
 async def test_raw_event_examples_are_decodable() -> None:
-    for event in [one for one in list_event_classes() if one.topic == RAW]:
+    for event in [one for one in EVENT_CLASSES if one.topic == RAW]:
         for example in EXAMPLES[event]:
             message = example.to_asyncapi(event)
             record = Record(
@@ -101,8 +101,11 @@ async def test_raw_event_examples_are_decodable() -> None:
 
 def test_recorded_events_validate_against_published_schemas() -> None:
     """Payloads as they were recorded, headers also where the payload is sealed."""
-    kinds = {(event.topic, event.event_type()): event for event in list_event_classes()}
-    messages, checked = build_asyncapi_document(VERSION)["components"]["messages"], set()
+    kinds = {(event.topic, event.event_type()): event for event in EVENT_CLASSES}
+    messages, checked = (
+        build_asyncapi_document(VERSION, EVENT_CLASSES, TOPICS)["components"]["messages"],
+        set(),
+    )
     for _, _, recorded in iter_recorded_events():
         event, record = (
             kinds.get((recorded.topic, str(recorded.event_type))),
@@ -121,8 +124,8 @@ def test_recorded_events_validate_against_published_schemas() -> None:
                 )
             ).validate(json.loads(record.value or b""))
         checked.add((event, record.headers["content-type"]))
-    assert {event for event, _ in checked} == set(list_event_classes()) and len(checked) > len(
-        list_event_classes()
+    assert {event for event, _ in checked} == set(EVENT_CLASSES) and len(checked) > len(
+        EVENT_CLASSES
     )
 
 

@@ -26,12 +26,12 @@ from schemas.errors import (
 )
 from schemas.principals import Principal
 from schemas.records import Position, Record
+from schemas.topics import CONTROL
 from services.local_token import LocalTokenAuthenticator
 from sql.api_keys import PgApiKeys
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
 from streams.memory_log import MemoryLog
-from streams.topics import CONTROL
 
 OPERATOR = Principal("local", "default", "operator")
 ADMIN = Principal("key:a", "acme", "admin")

@@ -27,6 +27,7 @@ from schemas.ids import content_id, make_document_id
 from schemas.ports.engines import TextEmbedding
 from schemas.ports.log import OpenSink, Partition, Sink, Subscriber, Subscription
 from schemas.records import Record
+from schemas.topics import CHUNKED, EMBEDDED
 from schemas.values import ChildChunk, Origin, ParentChunk
 from services.monitoring.consumer_lag import fetch_stage_lags
 from streams.codec import Codec
@@ -34,7 +35,6 @@ from streams.kafka.client_settings import KafkaClientSettings
 from streams.memory_log import choose_partition
 from streams.partition_sink import PartitionLimits, PartitionSink
 from streams.publisher import build_root_event
-from streams.topics import CHUNKED, EMBEDDED
 
 pytestmark = pytest.mark.kafka
 

@@ -8,8 +8,8 @@ from schemas.events import SourceAdded
 from schemas.ids import content_id
 from schemas.records import Record
 from schemas.sources import DebeziumSource, RowMapping, SourceSpec
+from schemas.topics import CONTROL
 from streams.publisher import build_root_event
-from streams.topics import CONTROL
 from tests.support.simulated_table import TOPIC, SimulatedTable
 from tests.support.source_environment import SourceEnvironment, run_source_environment
 

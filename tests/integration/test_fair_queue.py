@@ -21,12 +21,12 @@ from engines.embed.null import NullEmbedder
 from engines.extract.null import NullExtractor
 from schemas.events import Content, DocumentIndexed, DocumentReceived
 from schemas.ports.engines import LocalFile, ParsePlan, TextEmbedding
+from schemas.topics import CHUNKED, OUTCOMES
 from schemas.values import Transcript
 from services.storage import Storage
 from streams.codec import Codec
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.submission import build_raw_record
-from streams.topics import CHUNKED, OUTCOMES
 from tests.support.simulated_pipeline import LineChunker, LineParser
 
 PAGES, PAGES_OF_A_PART, LINES_OF_A_PAGE = 1000, 16, 4

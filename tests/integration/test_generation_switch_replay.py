@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from processors import control
 from schemas.rows import GenerationRow
+from schemas.topics import CONTROL
 from services.generations.decisions import GenerationDecisions
 from services.generations.removal import find_unused_topics
 from sql.generation_removal import begin_generation_drop
@@ -17,7 +18,6 @@ from sql.generation_switch import roll_back, switch_generation
 from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
-from streams.topics import CONTROL
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import G1, claim_events, make_generation, make_revision_events
 from tests.support.log_cases import LogCase, log_and_subscriber, open_case

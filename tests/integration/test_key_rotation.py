@@ -24,10 +24,10 @@ from anabranch.process.key_rotation import rotate_master_key
 from schemas.errors import ConfigurationError
 from schemas.events import DocumentRemoved, Event
 from schemas.records import StoredRecord
+from schemas.topics import ACCEPTED
 from schemas.values import Origin
 from services.storage import Storage
 from sql.pool import close_pool, open_pool
-from streams.topics import ACCEPTED
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DOCUMENTS = [UUID(int=number) for number in range(1, 8)]

@@ -11,14 +11,15 @@ from pgvector import HalfVector
 
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
+from processors import TOPICS
 from schemas.questions import Filters
+from schemas.topics import count_partitions
 from sql.checksum import compute_checksum
 from sql.generations import PgGenerations
 from sql.query_loader import load_query
 from sql.search import PgSearch
 from sql.search_scope import SearchScope
 from sql.vector_index import ensure_vector_index
-from streams.topics import get_partition_counts
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import (
     OVERRIDES,
@@ -42,7 +43,7 @@ async def count_events(at_work: Pipeline) -> dict[str, int]:
     named = {topic for generation in generations for topic in generation.topics.values()}
     return {
         topic: await at_work.worker.storage.count_records(topic)
-        for topic in {*get_partition_counts(1), *named} - {"control"}
+        for topic in {*count_partitions(TOPICS, 1), *named} - {"control"}
     }
 
 

@@ -19,14 +19,15 @@ import uvicorn
 from anabranch.process.api_process import UvicornServer
 from anabranch.process.http_protocol import HttpProtocol
 from api.app import create_app
+from processors import TOPICS
 from schemas.ports.feed import FeedPage, RecordFeed
 from schemas.ports.log import EventLog
+from schemas.topics import count_partitions
 from services.monitoring.event_feed import PAGE_SIZE, EventFeed, LogEntryBuilder
 from sql.log import PgLog
 from sql.log_feed import PgFeed
 from streams.codec import Codec
 from streams.offset_feed import OffsetFeed
-from streams.topics import get_partition_counts
 from tests.fakes.event_feed import DOCUMENT_ID, EmptyDocumentEvents, SingleGeneration, make_record
 from tests.support.eventually import eventually
 from tests.support.http_server import open_small_buffer_socket
@@ -95,7 +96,7 @@ class StreamServerEnvironment:
 @pytest.fixture
 async def world(log_and_subscriber: LogCase) -> AsyncIterator[StreamServerEnvironment]:
     log = log_and_subscriber.log
-    await log.create_topics(get_partition_counts(1), retention_ms={})
+    await log.create_topics(count_partitions(TOPICS, 1), retention_ms={})
     reads = CountingFeed(PgFeed(log._pool) if isinstance(log, PgLog) else OffsetFeed(log))
     feed = EventFeed(
         reads,

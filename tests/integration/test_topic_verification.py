@@ -22,9 +22,8 @@ from confluent_kafka.admin import (
 from anabranch.cli import main
 from anabranch.config.loader import load_settings
 from anabranch.doctor.connections import check_kafka
-from streams.kafka.client_settings import KafkaClientSettings
-from streams.kafka.kafka_log import KafkaLog
-from streams.topics import (
+from processors import TOPICS
+from schemas.topics import (
     ACCEPTED,
     CHUNKED,
     CONTROL,
@@ -33,13 +32,15 @@ from streams.topics import (
     OUTCOMES,
     QUERIES,
     RAW,
-    RETENTION_MS,
-    WEEK_MS,
-    get_partition_counts,
+    count_partitions,
+    map_retention_ms,
 )
+from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.kafka_log import KafkaLog
 from tests.support.pipeline import TIMEOUT_S
 
 PARTITIONS = 2
+WEEK_MS = 7 * 24 * 3600 * 1000
 UNLIMITED_RETENTION = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -111,13 +112,13 @@ def run_topics_verify(
 def test_mismatched_topics_are_reported_with_fix_and_unchanged(
     kafka_settings: KafkaClientSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = get_partition_counts(PARTITIONS)
+    wanted = count_partitions(TOPICS, PARTITIONS)
     there = {topic: count for topic, count in wanted.items() if topic != CHUNKED} | {QUERIES: 3}
     asyncio.run(
         create_topics(
             kafka_settings,
             there,
-            {topic: WEEK_MS for topic in (*RETENTION_MS, ACCEPTED) if topic != RAW},
+            {topic: WEEK_MS for topic in (*map_retention_ms(TOPICS), ACCEPTED) if topic != RAW},
         )
     )
     given = [
@@ -167,7 +168,11 @@ def test_mismatched_topics_are_reported_with_fix_and_unchanged(
 def test_topics_created_by_this_version_pass(
     kafka_settings: KafkaClientSettings, tmp_path: Path
 ) -> None:
-    asyncio.run(create_topics(kafka_settings, get_partition_counts(PARTITIONS), RETENTION_MS))
+    asyncio.run(
+        create_topics(
+            kafka_settings, count_partitions(TOPICS, PARTITIONS), map_retention_ms(TOPICS)
+        )
+    )
     given = [
         argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)
     ]
@@ -195,18 +200,18 @@ def test_wrong_topic_retention_is_reported(
         create_topics(
             kafka_settings,
             {
-                **get_partition_counts(PARTITIONS),
+                **count_partitions(TOPICS, PARTITIONS),
                 own: PARTITIONS,
                 f"{EMBEDDED}.g2": PARTITIONS,
                 "chunked.OTHERS": 1,
             },
-            RETENTION_MS,
+            map_retention_ms(TOPICS),
         )
     )
     asyncio.run(alter_topic_configs(kafka_settings, wrong))
     status, topics = run_topics_verify(kafka_settings, tmp_path, capsys)
     assert status == 1 and topics.keys() == {
-        *get_partition_counts(PARTITIONS),
+        *count_partitions(TOPICS, PARTITIONS),
         own,
         f"{EMBEDDED}.g2",
     }
@@ -232,7 +237,11 @@ def test_unreadable_topic_config_is_not_reported_as_mismatch(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asyncio.run(create_topics(kafka_settings, get_partition_counts(PARTITIONS), RETENTION_MS))
+    asyncio.run(
+        create_topics(
+            kafka_settings, count_partitions(TOPICS, PARTITIONS), map_retention_ms(TOPICS)
+        )
+    )
 
     def denied(
         client: AdminClient, resources: list[ConfigResource], **options: Any

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streams.topics import OUTCOMES
+from schemas.topics import OUTCOMES
 from tests.support.api_world import TIMEOUT_S, ApiWorld
 from tests.support.log_backends import on_both_logs
 

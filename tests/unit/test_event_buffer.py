@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
+from processors import TOPICS
 from schemas.errors import ConfigurationError, DatabaseUnavailable, KeyLost, LogUnavailable
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.records import Position, Record
+from schemas.topics import MAX_EVENT_BYTES, QUERIES, count_partitions
 from services.query.event_buffer import QueryEventBuffer
 from streams.codec import Codec, PlainKeys
 from streams.memory_log import MemoryLog
-from streams.topics import MAX_EVENT_BYTES, QUERIES, get_partition_counts
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -50,7 +51,7 @@ class KeysWithOneLost(PlainKeys):
 
 async def make_buffer(most: int = 100) -> tuple[QueryEventBuffer, FailingLog, list[int]]:
     log, lost = FailingLog(), list[int]()
-    await log.create_topics(get_partition_counts(1), retention_ms={})
+    await log.create_topics(count_partitions(TOPICS, 1), retention_ms={})
     return (
         QueryEventBuffer(log, Codec(), lambda: NOW, lost.append, max_pending=most, retry_s=0),
         log,

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from processors import TOPICS
 from schemas.errors import (
     CursorAhead,
     DatabaseUnavailable,
@@ -20,11 +21,11 @@ from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.feed import FeedPage
 from schemas.principals import Principal
+from schemas.topics import count_partitions
 from services.monitoring.event_feed import PAGE_SIZE, EventFeed, LogEntryBuilder
 from streams.codec import Codec
 from streams.memory_log import MemoryLog
 from streams.offset_feed import OffsetFeed
-from streams.topics import get_partition_counts
 from tests.fakes.event_feed import DOCUMENT_ID, EmptyDocumentEvents, SingleGeneration, make_record
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.api_fakes import FakeDocuments
@@ -73,7 +74,7 @@ class FeedHarness:
 
 async def make_harness(**options: Any) -> FeedHarness:
     made = FeedHarness(**options)
-    await made.log.create_topics(get_partition_counts(2), retention_ms={})
+    await made.log.create_topics(count_partitions(TOPICS, 2), retention_ms={})
     return made
 
 
@@ -273,7 +274,7 @@ async def test_stalled_stream_reports_all_expired_records() -> None:
 
 async def recreate_topics(here: FeedHarness) -> None:
     await here.log.delete_topics(["accepted"])
-    await here.log.create_topics(get_partition_counts(2), retention_ms={})
+    await here.log.create_topics(count_partitions(TOPICS, 2), retention_ms={})
 
 
 async def test_cursor_of_another_log_resets_stream() -> None:

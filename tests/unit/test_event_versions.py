@@ -12,6 +12,7 @@ import pytest
 from schemas.errors import MalformedEvent, NewerVersion
 from schemas.events import Event, EventData
 from schemas.records import Position, Record, StoredRecord
+from schemas.topics import ACCEPTED, RAW
 from streams.codec import Codec
 from streams.payload_keys import SealingKeys
 from tests.fakes.key_store import MASTER_KEY, MemoryKeyStore
@@ -27,14 +28,14 @@ def _upcast_add_letters(payload: dict[str, Any]) -> dict[str, Any]:
     return payload | {"letters": len(payload["label"])}
 
 
-class WeighedV1(EventData, name="document.weighed", topic="accepted"):
+class WeighedV1(EventData, name="document.weighed", topic=ACCEPTED):
     title: str
 
 
 class Weighed(
     EventData,
     name="document.weighed",
-    topic="accepted",
+    topic=ACCEPTED,
     version=3,
     upcasts={1: _upcast_title_to_label, 2: _upcast_add_letters},
 ):
@@ -45,7 +46,7 @@ class Weighed(
 
 
 class HandedOver(
-    EventData, name="document.handed", topic="raw", version=2, upcasts={1: _upcast_title_to_label}
+    EventData, name="document.handed", topic=RAW, version=2, upcasts={1: _upcast_title_to_label}
 ):
     label: str
 
@@ -103,7 +104,7 @@ async def test_payload_hash_is_stable_across_upcasts() -> None:
     class Later(
         EventData,
         name="document.handed",
-        topic="raw",
+        topic=RAW,
         version=3,
         upcasts={1: _upcast_title_to_label, 2: _upcast_add_letters},
     ):
@@ -124,7 +125,7 @@ def test_missing_upcast_is_rejected_at_declaration() -> None:
             (EventData,),
             {"__annotations__": {"label": str}},
             name="document.weighed",
-            topic="accepted",
+            topic=ACCEPTED,
             version=3,
             upcasts={2: _upcast_add_letters},
         )

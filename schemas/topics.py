@@ -1,0 +1,135 @@
+"""The topics, each declared once. Partitions, retention, encryption and access rules derive from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Literal
+
+Writer = Literal["producers", "api", "workers"]
+WEEK = timedelta(days=7)
+MAX_EVENT_BYTES = 900_000
+"""Size limit of our events, below Kafka's default of 1 MB; larger content goes into a blob."""
+
+
+class Topic(str):
+    """A topic: its name without prefix, with its properties."""
+
+    description: str
+    key: str
+    """What the record key is."""
+    per_document: bool
+    """Keyed by document and partitioned as `KAFKA__PARTITIONS` says; otherwise one partition."""
+    per_generation: bool
+    """Whether a generation may have its own, such as `embedded.g2`, created and deleted with it."""
+    written_by: frozenset[Writer]
+    read_by_producers: bool
+    is_sealed: bool
+    """Whether payloads are encrypted with the key of the document or run."""
+    retention: timedelta | None
+    """None keeps records forever: a rebuild needs all of them."""
+    payload_in_feed: bool
+    """Whether the event feed shows payloads. Others contain texts of documents and queries."""
+
+    def __new__(
+        cls,
+        name: str,
+        description: str,
+        *,
+        key: str = "document id",
+        per_document: bool = True,
+        per_generation: bool = False,
+        written_by: Iterable[Writer] = ("workers",),
+        read_by_producers: bool = False,
+        is_sealed: bool = True,
+        retention: timedelta | None = None,
+        payload_in_feed: bool = False,
+    ) -> Topic:
+        topic = super().__new__(cls, name)
+        topic.description, topic.key = description, key
+        topic.per_document, topic.per_generation = per_document, per_generation
+        topic.written_by, topic.read_by_producers = frozenset(written_by), read_by_producers
+        topic.is_sealed, topic.retention = is_sealed, retention
+        topic.payload_in_feed = payload_in_feed
+        return topic
+
+    @property
+    def feeds_index(self) -> bool:
+        """Whether an index is built from its events."""
+        return self.per_document and not self.read_by_producers
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        # Copies are plain names: `dataclasses.asdict` copies every value.
+        return str, (str(self),)
+
+
+RAW = Topic(
+    "raw",
+    "Documents, amendments and withdrawals from producers.",
+    key="chosen by the producer",
+    written_by=("producers", "api", "workers"),
+    is_sealed=False,
+    retention=WEEK,
+)
+ACCEPTED = Topic("accepted", "Documents, amendments and withdrawals that ingress admitted.")
+OCR_DONE = Topic("ocr_done", "Documents as Markdown with positions.", per_generation=True)
+CHUNKED = Topic("chunked", "Documents split into parent and child chunks.", per_generation=True)
+ENTITIES = Topic("entities", "Names, relations and claims found in chunks.", per_generation=True)
+EMBEDDED = Topic("embedded", "Vectors of chunks.", per_generation=True)
+OUTCOMES = Topic(
+    "outcomes",
+    "The outcome of each event of `raw`.",
+    read_by_producers=True,
+    is_sealed=False,
+    retention=WEEK,
+    payload_in_feed=True,
+)
+QUERIES = Topic(
+    "queries",
+    "Questions and their answers.",
+    key="run id",
+    per_document=False,
+    written_by=("api",),
+)
+FEEDBACK = Topic(
+    "feedback",
+    "Feedback on answers, and judgements of passages.",
+    key="run id or feedback id",
+    per_document=False,
+    written_by=("api",),
+)
+CONTROL = Topic(
+    "control",
+    "Decisions of operators, such as creating or switching generations.",
+    key="name or id of the subject",
+    per_document=False,
+    written_by=("api", "workers"),
+    is_sealed=False,
+    payload_in_feed=True,
+)
+DEAD_LETTERS = Topic(
+    "dead_letters",
+    "Events that a stage could not process.",
+    key="document id, or event id if there is none",
+    per_document=False,
+    written_by=("api", "workers"),
+    payload_in_feed=True,
+)
+
+
+def get_base_topic(topic: str) -> str:
+    """Return the topic without the generation or producer: `embedded` of `embedded.g2`."""
+    return topic.partition(".")[0]
+
+
+def count_partitions(topics: Iterable[Topic], document_partitions: int) -> dict[str, int]:
+    return {topic: document_partitions if topic.per_document else 1 for topic in topics}
+
+
+def map_retention_ms(topics: Iterable[Topic]) -> dict[str, int]:
+    """Map the topics whose records expire to their retention."""
+    return {
+        topic: round(topic.retention.total_seconds() * 1000)
+        for topic in topics
+        if topic.retention is not None
+    }
