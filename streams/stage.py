@@ -91,6 +91,10 @@ class Stage:
     """
 
     @property
+    def projects(self) -> bool:
+        return self.project is not project_nothing
+
+    @property
     def output_topic(self) -> Topic | None:
         """The topic of its emissions that belongs to the index.
 

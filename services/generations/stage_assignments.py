@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from processors import transcribe
 from processors.outcomes import make_final_outcomes
@@ -31,6 +32,16 @@ It does not write documents or revisions.
 """
 
 
+class StageRole(Enum):
+    """What a consumer does with the events that it claims."""
+
+    PRODUCE = "produce"
+    """Project rows and emit events."""
+    REPORT_OUTCOMES = "report outcomes"
+    """Project rows and emit outcomes; another generation emits the events."""
+    PROJECT = "project"
+
+
 @dataclass(frozen=True, slots=True)
 class StageAssignment:
     """One consumer. `emitting_stage` is the stage in whose name events are emitted."""
@@ -41,11 +52,19 @@ class StageAssignment:
     group: str
     topic: str
     suppresses_outcomes: bool
+    role: StageRole = StageRole.PRODUCE
 
     @property
     def key(self) -> tuple[object, ...]:
         """Identity of the consumer: a generation's state may change while it runs."""
-        return (self.group, self.topic, self.generation.name, self.stage, self.suppresses_outcomes)
+        return (
+            self.group,
+            self.topic,
+            self.generation.name,
+            self.stage,
+            self.role,
+            self.suppresses_outcomes,
+        )
 
 
 def assign_stages(
@@ -103,16 +122,15 @@ class _AssignmentPlan:
         """
         primary = self.serving[0]
         primary_topic = _resolve_topic(primary, OCR_DONE)
-        document_stage = (
-            stage if primary_topic == OCR_DONE else replace(stage, react=_emit_acceptance_outcomes)
-        )
+        produces = primary_topic == OCR_DONE
         yield StageAssignment(
-            document_stage,
+            stage if produces else replace(stage, react=_emit_acceptance_outcomes),
             stage.name,
             primary,
             format_group_name(stage.name, FIRST_GENERATION),
             stage.topic,
             suppresses_outcomes=False,
+            role=StageRole.PRODUCE if produces else StageRole.REPORT_OUTCOMES,
         )
         text_stage = replace(
             stage, name=RETRANSCRIBE, ordering_policy="visible", project=project_nothing
@@ -149,17 +167,16 @@ class _AssignmentPlan:
                 suppresses_outcomes,
             )
             return
-        if stage.project is not project_nothing:
-            reaction = (
-                emit_outcomes_only if stage.react is not None and not suppresses_outcomes else None
-            )
+        if stage.projects:
+            reports = stage.react is not None and not suppresses_outcomes
             yield StageAssignment(
-                replace(stage, react=reaction),
+                replace(stage, react=_emit_outcomes_only if reports else None),
                 stage.name,
                 generation,
                 format_group_name(stage.name, generation.name),
                 topic,
                 suppresses_outcomes,
+                StageRole.REPORT_OUTCOMES if reports else StageRole.PROJECT,
             )
         if (
             stage.output_topic is not None
@@ -201,11 +218,7 @@ class _AssignmentPlan:
 
 def emits_index_events(assignment: StageAssignment) -> bool:
     """Return whether the assignment emits events that the index is built from."""
-    return assignment.emitting_stage in UPSTREAM_STAGES and assignment.stage.react not in (
-        None,
-        emit_outcomes_only,
-        _emit_acceptance_outcomes,
-    )
+    return assignment.emitting_stage in UPSTREAM_STAGES and assignment.role is StageRole.PRODUCE
 
 
 def restrict_to_document_changes(assignment: StageAssignment) -> StageAssignment | None:
@@ -233,7 +246,7 @@ def resolve_topic_generation(topic: str) -> str:
     return topic.partition(".")[2] or FIRST_GENERATION
 
 
-async def emit_outcomes_only(
+async def _emit_outcomes_only(
     pending_events: Sequence[PendingEvent], ports: StagePorts
 ) -> list[Emission]:
     """Emit outcomes of events that another generation emits."""

@@ -39,7 +39,7 @@ from sql.log import PgLog
 from sql.secondary_indexes import build_indexes
 from sql.vector_index import ensure_vector_index
 from streams.payload_keys import KEY_MISSING
-from streams.stage import Stage, project_nothing
+from streams.stage import Stage
 
 log = structlog.get_logger(__name__)
 BATCH_SIZE = 256
@@ -330,10 +330,7 @@ def _select_projecting(assignments: Sequence[StageAssignment]) -> list[StageAssi
     """Select one assignment per generation and stage that writes rows."""
     by_stage: dict[tuple[str, str], StageAssignment] = {}
     for assignment in assignments:
-        if (
-            assignment.stage.project is not project_nothing
-            and assignment.stage.name != control.STAGE.name
-        ):
+        if assignment.stage.projects and assignment.stage.name != control.STAGE.name:
             by_stage.setdefault((assignment.generation.name, assignment.stage.name), assignment)
     return list(by_stage.values())
 

@@ -25,8 +25,8 @@ from services.generations.stage_assignments import (
     RETRANSCRIBE,
     SERVING_STATES,
     StageAssignment,
+    StageRole,
     assign_stages,
-    emit_outcomes_only,
     emits_index_events,
     restrict_to_document_changes,
 )
@@ -416,11 +416,14 @@ class DeduplicatingLedger(PgLedger):
 
 
 def _build_ledger(assignment: StageAssignment, pool: Pool) -> Ledger:
-    if assignment.stage.react is emit_outcomes_only:
-        return OutcomesOnlyLedger(pool, assignment.generation)
     if assignment.stage.name == RETRANSCRIBE:
         return DeduplicatingLedger(pool, assignment.generation)
-    return PgLedger(pool, assignment.generation)
+    # The document stage completes its claims: `retranscribe` has claims of its own.
+    leaves_pending = (
+        assignment.role is StageRole.REPORT_OUTCOMES
+        and assignment.stage.ordering_policy != "latest"
+    )
+    return (OutcomesOnlyLedger if leaves_pending else PgLedger)(pool, assignment.generation)
 
 
 class ThrottledRunner(StageRunner):

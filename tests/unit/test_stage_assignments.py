@@ -7,8 +7,8 @@ from schemas.generations import Generation, GenerationState, IndexConfig
 from services.generations.first_generation import BASE_TOPICS
 from services.generations.stage_assignments import (
     StageAssignment,
+    StageRole,
     assign_stages,
-    emit_outcomes_only,
 )
 from streams.stage import Stage
 
@@ -90,7 +90,7 @@ def test_new_parser_rereads_accepted_documents() -> None:
 
 def test_promoted_generation_reports_outcomes_and_standby_continues() -> None:
     groups = assignments_by_group(make_generation("g1", "standby"), make_generation("g2", "live"))
-    assert groups["anabranch.index.g2"].stage.react is emit_outcomes_only
+    assert groups["anabranch.index.g2"].role is StageRole.REPORT_OUTCOMES
     assert groups["anabranch.embed.g1"].stage == embed.STAGE
     assert not any(reader.suppresses_outcomes for reader in groups.values())
 
@@ -103,7 +103,7 @@ def test_successor_continues_groups_of_dropped_generation() -> None:
     ) == ("g2", "chunked")
     assert groups["anabranch.chunk.g1"].stage.react is not None
     assert groups["anabranch.extract.g1"].generation.name == "g2"
-    assert groups["anabranch.chunk.g2"].stage.react is emit_outcomes_only
+    assert groups["anabranch.chunk.g2"].role is StageRole.REPORT_OUTCOMES
     assert groups["anabranch.transcribe.g1"].generation.name == "g2"
     assert groups["anabranch.chunk.g3"].stage.react is None
 
@@ -114,4 +114,4 @@ def test_topics_of_dropped_reindex_are_inherited() -> None:
     assert groups["anabranch.retranscribe.g2"].generation.name == "g3"
     assert groups["anabranch.embed.g2"].topic == "chunked.g2"
     assert groups["anabranch.transcribe.g1"].stage.react is not transcribe.react
-    assert groups["anabranch.embed.g3"].stage.react is emit_outcomes_only
+    assert groups["anabranch.embed.g3"].role is StageRole.REPORT_OUTCOMES
