@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from engines.parse import text
 from engines.parse.html_tree import HtmlElement, parse_html
-from engines.parse.limits import spend
+from engines.parse.refusals import spend
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
 from schemas.values import Notice
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from engines.parse.errors import make_corrupt_error
+from engines.parse.refusals import check_pages, make_corrupt_error
+from engines.parsed_blocks import ParsedPart
 from schemas.errors import LimitExceeded
 
 MAX_PIXELS = 120_000_000
@@ -18,25 +19,29 @@ MAX_SIDE_PX = 4000
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 
 
-def count_frames(path: Path) -> int:
-    """Count the pages; an animation counts as one.
+def inspect_pages(path: Path, max_pages: int) -> tuple[int, bool]:
+    """Count the pages, all of which need OCR; an animation counts as one.
+
+    Raises UnreadableDocument (CORRUPT_DOCUMENT), LimitExceeded (IMAGE_TOO_LARGE, TOO_MANY_PAGES).
+    """
+    with _open_image(path) as picture:
+        # Frames of GIF and WebP are no pages.
+        pages = getattr(picture, "n_frames", 1) if picture.format in ("TIFF", "MPO") else 1
+    check_pages(pages, max_pages)
+    return pages, True
+
+
+def read(path: Path, pages: range) -> ParsedPart:
+    return ParsedPart(unread=list(pages))
+
+
+def render_page(path: Path, number: int) -> bytes:
+    """Render page `number` (1-based) upright (EXIF) as PNG on white, within 4,000 pixels.
 
     Raises UnreadableDocument (CORRUPT_DOCUMENT), LimitExceeded (IMAGE_TOO_LARGE).
     """
     with _open_image(path) as picture:
-        frames = getattr(picture, "n_frames", 1)
-        return (
-            int(frames) if picture.format in ("TIFF", "MPO") else 1
-        )  # frames of GIF and WebP are no pages
-
-
-def render_frame(path: Path, page: int) -> bytes:
-    """Render page `page` (1-based) upright (EXIF) as PNG on white, within 4,000 pixels.
-
-    Raises the errors of `count_frames`.
-    """
-    with _open_image(path) as picture:
-        picture.seek(page - 1)
+        picture.seek(number - 1)
         upright = ImageOps.exif_transpose(picture)
         upright.thumbnail((MAX_SIDE_PX, MAX_SIDE_PX))
         buffer = io.BytesIO()

@@ -11,7 +11,8 @@ from types import TracebackType
 
 from engines.parse import sandbox_jobs
 from engines.parse.assembly import assemble_transcript
-from engines.parse.limits import check_characters
+from engines.parse.formats import FORMATS
+from engines.parse.refusals import check_characters
 from engines.parsed_blocks import OcrEngine, ParsedBlock, ParsedPart
 from engines.sandbox import Sandbox, SandboxLimits
 from engines.sandbox_child import DESCRIPTOR_PATH
@@ -21,7 +22,9 @@ from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.values import Notice, Transcript
 
 VERSION = 2
-_LIBRARIES = ("pypdfium2", "docling-rs", "markdown-it-py", "python-calamine", "pillow")
+_LIBRARIES = tuple(
+    dict.fromkeys(file_format.library for file_format in FORMATS if file_format.library)
+)
 _PRELOADED_MODULES = ("engines.parse.pdf", "engines.parse.markdown", "engines.parse.sandbox_jobs")
 _MAX_PARALLEL_PAGES = 4
 _MIN_CHARACTER_LIMIT = 1_000_000

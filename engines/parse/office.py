@@ -6,26 +6,17 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from docling_rs import ConversionError, DocumentConverter, DocumentStream, InputFormat
 
-from engines.parse import media_types
-from engines.parse.errors import make_corrupt_error
 from engines.parse.html import format_code
-from engines.parse.limits import spend
+from engines.parse.refusals import make_corrupt_error, spend
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
 from schemas.values import Box
 
-_FORMATS = {
-    media_types.DOCX: (InputFormat.DOCX, ".docx"),
-    media_types.PPTX: (InputFormat.PPTX, ".pptx"),
-    media_types.ODT: (InputFormat.ODT, ".odt"),
-    media_types.EPUB: (InputFormat.EPUB, ".epub"),
-    media_types.MAIL: (InputFormat.EMAIL, ".eml"),
-    media_types.JATS: (InputFormat.XML_JATS, ".nxml"),
-}
 CAPTION = re.compile(
     r"(?:fig(?:ure|ura|\.)|table|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+(?:[.:)–—-]|\s*$|\s)",
     re.I,
@@ -33,12 +24,12 @@ CAPTION = re.compile(
 _LIST_GROUPS = frozenset({"list", "ordered_list"})
 
 
-def read(path: Path, media_type: str) -> ParsedPart:
-    input_format, suffix = _FORMATS[media_type]
+def _read(input_format: InputFormat, suffix: str, source: Path | bytes) -> ParsedPart:
+    data = source if isinstance(source, bytes) else source.read_bytes()
     try:
         document = (
             DocumentConverter(allowed_formats=[input_format])
-            .convert(DocumentStream(name=f"document{suffix}", stream=io.BytesIO(path.read_bytes())))
+            .convert(DocumentStream(name=f"document{suffix}", stream=io.BytesIO(data)))
             .document
         )
     except (ConversionError, ValueError, RuntimeError) as error:
@@ -50,6 +41,14 @@ def read(path: Path, media_type: str) -> ParsedPart:
         None,
     )
     return ParsedPart(walker.blocks, title=title)
+
+
+read_docx = partial(_read, InputFormat.DOCX, ".docx")
+read_pptx = partial(_read, InputFormat.PPTX, ".pptx")
+read_odt = partial(_read, InputFormat.ODT, ".odt")
+read_epub = partial(_read, InputFormat.EPUB, ".epub")
+read_mail = partial(_read, InputFormat.EMAIL, ".eml")
+read_jats = partial(_read, InputFormat.XML_JATS, ".nxml")
 
 
 @dataclass

@@ -16,9 +16,8 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
 from engines.layout import LayoutPage, build_blocks, compute_pages_body_height
-from engines.parse.errors import make_corrupt_error, make_encrypted_error
-from engines.parse.limits import check_pages
 from engines.parse.pdf_text import read_page_text
+from engines.parse.refusals import check_pages, make_corrupt_error, make_encrypted_error
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 
 DPI = 200

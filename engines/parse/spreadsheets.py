@@ -18,9 +18,8 @@ from typing import Any
 from python_calamine import CalamineError, PasswordError, SheetTypeEnum, load_workbook
 
 from engines.parse import text
-from engines.parse.errors import make_corrupt_error, make_encrypted_error
-from engines.parse.limits import spend
 from engines.parse.number_formats import CellFormats, format_number, read_formats
+from engines.parse.refusals import make_corrupt_error, make_encrypted_error, spend
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
 from schemas.errors import LimitExceeded
 

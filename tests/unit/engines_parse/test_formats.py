@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from engines.parse import archive, media_types
+from engines.parse import archive, formats
 from schemas.errors import LimitExceeded, UnreadableDocument
 from tests.unit.engines_parse import sample_files
 from tests.unit.engines_parse.sample_files import Section, write_file
@@ -17,19 +18,19 @@ SECTIONS = [
 
 
 def detect_media_type(folder: Path, name: str, data: bytes, claimed: str | None = None) -> str:
-    return media_types.detect_media_type(write_file(folder, "file", data), name, claimed).media_type
+    return formats.detect_media_type(write_file(folder, "file", data), name, claimed).media_type
 
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("pdf", media_types.PDF),
-        ("docx", media_types.DOCX),
-        ("xlsx", media_types.XLSX),
-        ("html", media_types.HTML),
-        ("md", media_types.MARKDOWN),
-        ("csv", media_types.CSV),
-        ("txt", media_types.PLAIN),
+        ("pdf", "application/pdf"),
+        ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+        ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+        ("html", formats.HTML),
+        ("md", formats.MARKDOWN),
+        ("csv", formats.CSV),
+        ("txt", formats.PLAIN),
     ],
 )
 def test_media_type_is_detected_from_bytes_not_name(
@@ -41,46 +42,66 @@ def test_media_type_is_detected_from_bytes_not_name(
         assert detect_media_type(tmp_path, "a.csv", data) == expected
 
 
-@pytest.mark.parametrize("suffix", ["png", "jpg", "tif", "webp", "gif", "bmp"])
-def test_images_are_detected_despite_wrong_extension(tmp_path: Path, suffix: str) -> None:
-    assert (
-        detect_media_type(tmp_path, "x.pdf", sample_files.render_text_image("hello", suffix))
-        in media_types.IMAGE_TYPES
-    )
+@pytest.mark.parametrize(
+    ("suffix", "expected"),
+    [
+        ("png", "image/png"),
+        ("jpg", "image/jpeg"),
+        ("tif", "image/tiff"),
+        ("webp", "image/webp"),
+        ("gif", "image/gif"),
+        ("bmp", "image/bmp"),
+    ],
+)
+def test_images_are_detected_despite_wrong_extension(
+    tmp_path: Path, suffix: str, expected: str
+) -> None:
+    data = sample_files.render_text_image("hello", suffix)
+    assert detect_media_type(tmp_path, "x.pdf", data) == expected
+
+
+def test_every_format_names_an_existing_reader() -> None:
+    for file_format in formats.FORMATS:
+        if file_format.is_paged:
+            reader = file_format.load_paged_reader()
+            assert callable(reader.inspect_pages) and callable(reader.render_page)
+        else:
+            module, function = file_format.reader.split(".")
+            assert callable(getattr(import_module(f"engines.parse.{module}"), function))
 
 
 def test_wrong_extension_is_flagged_but_accepted(tmp_path: Path) -> None:
-    found = media_types.detect_media_type(
+    found = formats.detect_media_type(
         write_file(tmp_path, "x", sample_files.render_pdf(SECTIONS)), "report.docx", None
     )
     assert found.is_mislabeled
-    assert not media_types.detect_media_type(
+    assert not formats.detect_media_type(
         write_file(tmp_path, "x", sample_files.render_pdf(SECTIONS)), "report.pdf", None
     ).is_mislabeled
 
 
 def test_text_kind_without_name_is_detected_from_content(tmp_path: Path) -> None:
-    assert detect_media_type(tmp_path, "", b"a;b;c\n1;2;3\n4;5;6\n7;8;9\n") == media_types.CSV
+    assert detect_media_type(tmp_path, "", b"a;b;c\n1;2;3\n4;5;6\n7;8;9\n") == formats.CSV
     assert (
         detect_media_type(tmp_path, "", b"# One\n\n- two\n- three\n\n[four](five)\n")
-        == media_types.MARKDOWN
+        == formats.MARKDOWN
     )
     assert (
         detect_media_type(tmp_path, "", b"Just a note, nothing more.\nIt has two lines.\n")
-        == media_types.PLAIN
+        == formats.PLAIN
     )
     assert (
         detect_media_type(
             tmp_path, "", b"From: a@example.org\nTo: b@example.org\nSubject: hi\n\nhello\n"
         )
-        == media_types.MAIL
+        == formats.MAIL
     )
 
 
 def test_name_and_claimed_type_decide_between_text_kinds(tmp_path: Path) -> None:
     data = b"a,b\n1,2\n3,4\n"
-    assert detect_media_type(tmp_path, "a.txt", data) == media_types.PLAIN
-    assert detect_media_type(tmp_path, "a", data, "text/csv; charset=utf-8") == media_types.CSV
+    assert detect_media_type(tmp_path, "a.txt", data) == formats.PLAIN
+    assert detect_media_type(tmp_path, "a", data, "text/csv; charset=utf-8") == formats.CSV
 
 
 @pytest.mark.parametrize(

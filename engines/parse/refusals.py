@@ -1,4 +1,4 @@
-"""Limits on pages and characters of a document."""
+"""Refusals that format readers share: damaged or encrypted files, too many pages or characters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from schemas.errors import LimitExceeded, UnreadableDocument
+
+
+def make_corrupt_error(detail: str) -> UnreadableDocument:
+    return UnreadableDocument(
+        detail,
+        code="CORRUPT_DOCUMENT",
+        remedy="The file is damaged or incomplete. Send it again from the original.",
+    )
+
+
+def make_encrypted_error(kind: str) -> UnreadableDocument:
+    return UnreadableDocument(
+        f"The {kind} is encrypted.",
+        code="ENCRYPTED_DOCUMENT",
+        remedy="Save it without a password and send that.",
+    )
 
 
 def check_pages(pages: int, max_pages: int) -> None:
