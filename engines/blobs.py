@@ -24,9 +24,9 @@ from schemas.errors import (
     ConfigurationError,
     EngineUnavailable,
     InvalidRequest,
-    LimitExceeded,
     NoSpace,
     NotFound,
+    too_large_error,
 )
 from schemas.ports.engines import StoredBlob
 from schemas.values import BlobRef
@@ -289,11 +289,7 @@ async def _spool(
     async for chunk in chunks:
         size += len(chunk)
         if size > max_bytes:
-            raise LimitExceeded(
-                f"The file exceeds {max_bytes:,} bytes.",
-                code="TOO_LARGE",
-                remedy="Raise ANABRANCH_INGEST__MAX_BYTES or send a smaller file.",
-            )
+            raise too_large_error(max_bytes)
         digest.update(chunk)
         with _translate_disk_errors():
             await asyncio.to_thread(temporary_file.write, chunk)

@@ -23,6 +23,7 @@ from schemas.errors import (
     ForbiddenAddress,
     LimitExceeded,
     UnreadableDocument,
+    too_large_error,
 )
 from schemas.ports.engines import BlobStore, FetchedFile
 from schemas.ports.sources import RevisitResult
@@ -261,11 +262,7 @@ class HttpFetcher:
             int(length) if (length := response.headers.get("content-length", "")).isdecimal() else 0
         )
         if declared_bytes > self._max_bytes:
-            raise LimitExceeded(
-                f"{url} has {declared_bytes:,} bytes; {self._max_bytes:,} are allowed.",
-                code="TOO_LARGE",
-                remedy="Raise ANABRANCH_INGEST__MAX_BYTES.",
-            )
+            raise too_large_error(self._max_bytes, declared_bytes)
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         blob = await self._blobs.put_stream(
             key_prefix,

@@ -1,4 +1,4 @@
-"""Authorization of producers: tenants, sources, sequence numbers and document ownership.
+"""Admission of documents: authorization of producers, and checks that ingress shares with the API.
 
 `ce_source` is only a claim. Events of the API and of sources of this system are verified by
 signature. Claims of other producers are restricted by settings and, for producers with a dedicated
@@ -10,13 +10,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from processors.pinning import IngressData
-from schemas.errors import PermanentError
-from schemas.events import Event
+from schemas.errors import (
+    CredentialsInUrl,
+    InvalidRequest,
+    NotFound,
+    PermanentError,
+    UnreadableDocument,
+    too_large_error,
+)
+from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, Event
 from schemas.ports.stage_ports import ANY_SOURCE, DocumentOwners, IngressLimits, StagePorts
+from schemas.staging import api_staging_prefix, upload_staging_prefix
 from schemas.topics import RAW
+from schemas.urls import has_user_info
 from streams.codec import OWN_SOURCE_PREFIX
 from streams.submission import API_SOURCE
+
+IngressData = DocumentReceived | DocumentAmended | DocumentWithdrawn
 
 
 def check_producer(event: Event[IngressData], ports: StagePorts) -> None:
@@ -131,3 +141,52 @@ def _check_numbers(event: Event[IngressData], ports: StagePorts) -> None:
 def _require_owners(ports: StagePorts) -> DocumentOwners:
     assert ports.owners is not None, "stage `receive` requires owners"
     return ports.owners
+
+
+def check_size(size: int, max_bytes: int) -> None:
+    """Raise UnreadableDocument for an empty document, and LimitExceeded for one above the limit."""
+    if size == 0:
+        raise UnreadableDocument(
+            "The document has 0 bytes.",
+            code="EMPTY_DOCUMENT",
+            remedy="Send the file's content. To remove a document, withdraw it.",
+        )
+    if size > max_bytes:
+        raise too_large_error(max_bytes, size)
+
+
+def check_url_credentials(name: str, url: str | None) -> None:
+    """Raise CredentialsInUrl if the URL in this field contains a user name or password."""
+    if url is not None and has_user_info(url):
+        raise CredentialsInUrl(f"{name} contains a user name or password.")
+
+
+def check_storage_key(key: str, tenant: str, event_id: UUID | None = None) -> None:
+    """Raise InvalidRequest with code FORBIDDEN_KEY unless the event may read this key.
+
+    Keys outside the tenant's uploads and keys staged for another event are forbidden.
+    """
+    folder = f"uploads/{tenant}/"
+    if not key.startswith(folder) or ".." in key.split("/"):
+        raise InvalidRequest(
+            f"storage_key {key!r} is not under {folder}.",
+            code="FORBIDDEN_KEY",
+            remedy=f"Upload the file under {folder}.",
+        )
+    is_own = event_id is not None and key.startswith(upload_staging_prefix(tenant, event_id))
+    if key.startswith(api_staging_prefix(tenant)) and not is_own:
+        # Staged uploads are deleted once their own event is ingested.
+        raise InvalidRequest(
+            f"storage_key {key!r} belongs to another upload through the API.",
+            code="FORBIDDEN_KEY",
+            remedy=f"Upload the file elsewhere under {folder}.",
+        )
+
+
+def missing_blob_error(key: str) -> NotFound:
+    """Make the error for a storage_key without a blob."""
+    return NotFound(
+        f"No blob has storage_key {key!r}.",
+        code="NO_SUCH_BLOB",
+        remedy="Upload the file before sending the event.",
+    )

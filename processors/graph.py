@@ -17,27 +17,17 @@ VERSION = 1
 
 def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
     data = event.data
-    document_id, order, tenant = data.document_id, tuple(data.order), data.tenant
+    revision = data.document_id, tuple(data.order), data.tenant
     for mention in data.mentions:
         yield MentionRow(
-            id=content_id(
-                "mention", mention.chunk_id, mention.type, mention.key, mention.char_start
-            ),
-            document_id=document_id,
-            order=order,
-            tenant=tenant,
-            chunk_id=mention.chunk_id,
-            type=mention.type,
-            key=mention.key,
-            name=mention.name,
-            char_start=mention.char_start,
-            char_end=mention.char_end,
+            content_id("mention", mention.chunk_id, mention.type, mention.key, mention.char_start),
+            *revision,
+            **mention.model_dump(),
         )
     for relation in data.relations:
-        subject_type, subject_key = relation.subject
-        object_type, object_key = relation.object
+        (subject_type, subject_key), (object_type, object_key) = relation.subject, relation.object
         yield RelationRow(
-            id=content_id(
+            content_id(
                 "relation",
                 relation.chunk_id,
                 *relation.subject,
@@ -45,24 +35,17 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
                 *relation.object,
                 relation.char_start,
             ),
-            document_id=document_id,
-            order=order,
-            tenant=tenant,
-            chunk_id=relation.chunk_id,
+            *revision,
             subject_type=subject_type,
             subject_key=subject_key,
-            type=relation.type,
             object_type=object_type,
             object_key=object_key,
-            weight=relation.weight,
-            extractor=relation.extractor,
-            char_start=relation.char_start,
-            char_end=relation.char_end,
+            **relation.model_dump(exclude={"subject", "object"}),
         )
     for claim in data.claims:
         subject_type, subject_key = claim.subject
         yield ClaimRow(
-            id=content_id(
+            content_id(
                 "claim",
                 claim.chunk_id,
                 *claim.subject,
@@ -70,18 +53,12 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
                 claim.value,
                 claim.char_start,
             ),
-            document_id=document_id,
-            order=order,
-            tenant=tenant,
-            chunk_id=claim.chunk_id,
+            *revision,
             subject_type=subject_type,
             subject_key=subject_key,
-            property=claim.property,
-            value=claim.value,
-            char_start=claim.char_start,
-            char_end=claim.char_end,
+            **claim.model_dump(exclude={"subject"}),
         )
-    yield PartCompletedRow(document_id, order, tenant, "entities", data.part, data.parts)
+    yield PartCompletedRow(*revision, "entities", data.part, data.parts)
 
 
 STAGE = Stage(

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import structlog
 
-from processors.content_checks import check_size, check_storage_key, missing_blob_error
+from processors.admission import IngressData, check_size, check_storage_key, missing_blob_error
 from schemas.errors import (
     EngineUnavailable,
     LimitExceeded,
@@ -18,7 +18,7 @@ from schemas.errors import (
     NotFound,
     TransientError,
 )
-from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Event
+from schemas.events import Content, DocumentReceived, Event
 from schemas.ids import sha256_hex, sha256_of_file
 from schemas.ports.stage_ports import StagePorts, make_blob_key
 from schemas.staging import fetch_staging_prefix, upload_staging_prefix
@@ -26,7 +26,6 @@ from schemas.values import BlobRef
 from streams.memoize import build_memo_key, memoize
 
 log = structlog.get_logger(__name__)
-IngressData = DocumentReceived | DocumentAmended | DocumentWithdrawn
 
 
 async def pin_bytes(

@@ -13,9 +13,14 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from processors.admission import check_owner, check_producer, take_ownership
-from processors.content_checks import check_url_credentials
-from processors.pinning import IngressData, get_numbering_source, pin_bytes, require_document_id
+from processors.admission import (
+    IngressData,
+    check_owner,
+    check_producer,
+    check_url_credentials,
+    take_ownership,
+)
+from processors.pinning import get_numbering_source, pin_bytes, require_document_id
 from schemas.errors import MalformedEvent, NotFound, TransientError
 from schemas.events import (
     AmendmentAccepted,

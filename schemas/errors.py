@@ -181,6 +181,16 @@ class InvalidModelOutput(PermanentError):
         self.calls, self.tokens = calls, tokens
 
 
+def too_large_error(max_bytes: int, size: int | None = None) -> LimitExceeded:
+    """Make the error for a document above the limit, of unknown `size` where it still arrives."""
+    return LimitExceeded(
+        f"The document exceeds the limit of {max_bytes:,} bytes"
+        + ("." if size is None else f": it has {size:,} bytes."),
+        code="TOO_LARGE",
+        remedy="Split the document, or raise ANABRANCH_INGEST__MAX_BYTES.",
+    )
+
+
 def unknown_resource_error(
     kind: str, resource_id: object, remedy: str, code: str | None = None
 ) -> NotFound:

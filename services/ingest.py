@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from engines.disk import DiskReserve
-from processors.content_checks import (
+from processors.admission import (
     check_size,
     check_storage_key,
     check_url_credentials,
