@@ -18,8 +18,9 @@ import pytest
         (["rebuild_ratio", "--documents", "4"], {"ratio"}),
         (["search_latency", "--documents", "10", "--questions", "2"], {"ratio_p95", "reranked_ms"}),
         (["upload_latency", "--null", "--repeats", "2"], {"ms"}),
+        (["upload_trace"], {"files", "by_package"}),
     ],
-    ids=["pipeline", "rebuild", "search", "upload"],
+    ids=["pipeline", "rebuild", "search", "upload", "trace"],
 )
 def test_benchmark_prints_its_figures(arguments: list[str], figures: set[str]) -> None:
     name, *options = arguments
