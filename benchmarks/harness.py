@@ -26,7 +26,7 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import override_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from anabranch.process.heap import freeze_heap
+from anabranch.process.api_process import freeze_heap
 from api.app import create_app
 from schemas.events import Content, DocumentReceived
 from schemas.records import Record

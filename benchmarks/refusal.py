@@ -21,8 +21,7 @@ from uuid import UUID
 import numpy as np
 
 from anabranch.config.settings import Settings
-from anabranch.eval.ephemeral_stack import EphemeralStack, start_ephemeral_stack
-from anabranch.eval.runner import CALLER, ingest_documents
+from anabranch.eval.runner import CALLER, EphemeralStack, ingest_documents, start_ephemeral_stack
 from benchmarks.harness import print_report, silence_logs
 from benchmarks.refusal_set import RefusalQuestion, list_documents, load_questions
 from engines.rerank.maxsim import THRESHOLD

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.config.settings import Settings
-from anabranch.eval.ephemeral_stack import start_ephemeral_stack
-from anabranch.eval.runner import ingest_documents, rank_documents
+from anabranch.eval.runner import ingest_documents, rank_documents, start_ephemeral_stack
 from benchmarks.harness import print_report, silence_logs
 from evaluation.bootstrap import paired_interval
 from evaluation.metrics import MEASURES, measure_queries

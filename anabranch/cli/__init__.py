@@ -1,7 +1,7 @@
-"""Command line: one file per command group.
+"""Command line: one file per command group, and one line in `COMMANDS`.
 
 Commands import heavy modules inside their functions, so that `--help` starts fast. Results go to stdout,
-messages to stderr; exit codes are in `exit_codes`.
+messages to stderr; exit codes are in `errors`.
 """
 
 from __future__ import annotations
@@ -12,80 +12,76 @@ from typing import Any
 
 from cyclopts import App
 
-from anabranch.cli.exit_codes import to_exit_code
+from anabranch.cli.errors import to_exit_code
 from anabranch.process.terminal import escape_streams, get_unescaped
 from schemas.errors import AnabranchError
 
 COMMANDS = {
-    "up": "anabranch.cli.up:up",
-    "open": "anabranch.cli.login_link:print_login_link",
-    "down": "anabranch.cli.down:down",
-    "api": "anabranch.cli.up:api",
-    "worker": "anabranch.cli.up:worker",
-    "ingest": "anabranch.cli.ingest:ingest",
-    "query": "anabranch.cli.query:query",
-    "search": "anabranch.cli.query:search",
-    "documents": "anabranch.cli.documents:app",
-    "source": "anabranch.cli.source:app",
-    "watch": "anabranch.cli.watch:watch",
-    "dlq": "anabranch.cli.dlq:app",
-    "replay": "anabranch.cli.replay:app",
-    "erase": "anabranch.cli.erase:app",
-    "runs": "anabranch.cli.runs:app",
-    "lineage": "anabranch.cli.lineage:lineage",
-    "feedback": "anabranch.cli.feedback:feedback",
-    "generations": "anabranch.cli.generations:app",
-    "rebuild": "anabranch.cli.build:rebuild",
-    "reindex": "anabranch.cli.build:reindex",
-    "login": "anabranch.cli.login:login",
-    "logout": "anabranch.cli.login:logout",
-    "whoami": "anabranch.cli.login:whoami",
-    "keys": "anabranch.cli.keys:app",
-    "audit": "anabranch.cli.audit:audit",
-    "topics": "anabranch.cli.topics:app",
-    "db": "anabranch.cli.db:app",
-    "kafka": "anabranch.cli.kafka:app",
-    "eval": "anabranch.cli.evaluate:app",
-    "doctor": "anabranch.cli.doctor:doctor",
-    "config": "anabranch.cli.config:app",
-    "contract": "anabranch.cli.contract:app",
-    "version": "anabranch.cli.version:version",
+    "up": ("anabranch.cli.up:up", "Run everything in one data folder: Postgres, log, stages, API."),
+    "open": (
+        "anabranch.cli.login:print_login_link",
+        "Print a link that opens the server in a browser.",
+    ),
+    "down": (
+        "anabranch.cli.up:down",
+        "Stop the server of a data folder, or delete the folder with its tables.",
+    ),
+    "api": ("anabranch.cli.up:api", "Run the HTTP API alone, on an external database and log."),
+    "worker": ("anabranch.cli.up:worker", "Run pipeline stages."),
+    "ingest": ("anabranch.cli.ingest:ingest", "Ingest files, folders, URLs or stdin."),
+    "query": (
+        "anabranch.cli.query:query",
+        "Ask a question and print the answer with its citations.",
+    ),
+    "search": ("anabranch.cli.query:search", "Find passages without generating an answer."),
+    "documents": ("anabranch.cli.documents:app", "List, show, amend and delete documents."),
+    "source": (
+        "anabranch.cli.source:app",
+        "Manage sources of documents: changing tables, folders, URLs.",
+    ),
+    "watch": (
+        "anabranch.cli.watch:watch",
+        "Follow the events on the log, or ingest a folder and its changes.",
+    ),
+    "dlq": ("anabranch.cli.dlq:app", "List, show, redrive and discard dead letters."),
+    "replay": ("anabranch.cli.replay:app", "Reprocess events that a stage has already read."),
+    "erase": ("anabranch.cli.erase:app", "Erase documents permanently, from the log too."),
+    "runs": ("anabranch.cli.runs:app", "List, show, rerun and compare past queries."),
+    "lineage": (
+        "anabranch.cli.lineage:lineage",
+        "Trace an answer's citations back to the uploaded bytes.",
+    ),
+    "feedback": ("anabranch.cli.feedback:feedback", "Rate an answer or a passage."),
+    "generations": (
+        "anabranch.cli.generations:app",
+        "List, compare, promote, roll back and drop generations of the index.",
+    ),
+    "rebuild": (
+        "anabranch.cli.build:rebuild",
+        "Rebuild the index from the log without calling a model.",
+    ),
+    "reindex": (
+        "anabranch.cli.build:reindex",
+        "Build an index with other settings beside the live one.",
+    ),
+    "login": ("anabranch.cli.login:login", "Store a credential for a server."),
+    "logout": ("anabranch.cli.login:logout", "Remove the stored credential of a server."),
+    "whoami": ("anabranch.cli.login:whoami", "Show the identity behind the credential."),
+    "keys": (
+        "anabranch.cli.keys:app",
+        "Create, list, rotate and revoke API keys; rotate the master key.",
+    ),
+    "audit": ("anabranch.cli.audit:audit", "List administrative actions."),
+    "topics": ("anabranch.cli.topics:app", "Inspect topics, consumer lag and Kafka ACLs."),
+    "db": ("anabranch.cli.db:app", "Migrate, check and scrub the tables."),
+    "kafka": ("anabranch.cli.kafka:app", "Run a single Kafka node with this machine's Java."),
+    "eval": ("anabranch.cli.evaluate:app", "Measure the quality of retrieval and parsing."),
+    "doctor": ("anabranch.cli.doctor:doctor", "Check this machine and its connections."),
+    "config": ("anabranch.cli.config:app", "Show settings, their schema and profiles."),
+    "contract": ("anabranch.cli.contract:app", "Generate OpenAPI, AsyncAPI and JSON Schemas."),
+    "version": ("anabranch.cli.version:version", "Print the version."),
 }
-COMMAND_HELP = {
-    "up": "Run everything in one data folder: Postgres, log, stages, API.",
-    "open": "Print a link that opens the server in a browser.",
-    "down": "Stop the server of a data folder, or delete the folder with its tables.",
-    "api": "Run the HTTP API alone, on an external database and log.",
-    "worker": "Run pipeline stages.",
-    "ingest": "Ingest files, folders, URLs or stdin.",
-    "query": "Ask a question and print the answer with its citations.",
-    "search": "Find passages without generating an answer.",
-    "documents": "List, show, amend and delete documents.",
-    "source": "Manage sources of documents: changing tables, folders, URLs.",
-    "watch": "Follow the events on the log, or ingest a folder and its changes.",
-    "dlq": "List, show, redrive and discard dead letters.",
-    "replay": "Reprocess events that a stage has already read.",
-    "erase": "Erase documents permanently, from the log too.",
-    "runs": "List, show, rerun and compare past queries.",
-    "lineage": "Trace an answer's citations back to the uploaded bytes.",
-    "rebuild": "Rebuild the index from the log without calling a model.",
-    "reindex": "Build an index with other settings beside the live one.",
-    "feedback": "Rate an answer or a passage.",
-    "generations": "List, compare, promote, roll back and drop generations of the index.",
-    "login": "Store a credential for a server.",
-    "logout": "Remove the stored credential of a server.",
-    "whoami": "Show the identity behind the credential.",
-    "keys": "Create, list, rotate and revoke API keys; rotate the master key.",
-    "audit": "List administrative actions.",
-    "topics": "Inspect topics, consumer lag and Kafka ACLs.",
-    "db": "Migrate, check and scrub the tables.",
-    "kafka": "Run a single Kafka node with this machine's Java.",
-    "eval": "Measure the quality of retrieval and parsing.",
-    "doctor": "Check this machine and its connections.",
-    "config": "Show settings, their schema and profiles.",
-    "contract": "Generate OpenAPI, AsyncAPI and JSON Schemas.",
-    "version": "Print the version.",
-}
+"""Command to the function or group that implements it, imported when it runs, and to its help."""
 
 
 def build_app() -> App:
@@ -95,8 +91,8 @@ def build_app() -> App:
         version_flags=[],
         result_action="return_value",
     )
-    for name, import_path in COMMANDS.items():
-        app.command(import_path, name=name, help=COMMAND_HELP[name])
+    for name, (import_path, help_text) in COMMANDS.items():
+        app.command(import_path, name=name, help=help_text)
     return app
 
 

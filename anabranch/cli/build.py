@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from anabranch.cli.exit_codes import FAILED, OK
-from anabranch.cli.options import RemoteOptions, make_conflict_error
-from anabranch.cli.output import format_cell, print_stderr, print_table
-from anabranch.cli.rates import Rate
-from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
+from anabranch.cli.errors import FAILED, OK
+from anabranch.cli.options import Rate, RemoteOptions, make_conflict_error
+from anabranch.cli.output import (
+    CONTINUES_WHILE_RUNNING,
+    format_cell,
+    print_stderr,
+    print_table,
+    resume_hint,
+)
 from anabranch.identity.approvals import approve, find_restricted_settings
 from schemas.errors import NotFound, PermanentError
 

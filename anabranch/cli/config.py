@@ -47,7 +47,7 @@ def schema(*, common: RemoteOptions = DEFAULT) -> int:
     if common.server:
         common.print_result(get("/v1/config/schema", common))
         return 0
-    from anabranch.config.schema import build_config_schema
+    from anabranch.config.profiles import build_config_schema
 
     print_json(build_config_schema())
     return 0

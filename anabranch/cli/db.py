@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.exit_codes import FAILED, OK, PARTIAL_FAILURE
+from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
 from anabranch.cli.options import LocalOptions
 from anabranch.cli.output import print_table
 

@@ -11,11 +11,17 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get
-from anabranch.cli.confirmation import confirm
-from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.options import RemoteOptions, make_conflict_error
-from anabranch.cli.output import choose_display_name, print_fields, print_stderr, print_table
-from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
+from anabranch.cli.output import (
+    CONTINUES_WHILE_RUNNING,
+    choose_display_name,
+    confirm,
+    print_fields,
+    print_stderr,
+    print_table,
+    resume_hint,
+)
 from schemas.document_states import FINAL_STATES, DocumentState
 from schemas.errors import ConfigurationError
 

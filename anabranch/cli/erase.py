@@ -9,11 +9,15 @@ from uuid import UUID
 from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import get
-from anabranch.cli.confirmation import confirm
-from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_stderr, print_table
-from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
+from anabranch.cli.output import (
+    CONTINUES_WHILE_RUNNING,
+    confirm,
+    print_stderr,
+    print_table,
+    resume_hint,
+)
 from schemas.events.erasure import Scope
 
 app = App(

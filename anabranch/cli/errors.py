@@ -1,8 +1,44 @@
-"""Translation of remedies that the HTTP API returns into commands and options."""
+"""Exit codes, and remedies of the HTTP API translated into commands and options."""
 
 from __future__ import annotations
 
 import re
+
+from schemas.errors import (
+    AnabranchError,
+    ConfigurationError,
+    FatalError,
+    GenerationMismatch,
+    InvalidRequest,
+    NotFound,
+    TransientError,
+)
+
+OK, FAILED, USAGE, NOT_FOUND, REFUSED, PARTIAL_FAILURE, GATE_FAILED, UNREACHABLE, INTERRUPTED = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    130,
+)
+
+
+def to_exit_code(error: AnabranchError) -> int:
+    match error:
+        case ConfigurationError() | GenerationMismatch() | InvalidRequest():
+            return USAGE
+        case FatalError(code="MISCONFIGURED"):
+            return USAGE
+        case NotFound():
+            return NOT_FOUND
+        case TransientError():
+            return UNREACHABLE
+    return FAILED
+
 
 CLI_REMEDIES = {
     "UNAUTHENTICATED": "Store an API key of that server with `anabranch login --server URL`, or set ANABRANCH_TOKEN: to a key, "

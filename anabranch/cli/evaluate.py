@@ -40,7 +40,7 @@ def retrieval(
     run_out
         File to write the rankings to, as a TREC run.
     """
-    from anabranch.cli.channels import parse_channels
+    from anabranch.cli.options import parse_channels
     from anabranch.eval.runner import run_retrieval_eval
     from anabranch.process.logs import configure_logs
     from evaluation.run_file import write_run

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import format_time
-from anabranch.cli.confirmation import confirm
-from anabranch.cli.exit_codes import FAILED, GATE_FAILED, OK
+from anabranch.cli.errors import FAILED, GATE_FAILED, OK
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_fields, print_stderr, print_table
+from anabranch.cli.output import confirm, print_fields, print_stderr, print_table
 from schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:

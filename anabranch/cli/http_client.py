@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from anabranch.cli.errors import to_cli_remedy
-from anabranch.config.server_url import suggest_scheme
+from anabranch.config.loader import suggest_scheme
 from schemas.errors import AnabranchError, InvalidRequest, NotFound, PermanentError, TransientError
 
 TIMEOUT_S = 300.0

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.exit_codes import FAILED, OK, PARTIAL_FAILURE
+from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_stderr, print_table
-from anabranch.cli.resume_hint import resume_hint
+from anabranch.cli.output import print_stderr, print_table, resume_hint
 
 if TYPE_CHECKING:
     from anabranch.cli.ingest_batch import IngestBatch, IngestItem
@@ -92,7 +91,7 @@ def ingest(
 
 
 async def _run_batch(batch: IngestBatch, common: RemoteOptions) -> dict[str, Any]:
-    from anabranch.cli.progress import show_progress
+    from anabranch.cli.ingest_batch import show_progress
     from anabranch.cli.server_connection import open_or_initialize_client, warn_if_server_stops
 
     async with open_or_initialize_client(common) as client:

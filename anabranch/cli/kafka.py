@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-from anabranch.cli.exit_codes import OK, UNREACHABLE
+from anabranch.cli.errors import OK, UNREACHABLE
 from anabranch.cli.options import CommonOptions
 from anabranch.cli.output import print_stderr
 

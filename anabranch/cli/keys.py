@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from pydantic import ValidationError
 
-from anabranch.cli.exit_codes import OK
+from anabranch.cli.errors import OK
 from anabranch.cli.options import CommonOptions, RemoteOptions
 from anabranch.cli.output import print_stderr, print_table
 from schemas.api_keys import KEY_ID_PATTERN, MAX_GRACE_S, ApiKeyRequest, RotationRequest

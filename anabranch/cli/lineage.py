@@ -10,7 +10,7 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from anabranch.cli.api_calls import get
-from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_stderr, to_single_line
 from schemas.errors import InvalidRequest

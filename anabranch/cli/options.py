@@ -1,14 +1,19 @@
-"""Options that all commands share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
+from cyclopts.validators import Number
 
 from anabranch.cli.output import extract_items, print_json, print_json_line, print_stderr
+from schemas.errors import ConfigurationError
+from schemas.questions import CHANNELS, Channel
+from schemas.rate_limits import MAX_EVENTS_PER_S, MIN_EVENTS_PER_S
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
@@ -151,3 +156,26 @@ def make_conflict_error(first_option: str, second_option: str) -> InvalidRequest
 
 QUERY_STAGES = ("control", "runs")
 """Stages of a temporary server for queries: `control` projects generations, `runs` the run records."""
+
+
+def parse_channels(text: str) -> list[Channel]:
+    """Parse comma-separated names. Raises ConfigurationError for an unknown one."""
+    requested = [name.strip() for name in text.split(",")]
+    unknown = [name for name in requested if name not in CHANNELS]
+    if unknown:
+        raise ConfigurationError(
+            f"Unknown channel {', '.join(map(repr, unknown))}.",
+            code="UNKNOWN_CHANNEL",
+            remedy=f"Available channels: {', '.join(CHANNELS)}.",
+        )
+    return [channel for channel in CHANNELS if channel in requested]
+
+
+def _parse_rate(_: object, tokens: Sequence[Token]) -> float:
+    return float(tokens[0].value.removesuffix("/s"))
+
+
+Rate = Annotated[
+    float | None,
+    Parameter(converter=_parse_rate, validator=Number(gte=MIN_EVENTS_PER_S, lte=MAX_EVENTS_PER_S)),
+]

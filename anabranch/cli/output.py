@@ -1,13 +1,16 @@
-"""Printing of results to stdout and of messages to stderr."""
+"""Printing of results to stdout and of messages and prompts to stderr."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from anabranch.process.terminal import escape_controls
+from schemas.errors import ConfigurationError, TransientError
 
 SCHEMA_VERSION = 1
 
@@ -101,3 +104,33 @@ def to_single_line(text: str) -> str:
     """Replace line breaks and escape control characters, so that no title passes for a line of output."""
     # Escaped before printing, so that column widths count the escaped text.
     return escape_controls(text.replace("\n", " "))
+
+
+def confirm(question: str) -> bool:
+    """Prompt on stderr and return whether the answer is yes.
+
+    Raises ConfigurationError at the end of stdin.
+    """
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        print(file=sys.stderr)
+        raise ConfigurationError(
+            "No confirmation was given.",
+            code="NOT_CONFIRMED",
+            remedy="Add --yes to run without a terminal.",
+        )
+    return answer.strip().lower() in ("y", "yes")
+
+
+CONTINUES_WHILE_RUNNING = "continues while `anabranch up` or a worker runs"
+
+
+@contextmanager
+def resume_hint(format_hint: Callable[[], str], *, quiet: bool = False) -> Iterator[None]:
+    """Print the hint if the block is cancelled or the server becomes unreachable."""
+    try:
+        yield
+    except (TransientError, asyncio.CancelledError):
+        print_stderr(format_hint(), quiet=quiet)
+        raise

@@ -1,25 +1,24 @@
-"""`anabranch query` and `anabranch search`."""
+"""`anabranch query` and `anabranch search`: print an answer, its citations and its explanation."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import post
-from anabranch.cli.exit_codes import OK, REFUSED
-from anabranch.cli.explanation import print_confidence, print_explanation
+from anabranch.cli.errors import OK, REFUSED
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
-from anabranch.cli.output import to_single_line
-
-if TYPE_CHECKING:
-    from anabranch.cli.answer_stream import OnStreamEvent
+from anabranch.cli.output import print_json_line, print_stderr, to_single_line
+from schemas.errors import TransientError
 
 Flag = Parameter(negative="")
 
@@ -60,7 +59,7 @@ class QueryOptions:
 
     def to_request(self, text: str) -> dict[str, Any]:
         """Build the body of the HTTP request. Raises ConfigurationError for an unknown channel."""
-        from anabranch.cli.channels import parse_channels
+        from anabranch.cli.options import parse_channels
 
         scalar_fields = {
             name: getattr(self, name)
@@ -146,7 +145,6 @@ def join_question(words: Sequence[str]) -> str:
 
 
 async def _stream_answer(body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
-    from anabranch.cli.answer_stream import make_progress_printer, print_event_line, read_answer
     from anabranch.cli.server_connection import open_client
 
     on_event: OnStreamEvent = (
@@ -184,3 +182,121 @@ def _format_location(item: Mapping[str, Any]) -> str:
     name = item["title"] or (Path(source).name if source else str(item["document_id"]))
     section = "" if item["section"] == name else (item["section"] or "").removeprefix(f"{name} > ")
     return to_single_line(" · ".join(part for part in (name, section, pages) if part))
+
+
+OnStreamEvent = Callable[[str, dict[str, Any]], None]
+"""Callback for each server-sent event, with its name and data."""
+
+
+async def read_answer(
+    events: AsyncIterator[tuple[str, dict[str, Any]]], on_event: OnStreamEvent
+) -> dict[str, Any]:
+    """Return the data of the `answer` event. Raises TransientError if the stream ends without one."""
+    async for name, data in events:
+        on_event(name, data)
+        if name == "answer":
+            return data
+    raise TransientError(
+        "The server closed the stream before the answer.",
+        code="SERVER_UNREACHABLE",
+        remedy="Retry; check the server with `anabranch doctor`.",
+    )
+
+
+def print_event_line(name: str, data: dict[str, Any]) -> None:
+    print_json_line({"event": name, **data})
+
+
+def make_progress_printer(*, quiet: bool) -> OnStreamEvent:
+    """Return a callback that prints progress and drafts to stderr, since drafts are not verified yet."""
+    drafts: list[int] = []
+
+    def print_event(name: str, data: dict[str, Any]) -> None:
+        if quiet:
+            return
+        if name == "step" and data["ms"] is not None:
+            print_stderr(f"{data['name']} {data['ms']:.0f} ms")
+        elif name == "delta":
+            if data["draft"] not in drafts:
+                drafts.append(data["draft"])
+                print_stderr(
+                    "draft, not verified yet:"
+                    if len(drafts) == 1
+                    else "\ndraft rejected; next draft:"
+                )
+            print(data["text"], end="", file=sys.stderr, flush=True)
+        elif name == "answer" and drafts:
+            print_stderr("\n")
+
+    return print_event
+
+
+MIN_WIDTH = 40
+
+
+def print_confidence(answer: Mapping[str, Any]) -> None:
+    confidence = answer.get("confidence")
+    if confidence and not answer["refused"]:
+        _print_wrapped(f"confidence: {confidence['level']} ({'; '.join(confidence['reasons'])})")
+    for name in ("assumptions", "limitations"):
+        for sentence in answer.get(name) or []:
+            _print_wrapped(f"{name.removesuffix('s')}: {sentence}")
+
+
+def print_explanation(
+    trace: Mapping[str, Any],
+    results: Sequence[Mapping[str, Any]],
+    format_location: Callable[[Mapping[str, Any]], str],
+) -> None:
+    """Print the route, the threshold, and each passage's rank and score per channel."""
+    route = trace["route"]
+    print("\nexplanation")
+    _print_wrapped(
+        f"route: {route['mode']}, decided by {route['decided_by']}: {route['reason']}", "  "
+    )
+    for name, channel in trace["channels"].items():
+        _print_wrapped(
+            f"{name}: {channel['returned']} of at most {channel['k']} candidates, best {_format_number(channel['best'])}",
+            "  ",
+        )
+    for name, reason in trace["channels_failed"].items():
+        _print_wrapped(f"{name}: failed: {reason}", "  ")
+    if trace.get("threshold") is not None:
+        _print_wrapped(
+            f"refusal: best rerank score {_format_number(trace['max_rerank_score'])}, threshold {_format_number(trace['threshold'])}",
+            "  ",
+        )
+    for result in results:
+        _print_wrapped(f"{result['rank']}. {format_location(result)}", "  ")
+        ranks = [
+            f"{name} rank {ranking['rank']}, score {_format_number(ranking['score'])}"
+            for name, ranking in result["channels"].items()
+        ]
+        _print_wrapped("; ".join(ranks) or "not ranked by a channel", "     ")
+        numbers = {
+            name: value
+            for name, value in (result.get("explanation") or {}).items()
+            if isinstance(value, int | float)
+        }
+        if numbers:
+            _print_wrapped(
+                ", ".join(f"{name} {_format_number(value)}" for name, value in numbers.items()),
+                "     ",
+            )
+
+
+def _print_wrapped(text: str, indent: str = "") -> None:
+    width = max(MIN_WIDTH, shutil.get_terminal_size().columns)
+    print(
+        textwrap.fill(
+            to_single_line(text),
+            width,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}  ",
+            break_on_hyphens=False,
+        )
+    )
+
+
+def _format_number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -11,11 +11,15 @@ from uuid import UUID
 from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import format_time, get, post
-from anabranch.cli.exit_codes import FAILED, OK, PARTIAL_FAILURE
-from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_fields, print_stderr, print_table
-from anabranch.cli.rates import Rate
-from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
+from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
+from anabranch.cli.options import Rate, RemoteOptions
+from anabranch.cli.output import (
+    CONTINUES_WHILE_RUNNING,
+    print_fields,
+    print_stderr,
+    print_table,
+    resume_hint,
+)
 from schemas.errors import InvalidRequest
 
 app = App(

@@ -9,7 +9,7 @@ from uuid import UUID
 from cyclopts import App
 
 from anabranch.cli.api_calls import get, post
-from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.options import QUERY_STAGES, RemoteOptions
 from anabranch.cli.output import print_stderr, print_table, to_single_line
 

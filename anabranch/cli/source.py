@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.confirmation import confirm
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.output import print_fields, print_stderr, print_table
+from anabranch.cli.output import confirm, print_fields, print_stderr, print_table
 from anabranch.identity.approvals import approve
 from schemas.errors import InvalidRequest, NotFound
 

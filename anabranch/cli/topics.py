@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.options import LocalOptions
 from anabranch.cli.output import print_json_line, print_stderr, print_table
 

@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.options import RemoteOptions, make_conflict_error
-from anabranch.cli.output import print_json_line, print_stderr
-from anabranch.cli.resume_hint import resume_hint
+from anabranch.cli.output import print_json_line, print_stderr, resume_hint
 from schemas.errors import ConfigurationError
 from schemas.timestamps import to_utc
 

@@ -11,16 +11,14 @@ from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.sources import build_source_service
 from anabranch.composition.storage import build_disk_reserve, prepare_storage
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
-from anabranch.config.profiles import load_all_profiles
-from anabranch.config.schema import build_config_schema
+from anabranch.config.profiles import build_config_schema, load_all_profiles
 from anabranch.config.settings import Settings
 from anabranch.config.version import get_program_version
 from anabranch.encryption.local_keys import load_link_key
 from anabranch.identity.api_keys import ApiKeyAuthenticator, ApiKeyService
 from anabranch.identity.audit import AuditLog
-from anabranch.identity.authentication import CredentialAuthenticator
-from anabranch.identity.jwks import KeySet
-from anabranch.identity.tokens import TokenAuthenticator
+from anabranch.identity.authentication import CredentialAuthenticator, LocalTokenAuthenticator
+from anabranch.identity.tokens import KeySet, TokenAuthenticator
 from api.services import Services
 from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
@@ -37,7 +35,6 @@ from services.generations.service import GenerationService
 from services.ingest import IngestService
 from services.instrumentation.event_log_decorators import NotifyingLog
 from services.instrumentation.metrics import Metrics
-from services.local_token import LocalTokenAuthenticator
 from services.monitoring.event_feed import EventFeed, LogEntryBuilder, build_status_fetcher
 from services.monitoring.readiness import ReadinessService
 from services.query.event_buffer import open_event_buffer

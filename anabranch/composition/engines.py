@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
 
-from anabranch.config.generation_overrides import resolve_generation_settings
+from anabranch.config.loader import resolve_generation_settings
 from anabranch.config.model_servers import (
     WatchFor,
     build_server_settings,

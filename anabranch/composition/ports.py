@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from anabranch.config.ingress_limits import build_limits
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import IngestSettings, Settings
 from anabranch.encryption.codec import build_readable_check
 from engines.http_fetcher import HttpFetcher
 from schemas.generations import Generation
 from schemas.ports.engines import BlobStore
-from schemas.ports.stage_ports import StagePorts
+from schemas.ports.stage_ports import IngressLimits, StagePorts
 from services.engines import Engines
 from services.erasure.eraser import DocumentEraser
 from services.sources.supervisor import SourceEpochs
@@ -59,4 +58,21 @@ def build_fetcher(ingest: IngestSettings, blobs: BlobStore) -> HttpFetcher:
         allowed_hosts=frozenset(ingest.url_allow),
         max_bytes=ingest.max_bytes,
         timeout_s=ingest.fetch_timeout_s,
+    )
+
+
+def build_limits(ingest: IngestSettings) -> IngressLimits:
+    """Build the limits. Without `ingest.sources`, every source may write for the default tenant."""
+    sources, takeover, topics = (
+        {name: frozenset(values) for name, values in setting.items()}
+        for setting in (ingest.sources, ingest.takeover, ingest.topics)
+    )
+    optional_limits = {"tenants_by_source": sources} if sources else {}
+    return IngressLimits(
+        ingest.max_bytes,
+        ingest.inline_bytes,
+        ingest.max_pages,
+        takeover_by_source=takeover,
+        sources_by_topic=topics,
+        **optional_limits,
     )

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from anabranch.composition.engines import prepare_engines
-from anabranch.config.generation_overrides import (
+from anabranch.config.index_config import build_index_config, check_index_settings
+from anabranch.config.loader import (
     load_overrides,
+    override_settings,
     resolve_generation_settings,
     store_overrides,
 )
-from anabranch.config.index_config import build_index_config, check_index_settings
-from anabranch.config.loader import override_settings
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import check_settings_approved

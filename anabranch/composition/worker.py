@@ -11,8 +11,8 @@ from anabranch.composition.engines import build_engine_opener, prepare_engines
 from anabranch.composition.ports import build_ports
 from anabranch.composition.sources import build_source_supervisor
 from anabranch.composition.storage import prepare_storage
-from anabranch.config.generation_overrides import resolve_generation_settings
 from anabranch.config.index_config import build_index_config
+from anabranch.config.loader import resolve_generation_settings
 from anabranch.config.model_servers import resolve_models_folder
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import Settings

@@ -1,6 +1,7 @@
 """Loading of settings: `--set` overrides the environment, which overrides the TOML file.
 
-Unknown keys are errors.
+Unknown keys are errors. Settings that a generation overrides, such as the address of its models, are
+files in the data folder and not events, since they may hold addresses and keys.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -270,3 +271,38 @@ def _format_validation_error(error: ValidationError) -> str:
         f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
         for problem in error.errors(include_input=False, include_url=False)
     )
+
+
+OVERRIDES_FOLDER = "generations"
+
+
+def resolve_generation_settings(settings: Settings, generation: str) -> Settings:
+    """Return the settings with the generation's overrides. Raises ConfigurationError."""
+    overrides = load_overrides(settings, generation)
+    return override_settings(settings, overrides) if overrides else settings
+
+
+def load_overrides(settings: Settings, generation: str) -> list[str]:
+    path = _overrides_path(settings, generation)
+    return list(json.loads(path.read_text())) if path.exists() else []
+
+
+def store_overrides(settings: Settings, generation: str, overrides: Sequence[str]) -> None:
+    """Store the overrides with mode 0600, since they may hold keys."""
+    path = _overrides_path(settings, generation)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary_path = path.with_suffix(f".{os.getpid()}")
+    with os.fdopen(
+        os.open(temporary_path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w"
+    ) as file:
+        json.dump(list(overrides), file)
+    temporary_path.replace(path)
+
+
+def _overrides_path(settings: Settings, generation: str) -> Path:
+    return settings.data_dir.resolve() / OVERRIDES_FOLDER / f"{generation}.json"
+
+
+def suggest_scheme(url: str) -> str:
+    """Return a remedy for a server URL without scheme, else an empty string."""
+    return "" if "://" in url else f"Use --server http://{url}."

@@ -1,11 +1,13 @@
-"""Query profiles: those that are shipped, and those of the data folder."""
+"""Query profiles: those that are shipped, and those of the data folder; and their JSON Schema."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from anabranch.config.settings import Settings
 from retrieval.profiles import ProfileCatalog, load_profiles
+from schemas.profiles import Profile
 
 PROFILE_FOLDERS = (Path(__file__).parents[1] / "_profiles", Path(__file__).parents[2] / "profiles")
 """Location in the wheel, and in a source checkout."""
@@ -16,3 +18,7 @@ def load_all_profiles(settings: Settings) -> ProfileCatalog:
     shipped = next((folder for folder in PROFILE_FOLDERS if folder.is_dir()), PROFILE_FOLDERS[-1])
     own_folder = settings.profiles_dir or settings.data_dir / "profiles"
     return load_profiles(shipped, own_folder)
+
+
+def build_config_schema() -> dict[str, Any]:
+    return {"settings": Settings.model_json_schema(), "profile": Profile.model_json_schema()}

@@ -13,8 +13,7 @@ from typing import Protocol
 import structlog
 
 from anabranch.config.settings import Settings
-from anabranch.encryption.key_file import KeyFile
-from anabranch.encryption.local_keys import load_master_key
+from anabranch.encryption.local_keys import KeyFile, load_master_key
 from processors import EVENT_CLASSES
 from schemas.errors import ConfigurationError
 from schemas.ids import canonical_json

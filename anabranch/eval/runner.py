@@ -1,27 +1,204 @@
-"""Evaluation of test sets through the real pipeline."""
+"""Evaluation of test sets through the real pipeline, in tables of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from anabranch.composition.engines import prepare_engines
+from anabranch.composition.retriever import prepare_retriever
+from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.index_config import build_index_config
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
-from anabranch.config.settings import Settings
-from anabranch.eval.bulk_producer import BulkDocument, BulkProducer, raise_if_all_failed
-from anabranch.eval.ephemeral_stack import EphemeralStack, start_ephemeral_stack
+from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
+from anabranch.process.database import open_database
 from evaluation.documents_eval import evaluate_documents
 from evaluation.documents_set import TestFile
 from evaluation.metrics import Run
 from evaluation.retrieval_eval import evaluate_retrieval
 from evaluation.retrieval_set import TestDocument
-from schemas.ports.engines import LocalFile, Parser
+from retrieval.retriever import Retriever
+from schemas.errors import FatalError, PermanentError
+from schemas.events import Content, DocumentFailed, DocumentReceived
+from schemas.ids import make_received_id, sha256_hex
+from schemas.ports.engines import BlobStore, LocalFile, Parser
+from schemas.ports.log import EventLog
 from schemas.principals import Principal
 from schemas.questions import Channel, SearchRequest
+from schemas.records import Record
+from schemas.staging import upload_staging_prefix
+from schemas.topics import OUTCOMES
 from services.monitoring.consumer_lag import fetch_stage_lags
+from services.storage import Storage
+from sql.pool import close_pool, open_pool
+from sql.search import PgSearch
+from streams.codec import Codec
+from streams.submission import build_raw_record
+
+
+@dataclass(frozen=True, slots=True)
+class EphemeralStack:
+    """Running worker and retriever over a temporary data folder."""
+
+    settings: Settings
+    storage: Storage
+    worker: Worker
+    retriever: Retriever
+    worker_task: asyncio.Task[None]
+
+    def check_worker(self) -> None:
+        """Raises the error that stopped the worker, or FatalError if it ended."""
+        if self.worker_task.done():
+            self.worker_task.result()
+            raise FatalError("The worker ended unexpectedly.")
+
+
+@asynccontextmanager
+async def start_ephemeral_stack(
+    settings: Settings, overrides: Overrides = NO_OVERRIDES
+) -> AsyncIterator[EphemeralStack]:
+    """Start a stack with the engines of the settings, but its own database, log and blobs."""
+    async with AsyncExitStack() as exit_stack:
+        folder = Path(
+            exit_stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="anabranch-eval-", ignore_cleanup_errors=True)
+            )
+        )
+        # Postgres refuses to run as root: the account that runs it instead must be able to enter.
+        folder.chmod(0o711)
+        stack_settings = settings.model_copy(
+            update={
+                "data_dir": folder,
+                "database": DatabaseSettings(),
+                "kafka": KafkaSettings(),
+                "storage": StorageSettings(),
+            }
+        )
+        dsn = await exit_stack.enter_async_context(open_database(stack_settings, is_ephemeral=True))
+        worker = await exit_stack.enter_async_context(
+            prepare_worker(stack_settings, dsn, overrides=overrides)
+        )
+        pool = await open_pool(dsn, size=stack_settings.database.api_pool, name="anabranch eval")
+        exit_stack.push_async_callback(close_pool, pool)
+        retriever = await exit_stack.enter_async_context(
+            prepare_retriever(
+                stack_settings,
+                worker.storage,
+                PgSearch(pool),
+                worker.generation,
+                overrides=overrides,
+            )
+        )
+        worker_task = asyncio.create_task(worker.run())
+        exit_stack.push_async_callback(_cancel, worker_task)
+        yield EphemeralStack(stack_settings, worker.storage, worker, retriever, worker_task)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+BULK_SOURCE = "anabranch/bulk"
+BATCH_SIZE = 200
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class BulkDocument:
+    id: str
+    title: str | None
+    text: str
+
+
+@dataclass(slots=True)
+class BulkProducer:
+    """Producer of Markdown documents, whose ids become external ids."""
+
+    log: EventLog
+    blobs: BlobStore
+    codec: Codec
+    clock: Callable[[], datetime]
+    inline_bytes: int
+    check_worker: Callable[[], None]
+    failures: dict[str, DocumentFailed] = field(default_factory=dict)
+
+    async def ingest(self, documents: Sequence[BulkDocument]) -> None:
+        """Publish the documents and wait until each has an outcome.
+
+        `failures` then holds the failed ones by id.
+        """
+        next_offsets = {
+            partition: next_offset
+            for partition, (_, next_offset) in (
+                await self.log.fetch_offset_bounds(OUTCOMES)
+            ).items()
+        }
+        for first_index in range(0, len(documents), BATCH_SIZE):
+            await self.log.append(
+                [
+                    await self._build_record(document)
+                    for document in documents[first_index : first_index + BATCH_SIZE]
+                ]
+            )
+        await self._wait_for_outcomes({document.id for document in documents}, next_offsets)
+
+    async def _build_record(self, document: BulkDocument) -> Record:
+        data = DocumentReceived(
+            external_id=document.id,
+            title=document.title,
+            media_type="text/markdown",
+            filename=f"{sha256_hex(document.id.encode())[:16]}.md",
+            content=await self._build_content(document),
+        )
+        return await build_raw_record(
+            data, document.id, source=BULK_SOURCE, time=self.clock(), codec=self.codec
+        )
+
+    async def _build_content(self, document: BulkDocument) -> Content:
+        payload = document.text.encode()
+        if len(payload) <= self.inline_bytes:
+            return Content(text=document.text)
+        key = upload_staging_prefix(
+            "default", make_received_id("default", BULK_SOURCE, document.id)
+        ) + sha256_hex(payload)
+        return Content(
+            storage_key=(await self.blobs.put(key, payload, media_type="text/markdown")).key
+        )
+
+    async def _wait_for_outcomes(self, pending_ids: set[str], next_offsets: dict[int, int]) -> None:
+        while pending_ids:
+            self.check_worker()
+            async for record in self.log.read(OUTCOMES, next_offsets):
+                next_offsets[record.position.partition] = record.position.offset + 1
+                pending_ids -= set(self._collect_outcome(await self.codec.decode(record)))
+            await asyncio.sleep(POLL_S)
+
+    def _collect_outcome(self, event: object) -> Iterable[str]:
+        data = getattr(event, "data", None)
+        if getattr(data, "source", None) != BULK_SOURCE:
+            return
+        if isinstance(data, DocumentFailed) and data.event_id:
+            self.failures[data.event_id] = data
+        yield str(getattr(data, "event_id", ""))
+
+
+def raise_if_all_failed(producer: BulkProducer, documents: Sequence[BulkDocument]) -> None:
+    """Raises PermanentError with the first reason if every document failed."""
+    if documents and len(producer.failures) == len(documents):
+        first_failure = next(iter(producer.failures.values()))
+        raise PermanentError(
+            f"All {len(documents)} documents failed; the first: {first_failure.detail}",
+            code=first_failure.code or "FAILED",
+            remedy=first_failure.remedy or "",
+        )
+
 
 CALLER = Principal("evaluation", "default")
 RANKING_DEPTH = 100

@@ -1,14 +1,35 @@
-"""Choice of the authenticator by the form of the credential."""
+"""Authenticate by the local token, an API key or a JSON Web Token, as the form of the credential says."""
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass
+
+from pydantic import SecretStr
 
 from anabranch.identity.api_keys import KEY_PATTERN, ApiKeyAuthenticator
 from anabranch.identity.tokens import TokenAuthenticator
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
-from services.local_token import LocalTokenAuthenticator
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTokenAuthenticator:
+    """Admit the holder of the local token as an operator. Without a configured token, admit no
+    caller.
+    """
+
+    token: SecretStr | None
+    tenant: str
+
+    async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
+        if credential is None:
+            raise Unauthenticated("The request carries no credential.")
+        expected = self.token.get_secret_value() if self.token else ""
+        if not expected or not hmac.compare_digest(credential.encode(), expected.encode()):
+            raise Unauthenticated("The bearer token is not valid here.")
+        return Principal(id="local", tenant=self.tenant, role="operator").for_tenant(tenant)
+
 
 FIRST_KEY_REMEDY = (
     "Create the first key on the server's machine, with its settings: `anabranch keys create --role operator`. "

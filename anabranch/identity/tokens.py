@@ -2,21 +2,156 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
+import httpx2
 import jwt
+import structlog
+from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from anabranch.config.settings import AuthSettings
-from anabranch.identity.jwks import ALGORITHMS, KeySet
 from schemas.api_keys import MAX_GROUPS
-from schemas.errors import Forbidden, Unauthenticated
+from schemas.errors import Forbidden, TransientError, Unauthenticated
 from schemas.events.raw import is_valid_tenant
 from schemas.principals import Principal
 from schemas.roles import ROLES, Role
+
+log = structlog.get_logger(__name__)
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
+"""Asymmetric algorithms only: a public key must never serve as a shared secret (RFC 8725, section
+3.1).
+"""
+MAX_BYTES = 256 * 1024
+MAX_KEYS = 100
+TIMEOUT_S = 5.0
+MAX_AGE_S = 600.0
+"""Age after which the keys are fetched again, so that one withdrawn by the issuer is refused."""
+
+FetchJwks = Callable[[str], Awaitable[bytes]]
+
+
+async def fetch_jwks(url: str) -> bytes:
+    """Fetch the key set.
+
+    Raises TransientError unless at most MAX_BYTES arrive completely within TIMEOUT_S.
+    """
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False) as client,
+            client.stream("GET", url, headers={"Accept": "application/json"}) as response,
+        ):
+            if response.status_code != 200:
+                raise _make_unavailable_error(f"the server responded {response.status_code}")
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise _make_unavailable_error(f"the response is larger than {MAX_BYTES} bytes")
+            return bytes(body)
+    except (httpx2.HTTPError, TimeoutError, OSError) as error:
+        raise _make_unavailable_error(str(error) or type(error).__name__) from error
+
+
+@dataclass(slots=True)
+class KeySet:
+    """Keys by `kid`.
+
+    An unknown `kid` triggers a fetch, at most one per `refresh_s`; fetched keys stay in use during
+    an outage.
+    """
+
+    url: str
+    refresh_s: float
+    fetch: FetchJwks = fetch_jwks
+    clock: Callable[[], float] = time.monotonic
+    keys: dict[str, PyJWK] = field(default_factory=dict)
+    fetched_at: float | None = None
+    attempted_at: float | None = None
+    failure: TransientError | None = None
+    _refreshing: asyncio.Task[None] | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def find(self, kid: str) -> PyJWK:
+        """Return the key.
+
+        Raises Unauthenticated if the issuer does not list it, TransientError if the fetch failed.
+        """
+        if key := self.keys.get(kid):
+            if self._is_stale() and (self._refreshing is None or self._refreshing.done()):
+                # In the background: an unreachable issuer must not delay callers whose key is
+                # cached.
+                self._refreshing = asyncio.create_task(self._refresh())
+            return key
+        await self._refresh()
+        if kid in self.keys:
+            return self.keys[kid]
+        if self.failure is not None:
+            raise self.failure
+        raise Unauthenticated("The token is signed with a key that the issuer does not list.")
+
+    def _is_stale(self) -> bool:
+        return self.fetched_at is None or self.clock() - self.fetched_at > MAX_AGE_S
+
+    async def _refresh(self) -> None:
+        async with self._lock:
+            if self.attempted_at is not None and self.clock() - self.attempted_at < self.refresh_s:
+                return
+            self.attempted_at = self.clock()
+            try:
+                self.keys = parse_jwks(await self.fetch(self.url))
+            except TransientError as error:
+                self.failure = error
+                log.warning("jwks_unavailable", detail=error.detail)
+            else:
+                self.failure, self.fetched_at = None, self.clock()
+
+
+def parse_jwks(body: bytes) -> dict[str, PyJWK]:
+    """Return verification keys by `kid`, skipping other entries.
+
+    Raises TransientError if the body is not a key set.
+    """
+    try:
+        entries = json.loads(body)["keys"][:MAX_KEYS]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _make_unavailable_error("the response is not a JSON Web Key Set") from error
+    return {
+        entry["kid"]: key
+        for entry in entries
+        if (key := _parse_verification_key(entry)) is not None
+    }
+
+
+def _parse_verification_key(entry: object) -> PyJWK | None:
+    if (
+        not isinstance(entry, dict)
+        or not isinstance(entry.get("kid"), str)
+        or entry.get("kty") == "oct"
+        or entry.get("use", "sig") != "sig"
+    ):
+        return None
+    try:
+        key = PyJWK.from_dict(entry)
+    except (PyJWTError, ValueError, TypeError, KeyError):
+        return None
+    return key if key.algorithm_name in ALGORITHMS else None
+
+
+def _make_unavailable_error(reason: str) -> TransientError:
+    return TransientError(
+        f"Cannot fetch the issuer's keys from AUTH__JWKS_URL: {reason}.",
+        code="JWKS_UNAVAILABLE",
+        remedy="Retry later; check that the URL in ANABRANCH_AUTH__JWKS_URL is reachable.",
+    )
+
 
 LEEWAY_S = 30
 MAX_TOKEN_CHARS = 16_384

@@ -6,9 +6,12 @@ import asyncio
 import json
 import os
 import secrets
+import signal
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -17,9 +20,7 @@ import httpx2
 import structlog
 
 from anabranch.config.settings import Settings
-from anabranch.config.stage_selection import select_stages
 from anabranch.encryption.codec import resolve_key_file_path
-from anabranch.process.child_process import ChildProcess
 from anabranch.process.data_folder import (
     SERVER_FILE,
     ServerInfo,
@@ -32,9 +33,105 @@ from anabranch.process.data_folder import (
     write_server,
 )
 from anabranch.process.database import open_database, strip_password
-from anabranch.process.ingress_check import check_ingress_settings
 from anabranch.process.tcp_ports import find_free_port, wait_for_free_port
+from anabranch.process.worker_settings import check_ingress_settings, select_stages
 from processors import receive
+from schemas.errors import FatalError
+
+EXIT_MISCONFIGURED = 2
+HEALTHY_S = 30.0
+STOP_TIMEOUT_S = 8.0
+MAX_FIRST_STARTS = 5
+STDERR_FD = 2
+"""The child's stdout goes to stderr: the parent's stdout is for results."""
+
+
+@dataclass(slots=True)
+class ChildProcess:
+    """Run `anabranch <arguments>` with a pipe as stdin: it stops when this process ends, for
+    whatever reason.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    output: IO[bytes] | None
+    on_start: Callable[[], None]
+    first_pause_s: float = 0.5
+    max_pause_s: float = 15.0
+    is_settled: bool = False
+    process: Process | None = None
+
+    async def supervise(self) -> None:
+        """Supervise until cancelled.
+
+        Before the child is `settled`, raise FatalError if it reports MISCONFIGURED or keeps ending.
+        Afterwards always restart it, so that the other processes continue.
+        """
+        pause = self.first_pause_s
+        starts = 0
+        while True:
+            lifetime_s, code = await self._run_once()
+            starts += 1
+            if not self.is_settled:
+                self._check_startup(code, starts)
+            pause = (
+                self.first_pause_s if lifetime_s > HEALTHY_S else min(self.max_pause_s, pause * 2)
+            )
+            log.error("process_restarted", process=self.name, exit_code=code, pause_s=pause)
+            await asyncio.sleep(pause)
+
+    def _check_startup(self, code: int, starts: int) -> None:
+        if code == EXIT_MISCONFIGURED:
+            raise FatalError(
+                f"{self.name} cannot start as configured; its own message is {self._describe_output()}",
+                code="MISCONFIGURED",
+            )
+        if starts >= MAX_FIRST_STARTS:
+            raise FatalError(
+                f"{self.name} ended {starts} times before it was ready; its own messages are {self._describe_output()}",
+                code="KEEPS_ENDING",
+            )
+
+    def _describe_output(self) -> str:
+        return "above" if self.output is None else f"at the end of {self.output.name}"
+
+    async def _run_once(self) -> tuple[float, int]:
+        """Return how long the child ran, and its exit code."""
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        self.on_start()
+        self.process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "anabranch", *self.arguments),
+            stdin=PIPE,
+            stdout=STDERR_FD if self.output is None else self.output,
+            stderr=self.output,
+            env=dict(self.environment),
+            start_new_session=True,
+        )
+        code = await self.process.wait()
+        return loop.time() - started_at, code
+
+    async def stop(self) -> None:
+        """Terminate the process; kill it after the timeout."""
+        if self.process is None or self.process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self.process.wait()
+        except TimeoutError:
+            log.warning("process_killed", process=self.name)
+            self.kill()
+            await self.process.wait()
+
+    def kill(self) -> None:
+        """Kill the process if it still runs."""
+        if self.process is not None and self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

@@ -1,31 +1,56 @@
-"""Run the worker process."""
+"""Run the worker process and its metrics server."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
-from contextlib import AsyncExitStack
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import structlog
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from anabranch.config.stage_selection import select_stages
 from anabranch.config.version import get_program_version
 from anabranch.kafka.settings import wait_for_kafka
 from anabranch.process.data_folder import check_data_folder
 from anabranch.process.database import open_database
-from anabranch.process.ingress_check import check_ingress_settings
-from anabranch.process.metrics_server import serve_metrics
 from anabranch.process.tcp_ports import wait_for_free_port
+from anabranch.process.worker_settings import check_ingress_settings, select_stages
 from processors import receive
 from schemas.errors import AnabranchError
 from services.engines import make_outdated_error
 from services.instrumentation.metrics import Metrics
 from services.monitoring.gauge_updater import GaugeUpdater
+
+STOP_POLL_S = 0.05
+
+
+class _SilentHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Do not log scrapes."""
+
+
+@contextmanager
+def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
+    """Yield the URL. Raises OSError if the port is taken."""
+    server = make_server(host, port, make_wsgi_app(registry), handler_class=_SilentHandler)
+    thread = threading.Thread(
+        target=server.serve_forever, args=(STOP_POLL_S,), name="metrics", daemon=True
+    )
+    thread.start()
+    try:
+        yield f"http://{host}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
 
 log = structlog.get_logger(__name__)
 

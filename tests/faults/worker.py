@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
-from anabranch.config.stage_selection import select_stages
 from anabranch.kafka.settings import build_kafka_settings
 from anabranch.process.database import open_database
 from anabranch.process.shutdown import run_until_stopped
+from anabranch.process.worker_settings import select_stages
 from engines.embed.openai import OpenAIEmbedder
 from engines.parse import LocalParser
 from engines.resilience import ServerRetryPolicy, ServerSettings

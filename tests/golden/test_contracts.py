@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from anabranch.cli.contract_files import (
+from anabranch.cli.contract import (
     REFERENCE_DIR,
     build_asyncapi_files,
     build_openapi_files,

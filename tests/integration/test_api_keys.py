@@ -14,7 +14,7 @@ from argon2 import extract_parameters
 from anabranch.identity import api_keys
 from anabranch.identity.api_keys import ApiKeyAuthenticator, ApiKeyService
 from anabranch.identity.audit import AuditLog
-from anabranch.identity.authentication import CredentialAuthenticator
+from anabranch.identity.authentication import CredentialAuthenticator, LocalTokenAuthenticator
 from schemas.api_keys import ApiKeyRequest, RotationRequest
 from schemas.errors import (
     AnabranchError,
@@ -27,7 +27,6 @@ from schemas.errors import (
 from schemas.principals import Principal
 from schemas.records import Position, Record
 from schemas.topics import CONTROL
-from services.local_token import LocalTokenAuthenticator
 from sql.api_keys import PgApiKeys
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.config.generation_overrides import load_overrides
-from anabranch.config.loader import override_settings
+from anabranch.config.loader import load_overrides, override_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder

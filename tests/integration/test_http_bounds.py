@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.process import http_protocol
+from anabranch.process import api_process
 from api import middleware
 from api.middleware import normalize_address
 from tests.support.http_server import fetch_answer, run_server
@@ -147,7 +147,7 @@ async def test_endless_header_is_rejected_early(start: bytes) -> None:
 
 
 async def test_unfinished_headers_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(api_process, "HEAD_TIMEOUT_S", 0.2)
     async with (
         run_server() as port,
         open_connections(port, b"GET /v1/documents HTTP/1.1\r\nX: ", 1) as ((reader, _),),

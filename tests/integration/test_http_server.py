@@ -11,8 +11,7 @@ import structlog
 import uvicorn
 from structlog.testing import capture_logs
 
-from anabranch.process.api_process import UvicornServer
-from anabranch.process.http_protocol import HttpProtocol
+from anabranch.process.api_process import HttpProtocol, UvicornServer
 from api.app import create_app
 from schemas.event_feed import FeedMessage
 from tests.support.eventually import eventually

@@ -16,8 +16,7 @@ import httpx2
 import pytest
 import uvicorn
 
-from anabranch.process.api_process import UvicornServer
-from anabranch.process.http_protocol import HttpProtocol
+from anabranch.process.api_process import HttpProtocol, UvicornServer
 from api.app import create_app
 from processors import TOPICS
 from schemas.ports.feed import FeedPage, RecordFeed

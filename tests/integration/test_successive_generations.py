@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.config.generation_overrides import load_overrides
+from anabranch.config.loader import load_overrides
 from schemas.errors import InvalidRequest, PermanentError
 from sql.checksum import compute_checksum
 from sql.generation_switch import roll_back

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from anabranch.process.child_process import MAX_FIRST_STARTS, ChildProcess
+from anabranch.process.supervisor import MAX_FIRST_STARTS, ChildProcess
 from schemas.errors import FatalError
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.encryption.codec import KEY_FILE_NAME, resolve_master_key
-from anabranch.encryption.key_file import KeyFile
+from anabranch.encryption.local_keys import KeyFile
 from schemas.errors import KeyLost
 from schemas.ports.keys import StoredKey
 from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres

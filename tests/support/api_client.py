@@ -9,11 +9,10 @@ from dataclasses import replace
 import httpx2
 from pydantic import SecretStr
 
-from anabranch.identity.authentication import CredentialAuthenticator
+from anabranch.identity.authentication import CredentialAuthenticator, LocalTokenAuthenticator
 from api.app import create_app
 from api.services import Services
 from schemas.principals import Principal
-from services.local_token import LocalTokenAuthenticator
 
 TOKEN = "token-of-the-tests-0123456789"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from anabranch.process.http_protocol import HttpProtocol
+from anabranch.process.api_process import HttpProtocol
 from api.app import create_app
 from tests.support.eventually import eventually
 from tests.unit.api_fakes import make_services

@@ -7,10 +7,10 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from anabranch.identity.authentication import LocalTokenAuthenticator
 from api.app import create_app
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
-from services.local_token import LocalTokenAuthenticator
 from tests.support.api_client import BEARER, TOKEN, add_local_token
 from tests.unit.api_fakes import make_services
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from anabranch.config.settings import ApiSettings
-from anabranch.process.http_protocol import format_problem_response
+from anabranch.process.api_process import format_problem_response
 from api.app import create_app
 from api.problems import SECURITY_HEADERS
 from tests.support.api_client import BEARER, TOKEN, add_local_token

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import COMMAND_HELP, COMMANDS, build_app, main
-from anabranch.cli.exit_codes import to_exit_code
+from anabranch.cli import COMMANDS, build_app, main
+from anabranch.cli.errors import to_exit_code
 from anabranch.cli.ingest import parse_duration_s
 from anabranch.cli.ingest_batch import expand_paths
 from schemas.errors import (
@@ -24,7 +24,7 @@ from schemas.errors import (
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     build_app()([command, "--help"])
     assert capsys.readouterr().out.startswith(f"Usage: anabranch {command}")
-    assert COMMAND_HELP[command].endswith((".", "?"))
+    assert COMMANDS[command][1].endswith((".", "?"))
 
 
 def test_json_output_has_schema_version(capsys: pytest.CaptureFixture[str]) -> None:

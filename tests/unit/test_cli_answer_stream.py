@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli.answer_stream import make_progress_printer, print_event_line, read_answer
 from anabranch.cli.http_client import ApiClient, _parse_events, _parse_problem
 from anabranch.cli.ingest import format_summary
 from anabranch.cli.ingest_batch import IngestBatch, IngestItem, expand_paths
 from anabranch.cli.options import RemoteOptions
-from anabranch.cli.query import QueryOptions
+from anabranch.cli.query import QueryOptions, make_progress_printer, print_event_line, read_answer
 from anabranch.cli.server_connection import warn_if_server_stops
 from schemas.errors import ConfigurationError, NotFound, TransientError
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 
-from anabranch.process.heap import freeze_heap
+from anabranch.process.api_process import freeze_heap
 
 
 def test_startup_objects_are_frozen_out_of_gc() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from anabranch.cli.ingest_batch import IngestBatch, IngestItem
-from anabranch.cli.progress import _format_summary
+from anabranch.cli.ingest_batch import IngestBatch, IngestItem, _format_summary
 
 
 def make_running_source(name: str, *done: str, at: str) -> IngestItem:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.config.ingress_limits import build_limits
+from anabranch.composition.ports import build_limits
 from anabranch.config.loader import load_settings
-from anabranch.process.ingress_check import check_ingress_settings
+from anabranch.process.worker_settings import check_ingress_settings
 from schemas.errors import ConfigurationError
 
 KAFKA = "kafka.bootstrap_servers=127.0.0.1:1"

@@ -21,13 +21,11 @@ from pydantic import SecretStr
 
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import AuthSettings
-from anabranch.identity import jwks
+from anabranch.identity import tokens
 from anabranch.identity.api_keys import ApiKeyAuthenticator
-from anabranch.identity.authentication import CredentialAuthenticator
-from anabranch.identity.jwks import KeySet
-from anabranch.identity.tokens import TokenAuthenticator
+from anabranch.identity.authentication import CredentialAuthenticator, LocalTokenAuthenticator
+from anabranch.identity.tokens import KeySet, TokenAuthenticator
 from schemas.errors import ConfigurationError, Forbidden, TransientError, Unauthenticated
-from services.local_token import LocalTokenAuthenticator
 from tests.fakes.asgi_server import run_asgi_app
 
 ISSUER_URL = "https://project.example/auth/v1"
@@ -308,8 +306,8 @@ async def test_cached_keys_work_while_issuer_is_unavailable(
         case "garbage":
             issuer.body = b"<html>"
         case "endless":
-            issuer.body = b"x" * (jwks.MAX_BYTES + 1)
-    now[0] += jwks.MAX_AGE_S + 1
+            issuer.body = b"x" * (tokens.MAX_BYTES + 1)
+    now[0] += tokens.MAX_AGE_S + 1
     assert (await admit(sign_token("RS256"), None)).tenant == "acme"
     with pytest.raises(TransientError) as unavailable:
         await admit(sign_token("ES256"), None)
@@ -326,10 +324,10 @@ async def test_unresponsive_issuer_times_out(monkeypatch: pytest.MonkeyPatch) ->
         await writer.wait_closed()
         hung_up.set()
 
-    monkeypatch.setattr(jwks, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(tokens, "TIMEOUT_S", 0.2)
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
         with pytest.raises(TransientError):
-            await jwks.fetch_jwks(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/")
+            await tokens.fetch_jwks(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/")
         await hung_up.wait()
 
 

@@ -13,7 +13,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.config.loader import load_settings
-from anabranch.config.stage_selection import select_stages
 from anabranch.process.data_folder import (
     LOG_KIND_FILE,
     SERVER_FILE,
@@ -23,6 +22,7 @@ from anabranch.process.data_folder import (
     store_log_kind,
     write_server,
 )
+from anabranch.process.worker_settings import select_stages
 from processors import STAGES
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound, TransientError
 from schemas.generations import EmbedConfig, Generation, GenerationState, IndexConfig

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from anabranch.cli.ingest_batch import IngestBatch
-from anabranch.cli.progress import _render_table
+from anabranch.cli.ingest_batch import IngestBatch, _render_table
 from anabranch.config.settings import LoggingSettings
 from anabranch.process.logs import configure_logs
 from anabranch.process.terminal import escape_controls, escape_streams, get_unescaped
