@@ -16,7 +16,7 @@ import pytest
 
 from streams.kafka.broker import Broker, find_missing_prerequisite
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.support.postgres_fixture import run_in_thread
+from tests.support.postgres_fixture import choose_service_folder, run_in_thread
 
 TEST_BROKER_PROPERTIES = {
     "group.min.session.timeout.ms": "1000",
@@ -32,7 +32,7 @@ def run_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
     """A node of one's own, with more `properties`. It and its files are gone when the context is
     left.
     """
-    folder = Path(tempfile.mkdtemp(prefix="anabranch-kafka-"))
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-kafka-", dir=choose_service_folder()))
     broker = Broker(
         folder, heap_mb=256, properties={**TEST_BROKER_PROPERTIES, **(properties or {})}
     )

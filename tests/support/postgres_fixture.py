@@ -28,6 +28,9 @@ from sql.server_account import find_server_account
 
 T = TypeVar("T")
 TEMPLATE = "migrated"
+SHARED_MEMORY = Path("/dev/shm")
+MIN_MEMORY_BYTES = 6 << 30
+"""Four test processes have a server each, of which one takes up to 1 GiB."""
 
 
 def run_in_thread(work: Callable[[], Awaitable[T]]) -> T:
@@ -87,11 +90,24 @@ def _ensure_initdb() -> Path:
     return cached / "data"
 
 
+def choose_service_folder() -> str:
+    """Choose where servers keep their data: in memory where there is enough of it.
+
+    A cloned database has 500 files. Cloning it takes 0.07 s of CPU and wall time in memory and 0.4 s
+    on a disk, and over 2 s on a disk that other tests use at the same time.
+    """
+    if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
+        status = os.statvfs(SHARED_MEMORY)
+        if status.f_bavail * status.f_frsize >= MIN_MEMORY_BYTES:
+            return str(SHARED_MEMORY)
+    return tempfile.gettempdir()
+
+
 def create_data_root() -> Path:
     """Outside pytest's own folder, which is closed to the account that runs Postgres when the tests
     run as root.
     """
-    root = Path(tempfile.mkdtemp(prefix="anabranch-test-"))
+    root = Path(tempfile.mkdtemp(prefix="anabranch-test-", dir=choose_service_folder()))
     subprocess.run(["cp", "-a", str(_ensure_initdb()), str(root / "data")], check=True)
     if account := find_server_account():
         os.chown(root, account.pw_uid, account.pw_gid)
@@ -115,7 +131,7 @@ def run_postgres() -> Iterator[EmbeddedPostgres]:
     root = create_data_root()
     server = EmbeddedPostgres(
         root,
-        settings={**EPHEMERAL_SETTINGS, "max_connections": "200", "max_wal_size": "1GB"},
+        settings={**EPHEMERAL_SETTINGS, "max_connections": "200", "max_wal_size": "512MB"},
         tcp=0,
     )
     server.start()
