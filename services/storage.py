@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -11,7 +11,6 @@ from schemas.ports.engines import BlobStore
 from schemas.ports.keys import KeyShares
 from schemas.ports.log import EventLog, Subscriber
 from schemas.records import Position
-from sql.log import PgLog
 from sql.offset_store import PgOffsetStore
 from sql.pool import Pool
 from streams.codec import Codec
@@ -43,48 +42,12 @@ class Storage:
     """Topics `raw.NAME`, one per producer."""
     key_file: ShareFile | None = None
 
-    async def count_pending(
-        self, group: str, topic: str, below: Mapping[int, int] | None = None
-    ) -> int:
-        """Count the records that the group has not acknowledged; `below` limits each partition to
-        offsets before it.
-        """
-        if isinstance(self.log, PgLog):
-            return await self.log.count_unread(group, topic, (below or {}).get(0))
-        ends, acknowledged = (
-            await self.log.fetch_offset_bounds(topic),
-            await self.log.fetch_committed_offsets(group, topic),
-        )
-        return sum(
-            max(
-                0,
-                _limit_end(following, below, partition)
-                - max(first, acknowledged.get(partition, first)),
-            )
-            for partition, (first, following) in ends.items()
-        )
-
-    async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
-        """Count the records that the topic holds; `below` limits each partition to offsets before
-        it.
-        """
-        if isinstance(self.log, PgLog):
-            return await self.log.count_unread("", topic, (below or {}).get(0))
-        return sum(
-            max(0, _limit_end(following, below, partition) - first)
-            for partition, (first, following) in (await self.log.fetch_offset_bounds(topic)).items()
-        )
-
     async def fetch_ends(self, topic: str) -> dict[int, int]:
         """Fetch the offset after the last record of each partition."""
         return {
             partition: following
             for partition, (_, following) in (await self.log.fetch_offset_bounds(topic)).items()
         }
-
-
-def _limit_end(following: int, below: Mapping[int, int] | None, partition: int) -> int:
-    return following if below is None else min(following, below.get(partition, 0))
 
 
 def build_order_stamp(log_kind: str) -> Callable[[Position, datetime], list[int]]:

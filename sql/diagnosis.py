@@ -9,13 +9,6 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 
-async def has_reader(pool: Pool, group: str, topic: str) -> bool:
-    """Whether a process holds the group's lease on the Postgres log. Raises DatabaseUnavailable."""
-    with translate_database_errors():
-        row = await pool.fetchrow(load_query("stage_reader"), group, topic)
-    return bool(row and row["leased"])
-
-
 async def fetch_oldest_running_work(
     pool: Pool, stage: str, generation: str | None
 ) -> dict[str, Any] | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import asyncpg
 
 from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.records import Position, Record, StoredRecord
-from sql.errors import translate_log_errors
+from sql.errors import translate_database_errors, translate_log_errors
 from sql.log_records import encode_headers, to_stored_record
 from sql.pool import Pool
 from sql.query_loader import load_query
@@ -37,6 +37,8 @@ class PgLog:
     Concurrent appends share transactions: appends that arrive during a commit are written together
     by the next one.
     """
+
+    is_in_database = True
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -157,20 +159,32 @@ class PgLog:
             )
         return {} if position is None else {0: position + 1}
 
-    async def count_unread(self, group: str, topic: str, below: int | None = None) -> int:
-        """Return the number of records that the group has not finished, below a position if given.
-
-        All topics share one sequence of positions, so a difference of offsets is no count.
-        """
+    async def count_pending(
+        self, group: str, topic: str, below: Mapping[int, int] | None = None
+    ) -> int:
+        # All topics share one sequence of positions, so a difference of offsets is no count.
         with translate_log_errors():
             return int(
                 await self._pool.fetchval(
-                    load_query("count_unread"),
-                    group,
-                    topic,
-                    below,
+                    load_query("count_unread"), group, topic, (below or {}).get(0)
                 )
             )
+
+    async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
+        return await self.count_pending("", topic, below)
+
+    async def fetch_oldest_pending_time(self, group: str, topic: str) -> datetime | None:
+        with translate_database_errors():
+            appended_at: datetime | None = await self._pool.fetchval(
+                load_query("oldest_unread_time"), group, topic
+            )
+        return appended_at
+
+    async def has_reader(self, group: str, topic: str) -> bool | None:
+        """Whether a process holds the group's lease."""
+        with translate_database_errors():
+            row = await self._pool.fetchrow(load_query("stage_reader"), group, topic)
+        return bool(row and row["leased"])
 
     async def expire(self) -> None:
         """Delete records past their topic's retention that every reader of the topic has finished."""

@@ -11,6 +11,7 @@ from aiokafka.partitioner import murmur2
 from schemas.errors import ConfigurationError
 from schemas.ports.log import OpenSink, Sink, Subscription
 from schemas.records import Position, Record, StoredRecord
+from streams.dense_log import DenseLog
 
 Clock = Callable[[], datetime]
 
@@ -24,7 +25,7 @@ def choose_partition(key: bytes, partition_count: int) -> int:
     return int(murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
-class MemoryLog:
+class MemoryLog(DenseLog):
     """An `EventLog` and `Subscriber` within one event loop. Ignores retention settings."""
 
     def __init__(self, clock: Clock = _get_utc_now) -> None:

@@ -55,7 +55,6 @@ from sql.generations import PgGenerations
 from sql.jobs import PgJobs
 from sql.lineage import PgLineage
 from sql.listings import PgListings
-from sql.log import PgLog
 from sql.log_feed import PgFeed
 from sql.passages import PgPassages
 from sql.pool import Pool, close_pool, open_pool
@@ -247,4 +246,4 @@ def _build_generation_service(
 
 
 def _build_feed(log: EventLog, pool: Pool) -> RecordFeed:
-    return PgFeed(pool) if isinstance(log, PgLog) else OffsetFeed(log)
+    return PgFeed(pool) if log.is_in_database else OffsetFeed(log)

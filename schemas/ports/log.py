@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from schemas.records import Position, Record, StoredRecord
@@ -73,6 +73,9 @@ class RecordAppender(Protocol):
 class EventLog(RecordAppender, Protocol):
     """Topics of raw records. Names have no prefix; the adapter adds its own."""
 
+    is_in_database: bool
+    """Whether records and cursors are in the database of the tables, and are backed up with them."""
+
     async def create_topics(
         self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
     ) -> None:
@@ -134,6 +137,26 @@ class EventLog(RecordAppender, Protocol):
 
         Partitions without acknowledgement are omitted.
         """
+
+    async def count_pending(
+        self, group: str, topic: str, below: Mapping[int, int] | None = None
+    ) -> int:
+        """Count the records that the group has not acknowledged.
+
+        `below` limits each partition to offsets before it.
+        """
+
+    async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
+        """Count the records of the topic. `below` limits each partition to offsets before it."""
+
+    async def fetch_oldest_pending_time(self, group: str, topic: str) -> datetime | None:
+        """Return the append time of the oldest record that the group has not acknowledged."""
+
+    async def has_reader(self, group: str, topic: str) -> bool | None:
+        """Whether a process reads the topic for the group; None if the log does not know."""
+
+    async def expire(self) -> None:
+        """Delete expired records that every reader has finished, if the log leaves that to us."""
 
     async def close(self) -> None: ...
 

@@ -107,7 +107,7 @@ class DrainBarrier:
         for assignment in assignments:
             log.debug("drain_waiting", stage=assignment.stage.name, topic=assignment.topic)
             while (
-                await self.storage.count_pending(
+                await self.storage.log.count_pending(
                     assignment.group, assignment.topic, barriers[assignment.topic]
                 )
                 and assignment in await self._list_assignments()

@@ -29,7 +29,6 @@ from sql.erasure import (
 )
 from sql.erasure_receipts import PgErasureReceipts
 from sql.keystore import PgKeystore
-from sql.log import PgLog
 from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/api"
@@ -152,7 +151,7 @@ async def build_receipt(
     raw = await _fetch_topic_retention(storage.log, RAW, now)
     outcomes = (
         None
-        if isinstance(storage.log, PgLog)
+        if storage.log.is_in_database
         else await _fetch_topic_retention(storage.log, OUTCOMES, now)
     )
     destroyed = "keys" in counts or not readable_now

@@ -171,7 +171,7 @@ class GenerationBuilder:
         for assignment in assignments:
             if resolve_topic_generation(assignment.topic) == generation.name:
                 barrier[assignment.topic] = await self.storage.fetch_ends(assignment.topic)
-            while await self.storage.count_pending(
+            while await self.storage.log.count_pending(
                 assignment.group, assignment.topic, barrier[assignment.topic]
             ):
                 await asyncio.sleep(POLL_S)
@@ -197,7 +197,7 @@ class GenerationBuilder:
     async def _count_events(self, generation: Generation) -> int:
         return sum(
             [
-                await self.storage.count_records(assignment.topic)
+                await self.storage.log.count_records(assignment.topic)
                 for assignment in await self._list_assignments(generation)
             ]
         )

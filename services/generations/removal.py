@@ -115,7 +115,7 @@ async def _has_pending_references(storage: Storage) -> bool:
     assignments = assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES)
     return any(
         [
-            await storage.count_pending(assignment.group, assignment.topic)
+            await storage.log.count_pending(assignment.group, assignment.topic)
             for assignment in assignments
             if assignment.stage.name in REFERRING_STAGES
         ]

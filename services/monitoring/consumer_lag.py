@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Any
 
 from processors import STAGES, transcribe
@@ -15,9 +14,7 @@ from services.generations.stage_assignments import (
     resolve_topic_generation,
 )
 from services.storage import Storage
-from sql.event_times import fetch_oldest_unread_time
 from sql.generations import PgGenerations
-from sql.log import PgLog
 from streams.stage_consumer import format_group_name
 
 DOCUMENT_STAGE = transcribe.STAGE.name
@@ -93,31 +90,10 @@ async def fetch_consumer_lag(storage: Storage, consumer: ConsumerKey) -> dict[st
 
 async def _fetch_offsets(storage: Storage, consumer: ConsumerKey) -> dict[str, int]:
     # In this order: with lag 0, the committed offsets cover every record counted.
-    lag = await storage.count_pending(consumer.group, consumer.topic)
+    lag = await storage.log.count_pending(consumer.group, consumer.topic)
     acknowledged = await storage.log.fetch_committed_offsets(consumer.group, consumer.topic)
     end = sum(
         following
         for _, following in (await storage.log.fetch_offset_bounds(consumer.topic)).values()
     )
     return {"lag": lag, "acknowledged": sum(acknowledged.values()), "end": end}
-
-
-async def fetch_oldest_pending_time(storage: Storage, group: str, topic: str) -> datetime | None:
-    """Return the append time of the oldest record that the group has not committed."""
-    if isinstance(storage.log, PgLog):
-        return await fetch_oldest_unread_time(storage.pool, group, topic)
-    ends, acknowledged = (
-        await storage.log.fetch_offset_bounds(topic),
-        await storage.log.fetch_committed_offsets(group, topic),
-    )
-    start = {
-        partition: max(first, acknowledged.get(partition, first))
-        for partition, (first, _) in ends.items()
-    }
-    end = {
-        partition: min(start[partition] + 1, following)
-        for partition, (_, following) in ends.items()
-    }
-    return min(
-        [stored.appended_at async for stored in storage.log.read(topic, start, end)], default=None
-    )

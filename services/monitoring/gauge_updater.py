@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 from schemas.clock import utc_now
 from schemas.errors import TransientError
 from services.instrumentation.metrics import Metrics
-from services.monitoring.consumer_lag import fetch_oldest_pending_time, fetch_stage_lags
+from services.monitoring.consumer_lag import fetch_stage_lags
 from services.storage import Storage
 from sql.documents import PgDocuments
 from sql.event_times import fetch_received_times
@@ -43,7 +43,7 @@ class GaugeUpdater:
             await asyncio.sleep(self.interval_s)
 
     async def _fetch_oldest_age_s(self, line: Mapping[str, Any]) -> float:
-        oldest_at = await fetch_oldest_pending_time(self.storage, line["group"], line["topic"])
+        oldest_at = await self.storage.log.fetch_oldest_pending_time(line["group"], line["topic"])
         return max(0.0, (self.clock() - oldest_at).total_seconds()) if oldest_at else 0.0
 
     async def update(self) -> None:

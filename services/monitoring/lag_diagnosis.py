@@ -12,14 +12,12 @@ from schemas.ports.reader_status import ALL_PARTITIONS, Pause
 from services.monitoring.consumer_lag import (
     ConsumerKey,
     fetch_consumer_lag,
-    fetch_oldest_pending_time,
     list_consumers,
 )
 from services.storage import Storage
-from sql.diagnosis import fetch_lock_holder, fetch_oldest_running_work, has_reader
+from sql.diagnosis import fetch_lock_holder, fetch_oldest_running_work
 from sql.errors import LOCK_TIMEOUT_CODE
 from sql.inspection import fetch_blocking_transactions, fetch_horizon_holder
-from sql.log import PgLog
 from sql.reader_status import PgReaderStatus
 
 MIN_BLOCKING_S = 1.0
@@ -36,7 +34,7 @@ async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]
     `paused`, and the transaction that holds the log's horizon. `why` is None without lag. If a lock
     blocks the queries, the numbers are None and `why` names its holder.
     """
-    horizon = await fetch_horizon_holder(storage.dsn) if isinstance(storage.log, PgLog) else None
+    horizon = await fetch_horizon_holder(storage.dsn) if storage.log.is_in_database else None
     consumers = await list_consumers(storage)
     try:
         lock, pauses = (
@@ -106,7 +104,7 @@ async def _explain_line(
 ) -> LagLine:
     if not line["lag"]:
         return {"oldest_seconds": None, "why": None, "remedy": None, "paused": False}
-    oldest_at = await fetch_oldest_pending_time(storage, line["group"], line["topic"])
+    oldest_at = await storage.log.fetch_oldest_pending_time(line["group"], line["topic"])
     waiting_s = (datetime.now(UTC) - oldest_at).total_seconds() if oldest_at else None
     why, remedy = (
         (format_stall(pauses), pauses[0].remedy)
@@ -133,9 +131,7 @@ async def _find_reason(
     """Return the first cause that applies: no consumer, locked tables, held horizon, slow event, no
     progress, or normal processing.
     """
-    if isinstance(storage.log, PgLog) and not await has_reader(
-        storage.pool, line["group"], line["topic"]
-    ):
+    if await storage.log.has_reader(line["group"], line["topic"]) is False:
         return (
             "no worker consumes it",
             "Start `anabranch up`, or `anabranch worker` with this stage.",

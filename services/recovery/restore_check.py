@@ -27,7 +27,6 @@ from sql.erasure_receipts import PgErasureReceipts
 from sql.generations import PgGenerations
 from sql.inbox.entries import restore_inbox
 from sql.keystore import PgKeystore
-from sql.log import PgLog
 from sql.offset_store import ConsumerOffsets
 from streams.stage_consumer import format_group_name
 
@@ -57,7 +56,7 @@ async def check_tables_current(storage: Storage, erasures: Mapping[UUID, int]) -
     consumer groups.
     """
     await _check_erasures(storage, erasures)
-    if not isinstance(storage.log, PgLog):
+    if not storage.log.is_in_database:
         decisions = await compare_offsets(storage, {CONTROL_GROUP})
         generations = await PgGenerations(storage.pool).fetch_undropped()
         await decisions.check_decisions(empty=not generations)

@@ -35,7 +35,6 @@ from sql.generations import PgGenerations
 from sql.inbox.entries import ERASED_PAYLOAD, reset_reader_cursor, restore_inbox
 from sql.inbox.ledger import PgLedger
 from sql.keystore import PgKeystore
-from sql.log import PgLog
 from sql.secondary_indexes import build_indexes
 from sql.vector_index import ensure_vector_index
 from streams.payload_keys import KEY_MISSING
@@ -145,7 +144,7 @@ class TableRecovery:
         for assignment in assignments:
             await (
                 self._place_cursor(assignment)
-                if isinstance(self.storage.log, PgLog)
+                if self.storage.log.is_in_database
                 else self._store_offsets(assignment)
             )
         # Without its key an event is as unreadable as an erased one, and skipped like it.

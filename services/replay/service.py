@@ -141,9 +141,9 @@ class ReplayService:
         starts, ends = resolve_offset_range(
             topic, await self.storage.log.fetch_offset_bounds(topic), request.offsets
         )
-        total = await self.storage.count_records(topic, ends) - await self.storage.count_records(
-            topic, starts
-        )
+        total = await self.storage.log.count_records(
+            topic, ends
+        ) - await self.storage.log.count_records(topic, starts)
         missing = await find_missing_ranges(self.storage.log, topic, request, self.clock())
         estimate = {
             "missing": missing,

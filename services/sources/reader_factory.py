@@ -131,7 +131,7 @@ class SourceReaderFactory:
             for assignment in awaited
         }
         for assignment in awaited:
-            while await self.storage.count_pending(
+            while await self.storage.log.count_pending(
                 assignment.group, assignment.topic, barriers[assignment.topic]
             ):
                 await asyncio.sleep(CAUGHT_UP_POLL_S)

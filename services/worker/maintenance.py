@@ -14,7 +14,7 @@ from services.storage import Storage
 from sql.compaction import compact_lexical
 from sql.generations import PgGenerations
 from sql.invalidation import IndexChangePruner
-from sql.log import EXPIRY_INTERVAL, PgLog
+from sql.log import EXPIRY_INTERVAL
 from sql.pool import Pool
 from sql.vector_index import ensure_vector_index
 
@@ -55,7 +55,7 @@ class Maintenance:
             if generation.state != "building":
                 await self._maintain_generation(generation)
         await self.changes.prune()
-        if expire and isinstance(self.storage.log, PgLog):
+        if expire:
             await self.storage.log.expire()
         # Last, because it may take long and waits while the blob store is unavailable.
         if deleted_blob_count := await sweep_token_states(self.storage):

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import timedelta
 
 from schemas.records import Position, Record, StoredRecord
+from streams.dense_log import DenseLog
 from streams.kafka.acls import Grant
 from streams.kafka.admin import KafkaAdmin
 from streams.kafka.bulk_reader import BulkReader
@@ -18,7 +19,7 @@ from streams.kafka.retention import fetch_loss_settings, fetch_max_retention, fe
 __all__ = ["KafkaLog", "KafkaClientSettings"]
 
 
-class KafkaLog:
+class KafkaLog(DenseLog):
     """An `EventLog` on Kafka. Belongs to the event loop that uses it first; connects on first use."""
 
     def __init__(self, settings: KafkaClientSettings, *, append_timeout_s: float = 30.0) -> None:

@@ -322,6 +322,26 @@ class TestSubscribing:
             await wait_until(lambda: len(second.records) == 7)
         assert read_numbers(second.records) == list(range(13, 20))
 
+    async def test_pending_records_are_counted_from_acknowledged_offset(
+        self, case: LogCase
+    ) -> None:
+        await case.log.create_topics({"others": 4}, retention_ms={})
+        positions = await case.log.append(make_numbered_records(range(20), key=b"one"))
+        await case.log.append([Record("others", b"1", b"not counted")])
+        partition, middle = positions[0].partition, positions[12].offset
+        async with run_subscription(case.subscriber, "g", TOPIC) as reader:
+            await wait_until(lambda: len(reader.records) == 20)
+            sink = next(sink for sink in reader.open_sinks if sink.partition.number == partition)
+            sink.partition.acknowledge(middle + 1)
+        below = {partition: positions[15].offset}
+        assert await case.log.count_pending("g", TOPIC) == 7
+        assert await case.log.count_pending("g", TOPIC, below) == 2
+        assert await case.log.count_pending("nobody", TOPIC) == 20
+        assert await case.log.count_records(TOPIC, below) == 15
+        oldest = await case.log.read_at(positions[13])
+        assert oldest is not None
+        assert await case.log.fetch_oldest_pending_time("g", TOPIC) == oldest.appended_at
+
     async def test_new_group_has_no_acknowledged_offsets(self, case: LogCase) -> None:
         await case.log.append(make_numbered_records(range(5)))
         assert await case.log.fetch_committed_offsets("nobody", TOPIC) == {}

@@ -221,7 +221,7 @@ async def wait_until_idle(world: ApiWorld) -> None:
     async def idle() -> bool:
         readers = [reader for reader, _ in world.worker.consumers.assignment_tasks.values()]
         return bool(readers) and not sum(
-            [await storage.count_pending(reader.group, reader.topic) for reader in readers]
+            [await storage.log.count_pending(reader.group, reader.topic) for reader in readers]
         )
 
     for _ in range(3):

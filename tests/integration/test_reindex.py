@@ -42,7 +42,7 @@ async def count_events(at_work: Pipeline) -> dict[str, int]:
     generations = await PgGenerations(at_work.pool).fetch_undropped()
     named = {topic for generation in generations for topic in generation.topics.values()}
     return {
-        topic: await at_work.worker.storage.count_records(topic)
+        topic: await at_work.worker.storage.log.count_records(topic)
         for topic in {*count_partitions(TOPICS, 1), *named} - {"control"}
     }
 

@@ -17,10 +17,10 @@ from engines.embed.null import NullEmbedder
 from schemas.errors import EngineUnavailable
 from services.generations import removal
 from services.generations.removal import sweep_token_states
-from services.storage import Storage
 from services.worker.maintenance import Maintenance
 from sql.dropped_states import fetch_dropped_states
 from sql.invalidation import IndexChangePruner
+from sql.log import PgLog
 from sql.pool import Pool
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import drop_and_publish, promote_generation
@@ -144,13 +144,13 @@ async def test_states_of_events_in_flight_are_kept(
         await at_work.wait_until_idle()
 
         async def arrives(
-            storage: Storage, group: str, topic: str, below: Mapping[int, int] | None = None
+            log: PgLog, group: str, topic: str, below: Mapping[int, int] | None = None
         ) -> int:
             query = "update chunk_states s set blob_key = d.blob_key from dropped_states d where s.generation = $1 and s.document_id = d.document_id and d.blob_key = any($2)"
             await at_work.pool.execute(query, name, list(only_old))
             return 0
 
-        monkeypatch.setattr(Storage, "count_pending", arrives)
+        monkeypatch.setattr(PgLog, "count_pending", arrives)
         assert await sweep_token_states(at_work.worker.storage) == 0
         assert await list_stored_blobs(at_work) >= only_old
 

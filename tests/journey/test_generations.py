@@ -42,7 +42,7 @@ async def copy_to_shadow(world: ApiWorld, name: str = "g2") -> None:
             ("index", "embedded"),
             ("graph", "entities"),
         ):
-            while await storage.count_pending(format_group_name(stage, name), topic):
+            while await storage.log.count_pending(format_group_name(stage, name), topic):
                 await asyncio.sleep(0.02)
 
 

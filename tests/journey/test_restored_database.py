@@ -38,7 +38,7 @@ async def wait_until_idle(storage: Storage) -> None:
             for reader in assign_stages(
                 await PgGenerations(storage.pool).fetch_undropped(), STAGES
             ):
-                while await storage.count_pending(
+                while await storage.log.count_pending(
                     reader.group, reader.topic
                 ) or await list_lagging_partitions(storage):
                     await asyncio.sleep(0.05)

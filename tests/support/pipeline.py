@@ -91,7 +91,7 @@ class Pipeline:
         async def idle() -> bool:
             readers = [reader for reader, _ in self.worker.consumers.assignment_tasks.values()]
             return len(readers) >= len(STAGES) and not sum(
-                [await storage.count_pending(reader.group, reader.topic) for reader in readers]
+                [await storage.log.count_pending(reader.group, reader.topic) for reader in readers]
             )
 
         for _ in range(2):

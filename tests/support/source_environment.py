@@ -16,6 +16,9 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
+from processors import STAGES
+from services.generations.first_generation import FIRST_GENERATION
+from streams.stage_consumer import format_group_name
 from tests.support.api_client import api_client
 from tests.support.eventually import eventually
 
@@ -59,19 +62,17 @@ class SourceEnvironment:
         )
 
     async def count_pending(self) -> int:
-        """Count the events that a stage has still to finish."""
-        storage = self.worker.storage
-        groups = {
-            "raw": "receive",
-            "accepted": "transcribe.g1",
-            "ocr_done": "chunk.g1",
-            "chunked": "embed.g1",
-            "embedded": "index.g1",
-        }
+        """Count the events that a document still needs to become searchable."""
         return sum(
             [
-                await storage.count_pending(f"anabranch.{group}", topic)
-                for topic, group in groups.items()
+                await self.worker.storage.log.count_pending(
+                    format_group_name(
+                        stage.name, None if stage.serves_all_generations else FIRST_GENERATION
+                    ),
+                    stage.topic,
+                )
+                for stage in STAGES
+                if stage.fails_document
             ]
         )
 

@@ -98,7 +98,7 @@ class WorkerGroup:
     async def _is_idle(self) -> bool:
         found = assign_stages(await PgGenerations(self.pool).fetch_undropped(), STAGES)
         return bool(found) and not sum(
-            [await self.storage.count_pending(reader.group, reader.topic) for reader in found]
+            [await self.storage.log.count_pending(reader.group, reader.topic) for reader in found]
         )
 
     async def wait_for_state(self, name: str, state: str) -> GenerationBuild:

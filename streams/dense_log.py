@@ -1,0 +1,58 @@
+"""What follows from offsets that have no gaps, for the logs on Kafka and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from schemas.ports.log import EventLog
+
+
+class DenseLog(EventLog):
+    """An `EventLog` outside the database whose offsets count records."""
+
+    is_in_database = False
+
+    async def count_pending(
+        self, group: str, topic: str, below: Mapping[int, int] | None = None
+    ) -> int:
+        bounds = await self.fetch_offset_bounds(topic)
+        committed = await self.fetch_committed_offsets(group, topic)
+        return _count(
+            {
+                partition: (max(first, committed.get(partition, first)), end)
+                for partition, (first, end) in bounds.items()
+            },
+            below,
+        )
+
+    async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
+        return _count(await self.fetch_offset_bounds(topic), below)
+
+    async def fetch_oldest_pending_time(self, group: str, topic: str) -> datetime | None:
+        bounds = await self.fetch_offset_bounds(topic)
+        committed = await self.fetch_committed_offsets(group, topic)
+        start = {
+            partition: max(first, committed.get(partition, first))
+            for partition, (first, _) in bounds.items()
+        }
+        end = {
+            partition: min(start[partition] + 1, after_last)
+            for partition, (_, after_last) in bounds.items()
+        }
+        return min(
+            [stored.appended_at async for stored in self.read(topic, start, end)], default=None
+        )
+
+    async def has_reader(self, group: str, topic: str) -> bool | None:
+        return None
+
+    async def expire(self) -> None:
+        """Do nothing: Kafka expires records itself, and the in-memory log keeps them."""
+
+
+def _count(bounds: Mapping[int, tuple[int, int]], below: Mapping[int, int] | None) -> int:
+    return sum(
+        max(0, (end if below is None else min(end, below.get(partition, 0))) - first)
+        for partition, (first, end) in bounds.items()
+    )
