@@ -24,8 +24,8 @@ from engines.extract.null import NullExtractor
 from services.generations.reindex import start_rebuild
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
+from sql.partitions import SECONDARY_INDEXES
 from sql.pool import Pool
-from sql.secondary_indexes import SECONDARY_INDEXES
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:

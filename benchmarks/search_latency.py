@@ -31,10 +31,10 @@ from engines.extract.null import NullExtractor
 from schemas.ports.engines import QueryEmbedding, TextEmbedding
 from schemas.ports.search import EntitySeed
 from schemas.questions import Filters
-from sql.compaction import compact_lexical
+from sql.lexical import compact_lexical
 from sql.pool import close_pool, open_pool
 from sql.search import PgSearch
-from sql.vector_index import ensure_vector_index
+from sql.semantic import ensure_vector_index
 
 TENANT, K = "default", 100
 

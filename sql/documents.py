@@ -279,3 +279,57 @@ def _collect_warnings(row: Body) -> list[Body]:
             }
         ]
     return []
+
+
+class PgDocumentEvents:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def list_document_events(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """Return the stage events of a document in chronological order, and the next offset.
+
+        Keys: `revision, generation, stage, part, state, attempts, topic, partition, offset,
+        started_at, duration_ms, error`. The list is empty for an unknown document. Raises
+        DatabaseUnavailable.
+        """
+        with translate_database_errors():
+            rows = await self._pool.fetch(
+                load_query("document_events"),
+                caller.tenant,
+                document_id,
+                after,
+                limit + 1,
+                caller.readers,
+            )
+        return [dict(row) for row in rows[:limit]], after + limit if len(rows) > limit else None
+
+
+class PgJobs:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def open(
+        self,
+        *,
+        job_id: UUID,
+        tenant: str,
+        document_id: UUID,
+        event_id: str,
+        source: str,
+        external_id: str | None,
+        asked_by: str | None,
+    ) -> None:
+        """Open a job. Opening it again has no effect."""
+        with translate_database_errors():
+            await self._pool.execute(
+                load_query("open_job"),
+                job_id,
+                tenant,
+                document_id,
+                event_id,
+                source,
+                external_id,
+                asked_by,
+            )

@@ -7,7 +7,7 @@ waits for every transaction that has read one of the parent tables; the data are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,7 @@ from sql.generations import unknown_generation_error
 from sql.partitions import drop_partitions
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
-from sql.recorded_texts import archive_run_texts
+from sql.runs import archive_run_texts
 
 LOCK_CLASS = 0x64726F70
 """Class of advisory locks; the second number is a hash of the generation's name."""
@@ -160,3 +160,25 @@ async def _find_blocking_transaction(pool: Pool, name: str) -> dict[str, Any] | 
 
 def _format_partition_names(name: str) -> list[str]:
     return [f"{table}_{name}" for table in PARTITIONED_TABLES]
+
+
+async def record_dropped_states(pool: Pool, generation: str) -> None:
+    """Record the blobs of a generation. Call it before its rows, the only reference to them, are
+    deleted.
+    """
+    with translate_database_errors():
+        await pool.execute(load_query("record_dropped_states"), generation)
+
+
+async def fetch_dropped_states(pool: Pool, limit: int) -> dict[str, bool]:
+    """Return blob key → whether another generation still references the blob."""
+    with translate_database_errors():
+        return {
+            row["blob_key"]: row["used"]
+            for row in await pool.fetch(load_query("dropped_state_blobs"), limit)
+        }
+
+
+async def delete_dropped_states(pool: Pool, keys: Sequence[str]) -> None:
+    with translate_database_errors():
+        await pool.execute(load_query("delete_dropped_states"), list(keys))

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from schemas.generations import LexicalConfig
 from schemas.ports.search import Hit, LexicalHits
 from sql.bm25 import CandidateSet, Term, choose_candidates, find_unseen_conjunctions
-from sql.pool import Connection
+from sql.errors import translate_database_errors
+from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 from sql.search_scope import SearchScope
 from sql.text_search_config import resolve_text_search_config
@@ -15,6 +16,8 @@ from sql.text_search_config import resolve_text_search_config
 WIDENING_FACTOR = 4
 """Factor on the budget of the second pass, if an unseen chunk could still rank."""
 UNLIMITED = float("inf")
+MAX_WORDS = 20_000
+"""Words per transaction. It must stay short: readers of the log wait for open writing transactions."""
 
 
 async def search_lexical(
@@ -123,3 +126,23 @@ def _collect_idf(terms: Sequence[Term]) -> Mapping[str, Mapping[str, float]]:
     for term in terms:
         idf.setdefault(term.cfg, {})[term.lexeme] = term.idf
     return idf
+
+
+async def compact_lexical(pool: Pool, generation: str, *, max_words: int = MAX_WORDS) -> int:
+    """Compact deltas in one short transaction and return how many rows were replaced.
+
+    Call it again until it returns 0. Also returns 0 while another call compacts the same
+    generation. Raises DatabaseUnavailable.
+    """
+    with translate_database_errors():
+        async with pool.acquire(timeout=60) as connection, connection.transaction():
+            if not await connection.fetchval(
+                "select pg_try_advisory_xact_lock(hashtext('compact_lexical ' || $1))", generation
+            ):
+                return 0
+            n_folded: int = await connection.fetchval(
+                load_query("compact_words"), generation, max_words
+            )
+            return n_folded + int(
+                await connection.fetchval(load_query("compact_corpus"), generation)
+            )

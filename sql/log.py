@@ -8,18 +8,19 @@ running transaction: no transaction can still add rows below it.
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import asyncpg
+import structlog
 
 from schemas.errors import ConfigurationError, LogUnavailable
-from schemas.records import Position, Record, StoredRecord
+from schemas.records import Headers, Position, Record, StoredRecord
 from sql.errors import translate_database_errors, translate_log_errors
-from sql.log_records import encode_headers, to_stored_record
-from sql.pool import Pool
+from sql.pool import Connection, Pool
 from sql.query_loader import load_query
-from sql.retention import lock_expired_batches
 
 BATCH_RECORDS = 2000
 BATCH_BYTES = 8_000_000
@@ -29,6 +30,10 @@ TOPIC_TABLES = ("log_readers", "expired_ranges", "topics")
 UNFOLDED_RANGES, RANGES_PER_FOLD = 2000, 64
 """Expired ranges to keep unfolded per topic, and how many older ones are folded into one."""
 PendingAppend = tuple[Sequence[Record], asyncio.Future[list[Position]]]
+EncodedHeader = str | dict[str, str]
+FIRST_XID = 3
+"""FirstNormalTransactionId: the first transaction id of any server."""
+log = structlog.get_logger(__name__)
 
 
 class PgLog:
@@ -313,3 +318,62 @@ def _fail_futures(batch: list[PendingAppend], error: Exception) -> None:
     for _, future in batch:
         if not future.done():
             future.set_exception(error)
+
+
+async def lock_expired_batches(connection: Connection) -> None:
+    """Lock the removal of records until the transaction ends. Call it before the first removal.
+
+    Two concurrent removals would otherwise deadlock on each other's records.
+    """
+    await connection.execute(load_query("lock_expired_batches"))
+
+
+def encode_headers(headers: Headers) -> str:
+    """Encode headers as readable JSON; values that are not text are marked as base64."""
+    return json.dumps({name: _encode(value) for name, value in headers.items()}, ensure_ascii=False)
+
+
+def decode_headers(text: str) -> dict[str, bytes]:
+    return {name: _decode(value) for name, value in json.loads(text).items()}
+
+
+def to_stored_record(topic: str, row: asyncpg.Record) -> StoredRecord:
+    return StoredRecord(
+        Record(topic, row["key"], row["value"], decode_headers(row["headers"])),
+        Position(topic, 0, row["position"]),
+        row["appended_at"],
+    )
+
+
+def _encode(value: bytes) -> EncodedHeader:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
+    return text if "\0" not in text else {"base64": b64encode(value).decode()}
+
+
+def _decode(value: EncodedHeader) -> bytes:
+    return value.encode() if isinstance(value, str) else b64decode(value["base64"])
+
+
+async def adopt_imported_log(pool: Pool) -> bool:
+    """Restamp records whose transaction ids this server has not reached; return whether there were
+    any.
+
+    Such records, and all that is appended after them, would stay above the snapshot horizon and
+    unreadable. They get the first transaction id, which orders them by position, and readers lose
+    no record. Call it before any reader starts. Raises LogUnavailable.
+    """
+    with translate_log_errors():
+        if not await pool.fetchval(load_query("has_foreign_xacts")):
+            return False
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.execute("lock table events, log_readers in share row exclusive mode")
+            if not await connection.fetchval(load_query("has_foreign_xacts")):
+                return False
+            await connection.execute(load_query("rebase_reader_cursors"), FIRST_XID)
+            await connection.execute(load_query("restamp_events"), FIRST_XID)
+            await connection.execute(load_query("delete_expired_ranges"))
+    log.warning("imported_log_adopted", order="position")
+    return True

@@ -10,7 +10,7 @@ import asyncpg
 from schemas.errors import CursorAhead, InvalidRequest
 from schemas.ports.feed import FeedPage, FeedRecord
 from sql.errors import translate_log_errors
-from sql.log_records import to_stored_record
+from sql.log import to_stored_record
 from sql.pool import Pool
 from sql.query_loader import load_query
 

@@ -6,27 +6,153 @@ NOTIFY wakes the reader; polling is the fallback.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from contextlib import suppress
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import asyncpg
+import structlog
 
-from schemas.errors import TransientError
+from schemas.errors import DatabaseUnavailable, TransientError
 from schemas.ports.log import OpenSink, Sink
 from sql.errors import translate_log_errors
-from sql.lease import LeaseLost, ReaderCursor, ReaderLease
-from sql.listener import TopicListener
-from sql.log_records import to_stored_record
-from sql.pool import Pool
+from sql.log import to_stored_record
+from sql.pool import Pool, connect
 from sql.query_loader import load_query
 
+log = structlog.get_logger(__name__)
+CHANNEL = "anabranch_events"
+RECONNECT_S = 1.0
 PAGE_RECORDS = 500
 PAGE_BYTES = 8_000_000
 LEASE_S = 10.0
 COMMIT_EVERY_S = 0.1
 HORIZON_POLL_S = 0.002
 RETRY_S = 0.5
+
+
+class LeaseLost(TransientError):
+    """Another process holds the group's lease."""
+
+    code = "LEASE_LOST"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ReaderCursor:
+    """The last finished record in reading order: transaction, then position."""
+
+    xact: int = 0
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderLease:
+    pool: Pool
+    group: str
+    topic: str
+    owner: UUID
+    seconds: float
+
+    async def acquire(self) -> ReaderCursor | None:
+        """Try to acquire the lease; return the group's cursor, or None if another process has it."""
+        with translate_log_errors():
+            row = await self.pool.fetchrow(
+                load_query("acquire_lease"), self.group, self.topic, self.owner, self.seconds
+            )
+        return ReaderCursor(row["xact"], row["position"]) if row else None
+
+    async def renew(self, cursor: ReaderCursor) -> None:
+        """Store the cursor and renew the lease. Raises LeaseLost."""
+        with translate_log_errors():
+            renewed_position = await self.pool.fetchval(
+                load_query("renew_lease"),
+                self.group,
+                self.topic,
+                self.owner,
+                self.seconds,
+                cursor.xact,
+                cursor.position,
+            )
+        if renewed_position is None:
+            raise LeaseLost(
+                f"Another process has taken the lease of group {self.group} on topic {self.topic}."
+            )
+
+    async def release(self) -> None:
+        with translate_log_errors():
+            await self.pool.execute(load_query("release_lease"), self.group, self.topic, self.owner)
+
+
+class TopicListener:
+    """Sets the asyncio events of a topic's listeners when records are committed to it.
+
+    Notifications sent while the connection is down are lost, so readers must poll as well. The
+    connection's application name is `anabranch <name>`; other processes read from it that this one
+    is alive.
+    """
+
+    def __init__(self, dsn: str, name: str) -> None:
+        self._dsn = dsn
+        self._name = f"anabranch {name}"
+        self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._listening: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+
+    @asynccontextmanager
+    async def listen(self, topic: str) -> AsyncIterator[asyncio.Event]:
+        """Yield an event that is set whenever the topic may have new records."""
+        event = asyncio.Event()
+        self._waiting[topic].add(event)
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen_forever())
+        try:
+            await self._ready.wait()
+            yield event
+        finally:
+            self._waiting[topic].discard(event)
+            if not any(self._waiting.values()):
+                await self._stop()
+
+    async def _stop(self) -> None:
+        task, self._listening = self._listening, None
+        self._ready.clear()
+        if task:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _listen_forever(self) -> None:
+        while True:
+            try:
+                await self._listen_until_lost()
+            except DatabaseUnavailable as error:
+                log.debug("listener_disconnected", detail=error.detail)
+            except Exception:
+                log.exception("listener_failed", connection=self._name, fallback="polling")
+                # Release readers that wait for the first connection: they poll.
+                self._ready.set()
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _listen_until_lost(self) -> None:
+        connection = await connect(self._dsn, name=self._name)
+        lost = asyncio.Event()
+        try:
+            connection.add_termination_listener(lambda _: lost.set())
+            await connection.add_listener(CHANNEL, self._on_notify)
+            self._ready.set()
+            await lost.wait()
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise DatabaseUnavailable(f"The LISTEN connection was lost: {error}") from error
+        finally:
+            connection.terminate()
+
+    def _on_notify(self, _connection: Any, _process: int, _channel: str, topics: Any) -> None:
+        for topic in str(topics).split(","):
+            for event in self._waiting.get(topic, ()):
+                event.set()
 
 
 class PgSubscriber:
@@ -208,6 +334,3 @@ async def _wait_for_event(event: asyncio.Event, timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s):
             await event.wait()
     event.clear()
-
-
-__all__ = ["LeaseLost", "PgSubscriber", "PgSubscription"]

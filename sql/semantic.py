@@ -1,4 +1,8 @@
-"""Search semantically by cosine similarity: exact while there are few vectors, else by HNSW."""
+"""Search semantically by cosine similarity: exact while there are few vectors, else by HNSW.
+
+The index is built once a generation has enough vectors. A bulk build costs about a tenth of
+inserting the same rows into a live index.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,73 @@ import numpy as np
 from numpy.typing import NDArray
 from pgvector import HalfVector
 
+from schemas.generations import Generation
 from schemas.ports.search import Hit
-from sql.pool import Connection
+from sql.errors import translate_database_errors
+from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 from sql.search_scope import SearchScope
-from sql.vector_index import EXACT_BELOW
+
+EXACT_BELOW = 20_000
+"""Below this number of vectors an exact scan is used and no index is built."""
+BUILD_MEMORY = "512MB"
+"""About 3 KB per vector of 1,024 dimensions; beyond it pgvector continues on disk, more slowly."""
+
+
+async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
+    """Build the index once the generation has EXACT_BELOW vectors; return whether this call built
+    it.
+
+    An interrupted build is dropped and repeated. Blocks neither readers nor writers, but takes
+    minutes: use a dedicated connection. Raises DatabaseUnavailable.
+    """
+    with translate_database_errors():
+        async with pool.acquire(timeout=60) as connection:
+            if (
+                await connection.fetchval(load_query("corpus_size"), generation.name, None)
+                < EXACT_BELOW
+            ):
+                return False
+            return await _build_index(connection, generation)
+
+
+async def _build_index(connection: Connection, generation: Generation) -> bool:
+    # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which CREATE
+    # INDEX
+    # CONCURRENTLY waits for.
+    if not await connection.fetchval(
+        "select pg_try_advisory_lock(hashtext($1))", _format_index_name(generation)
+    ):
+        return False
+    try:
+        return await _build_index_locked(connection, generation)
+    finally:
+        await connection.execute("reset maintenance_work_mem")
+        await connection.execute(
+            "select pg_advisory_unlock(hashtext($1))", _format_index_name(generation)
+        )
+
+
+async def _build_index_locked(connection: Connection, generation: Generation) -> bool:
+    state = await connection.fetchrow(
+        load_query("vector_index"), generation.name, _format_index_name(generation)
+    )
+    if state is None or state["valid"]:
+        return False
+    if state["valid"] is not None:
+        await connection.execute(
+            f'drop index concurrently if exists anabranch."{_format_index_name(generation)}"'
+        )
+    await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
+    await connection.execute(
+        f'create index concurrently "{_format_index_name(generation)}" on {state["partition"]} '
+        f"using hnsw ((embedding::halfvec({generation.config.embed.dimension})) halfvec_cosine_ops) with (m = 16, ef_construction = 128)"
+    )
+    return True
+
+
+def _format_index_name(generation: Generation) -> str:
+    return f"chunk_vectors_near_{generation.name}"
 
 
 async def search_semantic(

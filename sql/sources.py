@@ -1,14 +1,29 @@
-"""Read declared sources and their status."""
+"""Read declared sources, and store the state of their readers."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
-from schemas.sources import DeclaredSource, SequenceReset, SourceSpec
+from schemas.ports.sources import EndedSnapshot, UntrackedDocument
+from schemas.sources import (
+    DeclaredSource,
+    EmittedState,
+    ReleasedId,
+    RowChange,
+    RowState,
+    SequenceMark,
+    SequenceReset,
+    SourceSpec,
+    TableFloors,
+)
 from sql.errors import translate_database_errors
-from sql.pool import Pool
+from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 
 
@@ -57,3 +72,293 @@ def _parse_declared_source(row: asyncpg.Record) -> DeclaredSource:
         removed=row["removed"],
         withdraw=row["withdraw"],
     )
+
+
+class PgSourceTransaction:
+    """Implements `schemas.ports.sources.SourceTransaction`."""
+
+    def __init__(self, connection: Connection, source: str) -> None:
+        self._connection, self._source = connection, source
+
+    async def fetch_floors(self) -> Mapping[str, TableFloors]:
+        rows = await self._connection.fetch(load_query("source_table_floors"), self._source)
+        return {
+            row["table_name"]: TableFloors(_parse_mark(row["truncated"]), _parse_mark(row["read"]))
+            for row in rows
+        }
+
+    async def fetch_rows(self, keys: Collection[str]) -> dict[str, RowState]:
+        linked = [
+            row["key"]
+            for row in await self._connection.fetch(
+                load_query("source_linked"), self._source, list(keys)
+            )
+        ]
+        changes: dict[str, list[RowChange]] = {key: [] for key in linked}
+        for row in await self._connection.fetch(load_query("source_changes"), self._source, linked):
+            changes[row["key"]].append(_parse_change(row))
+        emitted_rows = await self._connection.fetch(
+            load_query("source_rows"),
+            self._source,
+            linked,
+        )
+        by_key = {row["key"]: _parse_emitted(row) for row in emitted_rows}
+        return {key: RowState(tuple(changes[key]), by_key.get(key)) for key in linked}
+
+    async def save_changes(
+        self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]
+    ) -> None:
+        if changes:
+            await self._connection.executemany(
+                load_query("add_source_changes"),
+                [_to_change_values(self._source, change) for change in changes],
+            )
+            await self._connection.execute(
+                load_query("prune_source_changes"),
+                self._source,
+                list({change.key for change in changes}),
+            )
+        if emitted:
+            await self._connection.executemany(
+                load_query("upsert_source_row"),
+                [_to_emitted_values(self._source, key, row) for key, row in emitted.items()],
+            )
+
+    async def raise_floors(
+        self,
+        table: str,
+        *,
+        truncated_at: SequenceMark | None = None,
+        snapshot_started_at: SequenceMark | None = None,
+    ) -> None:
+        await self._connection.execute(
+            load_query("source_floors"),
+            self._source,
+            table,
+            list(truncated_at or (0, 0)),
+            list(snapshot_started_at or (0, 0)),
+        )
+
+    async def record_progress(self, topic: str, partition: int, next_offset: int) -> None:
+        await self._connection.execute(
+            load_query("advance_source_progress"), self._source, topic, partition, next_offset
+        )
+
+    async def record_snapshot_end(
+        self, table: str, mark: SequenceMark, topic: str, end_offsets: Mapping[int, int]
+    ) -> None:
+        await self._connection.execute(
+            load_query("record_snapshot_end"),
+            self._source,
+            table,
+            list(mark),
+            topic,
+            {str(key): end for key, end in end_offsets.items()},
+        )
+
+
+class PgSourceStore:
+    """Implements `schemas.ports.sources.SourceStore`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @asynccontextmanager
+    async def begin_transaction(self, source: str) -> AsyncIterator[PgSourceTransaction]:
+        with translate_database_errors():
+            await self.fetch_state_id(source)
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute(
+                    load_query("touch_source"),
+                    source,
+                )
+                yield PgSourceTransaction(connection, source)
+
+    async def mark_emitted(self, source: str, emitted: Mapping[str, EmittedState]) -> None:
+        rows = [
+            (source, key, row.epoch, row.sequence, row.step, row.digest)
+            for key, row in emitted.items()
+        ]
+        with translate_database_errors():
+            await self._pool.executemany(
+                load_query("mark_source_row_published"),
+                rows,
+            )
+
+    async def fetch_live_below(
+        self, source: str, table: str, mark: SequenceMark, after: str, limit: int
+    ) -> list[str]:
+        return [
+            row["key"]
+            for row in await self._fetch(
+                load_query("source_live_below"), source, table, *mark, after, limit
+            )
+        ]
+
+    async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]:
+        rows = await self._fetch(
+            load_query("pending_source_rows"),
+            source,
+            after,
+            limit,
+        )
+        return [row["key"] for row in rows]
+
+    async def fetch_untracked(
+        self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int
+    ) -> list[UntrackedDocument]:
+        rows = await self._fetch(
+            load_query("untracked_source_documents"), source, ce_source, list(mark), after, limit
+        )
+        return [UntrackedDocument(row["external_id"], _parse_mark(row["mark"])) for row in rows]
+
+    async def fetch_ended_snapshots(self, source: str) -> list[EndedSnapshot]:
+        rows = await self._fetch(load_query("source_ended_snapshots"), source)
+        return [
+            EndedSnapshot(
+                row["table_name"],
+                _parse_mark(row["ended"]),
+                row["topic"],
+                _parse_unread_ranges(row["unread"]),
+            )
+            for row in rows
+        ]
+
+    async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None:
+        with translate_database_errors():
+            await self._pool.execute(
+                load_query("end_snapshot_sweep"),
+                source,
+                table,
+                list(mark),
+            )
+
+    async def fetch_state_id(self, source: str) -> str:
+        with translate_database_errors():
+            await self._pool.execute(load_query("add_source_state"), source)
+            return str(await self._pool.fetchval(load_query("source_state_id"), source))
+
+    async def has_state(self, source: str) -> bool:
+        """Whether the source has any stored state."""
+        return bool(await self._fetch(load_query("has_source_state"), source))
+
+    async def record_change_time(self, source: str) -> None:
+        with translate_database_errors():
+            await self._pool.execute(
+                load_query("touch_source"),
+                source,
+            )
+
+    async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
+        with translate_database_errors():
+            if value is None:
+                await self._pool.execute(load_query("delete_source_note"), source, key)
+                return
+            await self._pool.execute(
+                load_query("upsert_source_note"),
+                source,
+                key,
+                json.loads(json.dumps(value)),
+            )
+
+    async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]:
+        return {
+            row["key"]: row["value"]
+            for row in await self._fetch(load_query("source_notes"), source)
+        }
+
+    async def delete_state(self, source: str) -> None:
+        with translate_database_errors():
+            await self._pool.execute(load_query("delete_source_state"), source)
+
+    async def acquire_lease(self, source: str, owner: UUID, lease_s: float) -> bool:
+        await self.fetch_state_id(source)
+        return bool(await self._fetch(load_query("acquire_source_lease"), source, owner, lease_s))
+
+    async def release_lease(self, source: str, owner: UUID) -> None:
+        with translate_database_errors():
+            await self._pool.execute(
+                load_query("release_source_lease"),
+                source,
+                owner,
+            )
+
+    async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
+        with translate_database_errors():
+            return list(await self._pool.fetch(text, *parameters))
+
+
+def _parse_mark(numbers: Sequence[int]) -> SequenceMark:
+    return numbers[0], numbers[1]
+
+
+def _parse_change(row: asyncpg.Record) -> RowChange:
+    return RowChange(
+        key=row["key"],
+        table=row["table_name"],
+        epoch=row["epoch"],
+        sequence=row["sequence"],
+        is_snapshot_read=row["read"],
+        is_deleted=row["gone"],
+        columns=row["columns"],
+        unchanged_columns=tuple(row["unknown"]),
+        old_key=row["old_key"],
+    )
+
+
+def _to_change_values(source: str, change: RowChange) -> tuple[Any, ...]:
+    return (
+        source,
+        change.key,
+        change.epoch,
+        change.sequence,
+        change.is_snapshot_read,
+        change.table,
+        change.is_deleted,
+        dict(change.columns),
+        list(change.unchanged_columns),
+        change.old_key,
+    )
+
+
+def _parse_emitted(row: asyncpg.Record) -> EmittedState:
+    return EmittedState(
+        row["table_name"],
+        row["epoch"],
+        row["sequence"],
+        row["step"],
+        row["digest"],
+        row["external_id"],
+        row["live"],
+        tuple(map(_decode_released_id, row["released_ids"])),
+        row["owed"],
+    )
+
+
+def _to_emitted_values(source: str, key: str, emitted: EmittedState) -> tuple[Any, ...]:
+    return (
+        source,
+        key,
+        emitted.table,
+        emitted.epoch,
+        emitted.sequence,
+        emitted.step,
+        emitted.digest,
+        emitted.external_id,
+        emitted.is_live,
+        list(map(_encode_released_id, emitted.released_ids)),
+        emitted.is_pending,
+    )
+
+
+def _parse_unread_ranges(ranges: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
+    return {int(partition): (start, end) for partition, (start, end) in ranges.items()}
+
+
+def _encode_released_id(released: ReleasedId) -> str:
+    return json.dumps([released.external_id, *released.mark, released.step])
+
+
+def _decode_released_id(text: str) -> ReleasedId:
+    external_id, epoch, sequence, step = json.loads(text)
+    return ReleasedId(external_id, (epoch, sequence), step)

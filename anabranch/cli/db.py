@@ -29,8 +29,8 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: LocalOptions = DE
         List pending migrations without applying them.
     """
     from anabranch.cli.database import open_command_database, open_or_initialize_database
-    from sql.inspection import list_pending_migrations
     from sql.migrate import migrate as apply_migrations
+    from sql.monitoring import list_pending_migrations
 
     settings = common.load_settings()
     work = (
@@ -50,7 +50,7 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: LocalOptions = DE
 def status(*, common: LocalOptions = DEFAULT) -> int:
     """List migrations with the time at which they were applied."""
     from anabranch.cli.database import open_command_database
-    from sql.inspection import fetch_migration_status
+    from sql.monitoring import fetch_migration_status
 
     rows = asyncio.run(
         _run_with_database(open_command_database(common.load_settings()), fetch_migration_status)
@@ -78,7 +78,7 @@ def checksum(
         Include revisions, tombstones and history. The checksum is then equal for the same log only.
     """
     from anabranch.cli.database import open_command_database
-    from sql.checksum import compute_checksum
+    from sql.integrity import compute_checksum
     from sql.pool import close_pool, open_pool
 
     async def run(dsn: str) -> dict[str, Any]:

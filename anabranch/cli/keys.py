@@ -281,7 +281,7 @@ async def _open_direct(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
     from anabranch.composition.storage import prepare_storage
     from anabranch.identity.api_keys import ApiKeyService
     from anabranch.identity.audit import AuditLog
-    from sql.api_keys import PgApiKeys
+    from sql.access import PgApiKeys
     from streams.codec import DEFAULT_TENANT
 
     settings = common.load_settings()

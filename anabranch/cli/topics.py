@@ -174,7 +174,7 @@ def lag(
         Refresh every two seconds until Ctrl-C; with --json, print one object per line.
     """
     from services.monitoring.lag_diagnosis import MIN_BLOCKING_S, explain_lags
-    from sql.inspection import fetch_blocking_transactions
+    from sql.monitoring import fetch_blocking_transactions
 
     async def show(storage: Storage) -> None:
         while True:

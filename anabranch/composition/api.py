@@ -44,21 +44,16 @@ from services.query.run_history import LineageService, QueryEventTap, RunHistory
 from services.query.service import ConcurrencyLimiter, LimitedSearch, QueryService
 from services.replay.service import ReplayService
 from services.storage import Storage
-from sql.api_keys import PgApiKeys
-from sql.audit import PgAudit
-from sql.document_events import PgDocumentEvents
-from sql.documents import PgDocuments
+from sql.access import PgApiKeys, PgAudit
+from sql.documents import PgDocumentEvents, PgDocuments, PgJobs
 from sql.entities import PgEntities
-from sql.feedback import PgFeedback
-from sql.generation_summaries import PgGenerationSummaries
-from sql.generations import PgGenerations
-from sql.jobs import PgJobs
+from sql.generations import PgGenerations, PgGenerationSummaries
 from sql.lineage import PgLineage
 from sql.listings import PgListings
 from sql.log_feed import PgFeed
 from sql.passages import PgPassages
 from sql.pool import Pool, close_pool, open_pool
-from sql.recorded_texts import PgRecordedTexts
+from sql.runs import PgFeedback, PgRecordedTexts
 from sql.search import PgSearch
 from streams.codec import DEFAULT_TENANT
 from streams.offset_feed import OffsetFeed

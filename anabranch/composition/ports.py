@@ -13,9 +13,8 @@ from services.engines import Engines
 from services.erasure.eraser import DocumentEraser
 from services.sources.supervisor import SourceEpochs
 from services.storage import Storage
-from sql.document_owners import PgDocumentOwners
 from sql.engine_results import PgEngineResultCache
-from sql.revisions import PgRevisions
+from sql.revisions import PgDocumentOwners, PgRevisions
 
 
 def build_ports(

@@ -32,7 +32,7 @@ from services.worker.engine_registry import EngineRegistry
 from services.worker.maintenance import Maintenance
 from sql.generations import PgGenerations
 from sql.invalidation import IndexChangePruner, delete_foreign_changes
-from sql.log_import import adopt_imported_log
+from sql.log import adopt_imported_log
 from sql.pool import ASYNC_COMMIT_SETTINGS, close_pool, open_pool
 from streams.instrumentation import Instrumentation, NoInstrumentation
 from streams.stage import Stage

@@ -15,8 +15,8 @@ from anabranch.kafka.topic_checks import check_topics, explain_unreadable_settin
 from anabranch.process.data_folder import find_server
 from schemas.errors import ConfigurationError
 from sql.generations import PgGenerations
-from sql.inspection import DirectAccess, fetch_direct_access, inspect_database
 from sql.listings import PgListings
+from sql.monitoring import DirectAccess, fetch_direct_access, inspect_database
 from sql.pool import build_lock_timeout_settings, close_pool, open_pool
 
 PROBE_KEY = "_doctor/probe"

@@ -23,9 +23,8 @@ from services.monitoring.lag_diagnosis import (
 )
 from services.storage import Storage
 from sql.generations import PgGenerations
-from sql.inspection import fetch_blocking_transactions, list_pending_migrations
+from sql.monitoring import PgReaderStatus, fetch_blocking_transactions, list_pending_migrations
 from sql.pool import build_lock_timeout_settings, close_pool, open_pool
-from sql.reader_status import PgReaderStatus
 
 STALL_THRESHOLD_S = 30.0
 """Events that wait for less are in progress."""

@@ -29,7 +29,7 @@ from schemas.errors import (
 )
 from schemas.principals import Principal
 from schemas.roles import ROLES
-from sql.api_keys import PgApiKeys, StoredApiKey
+from sql.access import PgApiKeys, StoredApiKey
 
 KEY_PREFIX = "ab_"
 KEY_PATTERN = re.compile(r"ab_([0-9a-f]{16})_([0-9a-f]{64})")

@@ -23,10 +23,10 @@ from services.erasure.drain import DrainBarrier
 from services.erasure.key_destruction import overwrite_destroyed_shares
 from services.erasure.service import build_receipt
 from services.storage import Storage
-from sql.compaction import compact_lexical
 from sql.erasure import AFFECTED_TABLES, RESENT_COUNT, UNSCRUBBED_PREFIX, WAL_MARKER, PgErasure
 from sql.generations import PgGenerations
 from sql.keystore import PgKeystore
+from sql.lexical import compact_lexical
 from sql.scrubber import scrub_tables, vacuum_tables
 from streams.payload_keys import CACHE_TTL_S
 from streams.publisher import build_root_event

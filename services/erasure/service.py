@@ -26,8 +26,8 @@ from sql.erasure import (
     UNSCRUBBED_PREFIX,
     WAL_MARKER,
     PgErasure,
+    PgErasureReceipts,
 )
-from sql.erasure_receipts import PgErasureReceipts
 from sql.keystore import PgKeystore
 from streams.publisher import build_root_event
 

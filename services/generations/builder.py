@@ -22,14 +22,14 @@ from services.generations.stage_assignments import (
     resolve_topic_generation,
 )
 from services.storage import Storage
-from sql.checksum import find_differing_tables
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.generation_removal import begin_generation_drop, list_unremoved_generations
 from sql.generation_switch import switch_generation
 from sql.generations import PgGenerations
+from sql.integrity import find_differing_tables
+from sql.partitions import build_indexes
 from sql.pool import Pool
-from sql.secondary_indexes import build_indexes
-from sql.vector_index import ensure_vector_index
+from sql.semantic import ensure_vector_index
 from streams.stage import Stage
 
 log = structlog.get_logger(__name__)

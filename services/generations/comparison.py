@@ -36,10 +36,9 @@ from schemas.ports.ledger import GenerationStore
 from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
 from services.query.retriever_pool import RetrieverPool
-from sql.feedback import PgFeedback
-from sql.generation_summaries import PgGenerationSummaries
-from sql.generations import unknown_generation_error
+from sql.generations import PgGenerationSummaries, unknown_generation_error
 from sql.passages import PgPassages
+from sql.runs import PgFeedback
 
 REPLAYED_FIELDS = ("query", "mode", "profile", "filters", "channels", "language")
 """Fields taken from a recorded request; the comparison sets the others."""

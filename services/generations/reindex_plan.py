@@ -24,7 +24,7 @@ from schemas.values import ParentChunk
 from services.engines import Engines
 from services.storage import Storage
 from sql.engine_results import PgEngineResultCache
-from sql.index_size import IndexSize, fetch_visible_orders, measure_index
+from sql.generations import IndexSize, fetch_visible_orders, measure_index
 
 STAGE_ORDER = ("transcribe", "chunk", "extract", "embed")
 """Stages with output events, upstream first."""

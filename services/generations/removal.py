@@ -14,9 +14,14 @@ from schemas.topics import EMBEDDED
 from services.generations.decisions import GenerationDecisions
 from services.generations.stage_assignments import assign_stages
 from services.storage import Storage
-from sql.dropped_states import delete_dropped_states, fetch_dropped_states, record_dropped_states
 from sql.erasure import PgErasure
-from sql.generation_removal import begin_generation_drop, remove_generation_tables
+from sql.generation_removal import (
+    begin_generation_drop,
+    delete_dropped_states,
+    fetch_dropped_states,
+    record_dropped_states,
+    remove_generation_tables,
+)
 from sql.generations import PgGenerations
 from sql.pool import Pool
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schemas.errors import PermanentError
 from services.storage import Storage
-from sql.index_size import fetch_first_needed_positions
+from sql.generations import fetch_first_needed_positions
 
 
 async def check_retained(storage: Storage, live: str, *, read_by: str | None = None) -> None:

@@ -13,9 +13,13 @@ from schemas.principals import Principal
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
 from services.generations.removal import remove_generation
-from sql.generation_summaries import PgGenerationSummaries
 from sql.generation_switch import SwitchResult, roll_back, switch_generation
-from sql.generations import PgGenerations, no_live_generation_error, unknown_generation_error
+from sql.generations import (
+    PgGenerations,
+    PgGenerationSummaries,
+    no_live_generation_error,
+    unknown_generation_error,
+)
 from sql.pool import Pool
 
 

@@ -18,9 +18,9 @@ from services.instrumentation.metrics import Metrics
 from services.monitoring.consumer_lag import fetch_stage_lags
 from services.storage import Storage
 from sql.documents import PgDocuments
-from sql.event_times import fetch_received_times
 from sql.generations import PgGenerations
 from sql.listings import PgListings
+from sql.monitoring import fetch_received_times
 
 log = structlog.get_logger(__name__)
 INTERVAL_S = 15.0

@@ -15,10 +15,14 @@ from services.monitoring.consumer_lag import (
     list_consumers,
 )
 from services.storage import Storage
-from sql.diagnosis import fetch_lock_holder, fetch_oldest_running_work
 from sql.errors import LOCK_TIMEOUT_CODE
-from sql.inspection import fetch_blocking_transactions, fetch_horizon_holder
-from sql.reader_status import PgReaderStatus
+from sql.monitoring import (
+    PgReaderStatus,
+    fetch_blocking_transactions,
+    fetch_horizon_holder,
+    fetch_lock_holder,
+    fetch_oldest_running_work,
+)
 
 MIN_BLOCKING_S = 1.0
 """Younger transactions are not reported."""

@@ -27,16 +27,15 @@ from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.first_generation import find_current_generation
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
-from sql.document_owners import restore_owners
-from sql.erasure import PgErasure
-from sql.erasure_receipts import PgErasureReceipts
+from sql.erasure import PgErasure, PgErasureReceipts
 from sql.generation_builds import PgGenerationBuilds
 from sql.generations import PgGenerations
 from sql.inbox.entries import ERASED_PAYLOAD, reset_reader_cursor, restore_inbox
 from sql.inbox.ledger import PgLedger
 from sql.keystore import PgKeystore
-from sql.secondary_indexes import build_indexes
-from sql.vector_index import ensure_vector_index
+from sql.partitions import build_indexes
+from sql.revisions import restore_owners
+from sql.semantic import ensure_vector_index
 from streams.payload_keys import KEY_MISSING
 from streams.stage import Stage
 

@@ -34,8 +34,7 @@ from services.sources.supervisor import SourceReader
 from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.replication_slot import PgChangeReader
-from sql.source_state import PgSourceStore
-from sql.sources import PgSources
+from sql.sources import PgSources, PgSourceStore
 from streams.runner import Backoff
 from streams.sources.change_applier import ChangeApplier
 from streams.sources.change_dead_letters import ChangeDeadLetters

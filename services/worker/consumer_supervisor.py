@@ -40,8 +40,8 @@ from services.worker.engine_registry import EngineRegistry
 from sql.generation_builds import PgGenerationBuilds
 from sql.generations import PgGenerations
 from sql.inbox.ledger import PgLedger
+from sql.monitoring import PgReaderStatus
 from sql.pool import Pool
-from sql.reader_status import PgReaderStatus
 from sql.revisions import PgRevisions
 from streams.instrumentation import Instrumentation
 from streams.partition_sink import STATUS_RENEWAL_S, PartitionLimits

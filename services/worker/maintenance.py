@@ -11,12 +11,12 @@ from schemas.errors import TransientError
 from schemas.generations import Generation
 from services.generations.removal import sweep_token_states
 from services.storage import Storage
-from sql.compaction import compact_lexical
 from sql.generations import PgGenerations
 from sql.invalidation import IndexChangePruner
+from sql.lexical import compact_lexical
 from sql.log import EXPIRY_INTERVAL
 from sql.pool import Pool
-from sql.vector_index import ensure_vector_index
+from sql.semantic import ensure_vector_index
 
 log = structlog.get_logger(__name__)
 INTERVAL_S = 20.0

@@ -25,9 +25,9 @@ from schemas.rows import (
     SourceResetRow,
     SourceRow,
 )
-from sql.audit import insert_audit_event
+from sql.access import insert_audit_event
 from sql.encoding import replace_nul
-from sql.erasure_receipts import write_erasure_row
+from sql.erasure import write_erasure_row
 from sql.partitions import create_partitions
 from sql.pool import Connection
 from sql.query_loader import load_query

@@ -12,7 +12,7 @@ import pytest
 from schemas.ports.sources import SourceStore
 from schemas.sources import EmittedState, ReleasedId, RowChange, TableFloors
 from sql.pool import close_pool, open_pool
-from sql.source_state import PgSourceStore
+from sql.sources import PgSourceStore
 from streams.sources.memory_store import MemorySourceStore
 
 FIRST = RowChange("1", "notes", 1, 10, columns={"body": "text", "n": [1, None]})

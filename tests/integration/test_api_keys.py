@@ -27,7 +27,7 @@ from schemas.errors import (
 from schemas.principals import Principal
 from schemas.records import Position, Record
 from schemas.topics import CONTROL
-from sql.api_keys import PgApiKeys
+from sql.access import PgApiKeys
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
 from streams.memory_log import MemoryLog

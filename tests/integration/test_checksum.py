@@ -7,8 +7,8 @@ import pytest_asyncio
 
 from schemas.events import Event
 from schemas.rows import GenerationRow
-from sql.checksum import compute_checksum
 from sql.inbox.ledger import PgLedger
+from sql.integrity import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import G1, claim_events, make_removed, make_revision_events

@@ -20,8 +20,8 @@ import pytest
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from sql.binaries import copy_binaries, find_wheel_binaries
 from sql.embedded import EPHEMERAL_SETTINGS, LOCATION_FILE, EmbeddedPostgres, detect_memory_bytes
-from sql.inspection import list_pending_migrations
 from sql.migrate import migrate
+from sql.monitoring import list_pending_migrations
 from sql.server_account import Account, can_enter, find_server_account
 from tests.support.postgres_fixture import create_data_root, run_in_thread, tcp_dsn
 

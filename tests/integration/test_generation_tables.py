@@ -20,9 +20,8 @@ from schemas.rows import (
 )
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.generation_builds import PgGenerationBuilds
-from sql.partitions import drop_partitions
+from sql.partitions import SECONDARY_INDEXES, build_indexes, drop_partitions
 from sql.pool import Pool, close_pool, open_pool
-from sql.secondary_indexes import SECONDARY_INDEXES, build_indexes
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import G1, make_generation
 from tests.support.postgres_fixture import execute_sql

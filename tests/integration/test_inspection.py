@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import asyncpg
 
-from sql.inspection import (
+from sql.migrate import migrate, read_migrations
+from sql.monitoring import (
     fetch_horizon_holder,
     fetch_migration_status,
     inspect_database,
     list_pending_migrations,
 )
-from sql.migrate import migrate, read_migrations
 
 
 async def test_pending_migrations_are_listed(empty_database: str) -> None:

@@ -9,7 +9,7 @@ from engines.blobs import open_blobs
 from schemas.records import Record
 from schemas.sources import DebeziumSource, DeclaredSource, RowMapping, SourceSpec
 from sql.pool import close_pool, open_pool
-from sql.source_state import PgSourceStore
+from sql.sources import PgSourceStore
 from streams.codec import Codec
 from streams.memory_log import MemoryLog
 from streams.runner import Backoff

@@ -35,12 +35,12 @@ from schemas.rows import (
     TokenStateRow,
     VectorRow,
 )
-from sql.checksum import compute_checksum
 from sql.derived_tables import insert_rows
 from sql.engine_results import PgEngineResultCache
 from sql.generations import PgGenerations
 from sql.inbox.claim_transaction import claim_documents
 from sql.inbox.ledger import PgLedger
+from sql.integrity import compute_checksum
 from sql.pool import Connection, Pool, close_pool, open_pool
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import (

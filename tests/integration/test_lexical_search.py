@@ -17,7 +17,7 @@ import snowballstemmer
 from schemas.generations import LexicalConfig
 from schemas.ports.search import LexicalHits
 from schemas.questions import Filters
-from sql.compaction import compact_lexical
+from sql.lexical import compact_lexical
 from sql.text_search_config import resolve_text_search_config
 from tests.support.document_rows import (
     SampleDocument,

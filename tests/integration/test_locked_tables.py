@@ -37,7 +37,7 @@ from schemas.values import Amendment
 from services.ingest import IngestService
 from services.monitoring.lag_diagnosis import explain_lags
 from services.storage import Storage
-from sql.inspection import fetch_blocking_transactions
+from sql.monitoring import fetch_blocking_transactions
 from tests.support.api_client import LOCAL_CALLER, api_client
 from tests.support.generation_copies import apply_control_rows
 from tests.support.log_backends import on_both_logs

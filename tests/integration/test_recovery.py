@@ -9,7 +9,7 @@ import pytest
 from anabranch.composition.storage import recover_database
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
-from sql.checksum import compute_checksum
+from sql.integrity import compute_checksum
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.document_history import TEXTS, push_history
 from tests.support.pipeline import run_pipeline

@@ -14,12 +14,12 @@ from engines.embed.null import NullEmbedder
 from processors import TOPICS
 from schemas.questions import Filters
 from schemas.topics import count_partitions
-from sql.checksum import compute_checksum
 from sql.generations import PgGenerations
+from sql.integrity import compute_checksum
 from sql.query_loader import load_query
 from sql.search import PgSearch
 from sql.search_scope import SearchScope
-from sql.vector_index import ensure_vector_index
+from sql.semantic import ensure_vector_index
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import (
     OVERRIDES,

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.ports.search import Hit
 from schemas.questions import Filters
-from sql.vector_index import ensure_vector_index
+from sql.semantic import ensure_vector_index
 from tests.support.document_rows import SampleDocument, activate_revision, insert_documents
 from tests.support.postgres_fixture import execute_sql
 from tests.support.search_stack import SearchStack, open_search_stack

@@ -23,10 +23,10 @@ from schemas.generations import UPSTREAM_STAGES
 from schemas.questions import SearchRequest
 from services.generations.reindex import ReindexService
 from services.monitoring.lag_diagnosis import explain_lags
-from sql.checksum import compute_checksum
 from sql.generation_removal import begin_generation_drop
 from sql.generation_switch import roll_back, switch_generation
-from sql.reader_status import PgReaderStatus
+from sql.integrity import compute_checksum
+from sql.monitoring import PgReaderStatus
 from streams.codec import Codec
 from tests.support.api_client import LOCAL_CALLER
 from tests.support.log_backends import on_both_logs

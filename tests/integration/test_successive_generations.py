@@ -10,9 +10,8 @@ import pytest
 
 from anabranch.config.loader import load_overrides
 from schemas.errors import InvalidRequest, PermanentError
-from sql.checksum import compute_checksum
 from sql.generation_switch import roll_back
-from sql.integrity import check_integrity
+from sql.integrity import check_integrity, compute_checksum
 from tests.support.pipeline import Pipeline, run_pipeline
 from tests.support.reindex_cases import (
     OVERRIDES,

@@ -18,7 +18,7 @@ from schemas.errors import EngineUnavailable
 from services.generations import removal
 from services.generations.removal import sweep_token_states
 from services.worker.maintenance import Maintenance
-from sql.dropped_states import fetch_dropped_states
+from sql.generation_removal import fetch_dropped_states
 from sql.invalidation import IndexChangePruner
 from sql.log import PgLog
 from sql.pool import Pool

@@ -12,7 +12,7 @@ from uuid import UUID
 from anabranch.config.loader import load_settings, override_settings
 from schemas.replay_requests import RedriveRequest, ReplayRequest
 from services.generations.reindex import start_rebuild
-from sql.checksum import compute_checksum
+from sql.integrity import compute_checksum
 from sql.pool import connect
 from sql.replays import PgReplays
 from tests.support.log_backends import on_kafka

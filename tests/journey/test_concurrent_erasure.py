@@ -22,7 +22,7 @@ from schemas.clock import utc_now
 from schemas.ports.engines import LocalFile, ParsePlan
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
-from sql.erasure_receipts import PgErasureReceipts
+from sql.erasure import PgErasureReceipts
 from sql.generation_builds import PgGenerationBuilds
 from sql.generation_switch import switch_generation
 from sql.integrity import check_integrity

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 from uuid import UUID, uuid4
 
-from sql.feedback import PgFeedback
+from sql.runs import PgFeedback
 from tests.support.api_world import TIMEOUT_S, ApiWorld
 from tests.support.log_backends import on_both_logs
 

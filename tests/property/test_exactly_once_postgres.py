@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
-from sql.checksum import compute_checksum
 from sql.inbox.ledger import PgLedger
+from sql.integrity import compute_checksum
 from sql.pool import close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits

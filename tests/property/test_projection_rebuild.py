@@ -20,9 +20,9 @@ from processors import STAGES
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Event
 from schemas.ports.ledger import Ledger, ProjectedEvent
 from schemas.rows import PartCompletedRow, TextRow
-from sql.checksum import compute_checksum
 from sql.derived_tables import DERIVED_TABLES
 from sql.inbox.ledger import PgLedger
+from sql.integrity import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.codec import Codec

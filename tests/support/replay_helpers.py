@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.config.overrides import Overrides
 from services.monitoring.consumer_lag import fetch_stage_lags
-from sql.checksum import compute_checksum
+from sql.integrity import compute_checksum
 from sql.pool import close_pool, open_pool
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.api_world import TIMEOUT_S, ApiWorld

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sql.lexeme_positions import LexemePositions
+from sql.chunk_views import LexemePositions
 
 TSVECTOR = r"'''quot':3 'a\\b':2,9A 'heron':1,4 'x y':7"
 

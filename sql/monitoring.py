@@ -1,18 +1,25 @@
-"""Inspect a database without changing it."""
+"""Inspect a database for monitoring and diagnosis, without changing its data."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
+from schemas.errors import AnabranchError
+from schemas.ports.reader_status import Pause
 from sql.errors import translate_database_errors
 from sql.migrate import read_migrations
 from sql.pool import Pool
 from sql.query_loader import load_query
+
+STATUS_TTL_S = 60.0
+"""A status expires this long after its renewal, since a killed process cannot clear it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +131,73 @@ async def _fetch_migration_status(connection: asyncpg.Connection) -> list[dict[s
         {"file": migration.file, "applied_at": applied.get(migration.version)}
         for migration in read_migrations()
     ]
+
+
+async def fetch_oldest_running_work(
+    pool: Pool, stage: str, generation: str | None
+) -> dict[str, Any] | None:
+    """Return the stage's oldest unfinished work, of one generation or of all; None if there is
+    none.
+
+    Keys: `document_id, part, attempts, topic, partition, offset, seconds`. Raises
+    DatabaseUnavailable.
+    """
+    with translate_database_errors():
+        row = await pool.fetchrow(load_query("oldest_running_work"), stage, generation)
+    return dict(row) if row else None
+
+
+async def fetch_lock_holder(pool: Pool, seconds: float) -> dict[str, Any] | None:
+    """Return the transaction for whose lock our connections have waited at least `seconds`.
+
+    Keys: `pid, application, state, seconds, query`. Raises DatabaseUnavailable.
+    """
+    with translate_database_errors():
+        row = await pool.fetchrow(load_query("lock_holder"), seconds)
+    return dict(row) if row else None
+
+
+class PgReaderStatus:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def set_paused(
+        self, reader: str, topic: str, partition: int, reason: AnabranchError
+    ) -> None:
+        with translate_database_errors():
+            await self._pool.execute(
+                load_query("upsert_reader_status"),
+                reader,
+                topic,
+                partition,
+                reason.code,
+                reason.detail,
+                reason.remedy,
+                STATUS_TTL_S,
+            )
+
+    async def clear_paused(self, reader: str, topic: str, partition: int) -> None:
+        with translate_database_errors():
+            await self._pool.execute(
+                load_query("delete_reader_status"),
+                reader,
+                topic,
+                partition,
+            )
+
+    async def list_current(self) -> list[Pause]:
+        """Return statuses that have not expired."""
+        with translate_database_errors():
+            return [
+                Pause(**dict(row))
+                for row in await self._pool.fetch(load_query("reader_status"), STATUS_TTL_S)
+            ]
+
+
+async def fetch_received_times(pool: Pool, events: Sequence[UUID]) -> Mapping[UUID, datetime]:
+    """Return event id → received time, for events that became a revision."""
+    with translate_database_errors():
+        return {
+            row["accepted_id"]: row["received_at"]
+            for row in await pool.fetch(load_query("received_times"), events)
+        }
