@@ -1,26 +1,105 @@
-"""Dead letters: events that a stage could not process."""
+"""Dead letters: events that a stage could not process. List, redrive and discard them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
+from api.audit import AuditedRoute
 from api.dependencies import PageCursor, PageLimit, ServicesDep, WholeTenant
+from api.responses import Page, ResponseModel, Time
+from schemas.replay_requests import DiscardRequest, RedriveRequest
 
-router = APIRouter(tags=["dead letters"])
+router = APIRouter(prefix="/dead-letters", route_class=AuditedRoute)
 
 
-@router.get("/dead-letters", operation_id="list_dead_letters")
+class DeadLetter(ResponseModel):
+    """An event that a stage could not process, and why."""
+
+    event_id: UUID
+    stage: str
+    generation: str | None = Field(description="Null at ingress, which all generations share.")
+    buried_type: str | None = Field(description="Type of the event.")
+    document_id: UUID | None
+    topic: str
+    partition: int
+    offset: int
+    code: str
+    detail: str
+    remedy: str
+    traceback: str | None
+    attempts: int
+    producer_event_id: str | None = Field(description="`ce_id` of the producer's event.")
+    producer_source: str | None = Field(description="`ce_source` of that event.")
+    dead_lettered_at: Time
+    external_id: str | None
+    title: str | None
+    filename: str | None
+    source_uri: str | None
+
+
+class DeadLetterCause(ResponseModel):
+    stage: str
+    code: str
+    events: int
+    first: Time
+    last: Time
+    latest_detail: str
+    remedy: str
+
+
+class RedriveReceipt(ResponseModel):
+    events: int = Field(description="Dead letters that are processed again.")
+    stages: dict[str, int] = Field(description="The same by stage.")
+    left_out: int = Field(description="Dead letters that no generation can read any longer.")
+    replays: list[UUID] = Field(description="One per stage and generation; none for a dry run.")
+
+
+class DiscardReceipt(ResponseModel):
+    events: int = Field(description="Dead letters that were closed, or would be in a dry run.")
+
+
+@router.get("", tags=["dead letters"], operation_id="list_dead_letters")
 async def list_dead_letters(
     services: ServicesDep,
     caller: WholeTenant,
     stage: Annotated[str | None, Query(max_length=64)] = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
-) -> dict[str, Any]:
+) -> Page[DeadLetter]:
     """List open dead letters."""
     items, next_cursor = await services.listings.list_dead_letters(
         caller.tenant, stage=stage, after=after, limit=limit
     )
-    return {"items": items, "next": next_cursor}
+    return Page[DeadLetter].model_validate({"items": items, "next": next_cursor})
+
+
+@router.get("/causes", tags=["replays"], operation_id="list_causes")
+async def list_causes(services: ServicesDep, caller: WholeTenant) -> Page[DeadLetterCause]:
+    """Count open dead letters by stage and code, the most frequent first."""
+    items = await services.replays.list_causes(caller.tenant)
+    return Page[DeadLetterCause].model_validate({"items": items, "next": None})
+
+
+@router.post("/redrive", status_code=202, tags=["replays"], operation_id="redrive")
+async def redrive_dead_letters(
+    body: RedriveRequest, services: ServicesDep, caller: WholeTenant
+) -> RedriveReceipt:
+    """Process dead letters again, in their original order.
+
+    Events that a newer revision has superseded are closed.
+    """
+    return RedriveReceipt.model_validate(await services.replays.redrive(caller.tenant, body))
+
+
+@router.post("/discard", tags=["replays"], operation_id="discard_dead_letters")
+async def discard_dead_letters(
+    body: DiscardRequest, services: ServicesDep, caller: WholeTenant
+) -> DiscardReceipt:
+    """Close dead letters permanently. Their events stay in the log."""
+    return DiscardReceipt.model_validate(
+        await services.replays.discard_dead_letters(caller.tenant, body)
+    )

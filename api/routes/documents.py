@@ -1,26 +1,122 @@
-"""Documents: list, get, amend and withdraw; revisions, chunks and Markdown."""
+"""Documents: list, get, amend and withdraw; revisions, chunks, Markdown and collections."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
+from api.responses import (
+    AcceptedChange,
+    Day,
+    ErrorDetail,
+    JsonObject,
+    NumberedPage,
+    Page,
+    ResponseModel,
+    StageStatus,
+    Time,
+)
 from schemas.document_states import DocumentState
 from schemas.errors import NotFound, unknown_document_error
-from schemas.values import Amendment
+from schemas.values import Amendment, BlobRef, Notice, Span
 
 router = APIRouter(tags=["documents"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
+MARKDOWN_RESPONSE: dict[int | str, JsonObject] = {
+    200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}
+}
+
+
+class Document(ResponseModel):
+    """A document with its latest revision.
+
+    Before any of its events is admitted, most fields are null.
+    """
+
+    document_id: UUID
+    external_id: str | None = Field(description="The producer's own id.")
+    source: str | None = Field(description="`ce_source` of the producer.")
+    source_uri: str | None
+    filename: str | None
+    media_type: str | None
+    title: str | None
+    language: str | None = Field(description="BCP 47.")
+    collection: str | None
+    tags: list[str]
+    metadata: JsonObject
+    document_date: Day | None
+    content_sha256: str | None
+    blob: BlobRef | None = Field(description="The original file.")
+    bytes: int | None = Field(description="Size of the original file.")
+    revision: int = Field(description="The latest revision; 0 before the first is admitted.")
+    received_at: Time | None
+    ingestion_job_id: UUID | None = Field(description="Job of the latest revision.")
+    visible_revision: int | None = Field(description="The revision that queries see.")
+    state: str = Field(description="State of the latest revision.")
+    chunks_count: int | None
+    characters: int | None = Field(description="Length of the Markdown.")
+    pages: int | None
+    warnings: list[Notice] | None
+    error: ErrorDetail | None
+    readers: list[str] | None = Field(
+        None,
+        description="Who may read it; null for all. Absent for callers that are limited to readers.",
+    )
+
+
+class DocumentStatus(Document):
+    stages: list[StageStatus] = []
+    tokens_estimate: int = 0
+
+
+class Revision(ResponseModel):
+    revision: int
+    state: str
+    title: str | None
+    filename: str | None
+    media_type: str | None
+    content_sha256: str | None
+    event_id: str | None = Field(description="`ce_id` of the event that it came from.")
+    source: str | None = Field(description="`ce_source` of that event.")
+    received_at: Time | None
+    ingestion_job_id: UUID
+    visible: bool = Field(description="True for the revision that queries see.")
+    bytes: int | None
+    characters: int | None
+    pages: int | None
+
+
+class Chunk(ResponseModel):
+    chunk_id: UUID
+    parent_id: UUID | None = Field(description="The passage that queries return for it.")
+    ordinal: int
+    kind: str
+    text: str
+    section: str | None
+    pages: list[int] | None
+    spans: list[Span]
+    char_start: int
+    char_end: int
+    tokens: int
+    language: str | None
+
+
+class DocumentCollection(ResponseModel):
+    name: str | None = Field(description="Null for the documents without a collection.")
+    documents: int = Field(description="Searchable documents.")
+    chunks: int
+    languages: list[str]
 
 
 def unknown_document(document: UUID) -> NotFound:
     return unknown_document_error(document)
 
 
-@router.get("/documents", operation_id="list_documents")
+@router.get("/documents", operation_id="list_documents", response_model_exclude_unset=True)
 async def list_documents(
     services: ServicesDep,
     caller: Caller,
@@ -30,7 +126,7 @@ async def list_documents(
     state: DocumentState | None = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
-) -> dict[str, Any]:
+) -> Page[Document]:
     """List documents that match all given filters."""
     items, next_cursor = await services.documents.find_documents(
         caller,
@@ -41,51 +137,64 @@ async def list_documents(
         after=after,
         limit=limit,
     )
-    return {"items": items, "next": next_cursor}
+    return Page[Document].model_validate({"items": items, "next": next_cursor})
 
 
-@router.get("/documents/{document}", operation_id="get_document")
-async def get_document(document: UUID, services: ServicesDep, caller: Caller) -> dict[str, Any]:
+@router.get("/documents/{document}", operation_id="get_document", response_model_exclude_unset=True)
+async def get_document(document: UUID, services: ServicesDep, caller: Caller) -> DocumentStatus:
     """Get a document."""
     fields = await services.documents.fetch_document(caller, document)
     if fields is None:
         raise unknown_document(document)
-    return fields
+    return DocumentStatus.model_validate(fields)
 
 
-@router.get("/documents/{document}/revisions", operation_id="list_revisions")
+@router.get(
+    "/documents/{document}/revisions",
+    operation_id="list_revisions",
+    response_model_exclude_unset=True,
+)
 async def list_revisions(
     document: UUID,
     services: ServicesDep,
     caller: Caller,
     after: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     limit: PageLimit = 500,
-) -> dict[str, Any]:
+) -> NumberedPage[Revision]:
     """List revisions, the newest first. `after` is a revision number."""
-    await get_document(document, services, caller)
+    if await services.documents.fetch_document(caller, document) is None:
+        raise unknown_document(document)
     items, next_cursor = await services.documents.fetch_revisions(
         caller, document, after=after, limit=limit
     )
-    return {"items": items, "next": next_cursor}
+    return NumberedPage[Revision].model_validate({"items": items, "next": next_cursor})
 
 
-@router.get("/documents/{document}/chunks", operation_id="list_chunks")
+@router.get(
+    "/documents/{document}/chunks", operation_id="list_chunks", response_model_exclude_unset=True
+)
 async def list_chunks(
     document: UUID,
     services: ServicesDep,
     caller: Caller,
     after: Annotated[int, Query(ge=-1, le=2**31 - 1)] = -1,
     limit: PageLimit = 50,
-) -> dict[str, Any]:
+) -> NumberedPage[Chunk]:
     """List chunks in order of the text. `after` is an ordinal."""
-    await get_document(document, services, caller)
+    if await services.documents.fetch_document(caller, document) is None:
+        raise unknown_document(document)
     items, next_cursor = await services.documents.fetch_chunks(
         caller, document, after=after, limit=limit
     )
-    return {"items": items, "next": next_cursor}
+    return NumberedPage[Chunk].model_validate({"items": items, "next": next_cursor})
 
 
-@router.get("/documents/{document}/markdown", operation_id="get_markdown", response_class=Response)
+@router.get(
+    "/documents/{document}/markdown",
+    operation_id="get_markdown",
+    response_class=Response,
+    responses=MARKDOWN_RESPONSE,
+)
 async def get_markdown(document: UUID, services: ServicesDep, caller: Caller) -> Response:
     """Get the extracted Markdown, which spans refer to."""
     text = await services.documents.fetch_text(caller, document)
@@ -105,25 +214,26 @@ async def get_markdown(document: UUID, services: ServicesDep, caller: Caller) ->
 @router.patch("/documents/{document}", status_code=202, operation_id="amend_document")
 async def amend_document(
     document: UUID, amendment: Amendment, services: ServicesDep, caller: Caller
-) -> dict[str, Any]:
+) -> AcceptedChange:
     """Change title, collection, tags, metadata or readers.
 
     Filters and lists reflect the change soon. Nothing is embedded again: search uses a new title from the
     next revision on. Null or omitted fields stay unchanged. An empty value removes the field, and a null
     value in `metadata` removes that key.
     """
-    return {
-        "status": "accepted",
-        "document_id": document,
-        "ingestion_job_id": await services.ingest.amend_document(caller, document, amendment),
-    }
+    job = await services.ingest.amend_document(caller, document, amendment)
+    return AcceptedChange(document_id=document, ingestion_job_id=job)
 
 
 @router.delete("/documents/{document}", status_code=202, operation_id="delete_document")
-async def delete_document(document: UUID, services: ServicesDep, caller: Caller) -> dict[str, Any]:
+async def delete_document(document: UUID, services: ServicesDep, caller: Caller) -> AcceptedChange:
     """Withdraw the document; it soon disappears from all results."""
-    return {
-        "status": "accepted",
-        "document_id": document,
-        "ingestion_job_id": await services.ingest.withdraw_document(caller, document),
-    }
+    job = await services.ingest.withdraw_document(caller, document)
+    return AcceptedChange(document_id=document, ingestion_job_id=job)
+
+
+@router.get("/collections", tags=["collections"], operation_id="list_collections")
+async def list_collections(services: ServicesDep, caller: Caller) -> Page[DocumentCollection]:
+    """List collections."""
+    items = await services.listings.list_collections(caller)
+    return Page[DocumentCollection].model_validate({"items": items, "next": None})

@@ -2,16 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
+from api.responses import Page, ResponseModel
 from schemas.errors import unknown_resource_error
 
 router = APIRouter(tags=["graph"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
+
+
+class Node(ResponseModel):
+    id: UUID
+    type: str = Field(description="Such as PERSON, ORG, LOC, DATE or MONEY.")
+    name: str
+    mentions: int
+
+
+class Entity(Node):
+    aliases: list[str] = Field(description="Other names of the entity.")
+
+
+class Edge(ResponseModel):
+    """A relation between two entities."""
+
+    subject_id: UUID
+    type: str
+    object_id: UUID
+    weight: float
+    documents: int = Field(description="Documents that state it.")
+    chunk_id: UUID = Field(description="A chunk that states it.")
+
+
+class NamedEdge(Edge):
+    subject: str
+    object: str
+
+
+class Occurrence(ResponseModel):
+    """A mention of an entity in a visible document."""
+
+    document_id: UUID
+    external_id: str | None
+    title: str | None
+    chunk_id: UUID
+    name: str = Field(description="As it is written there.")
+    char_start: int
+    char_end: int
+
+
+class EntityClaim(ResponseModel):
+    """A value that a document states about an entity."""
+
+    property: str
+    value: str
+    document_id: UUID
+    chunk_id: UUID
+    char_start: int
+    char_end: int
+
+
+class EntityDetails(Entity):
+    """An entity with at most 100 each of its mentions, relations and claims."""
+
+    occurrences: list[Occurrence]
+    relations: list[NamedEdge]
+    claims: list[EntityClaim]
+
+
+class Subgraph(ResponseModel):
+    nodes: list[Node]
+    edges: list[Edge]
 
 
 @router.get("/entities", operation_id="list_entities")
@@ -22,21 +87,21 @@ async def list_entities(
     kind: Annotated[str | None, Query(alias="type", max_length=64)] = None,
     after: PageCursor = None,
     limit: PageLimit = 50,
-) -> dict[str, Any]:
+) -> Page[Entity]:
     """List entities."""
     items, next_cursor = await services.entities.list_entities(
         caller, text=text, kind=kind, after=after, limit=limit
     )
-    return {"items": items, "next": next_cursor}
+    return Page[Entity].model_validate({"items": items, "next": next_cursor})
 
 
 @router.get("/entities/{entity}", operation_id="get_entity")
-async def get_entity(entity: UUID, services: ServicesDep, caller: Caller) -> dict[str, Any]:
+async def get_entity(entity: UUID, services: ServicesDep, caller: Caller) -> EntityDetails:
     """Get an entity with its mentions, relations and claims."""
     fields = await services.entities.get_entity(caller, entity)
     if fields is None:
         raise unknown_resource_error("entity", entity, "List entities with GET /v1/entities.")
-    return fields
+    return EntityDetails.model_validate(fields)
 
 
 @router.get("/graph/subgraph", operation_id="get_subgraph")
@@ -46,6 +111,8 @@ async def get_subgraph(
     seed: Annotated[list[UUID], Query(min_length=1, max_length=50)],
     hops: Annotated[int, Query(ge=1, le=3)] = 1,
     limit: PageLimit = 100,
-) -> dict[str, Any]:
+) -> Subgraph:
     """Get the nodes and edges around the given entities."""
-    return await services.entities.get_subgraph(caller, seed, hops=hops, limit=limit)
+    return Subgraph.model_validate(
+        await services.entities.get_subgraph(caller, seed, hops=hops, limit=limit)
+    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from api.audit import AuditedRoute
-from api.dependencies import ServicesDep, WholeTenant
+from api.dependencies import PageLimit, ServicesDep, WholeTenant
+from api.responses import Page, ResponseModel, Time
 from schemas.errors import unknown_resource_error
 from schemas.events.erasure import Scope
 
@@ -23,35 +24,61 @@ class ErasureRequest(BaseModel):
     )
 
 
+class AcceptedErasure(ResponseModel):
+    receipt_id: UUID = Field(description="For GET /v1/erasures/{receipt_id}.")
+    status: Literal["accepted"] = "accepted"
+
+
+class ErasureLog(ResponseModel):
+    events: int | None = Field(description="Events in the log that can no longer be read.")
+    method: str | None = Field(description="How, such as `keys destroyed`.")
+
+
+class ErasureReceipt(ResponseModel):
+    """What an erasure removed and what remains; null until it is complete."""
+
+    receipt_id: UUID
+    tenant: str
+    scope: Scope
+    name: str
+    state: Literal["running", "done"]
+    requested_at: Time
+    completed_at: Time | None
+    documents: int | None
+    removed: dict[str, int] | None = Field(description="Removed rows, keys and files by place.")
+    remains: list[str] | None = Field(description="Copies that the erasure cannot reach.")
+    raw_until: Time | None = Field(description="When the last event leaves topic `raw`.")
+    log: ErasureLog
+
+
 @router.post("", status_code=202, operation_id="erase")
 async def request_erasure(
     body: ErasureRequest, services: ServicesDep, caller: WholeTenant
-) -> dict[str, Any]:
+) -> AcceptedErasure:
     """Erase documents permanently.
 
     Removes them from tables, history, caches and blobs, and destroys the keys of their events in the log.
     This cannot be undone.
     """
-    return {
-        "receipt_id": await services.erasures.request_erasure(caller.tenant, body.scope, body.name),
-        "status": "accepted",
-    }
+    receipt_id = await services.erasures.request_erasure(caller.tenant, body.scope, body.name)
+    return AcceptedErasure(receipt_id=receipt_id)
 
 
 @router.get("", operation_id="list_erasures")
 async def list_erasures(
-    services: ServicesDep, caller: WholeTenant, limit: Annotated[int, Query(ge=1, le=500)] = 50
-) -> dict[str, Any]:
+    services: ServicesDep, caller: WholeTenant, limit: PageLimit = 50
+) -> Page[ErasureReceipt]:
     """List receipts, the newest first."""
-    return {"items": await services.erasures.list_receipts(caller.tenant, limit), "next": None}
+    items = await services.erasures.list_receipts(caller.tenant, limit)
+    return Page[ErasureReceipt].model_validate({"items": items, "next": None})
 
 
 @router.get("/{receipt_id}", operation_id="get_erasure")
 async def get_erasure(
     receipt_id: UUID, services: ServicesDep, caller: WholeTenant
-) -> dict[str, Any]:
+) -> ErasureReceipt:
     """Get a receipt: removed and remaining data. `state` is `running` until the erasure is complete."""
     fields = await services.erasures.get_receipt(caller.tenant, receipt_id)
     if fields is None:
         raise unknown_resource_error("erasure", receipt_id, "List receipts with GET /v1/erasures.")
-    return fields
+    return ErasureReceipt.model_validate(fields)

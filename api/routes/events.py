@@ -10,8 +10,10 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 
 from api.dependencies import Caller, PageLimit, ServicesDep
+from api.responses import NumberedPage, StageStatus
 from api.routes.documents import unknown_document
 from api.sse import MEDIA_TYPE, format_event
 from processors import TOPICS
@@ -61,6 +63,14 @@ STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
+class StageEvent(StageStatus):
+    """What a stage did with one part of one revision, in one generation."""
+
+    revision: int | None = Field(description="Null for an event that ingress refused.")
+    generation: str | None = Field(description="Null at ingress, which all generations share.")
+    part: int
+
+
 @router.get("/events", operation_id="list_events")
 async def list_events(
     services: ServicesDep,
@@ -89,7 +99,7 @@ async def list_document_events(
     caller: Caller,
     after: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
     limit: PageLimit = 500,
-) -> dict[str, Any]:
+) -> NumberedPage[StageEvent]:
     """List what each stage did with each revision, in every generation.
 
     Each line has attempts, log position, start, duration and error. `after` is the number of lines to skip.
@@ -99,7 +109,7 @@ async def list_document_events(
     )
     if not items and not after:
         raise unknown_document(document)
-    return {"items": items, "next": next_cursor}
+    return NumberedPage[StageEvent].model_validate({"items": items, "next": next_cursor})
 
 
 @router.get(

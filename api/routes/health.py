@@ -2,50 +2,88 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
+from pydantic import Field
 
 from api.dependencies import Caller, ServicesDep
+from api.problems import RETRY_AFTER_S
+from api.responses import ResponseModel
 
 router = APIRouter(tags=["health"])
+METRICS_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+
+
+class Liveness(ResponseModel):
+    status: Literal["ok"] = "ok"
+
+
+class Dependency(ResponseModel):
+    ok: bool
+    detail: str
+    remedy: str
+
+
+class Readiness(ResponseModel):
+    status: Literal["ok", "unavailable"]
+    dependencies: dict[str, Dependency] = Field(description="By name, such as `database`.")
+
+
+class OpenDeadLetters(ResponseModel):
+    total: int
+    stages: dict[str, int] = Field(description="By stage.")
+    list: str = Field(description="Path of the list.")
+
+
+class Health(ResponseModel):
+    """Documents and dead letters are the tenant's, and empty for callers limited to readers."""
+
+    status: Literal["ok", "degraded"]
+    version: str
+    log: str = Field(description="`postgres` or `kafka`.")
+    generation: str | None = Field(description="The live generation.")
+    documents: dict[str, int] = Field(description="By state.")
+    dead_letters: OpenDeadLetters
+    dependencies: dict[str, bool] = Field(description="By name; GET /readyz has the details.")
 
 
 @router.get("/livez", operation_id="livez")
-async def check_liveness() -> dict[str, str]:
+async def check_liveness() -> Liveness:
     """Report that the process responds."""
-    return {"status": "ok"}
+    return Liveness()
 
 
 @router.get(
     "/readyz",
     operation_id="readyz",
-    responses={503: {"description": "A dependency is unavailable"}},
+    responses={503: {"description": "A dependency is unavailable", "model": Readiness}},
 )
-async def check_readiness(services: ServicesDep) -> JSONResponse:
+async def check_readiness(services: ServicesDep, response: Response) -> Readiness:
     """Report each dependency; 503 while any is unavailable."""
     dependencies = await services.check_readiness()
     is_ready = all(line.ok for line in dependencies)
-    body = {
-        "status": "ok" if is_ready else "unavailable",
-        "dependencies": {
-            line.name: {"ok": line.ok, "detail": line.detail, "remedy": line.remedy}
+    if not is_ready:
+        response.status_code = 503
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return Readiness(
+        status="ok" if is_ready else "unavailable",
+        dependencies={
+            line.name: Dependency(ok=line.ok, detail=line.detail, remedy=line.remedy)
             for line in dependencies
         },
-    }
-    return JSONResponse(
-        body, 200 if is_ready else 503, headers={} if is_ready else {"Retry-After": "5"}
     )
 
 
 @router.get("/health", operation_id="health")
-async def get_health(services: ServicesDep, caller: Caller) -> dict[str, Any]:
+async def get_health(services: ServicesDep, caller: Caller) -> Health:
     """Summarize version, log, live generation, documents by state, and dead letters by stage."""
-    return await services.get_health(caller)
+    return Health.model_validate(await services.get_health(caller))
 
 
-@router.get("/metrics", operation_id="metrics", response_class=Response)
+@router.get("/metrics", operation_id="metrics", response_class=Response, responses=METRICS_RESPONSE)
 async def get_metrics(services: ServicesDep) -> Response:
     """Get metrics in Prometheus text format."""
     body, media_type = services.render_metrics()

@@ -10,18 +10,20 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from api.dependencies import Caller, ServicesDep
 from api.multipart import MultipartForm, read_form
+from api.responses import ResponseModel, StageStatus
 from api.services import Services
 from api.validation import check_json, check_text, read_json
 from api.validation_remedies import format_remedy
+from schemas.document_states import JobState
 from schemas.errors import InvalidRequest, PermanentError, unknown_resource_error
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
-from schemas.values import BlobRef
+from schemas.values import BlobRef, Notice
 
 router = APIRouter(tags=["ingest"])
 
@@ -46,6 +48,21 @@ REQUEST_BODY: dict[str, Any] = {
         },
     },
 }
+
+
+class JobStatus(ResponseModel):
+    """What became of one event: an upload, an amendment or a withdrawal."""
+
+    ingestion_job_id: UUID
+    document_id: UUID | None = Field(description="Null for an event that could not be read.")
+    external_id: str | None
+    state: JobState
+    stages: list[StageStatus]
+    chunks_count: int = Field(description="Chunks that queries see; 0 until it is searchable.")
+    tokens_estimate: int
+    warnings: list[Notice]
+    revision: int = Field(0, description="Absent until ingress has assigned it.")
+    content_sha256: str | None = Field(None, description="Absent until ingress has read the bytes.")
 
 
 @router.post(
@@ -76,24 +93,26 @@ async def ingest(
         raise
 
 
-@router.get("/ingest/status/{job}", operation_id="ingest_status")
-async def get_job_status(job: UUID, services: ServicesDep, caller: Caller) -> dict[str, Any]:
+@router.get("/ingest/status/{job}", operation_id="ingest_status", response_model_exclude_unset=True)
+async def get_job_status(job: UUID, services: ServicesDep, caller: Caller) -> JobStatus:
     """Get the state, attempts, log position and error of each stage."""
     status = await services.documents.fetch_status(caller, job_id=job)
     if status is None:
         raise unknown_resource_error(
             "ingestion job", job, "Use the `ingestion_job_id` that POST /v1/ingest returned."
         )
-    return status
+    return JobStatus.model_validate(status)
 
 
-@router.get("/ingest/status", operation_id="ingest_status_by_event")
+@router.get(
+    "/ingest/status", operation_id="ingest_status_by_event", response_model_exclude_unset=True
+)
 async def get_event_status(
     services: ServicesDep,
     caller: Caller,
     event_id: Annotated[str, Query(min_length=1, max_length=1024)],
     source: Annotated[str, Query(min_length=1, max_length=1024)],
-) -> dict[str, Any]:
+) -> JobStatus:
     """Get the status by the producer's own ce_id and ce_source."""
     status = await services.documents.fetch_status(caller, event_id=event_id, source=source)
     if status is None:
@@ -102,7 +121,7 @@ async def get_event_status(
             f"{event_id!r} of source {source!r}",
             "Ingress may not have read it yet: retry, or check topic `outcomes`.",
         )
-    return status
+    return JobStatus.model_validate(status)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
 from api.dependencies import Caller, ServicesDep
 from schemas.lineage import DocumentLineage, RunLineage
@@ -17,8 +18,20 @@ LineageFormat = Annotated[
     Literal["json", "prov"], Query(alias="format", description="`prov` returns PROV-JSON (W3C).")
 ]
 OrdinalParameter = Annotated[int | None, Query(ge=1, le=1000)]
+Records = dict[str, dict[str, Any]]
+
+
+class ProvDocument(BaseModel):
+    """PROV-JSON (W3C member submission): records by kind, then id."""
+
+    prefix: dict[str, str] = Field(description="Namespaces of the ids.")
+    entity: Records = {}
+    activity: Records = {}
+    agent: Records = {}
+
+
 PROV_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"content": {PROV_MEDIA_TYPE: {"schema": {"type": "object"}}}}
+    200: {"content": {PROV_MEDIA_TYPE: {"schema": ProvDocument.model_json_schema()}}}
 }
 
 

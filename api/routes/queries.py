@@ -1,4 +1,4 @@
-"""Search and queries."""
+"""Search, queries and feedback on answers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from api.dependencies import Caller, ServicesDep
 from api.sse import EVENTS_DESCRIPTION, MEDIA_TYPE, stream_answer
+from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.questions import (
     QueryRequest,
     QueryResponse,
@@ -15,10 +16,10 @@ from schemas.questions import (
     ignore_progress,
 )
 
-router = APIRouter(tags=["questions"])
+router = APIRouter()
 
 
-@router.post("/search", operation_id="search")
+@router.post("/search", tags=["questions"], operation_id="search")
 async def search(body: SearchRequest, services: ServicesDep, caller: Caller) -> SearchResponse:
     """Return ranked passages, without an answer."""
     return await services.search(caller, body)
@@ -29,6 +30,7 @@ STREAM_SCHEMA = {"schema": {"type": "string", "description": EVENTS_DESCRIPTION}
 
 @router.post(
     "/query",
+    tags=["questions"],
     operation_id="query",
     response_model=QueryResponse,
     responses={200: {"content": {MEDIA_TYPE: STREAM_SCHEMA}}},
@@ -45,3 +47,14 @@ async def query(
         if body.stream
         else await services.query(caller, body, ignore_progress)
     )
+
+
+@router.post("/feedback", tags=["feedback"], status_code=202, operation_id="give_feedback")
+async def give_feedback(
+    body: FeedbackRequest, services: ServicesDep, caller: Caller
+) -> FeedbackReceipt:
+    """Store feedback as judgements of passages, by document, revision, position and quote.
+
+    Responds once the event is durable in the log.
+    """
+    return await services.record_feedback(caller, body)

@@ -1,65 +1,90 @@
-"""Redrive dead letters, and replay events."""
+"""Replay events: let a stage process them again."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from api.audit import AuditedRoute
 from api.dependencies import PageLimit, ServicesDep, WholeTenant
-from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
+from api.responses import DurationRange, JsonObject, Page, ResponseModel, Time
+from schemas.replay_requests import ReplayRequest
 
 router = APIRouter(tags=["replays"], route_class=AuditedRoute)
 STATE_BY_ACTION: dict[str, str] = {"pause": "paused", "resume": "running", "cancel": "cancelled"}
 
 
-@router.get("/dead-letters/causes", operation_id="list_causes")
-async def list_causes(services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
-    """Count open dead letters by stage and code, the most frequent first."""
-    return {"items": await services.replays.list_causes(caller.tenant), "next": None}
+class MissingOffsets(ResponseModel):
+    partition: int
+    start: int
+    end: int = Field(description="Exclusive.")
 
 
-@router.post("/dead-letters/redrive", status_code=202, operation_id="redrive")
-async def redrive_dead_letters(
-    body: RedriveRequest, services: ServicesDep, caller: WholeTenant
-) -> dict[str, Any]:
-    """Process dead letters again, in their original order.
+class ReplayReceipt(ResponseModel):
+    """A started replay, or the estimate of a dry run."""
 
-    Events that a newer revision has superseded are closed.
-    """
-    return await services.replays.redrive(caller.tenant, body)
-
-
-@router.post("/dead-letters/discard", operation_id="discard_dead_letters")
-async def discard_dead_letters(
-    body: DiscardRequest, services: ServicesDep, caller: WholeTenant
-) -> dict[str, Any]:
-    """Close dead letters permanently. Their events stay in the log."""
-    return await services.replays.discard_dead_letters(caller.tenant, body)
+    replay_id: UUID | None = Field(description="Null for a dry run.")
+    stage: str
+    topic: str
+    events_read: int
+    starts: dict[int, int] = Field(description="First offset by partition.")
+    ends: dict[int, int] = Field(description="Offset after the last, by partition.")
+    missing: list[MissingOffsets] = Field(description="Offsets that retention has removed.")
+    events_chosen: int = Field(0, description="Only of a dry run: events that match the selection.")
 
 
-@router.post("/replays", status_code=202, operation_id="start_replay")
+class Replay(ResponseModel):
+    replay_id: UUID
+    tenant: str
+    kind: Literal["replay", "redrive"]
+    stage: str
+    generation: str | None = Field(description="Null at ingress, which all generations share.")
+    chosen: JsonObject = Field(description="The criteria of the request.")
+    state: str = Field(description="running, paused, done, failed or cancelled.")
+    per_second: float | None
+    total: int
+    read: int
+    replayed: int
+    superseded: int
+    buried: int = Field(description="Events that failed again.")
+    error: str | None
+    created_at: Time
+    started_at: Time | None
+    ended_at: Time | None
+    rate: float | None = Field(description="Events per second.")
+    left: int = Field(description="Events to be read yet.")
+    eta_s: DurationRange | None = Field(description="Estimated seconds left.")
+
+
+@router.post(
+    "/replays",
+    status_code=202,
+    operation_id="start_replay",
+    response_model_exclude_unset=True,
+)
 async def start_replay(
     body: ReplayRequest, services: ServicesDep, caller: WholeTenant
-) -> dict[str, Any]:
+) -> ReplayReceipt:
     """Let a stage process events again. Engine results are cached, so only new engine calls cost anything."""
-    return await services.replays.start_replay(caller.tenant, body)
+    return ReplayReceipt.model_validate(await services.replays.start_replay(caller.tenant, body))
 
 
 @router.get("/replays", operation_id="list_replays")
 async def list_replays(
     services: ServicesDep, caller: WholeTenant, limit: PageLimit = 50
-) -> dict[str, Any]:
+) -> Page[Replay]:
     """List replays."""
-    return {"items": await services.replays.list_replays(caller.tenant, limit), "next": None}
+    items = await services.replays.list_replays(caller.tenant, limit)
+    return Page[Replay].model_validate({"items": items, "next": None})
 
 
 @router.get("/replays/{replay}", operation_id="get_replay")
-async def get_replay(replay: UUID, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
+async def get_replay(replay: UUID, services: ServicesDep, caller: WholeTenant) -> Replay:
     """Get progress: events processed of all, rate, and the estimated time left as a range."""
-    return await services.replays.get_replay(caller.tenant, replay)
+    return Replay.model_validate(await services.replays.get_replay(caller.tenant, replay))
 
 
 @router.post("/replays/{replay}/{action}", operation_id="change_replay")
@@ -68,6 +93,8 @@ async def change_replay(
     action: Literal["pause", "resume", "cancel"],
     services: ServicesDep,
     caller: WholeTenant,
-) -> dict[str, Any]:
+) -> Replay:
     """Pause, resume or cancel a replay."""
-    return await services.replays.set_replay_state(caller.tenant, replay, STATE_BY_ACTION[action])
+    return Replay.model_validate(
+        await services.replays.set_replay_state(caller.tenant, replay, STATE_BY_ACTION[action])
+    )

@@ -11,10 +11,12 @@ from uuid import UUID, uuid5
 
 from api.services import Services
 from api.signed_links import LinkSigner
+from evaluation.comparison import JudgementCounts, build_comparison_report
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
 from schemas.event_feed import FeedMessage, LogPage
 from schemas.events.erasure import Scope
+from schemas.generations import IndexConfig
 from schemas.ids import sha256_hex
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
@@ -41,6 +43,68 @@ DOCUMENT_ID = uuid5(NAMESPACE, "document")
 JOB_ID = uuid5(NAMESPACE, "job")
 FILE_BYTES = bytes(range(256)) * 10
 MAX_BYTES = 10_000
+RECEIVED_AT = "2026-01-02T03:04:05+00:00"
+DOCUMENT_BODY: Mapping[str, Any] = {
+    "document_id": str(DOCUMENT_ID),
+    "external_id": None,
+    "source": "anabranch/api",
+    "source_uri": None,
+    "filename": "não.bin",
+    "media_type": "application/pdf",
+    "title": None,
+    "language": None,
+    "collection": None,
+    "tags": [],
+    "metadata": {},
+    "document_date": None,
+    "content_sha256": sha256_hex(FILE_BYTES),
+    "blob": {"key": "k", "size": len(FILE_BYTES), "sha256": sha256_hex(FILE_BYTES)},
+    "bytes": len(FILE_BYTES),
+    "revision": 1,
+    "received_at": RECEIVED_AT,
+    "ingestion_job_id": str(JOB_ID),
+    "visible_revision": 1,
+    "state": "searchable",
+    "chunks_count": 1,
+    "characters": 7,
+    "pages": None,
+    "warnings": [],
+    "error": None,
+    "readers": None,
+}
+STAGE_BODY: Mapping[str, Any] = {
+    "stage": "receive",
+    "state": "done",
+    "attempts": 1,
+    "topic": "raw",
+    "partition": 0,
+    "offset": 0,
+    "started_at": RECEIVED_AT,
+    "duration_ms": None,
+    "error": None,
+}
+REPLAY_BODY: Mapping[str, Any] = {
+    "replay_id": str(JOB_ID),
+    "tenant": "default",
+    "kind": "replay",
+    "stage": "chunk",
+    "generation": "g1",
+    "chosen": {},
+    "state": "running",
+    "per_second": None,
+    "total": 0,
+    "read": 0,
+    "replayed": 0,
+    "superseded": 0,
+    "buried": 0,
+    "error": None,
+    "created_at": RECEIVED_AT,
+    "started_at": None,
+    "ended_at": None,
+    "rate": None,
+    "left": 0,
+    "eta_s": None,
+}
 
 
 @dataclass
@@ -120,37 +184,63 @@ class FakeDocuments:
     async def find_documents(
         self, caller: Principal, **filters: Any
     ) -> tuple[list[dict[str, Any]], str | None]:
-        return [{"document_id": str(DOCUMENT_ID)}], "more"
+        return [dict(DOCUMENT_BODY)], "more"
 
     async def fetch_document(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None:
         if document_id != DOCUMENT_ID:
             return None
-        blob = {"key": "k", "size": len(FILE_BYTES), "sha256": sha256_hex(FILE_BYTES)}
-        return {
-            "document_id": str(DOCUMENT_ID),
-            "filename": "não.bin",
-            "media_type": "application/pdf",
-            "content_sha256": sha256_hex(FILE_BYTES),
-            "blob": blob,
-            "revision": 1,
-        }
+        return dict(DOCUMENT_BODY)
 
     async def fetch_revisions(
         self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
     ) -> tuple[list[dict[str, Any]], int | None]:
-        return [{"revision": 1}], None
+        fields = (
+            "revision",
+            "state",
+            "title",
+            "filename",
+            "media_type",
+            "content_sha256",
+            "source",
+        )
+        fields += ("received_at", "ingestion_job_id", "bytes", "characters", "pages")
+        revision = {name: DOCUMENT_BODY[name] for name in fields}
+        return [revision | {"event_id": "e", "visible": True}], None
 
     async def fetch_chunks(
         self, caller: Principal, document_id: UUID, *, after: int, limit: int
     ) -> tuple[list[dict[str, Any]], int | None]:
-        return [{"ordinal": after + 1}], None
+        chunk = {
+            "chunk_id": str(JOB_ID),
+            "parent_id": None,
+            "ordinal": after + 1,
+            "kind": "paragraph",
+            "text": "Title",
+            "section": None,
+            "pages": [],
+            "spans": [{"char_start": 0, "char_end": 7}],
+            "char_start": 0,
+            "char_end": 7,
+            "tokens": 2,
+            "language": None,
+        }
+        return [chunk], None
 
     async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
         return DocumentText(document_id, "# Title", None) if document_id == DOCUMENT_ID else None
 
     async def fetch_status(self, caller: Principal, **by: Any) -> dict[str, Any] | None:
         return (
-            {"ingestion_job_id": str(JOB_ID), "state": "searchable"}
+            {
+                "ingestion_job_id": str(JOB_ID),
+                "document_id": str(DOCUMENT_ID),
+                "external_id": None,
+                "state": "searchable",
+                "stages": [dict(STAGE_BODY)],
+                "chunks_count": 1,
+                "tokens_estimate": 2,
+                "warnings": [],
+            }
             if by.get("job_id") == JOB_ID
             else None
         )
@@ -169,7 +259,13 @@ class FakeGenerations:
     requests: list[tuple[str, Any]] = field(default_factory=list)
 
     async def list_generations(self, caller: Principal) -> list[dict[str, Any]]:
-        return [{"name": "g1", "state": "live"}, {"name": "g2", "state": "standby"}]
+        common = {"base": None, "purpose": "first", "created_at": RECEIVED_AT, "built_at": None}
+        common |= {"config": IndexConfig().model_dump(), "how": {}, "topics": {}, "previous": None}
+        common |= {"documents": 1, "chunks": 1, "bytes": 1, "build": None}
+        return [
+            {"name": "g1", "state": "live", "live": True, **common},
+            {"name": "g2", "state": "standby", "live": False, **common},
+        ]
 
     async def get_generation(self, caller: Principal, name: str) -> dict[str, Any]:
         found = next(
@@ -181,7 +277,10 @@ class FakeGenerations:
 
     async def compare(self, tenant: str, a: str, b: str, request: Any) -> dict[str, Any]:
         self.requests.append((f"{a} {b}", request))
-        return {"generations": {"A": a, "B": b}, "queries": 0}
+        index_bytes = {"A": 1, "B": 1}
+        return build_comparison_report(
+            {"A": a, "B": b}, [], JudgementCounts(0, {"A": 0, "B": 0}), index_bytes, {}
+        )
 
     async def promote(self, tenant: str, name: str, request: Any) -> dict[str, Any]:
         self.requests.append((name, request))
@@ -276,7 +375,11 @@ class MemoryFeed:
     async def list_document_events(
         self, caller: Principal, document_id: UUID, *, after: int, limit: int
     ) -> tuple[list[dict[str, Any]], int | None]:
-        return ([{"stage": "receive", "state": "done"}] if document_id == DOCUMENT_ID else []), None
+        return (
+            [{**STAGE_BODY, "revision": 1, "generation": None, "part": 1}]
+            if document_id == DOCUMENT_ID
+            else []
+        ), None
 
     async def read_page(
         self,
@@ -335,22 +438,23 @@ class NoReplays:
         return []
 
     async def redrive(self, tenant: str, request: RedriveRequest) -> dict[str, Any]:
-        return {"events": 0}
+        return {"events": 0, "stages": {}, "left_out": 0, "replays": []}
 
     async def discard_dead_letters(self, tenant: str, request: DiscardRequest) -> dict[str, Any]:
         return {"events": 0}
 
     async def start_replay(self, tenant: str, request: ReplayRequest) -> dict[str, Any]:
-        return {"replay_id": None}
+        estimate: dict[str, Any] = {"starts": {0: 0}, "ends": {0: 0}, "missing": []}
+        return {"replay_id": None, "stage": "chunk", "topic": "t", "events_read": 0, **estimate}
 
     async def list_replays(self, tenant: str, limit: int) -> list[dict[str, Any]]:
         return []
 
     async def get_replay(self, tenant: str, replay_id: UUID) -> dict[str, Any]:
-        return {"replay_id": replay_id}
+        return {**REPLAY_BODY, "replay_id": replay_id}
 
     async def set_replay_state(self, tenant: str, replay_id: UUID, state: str) -> dict[str, Any]:
-        return {"replay_id": replay_id, "state": state}
+        return {**REPLAY_BODY, "replay_id": replay_id, "state": state}
 
 
 class FakeGenerationBuilds:
@@ -462,7 +566,16 @@ def make_services(**replaced: Any) -> Services:
         return [DependencyStatus("database", True, "answers")]
 
     async def health(caller: Principal) -> dict[str, Any]:
-        return {"status": "ok"}
+        counts = {"total": 0, "stages": {}, "list": "/v1/dead-letters"}
+        return {
+            "status": "ok",
+            "version": "0",
+            "log": "postgres",
+            "generation": "g1",
+            "documents": {},
+            "dead_letters": counts,
+            "dependencies": {"database": True},
+        }
 
     parts: Mapping[str, Any] = {
         "authenticate": authenticate_as_operator,
@@ -489,7 +602,7 @@ def make_services(**replaced: Any) -> Services:
         "check_readiness": ready,
         "get_health": health,
         "render_metrics": lambda: (b"metric 1\n", "text/plain"),
-        "get_config_schema": lambda: {"settings": {}},
+        "get_config_schema": lambda: {"settings": {}, "profile": {}},
         "link_signer": LinkSigner(b"secret"),
         "run_history": NoHistory(),
         "lineage": NoHistory(),

@@ -8,7 +8,7 @@ import pytest
 
 from api.app import create_app
 from schemas.event_feed import FeedMessage
-from tests.unit.api_fakes import DOCUMENT_ID, MemoryFeed, make_services
+from tests.unit.api_fakes import DOCUMENT_ID, STAGE_BODY, MemoryFeed, make_services
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_document_events_are_listed_and_unknown_document_is_404(
     http: httpx2.AsyncClient,
 ) -> None:
     assert (await http.get(f"/v1/documents/{DOCUMENT_ID}/events")).json()["items"] == [
-        {"stage": "receive", "state": "done"}
+        {**STAGE_BODY, "revision": 1, "generation": None, "part": 1}
     ]
     assert (
         await http.get("/v1/documents/00000000-0000-0000-0000-000000000001/events")

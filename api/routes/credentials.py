@@ -1,0 +1,133 @@
+"""API keys, the caller's identity, login links and the audit trail."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Request
+from pydantic import Field
+
+from api.audit import AuditedRoute
+from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
+from api.responses import Page, ResponseModel, Time
+from api.sessions import LINK_LIFETIME_S
+from schemas.api_keys import (
+    KEY_ID_PATTERN,
+    ApiKey,
+    ApiKeyRequest,
+    Identity,
+    IssuedApiKey,
+    RotationRequest,
+)
+from schemas.errors import Forbidden
+
+router = APIRouter(route_class=AuditedRoute)
+KeyId = Annotated[
+    str,
+    Path(pattern=KEY_ID_PATTERN, description="The part of the key between `ab_` and the secret."),
+]
+
+
+class AuditEvent(ResponseModel):
+    """An administrative action."""
+
+    audit_id: UUID
+    tenant: str
+    at: Time
+    who: str = Field(description="The caller.")
+    role: str
+    what: str = Field(description="The action, such as `source.added`.")
+    subject: str | None = Field(description="What it concerned.")
+    request_id: str | None
+    outcome: str = Field(description="`done`, `refused` or an error code.")
+
+
+class LoginLink(ResponseModel):
+    """Opens a session of the operator, once."""
+
+    url: str = Field(description="Relative, unless `API__PUBLIC_URL` is set.")
+    expires_at: datetime
+
+
+@router.get("/whoami", tags=["keys"], operation_id="whoami")
+async def get_identity(caller: Caller) -> Identity:
+    """Get the caller's identity and permissions."""
+    return Identity(
+        id=caller.id,
+        tenant=caller.tenant,
+        role=caller.role,
+        readers=None if caller.readers is None else list(caller.readers),
+    )
+
+
+@router.post("/keys", tags=["keys"], status_code=201, operation_id="create_key")
+async def create_key(
+    body: ApiKeyRequest, services: ServicesDep, caller: Caller, request: Request
+) -> IssuedApiKey:
+    """Create a key for the caller's tenant, with at most the caller's role and readers.
+
+    The response holds the secret, which is not stored.
+    """
+    return await services.api_keys.create(caller, body, request.scope.get("request_id"))
+
+
+@router.get("/keys", tags=["keys"], operation_id="list_keys")
+async def list_keys(
+    services: ServicesDep, caller: Caller, after: PageCursor = None, limit: PageLimit = 50
+) -> Page[ApiKey]:
+    """List the tenant's keys, the newest first, without their secrets."""
+    keys, next_cursor = await services.api_keys.list_keys(caller, after=after, limit=limit)
+    return Page[ApiKey](items=keys, next=next_cursor)
+
+
+@router.post("/keys/{key_id}/rotate", tags=["keys"], operation_id="rotate_key")
+async def rotate_key(
+    key_id: KeyId,
+    services: ServicesDep,
+    caller: Caller,
+    request: Request,
+    body: RotationRequest | None = None,
+) -> IssuedApiKey:
+    """Give the key a new secret. The old one is rejected at once, or after `grace_s` seconds."""
+    return await services.api_keys.rotate(
+        caller, key_id, body or RotationRequest(), request.scope.get("request_id")
+    )
+
+
+@router.delete("/keys/{key_id}", tags=["keys"], operation_id="revoke_key")
+async def revoke_key(
+    key_id: KeyId, services: ServicesDep, caller: Caller, request: Request
+) -> ApiKey:
+    """Revoke the key from the next request on. Revoking it again changes nothing."""
+    return await services.api_keys.revoke(caller, key_id, request.scope.get("request_id"))
+
+
+@router.post("/login-links", tags=["login"], status_code=201, operation_id="create_login_link")
+async def create_login_link(services: ServicesDep, caller: Caller) -> LoginLink:
+    """Create a login link that can be opened once, within ten minutes. Requires the local token."""
+    if caller.id != "local" or services.sessions is None:
+        raise Forbidden(
+            f"{caller.id} cannot open a session of the operator.",
+            remedy="Use the token of `anabranch up`, or the one in ANABRANCH_API__TOKEN.",
+        )
+    expires = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LINK_LIFETIME_S)
+    return LoginLink(
+        url=f"{services.public_url}/?login={services.sessions.make_code()}", expires_at=expires
+    )
+
+
+@router.get("/audit", tags=["audit"], operation_id="list_audit")
+async def list_audit_events(
+    services: ServicesDep, caller: WholeTenant, after: PageCursor = None, limit: PageLimit = 50
+) -> Page[AuditEvent]:
+    """List administrative actions, the latest first.
+
+    An operator who acts for no named tenant sees those of all tenants.
+    """
+    sees_all_tenants = caller.role == "operator" and caller.home_tenant is None
+    items, next_cursor = await services.audit_events.list_events(
+        None if sees_all_tenants else caller.tenant, after=after, limit=limit
+    )
+    return Page[AuditEvent].model_validate({"items": items, "next": next_cursor})
