@@ -23,8 +23,8 @@ from evaluation.bootstrap import paired_interval
 from evaluation.metrics import MEASURES, measure_queries
 from evaluation.retrieval_eval import evaluate_retrieval
 from evaluation.retrieval_set import TestDocument, read_retrieval_set
+from schemas.channels import Channel
 from schemas.clock import utc_now
-from schemas.questions import Channel
 
 CONFIGURATIONS: dict[str, tuple[tuple[Channel, ...] | None, str]] = {
     "lexical": (("lexical",), "default"),

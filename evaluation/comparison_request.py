@@ -10,9 +10,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from schemas.channels import Channel
 from schemas.errors import InvalidRequest
 from schemas.judgements import MAX_QUOTE_CHARS, Grade
-from schemas.questions import Channel, Filters, QueryText
+from schemas.questions import Filters, QueryText
 from schemas.timestamps import Timestamp
 from schemas.values import Value
 

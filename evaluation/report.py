@@ -10,7 +10,7 @@ import numpy as np
 
 from evaluation.metrics import Run, measure_run
 from evaluation.retrieval_set import RetrievalSet
-from schemas.questions import Channel
+from schemas.channels import Channel
 
 SCHEMA_VERSION = 1
 TEXT_MEASURES = ("cer", "wer", "word_f1", "cell_recall", "checks_passed")

@@ -12,7 +12,7 @@ from typing import Any
 from evaluation.metrics import Run
 from evaluation.report import build_retrieval_report
 from evaluation.retrieval_set import RetrievalSet, TestDocument, read_retrieval_set
-from schemas.questions import Channel
+from schemas.channels import Channel
 
 Ingest = Callable[[Sequence[TestDocument]], Awaitable[None]]
 """Ingests documents and returns when all are searchable. The document's id becomes its external id."""

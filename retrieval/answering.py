@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from retrieval.answer.drafts import AnswerDraft
-from retrieval.answer.extractive import extract_answer
-from retrieval.answer.generative import generate_answer
-from retrieval.answer.partial_answer import PartialAnswer
-from retrieval.answer.quote_candidates import QuoteCandidate, extract_quote_candidates
-from retrieval.query_context import QueryContext, RetrievalResult
-from retrieval.resources import RetrievalResources
+from retrieval.answer_drafts import AnswerDraft
+from retrieval.extractive_answer import extract_answer
+from retrieval.generative_answer import PartialAnswer, generate_answer
+from retrieval.query_context import QueryContext, RetrievalResources
+from retrieval.quote_candidates import QuoteCandidate, extract_quote_candidates
+from retrieval.retrieval_result import RetrievalResult
 from schemas.errors import AnabranchError, InvalidModelOutput
 
 

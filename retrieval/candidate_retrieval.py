@@ -1,34 +1,64 @@
-"""Retrieve the candidates of a query from its channels, with their chunks."""
+"""Retrieve the candidates of a query from its channels, with their chunks.
+
+The channels run concurrently; a failure or timeout costs only its own channel.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
 from uuid import UUID
 
-from retrieval.bigrams import score_pairs
-from retrieval.channels import (
-    ChannelCandidates,
-    OnHits,
-    RetrievalRequest,
-    retrieve_candidates,
-    start_embedding,
-)
-from retrieval.chunk_loader import open_chunk_loader
-from retrieval.language_filter import filter_foreign_hits, find_foreign_hits
-from retrieval.query_context import QueryContext
-from retrieval.resources import RetrievalResources
-from retrieval.routing import choose_channels
-from retrieval.timing import Clock
-from schemas.errors import InvalidRequest
+import structlog
+
+from retrieval.channels import ChannelOutput, ChannelRequest, Retrieve
+from retrieval.fusion import score_pairs
+from retrieval.query_context import QueryContext, RetrievalResources
+from retrieval.query_plan import QueryPlan, choose_channels
+from retrieval.timing import Clock, elapsed_ms
+from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel
+from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
 from schemas.generations import LexicalConfig
 from schemas.ports.engines import QueryEmbedding
-from schemas.ports.search import ChunkView, Hit, IndexSnapshot
-from schemas.questions import Channel, Route
+from schemas.ports.search import ChunkView, EntitySeed, Hit, IndexSnapshot, LexicalHits
+from schemas.questions import ChannelTrace, Route
 
+log = structlog.get_logger(__name__)
+
+RETRIEVERS: Mapping[Channel, Retrieve] = {
+    name: import_module(f"retrieval.channels.{name}").retrieve for name in CHANNELS
+}
+EMBEDDING_CHANNELS = tuple(
+    channel.name for channel in CHANNEL_DECLARATIONS if channel.needs_embedding
+)
 # Limit on deepening a channel, however few documents its candidates belong to.
 MAX_CANDIDATES_PER_CHANNEL = 4000
+# Foreign hits stay in smaller corpora: a name that both languages share may be the only match.
+MIN_CORPUS_CHUNKS = 200
+
+OnHits = Callable[[Sequence[Hit]], None]
+_ChannelOutcome = tuple[ChannelOutput | None, AnabranchError | None, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelCandidates:
+    """Hits, traces and failures by channel.
+
+    `complete` names channels that returned every hit they have: a chunk that they lack scores 0
+    there.
+    """
+
+    hits: Mapping[Channel, Sequence[Hit]]
+    traces: Mapping[Channel, ChannelTrace]
+    failed: Mapping[Channel, str]
+    complete: frozenset[Channel]
+    lexical: LexicalHits | None
+    linked_seeds: Sequence[EntitySeed]
+    embedded_query: QueryEmbedding | None
 
 
 async def retrieve_chunks(
@@ -51,19 +81,19 @@ async def retrieve_chunks(
             remedy="Request other channels, or use another profile.",
         )
     reranker = resources.get_reranker(query.profile)
-    is_embedding_needed = "semantic" in channels or (
-        reranker is not None and reranker.role == "added"
-    )
-    request = _build_request(query, depth)
-    embedding_task = start_embedding(
-        resources.get_embed(query), query.plan.question, is_needed=is_embedding_needed
+    # The embedding starts at once: other channels need not wait for the vectors.
+    embedding_task = (
+        asyncio.ensure_future(resources.get_embed(query)(query.plan.question))
+        if set(channels).intersection(EMBEDDING_CHANNELS)
+        or (reranker is not None and reranker.role == "added")
+        else None
     )
     try:
         async with open_chunk_loader(snapshot) as chunk_loader:
             with query.stopwatch.measure_step("channels"):
                 candidates = await _retrieve_to_depth(
+                    query,
                     snapshot,
-                    request,
                     channels,
                     embedding_task,
                     resources.clock,
@@ -72,7 +102,7 @@ async def retrieve_chunks(
                 )
             with query.stopwatch.measure_step("chunks"):
                 chunks = await chunk_loader.wait_for_chunks()
-                return await _filter_by_language(snapshot, request, candidates, chunks), chunks
+                return await _filter_by_language(query, snapshot, candidates, chunks), chunks
     finally:
         # No task outlives its query. The channel that needed a failed embedding has reported the
         # error.
@@ -81,73 +111,231 @@ async def retrieve_chunks(
             await asyncio.gather(embedding_task, return_exceptions=True)
 
 
-def _build_request(query: QueryContext, depth: int | None) -> RetrievalRequest:
-    profile, min_candidates = query.profile, max(depth or 0, query.request.k)
-    limits: dict[Channel, int] = {
-        "lexical": max(profile.lexical.k, min_candidates),
-        "semantic": max(profile.semantic.k, min_candidates),
-        "graph": max(profile.graph.k, min_candidates),
-    }
-    return RetrievalRequest(query.caller.tenant, query.plan, profile, query.request.filters, limits)
-
-
 async def _retrieve_to_depth(
+    query: QueryContext,
     snapshot: IndexSnapshot,
-    request: RetrievalRequest,
     channels: Sequence[Channel],
     embedding_task: asyncio.Task[QueryEmbedding] | None,
     clock: Clock,
     depth: int | None,
     on_hits: OnHits,
 ) -> ChannelCandidates:
-    candidates = await retrieve_candidates(
-        snapshot, request, channels, embedding_task, clock, on_hits
-    )
-    while depth is not None and (
-        shallow_channels := [
+    k = {
+        channel: max(query.profile.get_channel(channel).k, depth or 0, query.request.k)
+        for channel in channels
+    }
+    while True:
+        candidates = await _retrieve_candidates(query, snapshot, k, embedding_task, clock, on_hits)
+        shallow_channels = [
             channel
-            for channel in candidates.hits
-            if _is_shallow(candidates, channel, depth)
-            and request.k[channel] < MAX_CANDIDATES_PER_CHANNEL
+            for channel, hits in candidates.hits.items()
+            if depth is not None
+            and channel not in candidates.complete
+            and len({hit.document_id for hit in hits}) < depth
+            and k[channel] < MAX_CANDIDATES_PER_CHANNEL
         ]
-    ):
-        request = replace(
-            request,
-            k={
-                **request.k,
-                **{
-                    channel: min(2 * request.k[channel], MAX_CANDIDATES_PER_CHANNEL)
-                    for channel in shallow_channels
-                },
-            },
-        )
-        candidates = await retrieve_candidates(
-            snapshot, request, channels, embedding_task, clock, on_hits
-        )
-    return candidates
+        if not shallow_channels:
+            return candidates
+        for channel in shallow_channels:
+            k[channel] = min(2 * k[channel], MAX_CANDIDATES_PER_CHANNEL)
 
 
-def _is_shallow(candidates: ChannelCandidates, channel: Channel, depth: int) -> bool:
+async def _retrieve_candidates(
+    query: QueryContext,
+    snapshot: IndexSnapshot,
+    k: Mapping[Channel, int],
+    embedding_task: asyncio.Task[QueryEmbedding] | None,
+    clock: Clock,
+    on_hits: OnHits,
+) -> ChannelCandidates:
+    """Query the channels of `k` concurrently; report the hits of each as they arrive.
+
+    When every channel fails, the first channel's error is raised.
+    """
+    outcomes = dict(
+        zip(
+            k,
+            await _gather_or_cancel(
+                [
+                    _run_bounded(
+                        RETRIEVERS[channel],
+                        _build_request(query, snapshot, channel, limit, embedding_task),
+                        clock,
+                        on_hits,
+                    )
+                    for channel, limit in k.items()
+                ]
+            ),
+            strict=True,
+        )
+    )
+    outputs = {name: output for name, (output, _, _) in outcomes.items() if output is not None}
+    errors = {name: error for name, (_, error, _) in outcomes.items() if error is not None}
+    if errors and not outputs:
+        raise next(iter(errors.values()))
+    embedding_timeout_s = (
+        0.0
+        if set(errors).intersection(EMBEDDING_CHANNELS)
+        else max(query.profile.get_channel(name).timeout_s for name in EMBEDDING_CHANNELS)
+    )
+    return ChannelCandidates(
+        hits={channel: output.hits for channel, output in outputs.items()},
+        traces={
+            channel: ChannelTrace(
+                k=k[channel],
+                returned=len(output.hits),
+                best=max((hit.score for hit in output.hits), default=None),
+                ms=outcomes[channel][2],
+            )
+            for channel, output in outputs.items()
+        },
+        failed={channel: f"{error.code}: {error.detail}" for channel, error in errors.items()},
+        complete=frozenset(
+            channel for channel, output in outputs.items() if len(output.hits) < k[channel]
+        ),
+        lexical=next((output.lexical for output in outputs.values() if output.lexical), None),
+        linked_seeds=next(
+            (output.linked_seeds for output in outputs.values() if output.linked_seeds), ()
+        ),
+        embedded_query=await _await_embedding(embedding_task, embedding_timeout_s),
+    )
+
+
+def _build_request(
+    query: QueryContext,
+    snapshot: IndexSnapshot,
+    channel: Channel,
+    k: int,
+    embedding_task: asyncio.Task[QueryEmbedding] | None,
+) -> ChannelRequest:
+    async def embed() -> QueryEmbedding:
+        if embedding_task is None:
+            raise EngineUnavailable("The query was not embedded.")
+        # Shielded: a channel that times out must not cancel the embedding that others wait for.
+        return await asyncio.shield(embedding_task)
+
+    return ChannelRequest(
+        snapshot,
+        query.caller.tenant,
+        query.plan.question,
+        query.plan.language,
+        query.plan.names,
+        query.request.filters,
+        query.profile.get_channel(channel),
+        k,
+        embed,
+    )
+
+
+async def _gather_or_cancel(
+    calls: Sequence[Coroutine[Any, Any, _ChannelOutcome]],
+) -> list[_ChannelOutcome]:
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    # asyncio.gather leaves the other tasks running when one raises.
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def _run_bounded(
+    retrieve: Retrieve, request: ChannelRequest, clock: Clock, on_hits: OnHits
+) -> _ChannelOutcome:
+    """Run one channel with a timeout, and catch every error, bugs included, so that the other
+    channels go on.
+
+    Only InvalidRequest propagates: it fails the query.
+    """
+    started_at = clock()
+    output: ChannelOutput | None = None
+    failure: AnabranchError | None = None
+    try:
+        async with asyncio.timeout(request.settings.timeout_s):
+            output = await retrieve(request)
+        on_hits(output.hits)
+    except TimeoutError:
+        failure = EngineUnavailable(
+            f"Timed out after {request.settings.timeout_s:g} s.",
+            code="TIMED_OUT",
+            remedy="Raise the channel's timeout_s in the profile.",
+        )
+    except InvalidRequest:
+        raise
+    except AnabranchError as error:
+        failure = error
+    except Exception as error:
+        log.exception("channel_failed")
+        failure = EngineUnavailable(
+            f"{type(error).__name__}: {error}",
+            code="CHANNEL_FAILED",
+            remedy="Report this bug with the traceback from the server's log.",
+        )
+    return output, failure, elapsed_ms(started_at, clock())
+
+
+async def _await_embedding(
+    embedding_task: asyncio.Task[QueryEmbedding] | None, timeout_s: float
+) -> QueryEmbedding | None:
+    if embedding_task is None:
+        return None
+    # A failed embedder is no error here: the channel that needed it has already reported it.
+    await asyncio.wait({embedding_task}, timeout=timeout_s)
     return (
-        channel not in candidates.complete
-        and len({hit.document_id for hit in candidates.hits[channel]}) < depth
+        embedding_task.result()
+        if embedding_task.done()
+        and not embedding_task.cancelled()
+        and embedding_task.exception() is None
+        else None
     )
 
 
 async def _filter_by_language(
+    query: QueryContext,
     snapshot: IndexSnapshot,
-    request: RetrievalRequest,
     candidates: ChannelCandidates,
     chunks: Mapping[UUID, ChunkView],
 ) -> ChannelCandidates:
+    """Drop lexical hits in another language than the query: shared words say little about them."""
     lexical_hits: Sequence[Hit] = candidates.hits.get("lexical", ())
     # Counting the corpus costs a query: do it only when there is something to filter.
-    if not find_foreign_hits(lexical_hits, chunks, request.plan):
+    if not find_foreign_hits(lexical_hits, chunks, query.plan):
         return candidates
     native_hits = filter_foreign_hits(
-        lexical_hits, chunks, request.plan, await snapshot.count_chunks(request.tenant)
+        lexical_hits, chunks, query.plan, await snapshot.count_chunks(query.caller.tenant)
     )
     return replace(candidates, hits={**candidates.hits, "lexical": native_hits})
+
+
+def find_foreign_hits(
+    hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan
+) -> list[Hit]:
+    """Return hits in documents of another language; none while the query's language is uncertain."""
+    if not plan.language_sure:
+        return []
+    return [
+        hit
+        for hit in hits
+        if hit.chunk_id in chunks and _is_foreign(chunks[hit.chunk_id], plan.language)
+    ]
+
+
+def filter_foreign_hits(
+    hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan, corpus_size: int
+) -> list[Hit]:
+    """Return the hits without foreign ones; all of them in a small corpus."""
+    foreign = (
+        {hit.chunk_id for hit in find_foreign_hits(hits, chunks, plan)}
+        if corpus_size >= MIN_CORPUS_CHUNKS
+        else set()
+    )
+    return [hit for hit in hits if hit.chunk_id not in foreign]
+
+
+def _is_foreign(chunk: ChunkView, language: str | None) -> bool:
+    return chunk.language is not None and chunk.language.split("-")[0] != language
 
 
 def score_word_pairs(
@@ -161,3 +349,42 @@ def score_word_pairs(
         return {}
     views = [chunks[hit.chunk_id] for hit in candidates.hits["lexical"] if hit.chunk_id in chunks]
     return score_pairs(query.plan.question, views, candidates.lexical.idf, config)
+
+
+class ChunkLoader:
+    """Load the chunks of one channel's hits while other channels still search."""
+
+    def __init__(self, snapshot: IndexSnapshot) -> None:
+        self._snapshot = snapshot
+        self._requested_ids: set[UUID] = set()
+        self._tasks: list[asyncio.Task[Mapping[UUID, ChunkView]]] = []
+
+    def load_hits(self, hits: Sequence[Hit]) -> None:
+        """Start loading the chunks of `hits` that are not loading yet."""
+        new_ids = {hit.chunk_id for hit in hits} - self._requested_ids
+        if new_ids:
+            self._requested_ids |= new_ids
+            self._tasks.append(asyncio.ensure_future(self._snapshot.fetch_chunks(list(new_ids))))
+
+    async def wait_for_chunks(self) -> dict[UUID, ChunkView]:
+        """Wait for every started load and return the visible chunks. Raises DatabaseUnavailable."""
+        return {
+            chunk_id: view
+            for loaded_chunks in await asyncio.gather(*self._tasks)
+            for chunk_id, view in loaded_chunks.items()
+        }
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def open_chunk_loader(snapshot: IndexSnapshot) -> AsyncIterator[ChunkLoader]:
+    """Open a loader whose pending loads are cancelled on exit."""
+    loader = ChunkLoader(snapshot)
+    try:
+        yield loader
+    finally:
+        await loader.close()

@@ -1,18 +1,27 @@
-"""Fuse the channels' scores into one, and keep every number that entered it."""
+"""Fuse the channels' scores into one, and keep every number that entered it.
+
+Word pairs add BM25 over adjacent words of the query to the lexical score, from the word positions of
+the candidates: nothing is stored. The idf of a pair is taken as 0.8 × the sum of its words' idf, since
+counting pairs would need tens of millions of terms.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.words import LexemeIndex, extract_content_words
+from schemas.channels import Channel
+from schemas.generations import LexicalConfig
 from schemas.ports.search import ChunkView, Hit
 from schemas.profiles import FusionProfile
-from schemas.questions import Channel, ChannelRank
+from schemas.questions import ChannelRank
 
 Floats = NDArray[np.float64]
 
@@ -99,7 +108,7 @@ def _fuse_z_scores(
             pairs = np.array([inputs.pair_scores.get(chunk_id, 0.0) for chunk_id in ids])
             values, parts["word_pairs"] = values + profile.bigram * pairs, pairs
         mean, deviation = float(values.mean()), float(values.std())
-        weight = get_weight(channel, profile)
+        weight = profile.get_weight(channel)
         numbers[channel] = {"weight": weight, "mean": mean, "deviation": deviation}
         parts[f"{channel}_z"] = compute_z_scores(values)
         total += weight * parts[f"{channel}_z"]
@@ -143,11 +152,11 @@ def _fuse_reciprocal_ranks(
 
     Scores are a share of the maximum that the channels with hits can reach.
     """
-    max_sum = sum(get_weight(channel, profile) / (profile.rrf_k + 1) for channel in places) or 1.0
+    max_sum = sum(profile.get_weight(channel) / (profile.rrf_k + 1) for channel in places) or 1.0
     parts = {
         f"{channel}_rrf": np.array(
             [
-                get_weight(channel, profile)
+                profile.get_weight(channel)
                 / (profile.rrf_k + places_by_chunk[chunk_id].rank)
                 / max_sum
                 if chunk_id in places_by_chunk
@@ -164,14 +173,8 @@ def _fuse_reciprocal_ranks(
         "k": profile.rrf_k,
         "most": max_sum,
     }
-    numbers.update({channel: {"weight": get_weight(channel, profile)} for channel in places})
+    numbers.update({channel: {"weight": profile.get_weight(channel)} for channel in places})
     return _build_fusion(ids, total, parts, places, chunks, numbers)
-
-
-def get_weight(channel: Channel, profile: FusionProfile) -> float:
-    return {"lexical": profile.lexical, "semantic": profile.semantic, "graph": profile.graph}[
-        channel
-    ]
 
 
 def _build_fusion(
@@ -200,3 +203,57 @@ def _build_fusion(
     return Fusion(
         tuple(sorted(candidates, key=lambda item: (-item.score, item.chunk.chunk_id))), numbers
     )
+
+
+IDF_SHARE = 0.8
+_LEXEMES_PER_CHARACTER = 1 / 8.5
+
+Pair = tuple[str, str]
+
+
+def score_pairs(
+    question: str,
+    chunks: Iterable[ChunkView],
+    idf: Mapping[str, Mapping[str, float]],
+    config: LexicalConfig,
+) -> dict[UUID, float]:
+    """Return the pair BM25 by chunk id, 0 where no pair of the query occurs.
+
+    The best text search configuration counts: a chunk holds the lexemes of one only.
+    """
+    pairs = [weigh_question_pairs(question, weights) for weights in idf.values()]
+    return {
+        chunk.chunk_id: max((_score(chunk, weighted, config) for weighted in pairs), default=0.0)
+        for chunk in chunks
+    }
+
+
+def weigh_question_pairs(question: str, idf: Mapping[str, float]) -> dict[Pair, float]:
+    """Return the idf of each pair of lexemes whose words are adjacent in the query, function words
+    aside.
+    """
+    lexeme_index = LexemeIndex(idf)
+    lexemes = [lexeme_index.find(word) for word in extract_content_words(question)]
+    return {
+        (left, right): IDF_SHARE * (idf[left] + idf[right])
+        for left, right in pairwise(lexemes)
+        if left and right and left != right
+    }
+
+
+def _score(chunk: ChunkView, pairs: Mapping[Pair, float], config: LexicalConfig) -> float:
+    length = (len(chunk.text) + len(chunk.prefix)) * _LEXEMES_PER_CHARACTER
+    score = 0.0
+    positions_by_lexeme = {
+        lexeme: chunk.positions.get(lexeme, ())
+        for lexeme in {lexeme for pair in pairs for lexeme in pair}
+    }
+    for (left, right), weight in pairs.items():
+        count = count_adjacent(positions_by_lexeme[left], positions_by_lexeme[right])
+        score += weight * config.compute_weight(count, length)
+    return score
+
+
+def count_adjacent(left: Sequence[int], right: Sequence[int]) -> int:
+    """Count the positions in `right` that directly follow one in `left`."""
+    return len({position + 1 for position in left}.intersection(right)) if left and right else 0

@@ -9,20 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from retrieval.answer.drafts import AnswerDraft
+from retrieval.answer_drafts import AnswerDraft
 from retrieval.answering import write_draft
 from retrieval.candidate_retrieval import retrieve_chunks, score_word_pairs
-from retrieval.duplicates import fold_parents
 from retrieval.fusion import FusionInput, fuse_candidates
-from retrieval.parent_expansion import expand_to_parents
-from retrieval.query_context import QueryContext, RetrievalResult, attach_contexts, attach_results
-from retrieval.ranking import Ranking
+from retrieval.parent_expansion import expand_to_parents, fold_parents
+from retrieval.query_context import QueryContext, RetrievalResources
+from retrieval.query_plan import choose_route, escalate_route
 from retrieval.relevance import check_relevance
 from retrieval.reranking import rerank_parents
-from retrieval.resources import RetrievalResources
-from retrieval.response_builder import build_response, should_answer
-from retrieval.routing import choose_route, escalate_route
-from retrieval.trace_builder import build_trace
+from retrieval.response_builder import build_response, build_trace, should_answer
+from retrieval.retrieval_result import Ranking, RetrievalResult, attach_contexts, attach_results
 from schemas.ports.search import SnapshotVersion
 from schemas.questions import QueryResponse, Route
 

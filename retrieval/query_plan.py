@@ -1,4 +1,4 @@
-"""Plan a query by rules: language, keywords and candidate entity names."""
+"""Plan a query by rules: language, keywords, candidate entity names and the route to channels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from retrieval.words import (
     split_words,
     truncate_to_content_words,
 )
+from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel
 from schemas.ports.engines import LanguageDetector, NameNormalizer
+from schemas.profiles import Profile
+from schemas.questions import Route, SearchRequest
 
 # Content words that count; the text after the last of them is ignored.
 MAX_CONTENT_WORDS = 64
@@ -132,3 +135,54 @@ def weigh_name_keys(
 def _raise_weight(keys: dict[str, float], key: str, weight: float) -> None:
     if key:
         keys[key] = max(weight, keys.get(key, 0.0))
+
+
+_RELATIONAL_QUESTION = re.compile(
+    r"\b(relation(?:ship)?s? between|connect(?:ion|ed|s) (?:between|to|with)|linked (?:to|with)|rela[cç][aãoõ]\w* entre|ligad[oa]s? a|relaci[oó]n entre|lien entre|beziehung zwischen)\b",
+    re.IGNORECASE,
+)
+
+
+def choose_route(request: SearchRequest, plan: QueryPlan) -> Route:
+    """Choose the route by the request's mode, or by rules when the mode is `auto`.
+
+    Two names and a relational phrase go to the graph alone; everything else goes to all channels.
+    """
+    if request.mode != "auto":
+        return Route(
+            mode=request.mode, decided_by="request", reason=f"the request sets mode {request.mode}"
+        )
+    if _RELATIONAL_QUESTION.search(plan.question) and len(plan.written_names) >= 2:
+        return Route(
+            mode="graph",
+            decided_by="rules",
+            reason=f"relation between {plan.written_names[0]} and {plan.written_names[1]}",
+        )
+    return Route(mode="hybrid", decided_by="rules", reason="no rule selects a single mode")
+
+
+def choose_channels(
+    chosen_route: Route, request: SearchRequest, profile: Profile
+) -> tuple[Channel, ...]:
+    """Return the requested channels, or those of the mode, without channels that the profile
+    disables.
+    """
+    requested = request.channels or [
+        channel.name
+        for channel in CHANNEL_DECLARATIONS
+        if chosen_route.mode in (channel.mode, "hybrid")
+    ]
+    return tuple(
+        channel
+        for channel in CHANNELS
+        if channel in requested and profile.get_channel(channel).enabled
+    )
+
+
+def escalate_route(chosen_route: Route, reason: str) -> Route | None:
+    """Return the route to all channels when a rule, not the request, had chosen fewer; otherwise
+    None.
+    """
+    if chosen_route.decided_by == "request" or chosen_route.mode == "hybrid":
+        return None
+    return Route(mode="hybrid", decided_by="rules", reason=reason, escalated_from=chosen_route.mode)

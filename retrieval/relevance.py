@@ -17,12 +17,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from retrieval.candidate_retrieval import ChannelCandidates
+from retrieval.context_packing import ContextPassage
 from retrieval.parent_expansion import RankedParent
 from retrieval.query_plan import QueryPlan
 from retrieval.words import LexemeIndex, extract_content_words
 from schemas.ports.engines import QueryEmbedding, Reranker
 from schemas.ports.search import ChunkView
 from schemas.profiles import AnswerProfile
+from schemas.questions import Confidence
 
 # Measured on our own queries: 45 % of those answered by documents in the other language are
 # refused, and 31 %
@@ -173,3 +176,40 @@ def compute_coverage(chunk: ChunkView, plan: QueryPlan, idf: Mapping[str, float]
         total_weight += weight
         covered_weight += weight if lexeme and chunk.positions.get(lexeme) else 0.0
     return covered_weight / total_weight if total_weight else 1.0
+
+
+# A best score of at least this many times the threshold is clear.
+CLEAR_FACTOR = 1.2
+
+
+def rate_confidence(
+    relevance: RelevanceDecision, contexts: Sequence[ContextPassage], candidates: ChannelCandidates
+) -> Confidence:
+    """Rate an answer as high, medium or low.
+
+    High: a clear best score, and two sources or a linked entity. Low: refused, no contexts, a
+    failed channel, or a score just above the threshold.
+    """
+    n_sources = len({context.parent.document_id for context in contexts})
+    is_clear = (
+        relevance.best is not None
+        and relevance.threshold is not None
+        and relevance.best >= CLEAR_FACTOR * relevance.threshold
+    )
+    reasons = [
+        relevance.reason,
+        f"{n_sources} distinct {'source' if n_sources == 1 else 'sources'}",
+    ]
+    reasons += (
+        [f"linked: {', '.join(seed.key for seed in candidates.linked_seeds[:3])}"]
+        if candidates.linked_seeds
+        else []
+    )
+    reasons += [f"channel {channel} failed" for channel in candidates.failed]
+    if relevance.refused or candidates.failed or not contexts:
+        return Confidence(level="low", reasons=reasons)
+    if is_clear and (n_sources >= 2 or candidates.linked_seeds):
+        return Confidence(level="high", reasons=reasons)
+    return Confidence(
+        level="medium" if is_clear or relevance.best is None else "low", reasons=reasons
+    )

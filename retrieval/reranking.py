@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retrieval.fusion import compute_z_scores
-from retrieval.parent_expansion import RankedParent, replace_score
-from retrieval.token_states import TokenStateReader
+from retrieval.parent_expansion import RankedParent, group_by_parent, replace_score
 from schemas.errors import AnabranchError
-from schemas.ports.engines import QueryEmbedding, Reranker, RerankPassage
+from schemas.ports.engines import BlobStore, QueryEmbedding, Reranker, RerankPassage
 from schemas.ports.search import ChunkView, IndexSnapshot
 from schemas.profiles import RerankProfile
 
@@ -111,7 +112,7 @@ async def _build_passages(
             {},
             0,
         )
-    children = _group_by_parent(await snapshot.fetch_children(ids))
+    children = group_by_parent(await snapshot.fetch_children(ids))
     child_chunks = [child for siblings in children.values() for child in siblings]
     states_by_chunk = await states.read(child_chunks)
     passages = []
@@ -140,13 +141,6 @@ async def _build_passages(
             if child.states is not None and child.states[2] > 0
         ),
     )
-
-
-def _group_by_parent(children: Sequence[ChunkView]) -> dict[UUID, list[ChunkView]]:
-    families: dict[UUID, list[ChunkView]] = {}
-    for child in sorted(children, key=lambda child: child.ordinal):
-        families.setdefault(child.parent_id, []).append(child)
-    return families
 
 
 def combine_scores(
@@ -223,3 +217,86 @@ def _add_rerank_score(
 
 def _keep_fused_order(parents: Sequence[RankedParent], note: str) -> RerankResult:
     return RerankResult(tuple(parents), False, (note,), {}, {})
+
+
+TokenStates = tuple[NDArray[np.int8], NDArray[np.int32]]
+# Stored bytes → (states [tokens, dimension], token ids [tokens]). Raises ValueError for other
+# bytes.
+UnpackTokenStates = Callable[[bytes], TokenStates]
+# Blob key, offset, length.
+StatesLocation = tuple[str, int, int]
+
+CACHE_BYTES = 64 * 1024 * 1024
+
+
+class TokenStateReader:
+    """Read token states through an LRU cache, with one call for all ranges of a blob."""
+
+    def __init__(
+        self, blobs: BlobStore, unpack: UnpackTokenStates, cache_bytes: int = CACHE_BYTES
+    ) -> None:
+        self._blobs, self._unpack, self._max_cached_bytes = blobs, unpack, cache_bytes
+        self._cache: OrderedDict[StatesLocation, TokenStates] = OrderedDict()
+        self._cached_bytes = 0
+
+    async def read(self, chunks: Sequence[ChunkView]) -> dict[UUID, TokenStates]:
+        """Return states by chunk id.
+
+        Chunks without states, or whose blob is missing or unavailable, are left out.
+        """
+        location_by_chunk = {
+            chunk.chunk_id: chunk.states
+            for chunk in chunks
+            if chunk.states is not None and chunk.states[2] > 0
+        }
+        missing_locations = [
+            location
+            for location in dict.fromkeys(location_by_chunk.values())
+            if location not in self._cache
+        ]
+        fetched_states = await self._fetch_states(missing_locations)
+        states_by_chunk = {
+            chunk_id: fetched_states.get(location) or self._get_cached(location)
+            for chunk_id, location in location_by_chunk.items()
+        }
+        for location, states in fetched_states.items():
+            self._store(location, states)
+        return {
+            chunk_id: states for chunk_id, states in states_by_chunk.items() if states is not None
+        }
+
+    async def _fetch_states(
+        self, locations: Sequence[StatesLocation]
+    ) -> dict[StatesLocation, TokenStates]:
+        by_blob: dict[str, list[StatesLocation]] = {}
+        for location in locations:
+            by_blob.setdefault(location[0], []).append(location)
+        parts = await asyncio.gather(
+            *(self._fetch_blob(key, blob_locations) for key, blob_locations in by_blob.items())
+        )
+        return {location: states for part in parts for location, states in part.items()}
+
+    async def _fetch_blob(
+        self, key: str, locations: Sequence[StatesLocation]
+    ) -> Mapping[StatesLocation, TokenStates]:
+        try:
+            data = await self._blobs.get_ranges(
+                key, [(offset, length) for _, offset, length in locations]
+            )
+            return {
+                location: self._unpack(item) for location, item in zip(locations, data, strict=True)
+            }
+        except (AnabranchError, ValueError):
+            return {}
+
+    def _get_cached(self, location: StatesLocation) -> TokenStates | None:
+        if location in self._cache:
+            self._cache.move_to_end(location)
+        return self._cache.get(location)
+
+    def _store(self, location: StatesLocation, states: TokenStates) -> None:
+        self._cache[location] = states
+        self._cached_bytes += location[2]
+        while self._cached_bytes > self._max_cached_bytes and self._cache:
+            (_, _, length), _ = self._cache.popitem(last=False)
+            self._cached_bytes -= length

@@ -13,35 +13,28 @@ from uuid import UUID
 
 import numpy as np
 
-from retrieval.answer.drafts import AnswerDraft
-from retrieval.answer.extractive import FloatArray, compose_quoted_answer
-from retrieval.answer.generative import generate_answer
-from retrieval.answer.quote_candidates import QuoteCandidate, extract_quote_candidates
-from retrieval.channels import ChannelCandidates
-from retrieval.duplicates import fold_parents
+from retrieval.answer_drafts import AnswerDraft
+from retrieval.candidate_retrieval import ChannelCandidates
+from retrieval.extractive_answer import FloatArray, compose_quoted_answer
 from retrieval.fusion import FusionInput, fuse_candidates
-from retrieval.parent_expansion import RankedParent, expand_to_parents
-from retrieval.query_context import QueryContext, RetrievalResult, attach_contexts, attach_results
+from retrieval.generative_answer import generate_answer
+from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
+from retrieval.query_context import QueryContext
 from retrieval.query_plan import QueryPlan
-from retrieval.ranking import Ranking
-from retrieval.recorded_run import RecordedRun, list_required_texts, parse_run
+from retrieval.quote_candidates import QuoteCandidate, extract_quote_candidates
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult, combine_scores
 from retrieval.response_builder import build_response, should_answer
+from retrieval.retrieval_result import Ranking, RetrievalResult, attach_contexts, attach_results
+from retrieval.run_record import RecordedRun, list_required_texts, parse_run
 from retrieval.timing import Stopwatch
+from schemas.channels import CHANNELS, Channel
 from schemas.errors import NotFound
 from schemas.ports.engines import ChatReply, ChatUsage, OnDelta, SentenceSplitter
 from schemas.ports.rerun import RecordedTexts
 from schemas.ports.search import EntitySeed, Hit
 from schemas.principals import Principal
-from schemas.questions import (
-    CHANNELS,
-    Channel,
-    QueryRequest,
-    QueryResponse,
-    SearchResponse,
-    ignore_progress,
-)
+from schemas.questions import QueryRequest, QueryResponse, SearchResponse, ignore_progress
 from schemas.run_records import RecordedReply
 
 

@@ -1,15 +1,174 @@
-"""Build the response from a draft: an answer, or a refusal in the query's language."""
+"""Judge the draft by nine checks, and build the response: an answer, or a refusal in the query's language.
+
+Four checks are deterministic and run here. The other five need a judge model and are reported as not
+checked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 
-from retrieval.answer.drafts import AnswerDraft
-from retrieval.confidence import rate_confidence
-from retrieval.judge import judge_draft
-from retrieval.query_context import QueryContext, RetrievalResult
-from retrieval.refusal_messages import format_refusal
-from schemas.questions import JudgeVerdict, QueryRequest, QueryResponse, RefusalCode, Trace
+from retrieval.answer_drafts import AnswerDraft, compute_support, find_unsupported_numbers
+from retrieval.context_packing import ContextPassage
+from retrieval.query_context import QueryContext, RetrievalResources
+from retrieval.relevance import rate_confidence
+from retrieval.retrieval_result import RetrievalResult
+from schemas.questions import (
+    JudgeCheck,
+    JudgeVerdict,
+    QueryRequest,
+    QueryResponse,
+    RefusalCode,
+    Trace,
+)
+
+MIN_COVERAGE = 1.0
+MIN_GROUNDEDNESS = 0.5
+_PII = {
+    "e-mail": re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++"),
+    "US social security number": re.compile(r"\b\d{3}-\d{2}-\d{4}\b"),
+    "CPF": re.compile(r"\b\d{3}\.\d{3}\.\d{3}-\d{2}\b"),
+    "CNPJ": re.compile(r"\b\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}\b"),
+    "card number": re.compile(r"\b(?:\d{4}[ -]){3}\d{4}\b"),
+}
+MODEL_CHECKS = ("relevance", "consistency", "toxicity", "bias", "contradiction")
+
+
+def judge_draft(
+    draft: AnswerDraft, contexts: Sequence[ContextPassage], question: str
+) -> JudgeVerdict:
+    """Run all checks; FAIL_BLOCKED when a hard check fails.
+
+    Hard checks: a number that occurs neither in a context nor in the query, or a sentence without a
+    citation.
+    """
+    checks = [
+        _check_coverage(draft),
+        _check_groundedness(draft, contexts),
+        _check_hallucination(draft, contexts, question),
+        _check_pii(draft),
+    ]
+    checks += [
+        JudgeCheck(
+            name=name, kind="model", result="not_checked", evidence="no judge model is configured"
+        )
+        for name in MODEL_CHECKS
+    ]
+    blocked = any(check.result == "fail" and check.severity == "hard" for check in checks)
+    return JudgeVerdict(decision="FAIL_BLOCKED" if blocked else "PASS", checks=checks)
+
+
+def _check_coverage(draft: AnswerDraft) -> JudgeCheck:
+    citation_numbers = {citation.n for citation in draft.citations}
+    covered = [
+        bool(citation_numbers.intersection(sentence.citations)) for sentence in draft.sentences
+    ]
+    score = sum(covered) / len(covered) if covered else 0.0
+    return _build_check(
+        "citation_coverage",
+        score,
+        MIN_COVERAGE,
+        "hard",
+        f"{sum(covered)} of {len(covered)} sentences have a verified citation",
+    )
+
+
+def _check_groundedness(draft: AnswerDraft, contexts: Sequence[ContextPassage]) -> JudgeCheck:
+    """Measure the share of the answer's words that the contexts hold.
+
+    Soft: answers in another language share few words with their sources.
+    """
+    score = compute_support(
+        _get_answer_text(draft), [context.readable_text for context in contexts]
+    )
+    return _build_check(
+        "groundedness",
+        score,
+        MIN_GROUNDEDNESS,
+        "soft",
+        f"the contexts hold {score:.0%} of the answer's words",
+    )
+
+
+def _check_hallucination(
+    draft: AnswerDraft, contexts: Sequence[ContextPassage], question: str
+) -> JudgeCheck:
+    unsupported = find_unsupported_numbers(
+        _get_answer_text(draft), [question, *(context.readable_text for context in contexts)]
+    )
+    evidence = (
+        f"numbers in no context: {', '.join(unsupported[:5])}"
+        if unsupported
+        else "every number stands in a context; other statements were not checked"
+    )
+    return _build_check("hallucination", 0.0 if unsupported else 1.0, 1.0, "hard", evidence)
+
+
+def _check_pii(draft: AnswerDraft) -> JudgeCheck:
+    pii_kinds = [name for name, pattern in _PII.items() if pattern.search(_get_answer_text(draft))]
+    return _build_check(
+        "pii",
+        0.0 if pii_kinds else 1.0,
+        1.0,
+        "soft",
+        f"holds {', '.join(pii_kinds)}" if pii_kinds else "no personal identifier of a known form",
+    )
+
+
+def _build_check(
+    name: str, score: float, threshold: float, severity: str, evidence: str
+) -> JudgeCheck:
+    return JudgeCheck.model_validate(
+        {"name": name, "kind": "deterministic", "result": "pass" if score >= threshold else "fail", "score": score, "threshold": threshold,
+         "severity": severity, "evidence": evidence}
+    )  # fmt: skip
+
+
+def _get_answer_text(draft: AnswerDraft) -> str:
+    return " ".join(sentence.text for sentence in draft.sentences).replace("**", "")
+
+
+FALLBACK_LANGUAGE = "en"
+
+MESSAGES: dict[RefusalCode, dict[str, str]] = {
+    "NO_SUITABLE_CONTEXT": {
+        "en": "The documents contain nothing that answers this question.",
+        "pt": "Os documentos não contêm nada que responda a esta pergunta.",
+        "es": "Los documentos no contienen nada que responda a esta pregunta.",
+        "fr": "Les documents ne contiennent rien qui réponde à cette question.",
+        "de": "Die Dokumente enthalten nichts, was diese Frage beantwortet.",
+    },
+    "NO_SUCH_COLLECTION": {
+        "en": "There is no collection {names}.",
+        "pt": "Não existe a coleção {names}.",
+        "es": "No existe la colección {names}.",
+        "fr": "Il n'y a pas de collection {names}.",
+        "de": "Es gibt keine Sammlung {names}.",
+    },
+    "INSUFFICIENT_CONTEXT": {
+        "en": "The retrieved passages are not sufficient to answer this question.",
+        "pt": "Os trechos encontrados não bastam para responder a esta pergunta.",
+        "es": "Los pasajes encontrados no bastan para responder a esta pregunta.",
+        "fr": "Les passages trouvés ne suffisent pas pour répondre à cette question.",
+        "de": "Die gefundenen Stellen reichen nicht aus, um diese Frage zu beantworten.",
+    },
+    "JUDGE_BLOCKED": {
+        "en": "The answer was withheld: the retrieved passages do not support it.",
+        "pt": "A resposta foi retida: os trechos encontrados não a sustentam.",
+        "es": "La respuesta se ha retenido: los pasajes encontrados no la respaldan.",
+        "fr": "La réponse a été retenue : les passages trouvés ne l'appuient pas.",
+        "de": "Die Antwort wurde zurückgehalten: die gefundenen Stellen stützen sie nicht.",
+    },
+}
+
+
+def format_refusal(code: RefusalCode, language: str | None, collections: Sequence[str] = ()) -> str:
+    """Format the message. `collections` fills in the names for NO_SUCH_COLLECTION."""
+    texts = MESSAGES[code]
+    return texts.get(language or FALLBACK_LANGUAGE, texts[FALLBACK_LANGUAGE]).replace(
+        "{names}", ", ".join(map(repr, collections))
+    )
 
 
 def should_answer(query_context: QueryContext, result: RetrievalResult) -> bool:
@@ -73,3 +232,32 @@ def _judge_draft(
     with query_context.stopwatch.measure_step("judge"):
         judgement = judge_draft(draft, result.contexts, query_context.plan.question)
     return ("JUDGE_BLOCKED" if judgement.decision == "FAIL_BLOCKED" else None), judgement
+
+
+def build_trace(
+    query: QueryContext,
+    result: RetrievalResult,
+    draft: AnswerDraft | None,
+    resources: RetrievalResources,
+) -> Trace:
+    ranking, candidates = result.ranking, result.ranking.candidates
+    is_reranked = ranking.reranked is not None and ranking.reranked.is_reranked
+    models = {"embed": resources.embedder.model} if candidates.embedded_query else {}
+    return Trace(
+        generation=result.generation,
+        profile=query.profile.name,
+        route=result.route,
+        channels=dict(candidates.traces),
+        channels_used=list(candidates.traces),
+        channels_failed=dict(candidates.failed),
+        lexical=candidates.lexical.exactness if candidates.lexical else None,
+        timings_ms=query.stopwatch.get_timings_ms(),
+        reranker=resources.reranker.name if resources.reranker and is_reranked else None,
+        max_rerank_score=result.relevance.best if is_reranked else None,
+        threshold=result.relevance.threshold,
+        calibrated=False,
+        models={**models, **({"answer": draft.model} if draft else {})},
+        model_calls=draft.calls if draft else 0,
+        tokens=draft.tokens if draft else 0,
+        notes=[*ranking.notes, *format_missing_collections(result)],
+    )

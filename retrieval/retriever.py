@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
-from retrieval.answer.drafts import AnswerDraft
-from retrieval.answer_cache import AnswerCache, QueryEmbeddingCache, QueryOutcome, ResponseT
-from retrieval.dry_run import DryRun, list_ranked_passages
-from retrieval.parent_expansion import RankedParent
+from retrieval.answer_cache import (
+    AnswerCache,
+    AnswerKey,
+    QueryEmbeddingCache,
+    QueryOutcome,
+    ResponseT,
+    format_readers_key,
+)
+from retrieval.answer_drafts import AnswerDraft
+from retrieval.parent_expansion import RankedParent, limit_per_document
 from retrieval.pipeline import run_pipeline
 from retrieval.profiles import ProfileCatalog
-from retrieval.query_context import QueryContext, RetrievalResult, get_numbers
+from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.query_plan import plan_query
-from retrieval.resources import RetrievalResources
-from retrieval.run_events import (
+from retrieval.reranking import TokenStateReader, UnpackTokenStates
+from retrieval.response_builder import build_trace
+from retrieval.retrieval_result import RetrievalResult, get_numbers
+from retrieval.run_record import (
     PublishRunEvent,
     build_query_answered,
     build_query_received,
+    build_run_record,
     discard_event,
 )
-from retrieval.run_record import build_run_record
 from retrieval.timing import Clock, Stopwatch
-from retrieval.token_states import TokenStateReader, UnpackTokenStates
-from retrieval.trace_builder import build_trace
 from schemas.events import QueryAnswered
 from schemas.ports.engines import (
     BlobStore,
@@ -45,8 +51,38 @@ from schemas.questions import (
     QueryResponse,
     SearchRequest,
     SearchResponse,
+    Trace,
     ignore_progress,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunPassage:
+    parent_id: UUID
+    document_id: UUID
+    external_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """Ranked passages (best first, before refusal and trimming) and the decision to refuse."""
+
+    generation: str
+    passages: Sequence[DryRunPassage]
+    refused: bool
+    trace: Trace
+
+
+def list_ranked_passages(
+    query_context: QueryContext, result: RetrievalResult
+) -> list[DryRunPassage]:
+    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)[
+        : query_context.request.k
+    ]
+    return [
+        DryRunPassage(parent.parent_id, parent.document_id, parent.best.chunk.external_id)
+        for parent in best
+    ]
 
 
 class Retriever:
@@ -195,11 +231,12 @@ class Retriever:
 
         The answered event is published for this run in either case.
         """
-        if self._answer_cache is None or query_context.cache_key is None:
+        cache_key = make_cache_key(query_context)
+        if self._answer_cache is None or cache_key is None:
             outcome = await answer_fresh(query_context)
         else:
             outcome, is_cached = await self._answer_cache.get_or_answer(
-                query_context.cache_key, response_type, lambda: answer_fresh(query_context)
+                cache_key, response_type, lambda: answer_fresh(query_context)
             )
             outcome = (
                 outcome.copy_for_run(
@@ -253,14 +290,28 @@ class Retriever:
         )
 
 
+def make_cache_key(query: QueryContext) -> AnswerKey | None:
+    """Return the cache key, or None for streamed answers, which are not cached."""
+    if not query.use_cache or query.is_streamed or query.generation is None:
+        return None
+    return (
+        query.caller.tenant,
+        format_readers_key(query.caller.readers),
+        query.generation,
+        type(query.request).__name__,
+        query.request.model_dump_json(),
+    )
+
+
 def isolate_channel(profile: Profile) -> Profile:
     """Return the profile without additions to a channel's scores, to measure it against others."""
-    return profile.model_copy(
+    isolated: Profile = profile.model_copy(
         update={
             "fusion": profile.fusion.model_copy(update={"bigram": 0.0}),
             "rerank": profile.rerank.model_copy(update={"reranker": "none"}),
         }
     )
+    return isolated
 
 
 def collapse_to_documents(parents: Sequence[RankedParent]) -> list[tuple[UUID, str | None, float]]:

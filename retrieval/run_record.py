@@ -1,17 +1,144 @@
-"""Build the run record: all inputs of an answer besides candidates and numbers, for reruns. Texts
-by hash.
-"""
+"""Record a run and read it back: events, inputs of the answer and passages. Texts are recorded by hash."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
 
-from retrieval.answer.drafts import AnswerDraft
-from retrieval.passage_codec import record_chunk, record_parent
-from retrieval.query_context import QueryContext, RetrievalResult
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from retrieval.answer_drafts import AnswerDraft
+from retrieval.extractive_answer import MODEL
+from retrieval.fusion import FusedCandidate
+from retrieval.parent_expansion import RankedParent
+from retrieval.query_context import QueryContext
+from retrieval.retrieval_result import Ranking, RetrievalResult
+from schemas.channels import Channel
+from schemas.errors import NotFound
+from schemas.events import EventData, QueryAnswered, QueryReceived
+from schemas.ids import sha256_hex
 from schemas.ports.engines import ChatReply
-from schemas.ports.search import ChunkView
-from schemas.run_records import RecordedDraft, RecordedReply, RunRecord
+from schemas.ports.rerun import RecordedText
+from schemas.ports.search import ChunkView, ParentView
+from schemas.principals import Principal
+from schemas.questions import (
+    ChannelRank,
+    QueryRequest,
+    QueryResponse,
+    SearchRequest,
+    SearchResponse,
+)
+from schemas.run_records import (
+    RecordedChunk,
+    RecordedDraft,
+    RecordedParent,
+    RecordedReply,
+    RunRecord,
+)
+
+CHUNK_FIELDS = (
+    *(
+        "parent_id",
+        "document_id",
+        "revision",
+        "external_id",
+        "title",
+        "source_uri",
+        "language",
+        "kind",
+        "prefix",
+    ),
+    *("char_start", "char_end", "ordinal"),
+)
+# Fields that record and view have in common.
+PARENT_FIELDS = ("document_id", "section", "char_start", "char_end", "tokens", "ordinal")
+# Only channels and rerankers use these; the run record holds the resulting numbers.
+UNRECORDED_FIELDS: dict[str, Any] = {
+    "positions": {},
+    "background_dense": None,
+    "background_maxsim": None,
+    "states": None,
+}
+
+
+def hash_text(text: str) -> str:
+    return sha256_hex(text.encode())
+
+
+def record_chunk(view: ChunkView) -> RecordedChunk:
+    spans = [dict(span) for span in view.spans]
+    return RecordedChunk(
+        id=view.chunk_id,
+        order=list(view.order),
+        spans=spans,
+        text_sha256=hash_text(view.text),
+        **_copy_fields(view, CHUNK_FIELDS),
+    )
+
+
+def restore_chunk(recorded: RecordedChunk, text: str) -> ChunkView:
+    return ChunkView(
+        chunk_id=recorded.id,
+        order=tuple(recorded.order),
+        spans=recorded.spans,
+        text=text,
+        **_copy_fields(recorded, CHUNK_FIELDS),
+        **UNRECORDED_FIELDS,
+    )
+
+
+def restore_unread_chunk(
+    chunk_id: UUID, parent_id: UUID, document_id: UUID, text: str
+) -> ChunkView:
+    """Build a view of a ranked chunk that was never read: only its text is known."""
+    empty_fields: dict[str, Any] = dict.fromkeys(("external_id", "title", "source_uri", "language"))
+    position_fields: dict[str, Any] = {
+        "order": (),
+        "revision": 0,
+        "kind": "paragraph",
+        "prefix": "",
+        "char_start": 0,
+        "char_end": len(text),
+        "spans": [],
+        "ordinal": 0,
+    }
+    return ChunkView(
+        chunk_id=chunk_id,
+        parent_id=parent_id,
+        document_id=document_id,
+        text=text,
+        **empty_fields,
+        **position_fields,
+        **UNRECORDED_FIELDS,
+    )
+
+
+def record_parent(view: ParentView, children: Iterable[ChunkView]) -> RecordedParent:
+    """Record a parent. `children` are the chunks that could be quoted."""
+    quotable = [child.chunk_id for child in children]
+    return RecordedParent(
+        id=view.parent_id,
+        pages=list(view.pages),
+        text_sha256=hash_text(view.text),
+        children=quotable,
+        **_copy_fields(view, PARENT_FIELDS),
+    )
+
+
+def restore_parent(recorded: RecordedParent, text: str) -> ParentView:
+    return ParentView(
+        parent_id=recorded.id,
+        pages=recorded.pages,
+        text=text,
+        **_copy_fields(recorded, PARENT_FIELDS),
+    )
+
+
+def _copy_fields(passage: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(passage, name) for name in names}
 
 
 def build_run_record(
@@ -66,3 +193,230 @@ def _record_reply(reply: ChatReply) -> RecordedReply:
         calls=reply.calls,
         tokens=reply.usage.input_tokens + reply.usage.output_tokens,
     )
+
+
+# Must return at once. Implementations buffer, so that an unreachable log never fails a query.
+PublishRunEvent = Callable[[EventData], None]
+
+
+def discard_event(event: EventData) -> None:
+    """Publish nothing."""
+
+
+def build_query_received(
+    run_id: UUID, caller: Principal, request: SearchRequest, received_at: datetime
+) -> QueryReceived:
+    kind = "query" if isinstance(request, QueryRequest) else "search"
+    return QueryReceived(
+        run_id=run_id,
+        tenant=caller.tenant,
+        kind=kind,
+        request=request.model_dump(mode="json"),
+        received_at=received_at,
+        asked_by=caller.id,
+    )
+
+
+def build_query_answered(
+    tenant: str,
+    response: SearchResponse | QueryResponse,
+    ranking: Ranking,
+    numbers: dict[str, Any],
+    answered_at: datetime,
+    basis: RunRecord | None = None,
+) -> QueryAnswered:
+    """Build the event. `ranking` provides the candidates of all channels with all their numbers.
+
+    A rerun starts from these candidates at fusion.
+    """
+    return QueryAnswered(
+        run_id=response.run_id,
+        tenant=tenant,
+        generation=response.generation,
+        answered_at=answered_at,
+        response=response.model_dump(mode="json"),
+        candidates=_list_candidates(ranking),
+        numbers={**ranking.numbers, **numbers},
+        basis=basis,
+    )
+
+
+def _list_candidates(ranking: Ranking) -> list[dict[str, Any]]:
+    parent_by_best_chunk: dict[UUID, RankedParent] = {}
+    for parent in ranking.parents:
+        parent_by_best_chunk.update(
+            {
+                ranked_parent.best.chunk.chunk_id: ranked_parent
+                for ranked_parent in (parent, *parent.duplicates)
+            }
+        )
+    return [
+        _format_candidate(fused, parent_by_best_chunk.get(fused.chunk.chunk_id))
+        for fused in ranking.fusion.candidates
+    ]
+
+
+def _format_candidate(fused: FusedCandidate, parent: RankedParent | None) -> dict[str, Any]:
+    chunk = fused.chunk
+    candidate: dict[str, Any] = {
+        "chunk_id": str(chunk.chunk_id),
+        "parent_id": str(chunk.parent_id),
+        "document_id": str(chunk.document_id),
+        "channels": {
+            name: {"rank": channel_place.rank, "score": channel_place.score}
+            for name, channel_place in fused.channel_places.items()
+        },
+        "text_sha256": hash_text(chunk.text),
+        "parts": dict(fused.score_parts),
+        "fused": fused.score,
+    }
+    if parent is not None:
+        candidate |= {"parent_score": parent.score, "rerank_score": parent.rerank_score}
+    return candidate
+
+
+class RecordedCandidate(BaseModel):
+    """A candidate as `retrieval.run_record` records it. `rerank_score` belongs to its parent."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    chunk_id: UUID
+    parent_id: UUID
+    document_id: UUID
+    channels: dict[Channel, ChannelRank]
+    text_sha256: str
+    parts: dict[str, float] = {}
+    fused: float
+    rerank_score: float | None = None
+
+    @property
+    def id(self) -> UUID:
+        return self.chunk_id
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    request: SearchRequest
+    response: SearchResponse | QueryResponse
+    basis: RunRecord
+    candidates: tuple[RecordedCandidate, ...]
+    numbers: Mapping[str, Any]
+    answered_at: str | None = None
+
+    @property
+    def is_quoted(self) -> bool:
+        """True when the sentences were quoted from passages rather than written by a model."""
+        draft = self.basis.draft
+        return draft is None or draft.model == MODEL or draft.reply is None
+
+    def get_pair_scores(self) -> dict[UUID, float]:
+        return {
+            candidate.chunk_id: candidate.parts["word_pairs"]
+            for candidate in self.candidates
+            if "word_pairs" in candidate.parts
+        }
+
+    def check_texts(self, texts: Mapping[UUID, str]) -> None:
+        """Raises NotFound when the text of a passage that was read no longer exists."""
+        passages: list[RecordedChunk | RecordedParent] = [*self.basis.chunks, *self.basis.parents]
+        missing = [passage for passage in passages if passage.id not in texts]
+        if missing:
+            documents = ", ".join(sorted({str(passage.document_id) for passage in missing}))
+            raise NotFound(
+                f"{len(missing)} passages that run {self.response.run_id} was answered from were deleted, from document {documents}.",
+                code="PASSAGE_GONE",
+                remedy="The document was erased, or its generation was dropped. Only the recorded answer remains.",
+            )
+
+    def restore_chunks(self, texts: Mapping[UUID, str]) -> dict[UUID, ChunkView]:
+        """Restore the chunk of every candidate.
+
+        A candidate that was not read has only its text. When that is deleted, its hash stands in,
+        so that duplicates stay duplicates.
+        """
+        read_chunks = {
+            chunk.id: restore_chunk(chunk, texts[chunk.id]) for chunk in self.basis.chunks
+        }
+        return {
+            candidate.chunk_id: restore_unread_chunk(
+                candidate.chunk_id,
+                candidate.parent_id,
+                candidate.document_id,
+                texts.get(candidate.chunk_id, candidate.text_sha256),
+            )
+            for candidate in self.candidates
+        } | read_chunks
+
+    def restore_snapshot(self, texts: Mapping[UUID, str]) -> RecordedSnapshot:
+        return RecordedSnapshot(
+            self.basis,
+            self.restore_chunks(texts),
+            {parent.id: restore_parent(parent, texts[parent.id]) for parent in self.basis.parents},
+        )
+
+
+class RecordedSnapshot:
+    """PassageReader over the recorded passages."""
+
+    def __init__(
+        self, basis: RunRecord, chunks: Mapping[UUID, ChunkView], parents: Mapping[UUID, ParentView]
+    ) -> None:
+        self._families = {parent.id: parent.children for parent in basis.parents}
+        self._chunks, self._parents = chunks, parents
+
+    async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
+        return {
+            parent_id: self._parents[parent_id]
+            for parent_id in parent_ids
+            if parent_id in self._parents
+        }
+
+    async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]:
+        return [
+            self._chunks[child]
+            for parent_id in parent_ids
+            for child in self._families.get(parent_id, ())
+        ]
+
+
+def parse_run(run: Mapping[str, Any]) -> RecordedRun:
+    """Parse a row of table `runs`.
+
+    Raises NotFound with code RUN_INCOMPLETE when request, response or basis is missing, and
+    RUN_ERASED when all are.
+    """
+    missing = [name for name in ("request", "response", "basis") if not run[name]]
+    if len(missing) == 3:  # a run that has only started still has its request
+        raise NotFound(
+            f"Run {run['run_id']} was erased together with a document that it names.",
+            code="RUN_ERASED",
+            remedy="Send the query again.",
+        )
+    if missing:
+        raise NotFound(
+            f"Run {run['run_id']} has no {', no '.join(missing)}.",
+            code="RUN_INCOMPLETE",
+            remedy="It is still running, has failed, or was recorded by an older version.",
+        )
+    is_query = run["kind"] == "query"
+    try:
+        return RecordedRun(
+            (QueryRequest if is_query else SearchRequest).model_validate(run["request"]),
+            (QueryResponse if is_query else SearchResponse).model_validate(run["response"]),
+            RunRecord.model_validate(run["basis"]),
+            tuple(RecordedCandidate.model_validate(candidate) for candidate in run["candidates"]),
+            run["numbers"],
+            str(run["answered_at"]) if run.get("answered_at") else None,
+        )
+    except ValidationError as error:
+        raise NotFound(
+            f"Run {run['run_id']} was recorded in another format: {error.error_count()} fields differ.",
+            code="RUN_INCOMPLETE",
+            remedy="Send the query again.",
+        ) from error
+
+
+def list_required_texts(run: RecordedRun) -> list[RecordedText]:
+    """List each recorded chunk and parent once."""
+    passages: list[RecordedText] = [*run.basis.parents, *run.basis.chunks, *run.candidates]
+    return list({passage.id: passage for passage in reversed(passages)}.values())

@@ -5,67 +5,57 @@ Files in `profiles/` are validated by these models. A profile never affects what
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
+from schemas.channels import CHANNEL_DECLARATIONS, Channel, ChannelProfile
 from schemas.values import Value
 
 
-class ChannelProfile(Value):
-    """Settings of one retrieval channel."""
+class _NamedProfile(Value):
+    name: str = Field("default", description="Name of the profile.")
 
-    enabled: bool = Field(True, description="Search this channel.")
-    k: int = Field(
-        50,
-        ge=1,
-        le=1000,
-        title="Candidates",
-        description="Maximum number of candidates from this channel.",
+
+if TYPE_CHECKING:
+
+    class _ChannelWeights(Value): ...
+
+    class _ChannelProfiles(_NamedProfile): ...
+
+else:
+    _ChannelWeights = create_model(
+        "ChannelWeights",
+        __base__=Value,
+        **{
+            channel.name: (
+                float,
+                Field(
+                    channel.weight,
+                    ge=0,
+                    le=10,
+                    description=f"Weight of the {channel.name} channel.",
+                ),
+            )
+            for channel in CHANNEL_DECLARATIONS
+        },
     )
-    timeout_s: float = Field(
-        10.0,
-        gt=0,
-        le=120,
-        title="Time-out",
-        description="Seconds after which the channel is abandoned; the other channels are unaffected.",
-    )
-
-
-class LexicalProfile(ChannelProfile):
-    """Settings of the lexical channel."""
-
-    budget: int = Field(
-        5000,
-        ge=1,
-        title="Candidate budget",
-        description="Chunks to score before frequent terms are only searched in conjunctions.",
-    )
-
-
-class GraphProfile(ChannelProfile):
-    """Settings of the graph channel."""
-
-    hops: int = Field(
-        2, ge=1, le=3, description="Maximum distance from an entity that the question names."
-    )
-    fan_out: int = Field(
-        25, ge=1, le=200, description="Edges to follow from each node, heaviest first."
-    )
-    decay: float = Field(
-        0.5, gt=0, le=1, description="Factor by which a score shrinks with each hop."
+    _ChannelProfiles = create_model(
+        "ChannelProfiles",
+        __base__=_NamedProfile,
+        **{
+            channel.name: (type(channel.profile), channel.profile)
+            for channel in CHANNEL_DECLARATIONS
+        },
     )
 
 
-class FusionProfile(Value):
-    """How the channels' candidates are combined."""
+class FusionProfile(_ChannelWeights):
+    """How the channels' candidates are combined: the weight of each channel, and the method."""
 
     method: Literal["zscore", "rrf"] = Field(
         "zscore", description="Combine standardized scores, or reciprocal ranks (RRF)."
     )
-    lexical: float = Field(1.0, ge=0, le=10, description="Weight of the lexical channel.")
-    semantic: float = Field(1.0, ge=0, le=10, description="Weight of the semantic channel.")
-    graph: float = Field(0.5, ge=0, le=10, description="Weight of the graph channel.")
     rrf_k: int = Field(60, ge=1, le=1000, description="Constant k of reciprocal rank fusion.")
     bigram: float = Field(
         0.3, ge=0, le=2, description="Weight of adjacent word pairs, added to the lexical score."
@@ -76,6 +66,9 @@ class FusionProfile(Value):
     near_duplicates: bool = Field(
         True, description="Fold nearly identical passages into the best one."
     )
+
+    def get_weight(self, channel: Channel) -> float:
+        return float(getattr(self, channel))
 
 
 class RerankProfile(Value):
@@ -122,13 +115,13 @@ class AnswerProfile(Value):
     timeout_s: float = Field(120.0, gt=0, description="Seconds to wait for the answer.")
 
 
-class Profile(Value):
+class Profile(_ChannelProfiles):
     """Settings for answering questions."""
 
-    name: str = Field("default", description="Name of the profile.")
-    lexical: LexicalProfile = LexicalProfile(k=100)
-    semantic: ChannelProfile = ChannelProfile(k=100)
-    graph: GraphProfile = GraphProfile(k=50)
     fusion: FusionProfile = FusionProfile()
     rerank: RerankProfile = RerankProfile()
     answer: AnswerProfile = AnswerProfile()
+
+    def get_channel(self, channel: Channel) -> ChannelProfile:
+        settings: ChannelProfile = getattr(self, channel)
+        return settings

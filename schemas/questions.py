@@ -10,13 +10,12 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from schemas.channels import Channel
 from schemas.languages import Language
 from schemas.values import Span, Value
 
-Channel = Literal["lexical", "semantic", "graph"]
-Mode = Literal["auto", "vector", "graph", "hybrid"]
-CHANNELS: tuple[Channel, ...] = ("lexical", "semantic", "graph")
-
+RouteMode = Literal["vector", "graph", "hybrid"]
+Mode = Literal["auto", RouteMode]
 
 MAX_FILTER_ENTRIES = 1_000
 MAX_FILTER_METADATA_BYTES = 64 * 1024
@@ -165,7 +164,7 @@ class Citation(Value):
 class Route(Value):
     """How the question was routed to channels."""
 
-    mode: Literal["vector", "graph", "hybrid"] = Field(description="Mode that was used.")
+    mode: RouteMode = Field(description="Mode that was used.")
     decided_by: Literal["request", "rules", "model"] = Field(
         description="Whether the request, rules or a model selected the mode."
     )

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from pydantic import Field
 
+from schemas.channels import Channel
 from schemas.profiles import Profile
-from schemas.questions import Channel
 from schemas.values import Value
 
 

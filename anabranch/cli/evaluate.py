@@ -34,7 +34,7 @@ def retrieval(
     path
         Folder with corpus.jsonl, queries.jsonl and qrels.tsv.
     channels
-        Only use these channels, comma-separated: lexical, semantic, graph.
+        Only use these channels, comma-separated, such as lexical,semantic.
     profile
         Retrieval profile.
     run_out

@@ -11,8 +11,8 @@ from cyclopts import Parameter, Token
 from cyclopts.validators import Number
 
 from anabranch.cli.output import extract_items, print_json, print_json_line, print_stderr
+from schemas.channels import CHANNELS, Channel
 from schemas.errors import ConfigurationError
-from schemas.questions import CHANNELS, Channel
 from schemas.rate_limits import MAX_EVENTS_PER_S, MIN_EVENTS_PER_S
 
 if TYPE_CHECKING:

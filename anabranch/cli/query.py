@@ -36,7 +36,7 @@ class QueryOptions:
     ] = "auto"
     channels: Annotated[
         str | None,
-        Parameter(help="Only use these channels, comma-separated: lexical, semantic, graph."),
+        Parameter(help="Only use these channels, comma-separated, such as lexical,semantic."),
     ] = None
     collection: Annotated[
         tuple[str, ...], Parameter(negative="", help="Only search this collection. Repeatable.")

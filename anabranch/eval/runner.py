@@ -24,13 +24,14 @@ from evaluation.metrics import Run
 from evaluation.retrieval_eval import evaluate_retrieval
 from evaluation.retrieval_set import TestDocument
 from retrieval.retriever import Retriever
+from schemas.channels import Channel
 from schemas.errors import FatalError, PermanentError
 from schemas.events import Content, DocumentFailed, DocumentReceived
 from schemas.ids import make_received_id, sha256_hex
 from schemas.ports.engines import BlobStore, LocalFile, Parser
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
-from schemas.questions import Channel, SearchRequest
+from schemas.questions import SearchRequest
 from schemas.records import Record
 from schemas.staging import upload_staging_prefix
 from schemas.topics import OUTCOMES

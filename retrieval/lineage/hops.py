@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.lineage.evidence_reader import BlobEvidence, EventEvidence
-from retrieval.passage_codec import hash_text
+from retrieval.run_record import hash_text
 from schemas.events import (
     ChunksEmbedded,
     DocumentAccepted,

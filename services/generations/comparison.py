@@ -27,7 +27,7 @@ from evaluation.judgement_mapping import (
     map_judgements,
 )
 from evaluation.ranking_overlap import RankedPassage
-from retrieval.dry_run import DryRun
+from retrieval.retriever import DryRun
 from schemas.errors import AnabranchError, InvalidRequest, TransientError
 from schemas.generations import Generation
 from schemas.judgements import GradedPassage

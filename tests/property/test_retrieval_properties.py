@@ -5,12 +5,11 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.answer.citations import build_citation, clip_spans
-from retrieval.answer.quote_candidates import extract_quote_candidates, split_cells
+from retrieval.answer_drafts import build_citation, clip_spans
 from retrieval.context_packing import ContextPassage
-from retrieval.duplicates import fold_duplicates
 from retrieval.fusion import FusionInput, fuse_candidates
-from retrieval.parent_expansion import expand_to_parents
+from retrieval.parent_expansion import expand_to_parents, fold_duplicates
+from retrieval.quote_candidates import extract_quote_candidates, split_cells
 from schemas.ports.search import Hit
 from schemas.profiles import FusionProfile
 from schemas.values import Span

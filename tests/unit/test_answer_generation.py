@@ -10,23 +10,33 @@ import pytest
 from engines.chat.openai import OpenAIChat
 from engines.resilience import ServerRetryPolicy, ServerSettings
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.answer.answer_type import detect_answer_type, find_value, highlight_value
-from retrieval.answer.citations import clip_spans, is_verbatim
-from retrieval.answer.generative import build_answer_schema, build_system_prompt, generate_answer
-from retrieval.answer.headings import resolve_section
-from retrieval.answer.partial_answer import PartialAnswer
-from retrieval.answer.quote_candidates import (
+from retrieval.answer_drafts import (
+    clip_spans,
+    compute_support,
+    find_unsupported_numbers,
+    is_verbatim,
+)
+from retrieval.context_packing import ContextPassage
+from retrieval.fusion import FusedCandidate
+from retrieval.generative_answer import (
+    PartialAnswer,
+    build_answer_schema,
+    build_system_prompt,
+    generate_answer,
+)
+from retrieval.parent_expansion import RankedParent
+from retrieval.query_plan import QueryPlan
+from retrieval.quote_candidates import (
     QuoteCandidate,
+    detect_answer_type,
     extract_quote_candidates,
+    find_value,
+    highlight_value,
     parse_prefix_header,
+    resolve_section,
     split_blocks,
     split_cells,
 )
-from retrieval.answer.support import compute_support, find_unsupported_numbers
-from retrieval.context_packing import ContextPassage
-from retrieval.fusion import FusedCandidate
-from retrieval.parent_expansion import RankedParent
-from retrieval.query_plan import QueryPlan
 from schemas.errors import InvalidModelOutput
 from schemas.questions import AnswerDelta, Progress, QueryRequest, QueryResponse, StepProgress
 from schemas.values import Span

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.chunk_loader import open_chunk_loader
+from retrieval.candidate_retrieval import open_chunk_loader
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import ChunkView, Hit, LexicalHits
 from schemas.questions import SearchRequest

@@ -10,8 +10,8 @@ from evaluation.documents_eval import evaluate_documents
 from evaluation.documents_set import TestFile
 from evaluation.retrieval_eval import evaluate_retrieval
 from evaluation.retrieval_set import TestDocument, read_retrieval_set
+from schemas.channels import Channel
 from schemas.errors import InvalidRequest, UnreadableDocument
-from schemas.questions import Channel
 from tests.unit.retrieval_fakes import SteppingClock
 
 

@@ -5,15 +5,26 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from retrieval.bigrams import count_adjacent, score_pairs, weigh_question_pairs
-from retrieval.duplicates import fold_duplicates
-from retrieval.fusion import MIN_CANDIDATES, Fusion, FusionInput, fuse_candidates
-from retrieval.parent_expansion import expand_to_parents, limit_per_document, replace_score
-from retrieval.trimming import trim_parents
+from retrieval.context_packing import trim_parents
+from retrieval.fusion import (
+    MIN_CANDIDATES,
+    Fusion,
+    FusionInput,
+    count_adjacent,
+    fuse_candidates,
+    score_pairs,
+    weigh_question_pairs,
+)
+from retrieval.parent_expansion import (
+    expand_to_parents,
+    fold_duplicates,
+    limit_per_document,
+    replace_score,
+)
+from schemas.channels import Channel
 from schemas.generations import LexicalConfig
 from schemas.ports.search import Hit
 from schemas.profiles import FusionProfile
-from schemas.questions import Channel
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 
 

@@ -196,7 +196,7 @@ def test_linear_patterns_match_same_as_plain_patterns(text: str) -> None:
     from engines.chunk import sections
     from engines.extract import rules
     from engines.sentence_splitter import _CANDIDATE
-    from retrieval.answer import quote_candidates
+    from retrieval import quote_candidates
 
     plain = re.compile(
         r"""(?P<stop>[.!?…]+)(?P<close>["'”’»)\]*_`]*)(?P<space>\s+)|[。！？]+["'”’」』)]*\s*|\n\s*\n+|\n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])"""

@@ -4,12 +4,18 @@ import time
 
 import pytest
 
-from retrieval.language_filter import filter_foreign_hits, find_foreign_hits
-from retrieval.query_plan import find_written_names, plan_query
-from retrieval.routing import choose_channels, choose_route, escalate_route
+from retrieval.candidate_retrieval import filter_foreign_hits, find_foreign_hits
+from retrieval.query_plan import (
+    choose_channels,
+    choose_route,
+    escalate_route,
+    find_written_names,
+    plan_query,
+)
 from retrieval.words import LexemeIndex, extract_content_words, guess_language
+from schemas.channels import ChannelProfile
 from schemas.ports.search import Hit
-from schemas.profiles import ChannelProfile, Profile
+from schemas.profiles import Profile
 from schemas.questions import SearchRequest
 from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder
 from tests.unit.retrieval_harness import make_harness

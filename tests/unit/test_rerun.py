@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.passage_codec import hash_text
 from retrieval.rerun import Rerun, rerun_run
+from retrieval.run_record import hash_text
 from schemas.errors import NotFound
 from schemas.ports.rerun import RecordedText
 from schemas.profiles import FusionProfile, Profile, RerankProfile

@@ -7,11 +7,12 @@ from uuid import UUID
 
 import pytest
 
+from schemas.channels import GraphProfile
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidRequest
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import QueryEmbedding, RerankPassage
 from schemas.ports.search import EntitySeed
-from schemas.profiles import AnswerProfile, GraphProfile, Profile, RerankProfile
+from schemas.profiles import AnswerProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import ScriptedChat, WordReranker

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from retrieval.recorded_run import RecordedRun, parse_run
 from retrieval.run_diff import DiffContext, compare_runs
+from retrieval.run_record import RecordedRun, parse_run
 from schemas.generations import Generation, IndexConfig
 from schemas.profiles import AnswerProfile, Profile
 from schemas.questions import QueryRequest

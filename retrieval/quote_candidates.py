@@ -1,13 +1,18 @@
-"""Extract quote candidates: sentences and table rows of the contexts, with their positions."""
+"""Extract quote candidates: sentences and table rows of the contexts, with their positions.
+
+Headings are no answers however many words they share with the query. The chunker marks its own; others
+are plain lines, from scans and plain texts, recognized by form.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from retrieval.answer.headings import find_marked_headings, is_heading_like, is_heading_name
 from retrieval.context_packing import ContextPassage
+from retrieval.words import split_words
 from schemas.ports.engines import SentenceSplitter
 from schemas.ports.search import ChunkView
 
@@ -192,3 +197,155 @@ def split_cells(row: str) -> list[str]:
     """Return the cell texts of a Markdown table row; escaped bars do not separate cells."""
     parts = re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))
     return [part.replace("\\|", "|").strip() for part in parts]
+
+
+MARKDOWN_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+(?P<words>[^\n]*\S)")
+# Longest unmarked line that may be a heading.
+MAX_HEADING_WORDS = 10
+_CLOSING_PUNCTUATION = re.compile(r"[.!?…:;,|][\"'”’»)\]*_`]*$")
+_STATEMENT = re.compile(r"[:=|]|,\s")
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_VALUE_TYPES: Sequence[AnswerType] = ("money", "percentage", "date", "contact")
+
+
+def find_marked_headings(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the words of Markdown headings."""
+    yield from (
+        match.span("words")
+        for line in re.finditer(r"[^\n]+", text)
+        if (match := MARKDOWN_HEADING.match(text, line.start(), line.end()))
+    )
+
+
+def resolve_section(text: str, section: str, offset: int) -> str:
+    """Return the heading path at `offset` of a passage whose own path is `section`.
+
+    A short document is one passage with several headings.
+    """
+    path: list[tuple[int, str]] = []
+    fence = ""
+    for line in re.finditer(r"[^\n]+", text[:offset]):
+        fence_match = _FENCE.match(line.group())
+        if fence_match and (not fence or fence_match[1].startswith(fence)):
+            fence = "" if fence else fence_match[1]
+        elif not fence and (heading := MARKDOWN_HEADING.match(line.group())):
+            level = len(line.group().split(None, 1)[0])
+            path = [(other_level, name) for other_level, name in path if other_level < level] + [
+                (level, " ".join(heading["words"].strip("# ").split()))
+            ]
+    names = [name for _, name in path]
+    outer_sections = section.split(" > ") if section else []
+    if names and names[0] in outer_sections:
+        outer_sections = outer_sections[: outer_sections.index(names[0])]
+    return " > ".join([*outer_sections, *names])
+
+
+def is_heading_name(text: str, names: Iterable[str]) -> bool:
+    """True when the text is one of the names (title, parts of the section path), numbering aside."""
+    text_words = _strip_numbering(text)
+    return bool(text_words) and any(text_words == _strip_numbering(name) for name in names)
+
+
+def is_heading_like(text: str) -> bool:
+    """True for one short line without closing punctuation and without a value."""
+    line = text.strip()
+    if (
+        "\n" in line
+        or not 0 < len(line.split()) <= MAX_HEADING_WORDS
+        or _CLOSING_PUNCTUATION.search(line)
+        or _STATEMENT.search(line)
+    ):
+        return False
+    return not any(find_value(kind, line, "") for kind in _VALUE_TYPES)
+
+
+def _strip_numbering(text: str) -> list[str]:
+    text_words = split_words(text)
+    return text_words[1:] if len(text_words) > 1 and text_words[0].isdigit() else text_words
+
+
+AnswerType = Literal["money", "percentage", "number", "date", "contact"]
+
+_QUESTION_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
+    "percentage": re.compile(
+        r"percent|por cento|porcentag|percentual|porcentaje|pourcent|prozent|what share|interest rate|taxa de|tasa de|\btaux\b",
+        re.I,
+    ),
+    "money": re.compile(
+        r"how much\b(?:(?!how much\b).)*?\b(?:cost|pay|paid|price|fee|worth|charge|rent|owe)|\b(?:price|cost|fee|rent|salary|budget|amount)s? of\b|what (?:is|was|are) the (?:(?!what (?:is|was|are) the ).)*?\b(?:price|cost|fee|rent|salary|budget|amount)"
+        r"|quanto (?:custa|custou|paga|pagou|é pago|vale)|qual (?:é |foi )?o (?:valor|preço|custo|montante)|cuánto (?:cuesta|costó|vale|paga)|combien coûte|quel (?:est )?(?:le )?(?:prix|coût|montant)"
+        r"|was kostet|wie ?viel kostet",
+        re.I,
+    ),
+    "number": re.compile(
+        r"how (?:many|long|far|old|big|large|high|much)|quant[oa]s?\b|cuánt[oa]s?\b|combien|wie ?(?:viele?|lange|hoch|groß)|what number",
+        re.I,
+    ),
+    "date": re.compile(
+        r"\bwhen\b|what (?:date|day|year|time)|which (?:date|day|year)|\bquando\b|(?:qual|que|em que) (?:a )?(?:data|dia|ano)|cuándo|qué (?:fecha|día|año)|\bquand\b|quelle date|\bwann\b|welche[ms]? (?:datum|tag|jahr)",
+        re.I,
+    ),
+    "contact": re.compile(
+        r"e-?mail|phone|telephone|telefone|teléfono|téléphone|telefon|web ?site", re.I
+    ),
+}
+_MONTHS = (
+    "january|february|march|april|may|june|july|august|september|october|november|december|janeiro|fevereiro|março|abril|maio|junho|julho|agosto|setembro|outubro|"
+    "novembro|dezembro|enero|febrero|marzo|mayo|junio|julio|septiembre|octubre|noviembre|diciembre|janvier|février|mars|avril|mai|juin|juillet|août|septembre|"
+    "octobre|novembre|décembre|januar|februar|märz|juni|juli|oktober|dezember"
+)
+_NUMBER = r"(?<!\d)\d++(?:[.,\u00a0 ]\d{3}){0,10}(?:[.,]\d++)?"
+_VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
+    "percentage": re.compile(
+        rf"{_NUMBER}\s?(?:%|percent|per cent|por cento|por ciento|pour cent|prozent)", re.I
+    ),
+    "money": re.compile(
+        rf"(?:[$€£¥]|R\$|US\$|USD|EUR|BRL|GBP)\s?{_NUMBER}(?:\s(?:million|billion|mil|milhões|millones|millions|Millionen))?|{_NUMBER}\s?(?:€|£|euros?|dollars?|reais|dólares|pounds|EUR|USD|BRL|CHF)\b",
+        re.I,
+    ),
+    "number": re.compile(rf"(?<![\w.]){_NUMBER}(?![\w])"),
+    "date": re.compile(
+        rf"\b\d{{4}}-\d{{2}}-\d{{2}}\b|\b\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}}\b|\b\d{{1,2}}(?:st|nd|rd|th|º)?\.? (?:de |of )?(?:{_MONTHS})(?:,? (?:de |del )?\d{{4}})?\b"
+        rf"|\b(?:{_MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?\b|\b(?:{_MONTHS}) (?:de |del )?\d{{4}}\b|\b(?:1[5-9]|20)\d{{2}}\b",
+        re.I,
+    ),
+    "contact": re.compile(
+        r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++|https?://\S+|\+?\d[\d ()/-]{6,}\d"
+    ),
+}
+
+
+def detect_answer_type(question: str) -> AnswerType | None:
+    return next(
+        (
+            answer_type
+            for answer_type, pattern in _QUESTION_PATTERNS.items()
+            if pattern.search(question)
+        ),
+        None,
+    )
+
+
+def find_value(
+    answer_type: AnswerType | None, sentence: str, question: str
+) -> tuple[int, int] | None:
+    """Return the span of the first value of the type that the query itself does not contain."""
+    if answer_type is None:
+        return None
+    return next(
+        (
+            match.span()
+            for match in _VALUE_PATTERNS[answer_type].finditer(sentence)
+            if match.group() not in question
+        ),
+        None,
+    )
+
+
+def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:
+    """Return the sentence with the value in bold (Markdown)."""
+    return (
+        sentence
+        if value_span is None
+        else f"{sentence[: value_span[0]]}**{sentence[value_span[0] : value_span[1]]}**{sentence[value_span[1] :]}"
+    )

@@ -1,7 +1,4 @@
-"""The generated answer: a chat model with structured output, restricted to the contexts.
-
-Sentences that no quote supports are removed.
-"""
+"""Let the chat model write the draft, and extract its words while the JSON is still being streamed."""
 
 from __future__ import annotations
 
@@ -13,15 +10,67 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from retrieval.answer.citations import build_citation
-from retrieval.answer.drafts import AnswerDraft, DraftSentence, strip_citation_marks
-from retrieval.answer.quote_candidates import QuoteCandidate
-from retrieval.answer.support import choose_quotes, find_unsupported_numbers
+from retrieval.answer_drafts import (
+    AnswerDraft,
+    DraftSentence,
+    build_citation,
+    choose_quotes,
+    find_unsupported_numbers,
+    strip_citation_marks,
+)
 from retrieval.context_packing import ContextPassage
 from retrieval.query_plan import QueryPlan
+from retrieval.quote_candidates import QuoteCandidate
 from schemas.errors import InvalidModelOutput
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
-from schemas.questions import Citation
+from schemas.questions import AnswerDelta, Citation, OnProgress
+
+# A sentence so far. Quotes inside a JSON string are escaped, so only the key itself matches.
+_TEXT = re.compile(r'"text"\s*:\s*"((?:[^"\\]|\\.)*)')
+# Ends before an incomplete escape or half a surrogate pair.
+_COMPLETE_ESCAPES = re.compile(
+    r"(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*"
+)
+_OPEN_MARK = re.compile(r"\s*\[[^\]]*$|\s+$")
+
+
+class PartialAnswer:
+    """Collect pieces of JSON as the chat port streams them, and report new words.
+
+    A draft's text only grows.
+    """
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
+        self._draft, self._json, self._published_length = 0, "", 0
+
+    def feed(self, draft: int, piece: str, /) -> None:
+        if draft != self._draft:
+            self._draft, self._json, self._published_length = draft, "", 0
+        self._json += piece
+        text = parse_partial_text(self._json)
+        if len(text) > self._published_length:
+            self._on_progress(AnswerDelta(draft=draft, text=text[self._published_length :]))
+            self._published_length = len(text)
+
+
+def parse_partial_text(answer: str) -> str:
+    """Return the sentences of an unfinished answer.
+
+    Citation marks are left out, also those that may only be beginning.
+    """
+    sentences = [_decode_partial(match.group(1)) for match in _TEXT.finditer(answer)]
+    if sentences:
+        sentences[-1] = _OPEN_MARK.sub("", sentences[-1])
+    return " ".join(filter(None, map(strip_citation_marks, sentences)))
+
+
+def _decode_partial(raw: str) -> str:
+    complete = _COMPLETE_ESCAPES.match(raw)
+    return str(json.loads(f'"{complete.group() if complete else ""}"', strict=False)).replace(
+        "\0", ""
+    )
+
 
 # Share of a sentence's words that its cited quotes must hold together. For passages in another
 # language, only

@@ -15,12 +15,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.answer.answer_type import detect_answer_type, find_value, highlight_value
-from retrieval.answer.citations import build_citation
-from retrieval.answer.drafts import AnswerDraft, DraftSentence
-from retrieval.answer.quote_candidates import QuoteCandidate
-from retrieval.answer.support import extract_word_keys
+from retrieval.answer_drafts import AnswerDraft, DraftSentence, build_citation, extract_word_keys
 from retrieval.query_plan import QueryPlan
+from retrieval.quote_candidates import (
+    QuoteCandidate,
+    detect_answer_type,
+    find_value,
+    highlight_value,
+)
 from retrieval.words import extract_content_words, stem_word
 from schemas.errors import AnabranchError
 from schemas.ids import content_id

@@ -1,1 +1,0 @@
-"""Answers: quoted from the contexts, or written from them by a chat model."""

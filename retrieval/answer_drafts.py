@@ -1,0 +1,172 @@
+"""The draft of an answer: its sentences, their citations and whether sources support them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from retrieval.quote_candidates import QuoteCandidate, resolve_section
+from retrieval.retrieval_result import format_link, list_pages, parse_spans
+from retrieval.words import extract_content_words, stem_word
+from schemas.ports.engines import ChatReply
+from schemas.questions import Citation
+from schemas.values import Span
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSentence:
+    """One sentence of an answer, without citation marks, and the numbers of its citations."""
+
+    text: str
+    citations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDraft:
+    """An answer before it is judged. No sentences means that the contexts were not sufficient.
+
+    `closeness` and `reply` are recorded for reruns. `has_engine_failure`: an engine failed to
+    reply, so the answer must not be cached.
+    """
+
+    sentences: tuple[DraftSentence, ...]
+    citations: tuple[Citation, ...]
+    model: str
+    assumptions: tuple[str, ...] = ()
+    limitations: tuple[str, ...] = ()
+    calls: int = 0
+    tokens: int = 0
+    closeness: tuple[float, ...] | None = None
+    reply: ChatReply | None = None
+    has_engine_failure: bool = False
+
+    @property
+    def text(self) -> str:
+        """The sentences, each followed by its citation marks."""
+        return " ".join(
+            f"{sentence.text} {''.join(f'[{n}]' for n in sentence.citations)}"
+            for sentence in self.sentences
+        )
+
+
+def strip_citation_marks(text: str) -> str:
+    """Remove the model's own `[n]` marks: they count contexts, ours count citations."""
+    return re.sub(r"(?<!\s)\s*+\[\d++(?:\s*+,\s*+\d++)*+\]", "", text).strip()
+
+
+def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
+    """Build the citation, or return None when the quote differs from the stored text at its
+    position.
+    """
+    chunk, view = quote_candidate.chunk, quote_candidate.context.view
+    start, end = chunk.char_start + quote_candidate.start, chunk.char_start + quote_candidate.end
+    quote = quote_candidate.text
+    if (
+        not is_verbatim(quote, start, end, view.text, view.char_start)
+        or chunk.char_start + len(chunk.text) != chunk.char_end
+    ):
+        return None
+    spans = clip_spans(parse_spans(chunk), start, end)
+    pages = list_pages(spans) or list(view.pages)
+    return Citation(
+        n=n,
+        document_id=chunk.document_id,
+        external_id=chunk.external_id,
+        revision=chunk.revision,
+        chunk_id=chunk.chunk_id,
+        title=chunk.title,
+        source_uri=chunk.source_uri,
+        link=format_link(chunk.document_id, pages, start, end),
+        section=resolve_section(
+            view.text,
+            view.section,
+            quote_candidate.chunk.char_start + quote_candidate.start - view.char_start,
+        ),
+        pages=pages,
+        spans=spans,
+        quote=quote,
+        header=list(quote_candidate.header) if quote_candidate.header else None,
+    )
+
+
+def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) -> bool:
+    """True when the document's characters `[start, end)` equal the quote. `text` begins at
+    `text_start`.
+    """
+    return (
+        bool(quote) and start >= text_start and text[start - text_start : end - text_start] == quote
+    )
+
+
+def clip_spans(spans: Sequence[Span], start: int, end: int) -> list[Span]:
+    """Clip spans to `[start, end)`, keeping page and box; without any, return the bare character
+    range.
+    """
+    clipped = [
+        span.model_copy(
+            update={"char_start": max(span.char_start, start), "char_end": min(span.char_end, end)}
+        )
+        for span in spans
+        if span.char_start < end and start < span.char_end
+    ]
+    return clipped or [Span(char_start=start, char_end=end)]
+
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def extract_word_keys(text: str) -> set[str]:
+    return {stem_word(word) for word in extract_content_words(text)}
+
+
+def compute_support(sentence: str, sources: Sequence[str]) -> float:
+    """Return the share of the sentence's topical words that the sources hold.
+
+    1 for a sentence without any.
+    """
+    sentence_keys = extract_word_keys(sentence)
+    source_keys = {key for source in sources for key in extract_word_keys(source)}
+    return len(sentence_keys & source_keys) / len(sentence_keys) if sentence_keys else 1.0
+
+
+def find_unsupported_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
+    """Return the numbers that no source contains; thousands separators are ignored."""
+    source_numbers = {
+        _strip_separators(number) for source in sources for number in _NUMBER.findall(source)
+    }
+    return [
+        number
+        for number in _NUMBER.findall(sentence)
+        if _strip_separators(number) not in source_numbers
+    ]
+
+
+def _strip_separators(number: str) -> str:
+    return re.sub(r"[.,]", "", number)
+
+
+def choose_quotes(
+    sentence: str, candidates: Sequence[QuoteCandidate], max_quotes: int
+) -> tuple[list[QuoteCandidate], float]:
+    """Return the quotes that hold most of the sentence, and the share held.
+
+    Takes as few as possible, `max_quotes` at most.
+    """
+    quotes: list[QuoteCandidate] = []
+    support = 0.0
+    while len(quotes) < max_quotes:
+        texts = [candidate.readable_text for candidate in quotes]
+        best = max(
+            candidates,
+            key=lambda candidate: compute_support(sentence, [*texts, candidate.readable_text]),
+            default=None,
+        )
+        next_support = (
+            compute_support(sentence, [*texts, best.readable_text]) if best is not None else 0.0
+        )
+        if best is None or next_support < support + 0.1:
+            break
+        quotes.append(best)
+        support = next_support
+    return quotes, support

@@ -1,0 +1,42 @@
+"""The retrieval channels. Module `<name>` has the function `retrieve` of channel `<name>`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from schemas.channels import ChannelProfile
+from schemas.ports.engines import QueryEmbedding
+from schemas.ports.search import EntitySeed, Hit, IndexSnapshot, LexicalHits
+from schemas.questions import Filters
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRequest:
+    """What a channel searches for. `k` is the maximum number of candidates.
+
+    `names` maps normalized entity names to their weight in the question. `embed` is available to
+    channels that are declared to need the embedding.
+    """
+
+    snapshot: IndexSnapshot
+    tenant: str
+    question: str
+    language: str | None
+    names: Mapping[str, float]
+    filters: Filters
+    settings: ChannelProfile
+    k: int
+    embed: Callable[[], Awaitable[QueryEmbedding]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelOutput:
+    """Candidates of a channel. Word pairs and the relevance check use `lexical`, traces the seeds."""
+
+    hits: Sequence[Hit]
+    lexical: LexicalHits | None = None
+    linked_seeds: Sequence[EntitySeed] = ()
+
+
+Retrieve = Callable[[ChannelRequest], Awaitable[ChannelOutput]]

@@ -1,0 +1,43 @@
+"""Candidates that mention the entities of the question, or entities related to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from retrieval.channels import ChannelOutput, ChannelRequest
+from schemas.channels import GraphProfile
+from schemas.ports.search import EntitySeed
+
+
+async def retrieve(request: ChannelRequest) -> ChannelOutput:
+    seeds = weigh_seeds(
+        await request.snapshot.link_entities(request.tenant, list(request.names)), request.names
+    )
+    if not seeds:
+        return ChannelOutput(())
+    settings = GraphProfile.model_validate(request.settings)
+    hits = await request.snapshot.search_graph(
+        request.tenant,
+        seeds,
+        hops=settings.hops,
+        fan_out=settings.fan_out,
+        decay=settings.decay,
+        filters=request.filters,
+        k=request.k,
+    )
+    return ChannelOutput(hits, linked_seeds=seeds)
+
+
+def weigh_seeds(seeds: Sequence[EntitySeed], names: Mapping[str, float]) -> list[EntitySeed]:
+    """Drop names that lie inside a longer linked name.
+
+    The weight of the others is multiplied by that of their spelling in the query.
+    """
+    keys = {seed.key for seed in seeds}
+    longest_seeds = [
+        seed
+        for seed in seeds
+        if not any(seed.key != key and f" {seed.key} " in f" {key} " for key in keys)
+    ]
+    return [replace(seed, weight=seed.weight * names.get(seed.key, 1.0)) for seed in longest_seeds]

@@ -1,0 +1,19 @@
+"""Candidates by BM25 over the words of the question."""
+
+from __future__ import annotations
+
+from retrieval.channels import ChannelOutput, ChannelRequest
+from schemas.channels import LexicalProfile
+
+
+async def retrieve(request: ChannelRequest) -> ChannelOutput:
+    settings = LexicalProfile.model_validate(request.settings)
+    lexical_hits = await request.snapshot.search_lexical(
+        request.tenant,
+        request.question,
+        language=request.language,
+        filters=request.filters,
+        k=request.k,
+        budget=settings.budget,
+    )
+    return ChannelOutput(lexical_hits.hits, lexical=lexical_hits)

@@ -1,0 +1,14 @@
+"""Candidates by cosine similarity to the embedding of the question."""
+
+from __future__ import annotations
+
+from retrieval.channels import ChannelOutput, ChannelRequest
+
+
+async def retrieve(request: ChannelRequest) -> ChannelOutput:
+    embedded_query = await request.embed()
+    return ChannelOutput(
+        await request.snapshot.search_semantic(
+            request.tenant, embedded_query.vector, filters=request.filters, k=request.k
+        )
+    )

@@ -1,0 +1,228 @@
+"""The result of retrieval: the ranking with everything that led to it, and the passages to read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+from uuid import UUID
+
+from retrieval.candidate_retrieval import ChannelCandidates
+from retrieval.context_packing import ContextPassage, pack_contexts, trim_parents
+from retrieval.fusion import Fusion
+from retrieval.parent_expansion import RankedParent, group_by_parent, limit_per_document
+from retrieval.query_context import QueryContext
+from retrieval.relevance import RelevanceDecision
+from retrieval.reranking import RerankResult
+from retrieval.words import strip_accents
+from schemas.ports.search import ChunkView, ParentView, SnapshotVersion
+from schemas.questions import Route, SearchResult
+from schemas.values import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Parents, best first, near-duplicates folded. `reranked` is None without a reranker."""
+
+    parents: tuple[RankedParent, ...]
+    candidates: ChannelCandidates
+    fusion: Fusion
+    reranked: RerankResult | None
+
+    @property
+    def idf(self) -> Mapping[str, Mapping[str, float]]:
+        return self.candidates.lexical.idf if self.candidates.lexical else {}
+
+    @property
+    def is_complete(self) -> bool:
+        """True when every channel and the reranker succeeded, token states included."""
+        return not self.candidates.failed and (
+            self.reranked is None
+            or (self.reranked.is_reranked and not self.reranked.unread_states_count)
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        return list(self.reranked.notes) if self.reranked else []
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Every number that entered a score, except those of single candidates."""
+        rerank_numbers = dict(self.reranked.numbers) if self.reranked else {}
+        return {
+            "fusion": dict(self.fusion.numbers),
+            "idf": {name: dict(weights) for name, weights in self.idf.items()},
+            "rerank": rerank_numbers,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalResult:
+    """Ranked parents over one snapshot, before answering. `parent_views` are the parents that were
+    read.
+    """
+
+    generation: str
+    route: Route
+    ranking: Ranking
+    relevance: RelevanceDecision
+    contexts: tuple[ContextPassage, ...] = ()
+    results: tuple[SearchResult, ...] = ()
+    parent_views: Mapping[UUID, ParentView] = field(default_factory=dict)
+    missing_collections: tuple[str, ...] = ()  # named by the filters, but without documents
+    # None when a channel, a model or the reranker failed: an incomplete result must not be cached.
+    snapshot_version: SnapshotVersion | None = None
+
+
+class PassageReader(Protocol):
+    """The part of IndexSnapshot that is used after ranking; a rerun implements it from its record."""
+
+    async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
+
+    async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]: ...
+
+
+async def attach_results(
+    query_context: QueryContext, result: RetrievalResult, snapshot: PassageReader
+) -> RetrievalResult:
+    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)[
+        : query_context.request.k
+    ]
+    views = await snapshot.fetch_parents([parent.parent_id for parent in best])
+    return replace(
+        result,
+        results=tuple(
+            build_results(
+                best, views, query_context.plan.keywords, explain=query_context.request.explain
+            )
+        ),
+        parent_views=views,
+    )
+
+
+async def attach_contexts(
+    query_context: QueryContext, result: RetrievalResult, snapshot: PassageReader
+) -> RetrievalResult:
+    """Trim and pack the best parents, with the children that may be quoted."""
+    best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)
+    trimmed = trim_parents(
+        best[: min(query_context.request.k, query_context.profile.rerank.keep)],
+        query_context.profile.answer.trim,
+        result.relevance.background,
+    )
+    loaded_children = result.ranking.reranked.children if result.ranking.reranked else {}
+    unloaded_ids = [
+        parent.parent_id for parent in trimmed if parent.parent_id not in loaded_children
+    ]
+    views, children = await asyncio.gather(
+        snapshot.fetch_parents([parent.parent_id for parent in trimmed]),
+        snapshot.fetch_children(unloaded_ids),
+    )
+    readable_parents = [parent for parent in trimmed if parent.parent_id in views]
+    contexts = pack_contexts(
+        readable_parents,
+        views,
+        {**loaded_children, **group_by_parent(children)},
+        query_context.profile.answer.context_tokens,
+    )
+    context_results = build_results(
+        [context.parent for context in contexts],
+        views,
+        query_context.plan.keywords,
+        explain=query_context.request.explain,
+    )
+    return replace(
+        result, contexts=tuple(contexts), results=tuple(context_results), parent_views=views
+    )
+
+
+def get_numbers(result: RetrievalResult) -> dict[str, Any]:
+    return {"refusal": asdict(result.relevance)}
+
+
+MAX_SNIPPET_CHARACTERS = 400
+
+
+def build_results(
+    parents: Sequence[RankedParent],
+    views: Mapping[UUID, ParentView],
+    keywords: Sequence[str],
+    *,
+    explain: bool,
+) -> list[SearchResult]:
+    """Build results, ranked from 1. Parents that are no longer readable are left out."""
+    readable_parents = [parent for parent in parents if parent.parent_id in views]
+    return [
+        _build_result(rank, parent, views[parent.parent_id], keywords, explain)
+        for rank, parent in enumerate(readable_parents, 1)
+    ]
+
+
+def _build_result(
+    rank: int, parent: RankedParent, view: ParentView, keywords: Sequence[str], explain: bool
+) -> SearchResult:
+    chunk = parent.best.chunk
+    spans = parse_spans(chunk)
+    pages = list_pages(spans) or list(view.pages)
+    return SearchResult(
+        rank=rank,
+        score=parent.score,
+        document_id=parent.document_id,
+        external_id=chunk.external_id,
+        revision=chunk.revision,
+        title=chunk.title,
+        source_uri=chunk.source_uri,
+        link=format_link(chunk.document_id, pages, chunk.char_start, chunk.char_end),
+        chunk_id=chunk.chunk_id,
+        parent_id=parent.parent_id,
+        section=view.section,
+        pages=pages,
+        spans=spans,
+        snippet=extract_snippet(chunk.text, keywords),
+        channels=dict(parent.best.channel_places),
+        duplicates=parent.duplicate_documents(),
+        explanation=explain_score(parent) if explain else None,
+    )
+
+
+def explain_score(parent: RankedParent) -> dict[str, Any]:
+    """Return every number that entered the score. Fusion addends are those of the best child."""
+    return {
+        "score": parent.score,
+        "rerank_score": parent.rerank_score,
+        "children_found": parent.children_count,
+        **parent.score_parts,
+    }
+
+
+def parse_spans(chunk: ChunkView) -> list[Span]:
+    return [Span.model_validate(dict(span)) for span in chunk.spans]
+
+
+def list_pages(spans: Sequence[Span]) -> list[int]:
+    return sorted({span.page for span in spans if span.page is not None})
+
+
+def format_link(document_id: UUID, pages: Sequence[int], char_start: int, char_end: int) -> str:
+    """Link to the file at its page or, without pages, to the Markdown at its characters (RFC 5147)."""
+    if pages:
+        return f"/v1/documents/{document_id}/file#page={pages[0]}"
+    return f"/v1/documents/{document_id}/markdown#char={char_start},{char_end}"
+
+
+def extract_snippet(text: str, keywords: Sequence[str]) -> str:
+    """Return up to 400 characters of the text, starting shortly before the first keyword."""
+    line = " ".join(text.split())
+    if len(line) <= MAX_SNIPPET_CHARACTERS:
+        return line
+    folded_line = strip_accents(line.lower())
+    keyword_offsets = (
+        [offset for word in keywords if (offset := folded_line.find(strip_accents(word))) >= 0]
+        if len(folded_line) == len(line)
+        else []
+    )
+    start = max(0, min(min(keyword_offsets, default=0) - 80, len(line) - MAX_SNIPPET_CHARACTERS))
+    start = line.find(" ", start) + 1 if start else 0
+    end = line.rfind(" ", start, start + MAX_SNIPPET_CHARACTERS)
+    return ("… " if start else "") + line[start:end] + (" …" if end < len(line) - 1 else "")

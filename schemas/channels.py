@@ -1,0 +1,85 @@
+"""The retrieval channels, declared once: profiles, fusion weights, routes and the wire derive from this list.
+
+A new channel is a line here and a file `retrieval/channels/<name>.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from schemas.values import Value
+
+
+class ChannelProfile(Value):
+    """Settings of one retrieval channel."""
+
+    enabled: bool = Field(True, description="Search this channel.")
+    k: int = Field(
+        50,
+        ge=1,
+        le=1000,
+        title="Candidates",
+        description="Maximum number of candidates from this channel.",
+    )
+    timeout_s: float = Field(
+        10.0,
+        gt=0,
+        le=120,
+        title="Time-out",
+        description="Seconds after which the channel is abandoned; the other channels are unaffected.",
+    )
+
+
+class LexicalProfile(ChannelProfile):
+    """Settings of the lexical channel."""
+
+    budget: int = Field(
+        5000,
+        ge=1,
+        title="Candidate budget",
+        description="Chunks to score before frequent terms are only searched in conjunctions.",
+    )
+
+
+class GraphProfile(ChannelProfile):
+    """Settings of the graph channel."""
+
+    hops: int = Field(
+        2, ge=1, le=3, description="Maximum distance from an entity that the question names."
+    )
+    fan_out: int = Field(
+        25, ge=1, le=200, description="Edges to follow from each node, heaviest first."
+    )
+    decay: float = Field(
+        0.5, gt=0, le=1, description="Factor by which a score shrinks with each hop."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelDeclaration:
+    """A channel with its default settings and its default weight in fusion.
+
+    `mode` is the request mode that searches it; mode `hybrid` searches every channel.
+    """
+
+    name: str
+    profile: ChannelProfile
+    weight: float
+    mode: Literal["vector", "graph"]
+    needs_embedding: bool = False
+
+
+CHANNEL_DECLARATIONS = (
+    ChannelDeclaration("lexical", LexicalProfile(k=100), 1.0, "vector"),
+    ChannelDeclaration("semantic", ChannelProfile(k=100), 1.0, "vector", needs_embedding=True),
+    ChannelDeclaration("graph", GraphProfile(k=50), 0.5, "graph"),
+)
+CHANNELS = tuple(channel.name for channel in CHANNEL_DECLARATIONS)
+
+if TYPE_CHECKING:
+    Channel = str
+else:
+    Channel = Literal[CHANNELS]  # an enumeration in OpenAPI and the event schemas
