@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
+from cachetools import LRUCache
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -34,14 +34,12 @@ API_KEY_PREFIX = "ab_"
 class AcceptedCredentials:
     """LRU set of digests of credentials that were valid when last presented."""
 
-    digests: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
+    digests: LRUCache[bytes, None] = field(
+        default_factory=lambda: LRUCache(MAX_ACCEPTED_CREDENTIALS)
+    )
 
     def add(self, credential: str) -> None:
-        digest = _hash_credential(credential)
-        self.digests[digest] = None
-        self.digests.move_to_end(digest)
-        if len(self.digests) > MAX_ACCEPTED_CREDENTIALS:
-            self.digests.popitem(last=False)
+        self.digests[_hash_credential(credential)] = None
 
     def discard(self, credential: str) -> None:
         self.digests.pop(_hash_credential(credential), None)

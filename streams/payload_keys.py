@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
-import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 from uuid import UUID, uuid4
 
+from cachetools import TTLCache
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -89,7 +88,7 @@ class SealingKeys:
     ) -> None:
         self._keystore, self._is_plaintext_tenant = keystore, is_plaintext_tenant
         self._wrapper = KeyWrapper(master_key, shares)
-        self._cached_ciphers: OrderedDict[UUID, tuple[float, AESGCM]] = OrderedDict()
+        self._cached_ciphers: TTLCache[UUID, AESGCM] = TTLCache(MAX_CACHED_KEYS, CACHE_TTL_S)
         self._find_key: Batcher[UUID, StoredKey] = Batcher(keystore.fetch)
         self._obtain_key: Batcher[tuple[str, UUID], StoredKey] = Batcher(self._create_missing_keys)
 
@@ -107,7 +106,7 @@ class SealingKeys:
         return key_id, nonce + cipher.encrypt(nonce, payload, context)
 
     async def prefetch(self, keys: Iterable[UUID]) -> None:
-        missing_keys = [key for key in keys if not self._is_cached(key)]
+        missing_keys = [key for key in keys if key not in self._cached_ciphers]
         for stored_key in (
             (await self._keystore.fetch(missing_keys)).values() if missing_keys else ()
         ):
@@ -131,8 +130,8 @@ class SealingKeys:
         return stored_key.id, self._unwrap_and_cache(stored_key)
 
     async def _get_cipher(self, key: UUID) -> AESGCM:
-        if self._is_cached(key):
-            return self._cached_ciphers[key][1]
+        if (cached := self._cached_ciphers.get(key)) is not None:
+            return cached
         stored_key = await self._find_key(key)
         if stored_key is None:
             raise PermanentError(
@@ -142,18 +141,12 @@ class SealingKeys:
             )
         return self._unwrap_and_cache(stored_key)
 
-    def _is_cached(self, key: UUID) -> bool:
-        return key in self._cached_ciphers and self._cached_ciphers[key][0] > time.monotonic()
-
     def _unwrap_and_cache(self, stored_key: StoredKey) -> AESGCM:
         if stored_key.wrapped_key is None:
             self._cached_ciphers.pop(stored_key.id, None)
             raise DataErased(f"Key {stored_key.id} was destroyed.")
         cipher = AESGCM(self._wrapper.unwrap(stored_key))
-        self._cached_ciphers[stored_key.id] = (time.monotonic() + CACHE_TTL_S, cipher)
-        self._cached_ciphers.move_to_end(stored_key.id)
-        while len(self._cached_ciphers) > MAX_CACHED_KEYS:
-            self._cached_ciphers.popitem(last=False)
+        self._cached_ciphers[stored_key.id] = cipher
         return cipher
 
     async def _create_missing_keys(

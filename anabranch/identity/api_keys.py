@@ -9,13 +9,13 @@ import hashlib
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
+from cachetools import TTLCache
 
 from anabranch.identity.audit import AuditLog
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
@@ -46,7 +46,7 @@ MAX_CONCURRENT_VERIFICATIONS = 2
 """Limit per process: each verification takes a core and 19 MiB."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ApiKeyAuthenticator:
     """Authenticate callers by API key.
 
@@ -57,12 +57,13 @@ class ApiKeyAuthenticator:
 
     keys: PgApiKeys
     clock: Callable[[], float] = time.monotonic
-    _outcomes: OrderedDict[tuple[bytes, str], tuple[float, bool]] = field(
-        default_factory=OrderedDict
-    )
+    _outcomes: TTLCache[tuple[bytes, str], bool] = field(init=False)
     _slots: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_VERIFICATIONS)
     )
+
+    def __post_init__(self) -> None:
+        self._outcomes = TTLCache(CACHE_SIZE, CACHE_TTL_S, timer=self.clock)
 
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
         parsed_key = KEY_PATTERN.fullmatch(credential or "")
@@ -85,20 +86,15 @@ class ApiKeyAuthenticator:
         return any([await self._verify(credential, (digest, hashed)) for hashed in hashes])
 
     async def _verify(self, credential: str, pair: tuple[bytes, str]) -> bool:
-        if (cached := self._get_cached(pair)) is not None:
+        if (cached := self._outcomes.get(pair)) is not None:
             return cached
         async with self._slots:
-            if (cached := self._get_cached(pair)) is not None:
+            # Requests with the same key waited for a slot together.
+            if (cached := self._outcomes.get(pair)) is not None:
                 return cached
             outcome = await asyncio.to_thread(_verify_hash, pair[1], credential)
-        self._outcomes[pair] = (self.clock() + CACHE_TTL_S, outcome)
-        while len(self._outcomes) > CACHE_SIZE:
-            self._outcomes.popitem(last=False)
+        self._outcomes[pair] = outcome
         return outcome
-
-    def _get_cached(self, pair: tuple[bytes, str]) -> bool | None:
-        expires_at, outcome = self._outcomes.get(pair, (0.0, False))
-        return outcome if self.clock() < expires_at else None
 
 
 @dataclass(frozen=True, slots=True)

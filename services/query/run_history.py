@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from cachetools import FIFOCache
+
 from retrieval.lineage.prov import build_document_prov, build_run_prov
 from retrieval.lineage.tracer import LineageTracer, trace_run
 from retrieval.rerun import rerun_run
@@ -40,15 +42,14 @@ class QueryEventTap:
 
     publish: Callable[[EventData], None]
     awaited: dict[UUID, QueryAnswered | None] = field(default_factory=dict)
-    recent_runs: dict[tuple[str, UUID], None] = field(default_factory=dict)
-    """Latest runs, oldest first."""
+    recent_runs: FIFOCache[tuple[str, UUID], None] = field(
+        default_factory=lambda: FIFOCache(MAX_RECENT_RUNS)
+    )
 
     def offer(self, event: EventData) -> None:
         self.publish(event)
         if isinstance(event, QueryAnswered):
             self.recent_runs[event.tenant, event.run_id] = None
-            if len(self.recent_runs) > MAX_RECENT_RUNS:
-                del self.recent_runs[next(iter(self.recent_runs))]
         if isinstance(event, QueryAnswered) and event.run_id in self.awaited:
             self.awaited[event.run_id] = event
 
