@@ -13,19 +13,26 @@ import pwd
 import re
 import secrets
 import shutil
-import socket
 import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
-from sql.binaries import copy_binaries, find_wheel_binaries
-from sql.server_account import can_enter, find_server_account
+from sql.embedded_host import (
+    build_shared_memory_options,
+    can_enter,
+    compute_shared_buffers,
+    copy_binaries,
+    find_free_port,
+    find_server_account,
+    find_wheel_binaries,
+    is_alive,
+)
 
 STATE_DIR = Path("/var/lib/anabranch")
 LOCATION_FILE = "postgres-location.txt"
@@ -43,15 +50,6 @@ PLAIN_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 OWNER_FILE = "owner"
 START_RETRY_S = 10.0
 START_TIMEOUT_S = 600
-SHARED_BUFFERS_RANGE_MIB = (256, 1024)
-"""Bounds of shared_buffers in MiB, which is 1/16 of memory: enough to cache chunks, vectors and
-indexes.
-"""
-CGROUP_MEMORY_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
-"""Memory limits of control groups, version 2 and 1: a number of bytes, or `max`."""
 SERVER_SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -121,7 +119,7 @@ class EmbeddedPostgres:
         self._account = find_server_account(account)
         self.settings = {
             **SERVER_SETTINGS,
-            "shared_buffers": _compute_shared_buffers(),
+            "shared_buffers": compute_shared_buffers(),
             **(settings or {}),
         }
         self._tcp = tcp
@@ -270,23 +268,13 @@ class EmbeddedPostgres:
             )
 
     def _try_start(self, deadline: float) -> None:
-        options = self.settings | self._build_listen_options() | _build_shared_memory_options()
+        options = self.settings | self._build_listen_options() | build_shared_memory_options()
         self._write_authentication()
         switches = " ".join(f"-c {name}='{value}'" for name, value in options.items())
         try:
-            self._run(
-                "pg_ctl",
-                "-D",
-                str(self.data),
-                "-l",
-                str(self._log),
-                "-w",
-                "-t",
-                str(START_TIMEOUT_S),
-                "-o",
-                switches,
-                "start",
-            )
+            files = ("-D", str(self.data), "-l", str(self._log))
+            wait = ("-w", "-t", str(START_TIMEOUT_S))
+            self._run("pg_ctl", *files, *wait, "-o", switches, "start")
         except DatabaseUnavailable:
             # After a kill -9 the old server may stay a zombie for seconds, and Postgres refuses to
             # start
@@ -299,7 +287,7 @@ class EmbeddedPostgres:
         folder = {"unix_socket_directories": str(self._prepare_socket_folder())}
         if self._tcp is None:
             return {**folder, "port": str(SOCKET_PORT)}
-        port = _find_free_port(self._tcp)
+        port = find_free_port(self._tcp)
         if not port:
             raise ConfigurationError(
                 f"Port {self._tcp} on 127.0.0.1 is in use.",
@@ -374,16 +362,9 @@ class EmbeddedPostgres:
         self._write_file("pg_hba.conf", f"local all all peer map=own\n{tcp}")
 
     def _write_file(self, name: str, text: str) -> None:
-        """Write a configuration file of the server atomically.
-
-        O_EXCL and O_NOFOLLOW: as root, never write through a link that the server's account
-        created.
-        """
+        """Write a configuration file of the server atomically."""
         temporary = self.data / f".{name}.{os.getpid()}"
-        temporary.unlink(missing_ok=True)
-        with os.fdopen(
-            os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w"
-        ) as file:
+        with _create_private_file(temporary) as file:
             file.write(text)
             if self._account is not None:
                 os.fchown(file.fileno(), self._account.pw_uid, self._account.pw_gid)
@@ -401,35 +382,16 @@ class EmbeddedPostgres:
 
     def _set_password(self) -> None:
         password = secrets.token_urlsafe(32)
-        self.password_file.unlink(missing_ok=True)
-        with os.fdopen(
-            os.open(
-                self.password_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600
-            ),
-            "w",
-        ) as file:
+        with _create_private_file(self.password_file) as file:
             file.write(f"127.0.0.1:*:*:{ROLE}:{password}\n")
         self._psql("postgres", f"alter role {ROLE} password '{password}';")
 
     def _psql(self, database: str, sql_script: str) -> None:
         lines = self._read_pid_file()
+        address = ("-h", lines[4].strip(), "-p", lines[3], "-U", "postgres", "-d", database)
         # Over stdin: arguments, which may contain a password, are visible to every account.
-        self._run(
-            "psql",
-            "-X",
-            "-q",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-h",
-            lines[4].strip(),
-            "-p",
-            lines[3],
-            "-U",
-            "postgres",
-            "-d",
-            database,
-            stdin_text=sql_script,
-        )
+        options = ("-X", "-q", "-v", "ON_ERROR_STOP=1")
+        self._run("psql", *options, *address, stdin_text=sql_script)
 
     def _read_pid_file(self) -> list[str]:
         try:
@@ -439,7 +401,7 @@ class EmbeddedPostgres:
 
     def _read_pid(self) -> int | None:
         lines = self._read_pid_file()
-        return int(lines[0]) if lines and _is_alive(int(lines[0])) else None
+        return int(lines[0]) if lines and is_alive(int(lines[0])) else None
 
     def _find_running_socket(self) -> Path | None:
         """Return the running server's socket folder; None for a server of a version that used TCP
@@ -503,6 +465,14 @@ def resolve_state_folder(root: Path, state_dir: Path = STATE_DIR) -> Path:
     return state_dir / _hash_path(root)
 
 
+def _create_private_file(path: Path) -> IO[str]:
+    """Replace a file by an empty one with mode 0600, open for writing."""
+    path.unlink(missing_ok=True)
+    # As root, never write through a link that the server's account created.
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o600), "w")
+
+
 def _hash_path(root: Path) -> str:
     return hashlib.sha256(str(root).encode()).hexdigest()[:10]
 
@@ -512,59 +482,3 @@ def _can_hold_socket(folder: Path) -> bool:
         bool(PLAIN_PATH.fullmatch(str(folder)))
         and len(f"{folder}/.s.PGSQL.65535".encode()) <= SOCKET_PATH_BYTES
     )
-
-
-def _is_alive(pid: int) -> bool:
-    if not Path("/proc/self").exists():  # macOS
-        return _accepts_signals(pid)
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-def _accepts_signals(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _find_free_port(requested: int) -> int:
-    """Return the requested port, or any free one for 0; 0 if the requested port is in use."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", requested))
-        except OSError:
-            return 0
-        return int(probe.getsockname()[1])
-
-
-def _compute_shared_buffers() -> str:
-    mib = detect_memory_bytes() // 16 // 2**20
-    return f"{min(max(mib, SHARED_BUFFERS_RANGE_MIB[0]), SHARED_BUFFERS_RANGE_MIB[1])}MB"
-
-
-def detect_memory_bytes(limits: Iterable[Path] = CGROUP_MEMORY_LIMITS) -> int:
-    """Return the memory of this machine, or the limit of this container."""
-    limit_texts = [path.read_text().strip() for path in limits if path.is_file()]
-    return min(
-        [
-            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            *(int(limit) for limit in limit_texts if limit.isdigit()),
-        ]
-    )
-
-
-def _build_shared_memory_options() -> dict[str, str]:
-    # Docker gives /dev/shm 64 MB; parallel index builds allocate maintenance_work_mem there and
-    # would fail.
-    shared = Path("/dev/shm")
-    if shared.is_dir() and shutil.disk_usage(shared).free < 1 << 30:
-        return {"dynamic_shared_memory_type": "mmap"}
-    return {}

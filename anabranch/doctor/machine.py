@@ -17,7 +17,7 @@ from engines.embed.e5_file import locate_weights
 from engines.language_detector import FastTextLanguageDetector
 from engines.sandbox import Sandbox
 from schemas.errors import NoSpace
-from sql.binaries import find_wheel_binaries
+from sql.embedded_host import find_wheel_binaries
 from streams.kafka.jars import find_missing_prerequisite
 
 GIB = 1024**3

@@ -13,7 +13,7 @@ from typing import IO
 
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
-from sql.server_account import find_server_account
+from sql.embedded_host import find_server_account
 
 LOCK_FILE = "anabranch.lock"
 SERVER_FILE = "server.json"

@@ -18,11 +18,17 @@ import asyncpg
 import pytest
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
-from sql.binaries import copy_binaries, find_wheel_binaries
-from sql.embedded import EPHEMERAL_SETTINGS, LOCATION_FILE, EmbeddedPostgres, detect_memory_bytes
+from sql.embedded import EPHEMERAL_SETTINGS, LOCATION_FILE, EmbeddedPostgres
+from sql.embedded_host import (
+    Account,
+    can_enter,
+    copy_binaries,
+    detect_memory_bytes,
+    find_server_account,
+    find_wheel_binaries,
+)
 from sql.migrate import migrate
 from sql.monitoring import list_pending_migrations
-from sql.server_account import Account, can_enter, find_server_account
 from tests.support.postgres_fixture import create_data_root, run_in_thread, tcp_dsn
 
 requires_root = pytest.mark.skipif(

@@ -21,10 +21,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from sql.binaries import find_wheel_binaries
 from sql.embedded import EPHEMERAL_SETTINGS, ROLE, ROLES_SQL, EmbeddedPostgres
+from sql.embedded_host import find_server_account, find_wheel_binaries
 from sql.migrate import migrate
-from sql.server_account import find_server_account
 
 T = TypeVar("T")
 TEMPLATE = "migrated"
