@@ -9,24 +9,29 @@ from typing import Any
 StatusRow = Mapping[str, Any]
 StageLine = dict[str, Any]
 
-STAGES = ("receive", "transcribe", "chunk", "extract", "embed", "graph", "index")
 FAILED, DONE, RUNNING, WAITING, SKIPPED = "failed", "done", "running", "waiting", "skipped"
 FINAL_STATES = frozenset({"failed", "superseded", "withdrawn"})
 """Revision states after which an unfinished stage never runs."""
 
 
-def build_stage_lines(revision: StatusRow) -> list[StageLine]:
-    """Return one line per stage: from the tables, then the worker's job rows, then the dead letter."""
+def build_stage_lines(revision: StatusRow, stages: Iterable[str] = ()) -> list[StageLine]:
+    """Return one line per stage: from the tables, then the worker's job rows, then the dead letter.
+
+    `stages` may name others than those whose state follows from the tables.
+    """
     table_states = _derive_states(revision)
+    # Of other stages only the worker's job rows tell.
+    other_state = DONE if revision["unchanged"] else WAITING
+    states = dict.fromkeys(stages, (other_state, None)) | table_states
     job_rows = _group_by_stage(revision["jobs"])
     dead_letters = _group_by_stage(revision["burials"])
     lines = [
         _apply_dead_letter(
-            _apply_job_rows(_build_line(stage, *table_states[stage]), job_rows.get(stage, ())),
+            _apply_job_rows(_build_line(stage, *states[stage]), job_rows.get(stage, ())),
             dead_letters.get(stage, ()),
             revision,
         )
-        for stage in STAGES
+        for stage in dict.fromkeys((*table_states, *states))
     ]
     return [_mark_skipped(line) if revision["state"] in FINAL_STATES else line for line in lines]
 

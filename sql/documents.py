@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -47,8 +47,9 @@ class PgDocuments:
     DatabaseUnavailable.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, stages: Iterable[str] = ()) -> None:
+        """`stages` are those that a document's status lists."""
+        self._pool, self._stages = pool, tuple(stages)
 
     async def find_documents(
         self,
@@ -156,7 +157,7 @@ class PgDocuments:
             "document_status", caller.tenant, job_id, document_id, caller.readers
         )
         if rows:
-            return _to_status_body(dict(rows[0]))
+            return _to_status_body(dict(rows[0]), self._stages)
         if job_id is None:
             [job_id] = [
                 row["event_id"]
@@ -233,13 +234,13 @@ def _to_document_body(row: asyncpg.Record, caller: Principal) -> Body:
     return body | {"bytes": row["blob"]["size"] if row["blob"] else None}
 
 
-def _to_status_body(row: Body) -> Body:
+def _to_status_body(row: Body, stages: Iterable[str]) -> Body:
     return {
         "ingestion_job_id": row["accepted_id"],
         "document_id": row["document_id"],
         "external_id": row["external_id"],
         "state": row["state"],
-        "stages": build_stage_lines(row),
+        "stages": build_stage_lines(row, stages),
         "chunks_count": row["chunks"] if row["state"] == "searchable" else 0,
         "tokens_estimate": row["tokens"],
         "warnings": [*(row["warnings"] or []), *_collect_warnings(row)],

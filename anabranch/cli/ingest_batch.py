@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-STAGES = ("receive", "transcribe", "chunk", "embed", "index", "extract", "graph")
 STATE_MARKS = {"done": "✓", "running": "…", "failed": "✗", "waiting": "·"}
 MAX_ROWS = 12
 SUMMARY_INTERVAL_S, TICK_S = 10.0, 0.2
@@ -96,7 +95,7 @@ def _render_table(batch: IngestBatch) -> Table:
         title=Text(escape_controls(_format_summary(batch))), title_justify="left", box=None
     )
     table.add_column("document", max_width=32, overflow="ellipsis", no_wrap=True)
-    table.add_column(f"{STAGES[0]} → {STAGES[-1]}", no_wrap=True)
+    table.add_column("stages", no_wrap=True)
     table.add_column("at")
     ordered_items = [item for item in batch.items if not item.is_finished] + [
         item for item in reversed(batch.items) if item.is_finished
@@ -104,16 +103,11 @@ def _render_table(batch: IngestBatch) -> Table:
     for item in ordered_items[:MAX_ROWS]:
         cells = (
             Path(item.path).name or item.path,
-            " ".join(_format_mark(item, stage) for stage in STAGES),
+            " ".join(STATE_MARKS.get(line["state"], "…") for line in item.stages),
             _format_position(item),
         )
         table.add_row(*(Text(escape_controls(cell)) for cell in cells))
     return table
-
-
-def _format_mark(item: IngestItem, stage: str) -> str:
-    stage_lines = [line for line in item.stages if line["stage"] == stage]
-    return STATE_MARKS.get(stage_lines[0]["state"], "…") if stage_lines else "·"
 
 
 def _format_position(item: IngestItem) -> str:

@@ -23,6 +23,7 @@ from api.services import Services
 from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
 from engines.sentence_splitter import RuleSentenceSplitter
+from processors import STAGES
 from retrieval.lineage.tracer import LineageTracer
 from retrieval.retriever import Retriever
 from schemas.generations import Generation
@@ -114,7 +115,7 @@ async def prepare_api(
             open_retriever_pool(PgGenerations(storage.pool), prepare_for_generation)
         )
         documents, records, past_texts = (
-            PgDocuments(storage.pool),
+            PgDocuments(storage.pool, (stage.name for stage in STAGES if stage.topic.per_document)),
             PgListings(storage.pool),
             PgRecordedTexts(storage.pool),
         )

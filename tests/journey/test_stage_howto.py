@@ -1,71 +1,65 @@
-"""The example of 'Add a stage', as it stands on the page, in the whole system."""
+"""The example of 'Add a stage': one file and one line, in a copy of the program's stages."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
-from collections.abc import Iterator
+import shutil
+import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-import anabranch.composition.worker as composition
-from anabranch.config.overrides import Overrides
-from anabranch.config.settings import Settings
-from processors import STAGES
-from tests.support.api_world import ApiWorld, run_system
-
-HOWTO_PAGE = Path(__file__).parents[2] / "docs/how-to/add-a-stage.md"
+ROOT = Path(__file__).parents[2]
+HOWTO_PAGE = ROOT / "docs/how-to/add-a-stage.md"
 
 
 @pytest.fixture
-def references() -> ModuleType:
+def program(tmp_path: Path) -> Path:
+    """A folder that precedes the program's own `processors` on the path."""
     page = HOWTO_PAGE.read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert re.findall(r"^\+(.*)$", page, re.MULTILINE) == ["    references.STAGE,"]
-    module = ModuleType("processors.references")
-    exec(compile(program, "references.py", "exec"), module.__dict__)
-    return module
-
-
-@pytest.fixture
-def with_references_stage(
-    references: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """The one line: the stage is among those that a worker runs."""
-    original = composition.prepare_worker
-    stages = (*STAGES, references.STAGE)
-    monkeypatch.setattr(
-        "tests.journey.conftest.prepare_worker",
-        lambda *given, **named: original(*given, **{"stages": stages, **named}),
+    [source] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    [(before, line)] = re.findall(r"^     (\S+)\n\+    (.*)$", page, re.MULTILINE)
+    shutil.copytree(ROOT / "processors", tmp_path / "processors")
+    (tmp_path / "processors/references.py").write_text(source, encoding="utf-8")
+    stages = tmp_path / "processors/__init__.py"
+    text = stages.read_text(encoding="utf-8")
+    text = text.replace(f"    {before}\n", f"    {before}\n    {line}\n")
+    stages.write_text(
+        text.replace("    receive,\n", "    receive,\n    references,\n"), encoding="utf-8"
     )
-    yield
+    return tmp_path
 
 
-async def test_stage_of_howto_runs_in_worker(
-    with_references_stage: None, settings: Settings, database: str, overrides: Overrides
+async def run_program(program: Path, database: str) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.support.program_with_stage"),
+        *(str(program / "data"), database, "references", "references"),
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{program}{os.pathsep}{ROOT}", "PYTHONSAFEPATH": "1"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    printed, errors = await asyncio.wait_for(process.communicate(), 120)
+    assert process.returncode == 0, errors.decode()
+    return dict(json.loads(printed.splitlines()[-1]))
+
+
+async def test_stage_with_own_event_and_topic_needs_one_file_and_one_line(
+    program: Path, database: str
 ) -> None:
-    async with run_system(settings, database, overrides) as world:
-        await world.ingest_until_searchable(
-            "# Insurance\n\nThe ferry is insured under policy AM-55871.", "policy.md"
-        )
-        found = await wait_for_entities(world, "AM-55871")
-    assert [entity["type"] for entity in found] == ["REFERENCE"]
-
-
-async def wait_for_entities(world: ApiWorld, text: str) -> list[dict[str, Any]]:
-    """Those of that name, once there are any: the graph may follow the words."""
-    async with asyncio.timeout(60):
-        while not (
-            items := [
-                item
-                for item in (await world.http.get("/v1/entities", params={"text": text})).json()[
-                    "items"
-                ]
-                if item["type"] == "REFERENCE"
-            ]
-        ):
-            await asyncio.sleep(0.05)
-    return items
+    seen = await run_program(program, database)
+    assert [payload["references"] for payload in seen["payloads"]] == [["AM-55871"]]
+    assert seen["content_types"] == ["application/octet-stream"], "payloads are encrypted"
+    assert seen["feed"] == ["references.found.v1"]
+    assert seen["status"]["references"] == "done"
+    assert seen["consumers"] == ["anabranch.references.g1"]
+    assert list(seen["channel"]["messages"]) == ["references.found.v1"]
+    assert seen["channel"]["description"] == "Reference numbers found in chunks."
+    assert seen["channel"]["bindings"]["kafka"]["topicConfiguration"]["retention.ms"] == -1
+    assert seen["schemas"] == ["events/references.found.v1.json"]
+    assert (seen["partitions"], seen["retention_ms"]) == (12, None)
+    assert seen["writers"] == ["User:anabranch-worker"]
