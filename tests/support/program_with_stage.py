@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.cli.contract import build_asyncapi_files, build_schema_files
-
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.kafka.acls import KafkaPrincipals, build_required_grants
