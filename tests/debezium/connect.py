@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -149,3 +150,25 @@ async def _wait_until_ready(
             await asyncio.sleep(0)
         await asyncio.sleep(0.1)
     raise AssertionError(f"Connect does not answer: {log.read_text()[-2000:]}")
+
+
+def make_connector_config(dsn: str, prefix: str, **more: str) -> dict[str, Any]:
+    place = urlsplit(dsn)
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": place.hostname,
+        "database.port": str(place.port),
+        "database.user": place.username,
+        "database.password": place.password,
+        "database.dbname": place.path[1:],
+        "topic.prefix": prefix,
+        "table.include.list": "public.notes",
+        "plugin.name": "pgoutput",
+        "slot.name": prefix.replace("-", "_"),
+        "publication.name": prefix.replace("-", "_"),
+        "publication.autocreate.mode": "filtered",
+        "skipped.operations": "none",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "4",
+        **more,
+    }

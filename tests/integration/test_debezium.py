@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import asyncpg
@@ -15,7 +13,8 @@ from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from sql.embedded import EmbeddedPostgres
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.debezium.connect import run_kafka_connect
+from tests.debezium.connect import make_connector_config, run_kafka_connect
+from tests.debezium.notes_table import COLUMN_ENCODINGS, open_notes_table
 from tests.support.postgres_fixture import tcp_dsn
 from tests.support.simulated_pipeline import LineParser
 from tests.support.source_environment import run_source_environment
@@ -29,39 +28,8 @@ LONG_TEXT = " ".join(f"sentence {number} about herons in the reeds." for number 
 
 @pytest.fixture
 async def shop(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(empty_database)
-    await connection.execute(
-        "create table notes (id int primary key, title text, body text, price numeric(8,2), made timestamp, day date, facts jsonb);"
-        "alter table notes alter column body set storage external"
-    )
-    yield connection
-    await connection.execute(
-        "select pg_terminate_backend(active_pid) from pg_replication_slots where database = current_database() and active_pid is not null;"
-        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()"
-    )
-    await connection.close()
-
-
-def make_connector_config(dsn: str, prefix: str, **more: str) -> dict[str, Any]:
-    place = urlsplit(dsn)
-    return {
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "database.hostname": place.hostname,
-        "database.port": str(place.port),
-        "database.user": place.username,
-        "database.password": place.password,
-        "database.dbname": place.path[1:],
-        "topic.prefix": prefix,
-        "table.include.list": "public.notes",
-        "plugin.name": "pgoutput",
-        "slot.name": prefix.replace("-", "_"),
-        "publication.name": prefix.replace("-", "_"),
-        "publication.autocreate.mode": "filtered",
-        "skipped.operations": "none",
-        "topic.creation.default.replication.factor": "1",
-        "topic.creation.default.partitions": "4",
-        **more,
-    }
+    async with open_notes_table(empty_database) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize("schemas", [True, False], ids=["with schema", "without"])
@@ -84,17 +52,11 @@ async def test_debezium_table_changes_become_documents(
         f"kafka.topic_prefix={kafka_settings.topic_prefix}",
         "kafka.partitions=2",
     ]
-    encodings = {
-        "price": {"type": "decimal", "scale": 2},
-        "made": {"type": "timestamp_us"},
-        "day": {"type": "date"},
-        "facts": {"type": "json"},
-    }
     mapping = {
         "body": ["body"],
         "title": "title",
         "metadata": ["price", "made", "day", "facts"],
-        "encodings": {} if schemas else encodings,
+        "encodings": {} if schemas else COLUMN_ENCODINGS,
     }
     async with (
         run_source_environment(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engines.blobs import open_blobs
+from schemas.events import DocumentReceived
 from schemas.records import Record, StoredRecord
 from schemas.sources import DebeziumSource, RowMapping, SourceSpec
 from streams.codec import Codec
@@ -60,7 +61,14 @@ class SourceHarness:
             await self.applier.end_snapshots()
 
     async def read_documents(self) -> dict[str, tuple[str | None, str | None]]:
-        """By external id, as the door orders them: title and text of what is there at last."""
+        """Return title and text of each current document by external id."""
+        return {
+            name: (data.title, data.content.text)
+            for name, data in (await self.read_received()).items()
+        }
+
+    async def read_received(self) -> dict[str, DocumentReceived]:
+        """Return the event of each current document by external id, in the order of the ingress."""
         latest: dict[str, tuple[EventOrder, Any]] = {}
         payloads: dict[str, bytes] = {}
         async for stored in self.log.read("raw"):
@@ -73,9 +81,7 @@ class SourceHarness:
             if known is None or known[0] < order:
                 latest[fact.data.external_id] = (order, fact.data)
         return {
-            name: (data.title, data.content.text)
-            for name, (_, data) in latest.items()
-            if hasattr(data, "content")
+            name: data for name, (_, data) in latest.items() if isinstance(data, DocumentReceived)
         }
 
     async def _decode(self, stored: StoredRecord, payloads: dict[str, bytes]) -> Any:
