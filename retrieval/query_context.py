@@ -2,21 +2,62 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
-from retrieval.answer_cache import QueryEmbeddingCache
+from cachetools import LRUCache
+
 from retrieval.query_plan import QueryPlan
 from retrieval.reranking import TokenStateReader
 from retrieval.timing import Clock, Stopwatch
 from schemas.ports.engines import ChatModel, Embedder, QueryEmbedding, Reranker, SentenceSplitter
 from schemas.ports.search import SearchIndex
-from schemas.principals import Principal
+from schemas.principals import Principal, ReaderScope
 from schemas.profiles import Profile
 from schemas.questions import OnProgress, QueryRequest, SearchRequest
+
+CacheName = Literal["answers", "question_embeddings"]
+CacheUse = Literal["hit", "miss", "stale"]
+OnCacheUse = Callable[[CacheName, CacheUse], None]
+
+
+def ignore_cache_use(cache: CacheName, cache_use: CacheUse) -> None:
+    """Count nothing."""
+
+
+def format_readers_key(readers: ReaderScope) -> str:
+    """Format a key that is equal for callers who may read the same documents of a tenant."""
+    return json.dumps(None if readers is None else sorted(set(readers)))
+
+
+class QueryEmbeddingCache:
+    """LRU cache of query embeddings, separate for each set of readers.
+
+    A shared cache would reveal by its timing what other readers query. Keys are hashes: no query
+    text is stored.
+    """
+
+    def __init__(
+        self, embedder: Embedder, *, max_entries: int, on_use: OnCacheUse = ignore_cache_use
+    ) -> None:
+        self._embedder, self._on_use = embedder, on_use
+        self._embeddings: LRUCache[bytes, QueryEmbedding] = LRUCache(max_entries)
+
+    async def embed_query(self, caller: Principal, text: str) -> QueryEmbedding:
+        """Return the embedding of `text`. Raises what the embedder raises."""
+        key = hashlib.sha256(
+            json.dumps([caller.tenant, format_readers_key(caller.readers), text]).encode()
+        ).digest()
+        embedded_query = self._embeddings.get(key)
+        self._on_use("question_embeddings", "miss" if embedded_query is None else "hit")
+        if embedded_query is None:
+            embedded_query = self._embeddings[key] = await self._embedder.embed_query(text)
+        return embedded_query
 
 
 @dataclass(frozen=True, slots=True)

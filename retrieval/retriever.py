@@ -6,25 +6,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from retrieval.answer_cache import (
-    AnswerCache,
-    AnswerKey,
-    QueryEmbeddingCache,
-    QueryOutcome,
-    ResponseT,
-    format_readers_key,
-)
+from retrieval.answer_cache import AnswerCache, AnswerKey
 from retrieval.answer_drafts import AnswerDraft
 from retrieval.parent_expansion import RankedParent, limit_per_document
 from retrieval.pipeline import run_pipeline
 from retrieval.profiles import ProfileCatalog
-from retrieval.query_context import QueryContext, RetrievalResources
+from retrieval.query_context import (
+    QueryContext,
+    QueryEmbeddingCache,
+    RetrievalResources,
+    format_readers_key,
+)
 from retrieval.query_plan import plan_query
 from retrieval.reranking import TokenStateReader, UnpackTokenStates
 from retrieval.response_builder import build_trace
 from retrieval.retrieval_result import RetrievalResult, get_numbers
 from retrieval.run_record import (
     PublishRunEvent,
+    QueryOutcome,
+    ResponseT,
     build_query_answered,
     build_query_received,
     build_run_record,
@@ -137,7 +137,7 @@ class Retriever:
         `generation` is the default when the request names none.
         """
         query_context = self._start_run(caller, request, run_id, generation)
-        return (await self._run_cached(query_context, SearchResponse, self._run_search)).response
+        return (await self._run_cached(query_context, self._run_search)).response
 
     async def query(
         self,
@@ -153,7 +153,7 @@ class Retriever:
         Reports each step to `on_progress` and, with `stream`, the words of the model.
         """
         query_context = self._start_run(caller, request, run_id, generation, on_progress)
-        outcome = await self._run_cached(query_context, QueryResponse, self._run_query)
+        outcome = await self._run_cached(query_context, self._run_query)
         debug = DebugInfo(
             candidates=outcome.answered_event.candidates, numbers=outcome.answered_event.numbers
         )
@@ -224,7 +224,6 @@ class Retriever:
     async def _run_cached(
         self,
         query_context: QueryContext,
-        response_type: type[ResponseT],
         answer_fresh: Callable[[QueryContext], Awaitable[QueryOutcome[ResponseT]]],
     ) -> QueryOutcome[ResponseT]:
         """Return a cached outcome or run the query.
@@ -236,7 +235,7 @@ class Retriever:
             outcome = await answer_fresh(query_context)
         else:
             outcome, is_cached = await self._answer_cache.get_or_answer(
-                cache_key, response_type, lambda: answer_fresh(query_context)
+                cache_key, lambda: answer_fresh(query_context)
             )
             outcome = (
                 outcome.copy_for_run(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -22,7 +22,7 @@ from schemas.events import EventData, QueryAnswered, QueryReceived
 from schemas.ids import sha256_hex
 from schemas.ports.engines import ChatReply
 from schemas.ports.rerun import RecordedText
-from schemas.ports.search import ChunkView, ParentView
+from schemas.ports.search import ChunkView, ParentView, SnapshotVersion
 from schemas.principals import Principal
 from schemas.questions import (
     ChannelRank,
@@ -38,6 +38,8 @@ from schemas.run_records import (
     RecordedReply,
     RunRecord,
 )
+
+ResponseT = TypeVar("ResponseT", SearchResponse, QueryResponse)
 
 CHUNK_FIELDS = (
     *(
@@ -292,6 +294,31 @@ class RecordedCandidate(BaseModel):
     @property
     def id(self) -> UUID:
         return self.chunk_id
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOutcome(Generic[ResponseT]):
+    """The response to a query and the event to publish.
+
+    `snapshot_version` is the index version it was computed from; None means: do not cache.
+    """
+
+    response: ResponseT
+    answered_event: QueryAnswered
+    snapshot_version: SnapshotVersion | None
+
+    def copy_for_run(
+        self, run_id: UUID, answered_at: datetime, timings_ms: dict[str, float]
+    ) -> QueryOutcome[ResponseT]:
+        """Copy the outcome for another run, with no model calls, tokens or cost."""
+        changes = {"cached": True, "timings_ms": timings_ms, "model_calls": 0, "tokens": 0}
+        trace = self.response.trace.model_copy(update={**changes, "cost": None})
+        response = self.response.model_copy(update={"run_id": run_id, "trace": trace})
+        body = response.model_dump(mode="json")
+        answered_event = self.answered_event.model_copy(
+            update={"run_id": run_id, "answered_at": answered_at, "response": body}
+        )
+        return replace(self, response=response, answered_event=answered_event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from engines.embed.states import unpack_states
 from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import FoldingNameNormalizer
 from engines.sentence_splitter import RuleSentenceSplitter
-from retrieval.answer_cache import OnCacheUse
+from retrieval.query_context import OnCacheUse
 from retrieval.retriever import Retriever
 from schemas.events import EventData
 from schemas.generations import Generation

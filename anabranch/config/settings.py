@@ -325,7 +325,7 @@ class CacheSettings(SettingsSection):
         256,
         ge=0,
         le=100_000,
-        description="cached answers, about 0.3 MB each; a query is answered from the cache from its third time on, until the index changes; 0: no cache",
+        description="cached answers, about 0.3 MB each; a repeated query is answered from the cache until the index changes; 0: no cache",
     )
     seconds: float = Field(
         60.0, gt=0, le=600, description="maximum age of a cached answer in seconds"

@@ -10,7 +10,8 @@ from typing import TypedDict
 
 import structlog
 
-from retrieval.answer_cache import AnswerCache, OnCacheUse, QueryEmbeddingCache
+from retrieval.answer_cache import AnswerCache
+from retrieval.query_context import OnCacheUse, QueryEmbeddingCache
 from retrieval.timing import Clock
 from schemas.ports.engines import Embedder
 from sql.invalidation import PgIndexChanges

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from retrieval.answer_cache import AnswerCache, QueryEmbeddingCache
+from retrieval.answer_cache import AnswerCache
 from retrieval.profiles import ProfileCatalog
+from retrieval.query_context import QueryEmbeddingCache
 from retrieval.retriever import Retriever
 from schemas.events import EventData
 from schemas.profiles import Profile
