@@ -9,16 +9,16 @@ from dataclasses import replace
 from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.sources import build_source_service
-from anabranch.composition.storage import build_disk_reserve, prepare_storage
+from anabranch.composition.storage import prepare_storage
+from anabranch.config.engines import build_disk_reserve
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import build_config_schema, load_all_profiles
 from anabranch.config.settings import Settings
 from anabranch.config.version import get_program_version
 from anabranch.encryption.local_keys import load_link_key
-from anabranch.identity.api_keys import ApiKeyAuthenticator, ApiKeyService
+from anabranch.identity.api_keys import ApiKeyService
 from anabranch.identity.audit import AuditLog
-from anabranch.identity.authentication import CredentialAuthenticator, LocalTokenAuthenticator
-from anabranch.identity.tokens import KeySet, TokenAuthenticator
+from anabranch.identity.authentication import build_authenticator
 from api.services import Services
 from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
@@ -27,8 +27,6 @@ from processors import STAGES
 from retrieval.lineage.tracer import LineageTracer
 from retrieval.retriever import Retriever
 from schemas.generations import Generation
-from schemas.ports.feed import RecordFeed
-from schemas.ports.log import EventLog
 from services.erasure.service import ErasureService
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
@@ -40,11 +38,10 @@ from services.monitoring.event_feed import EventFeed, LogEntryBuilder, build_sta
 from services.monitoring.readiness import ReadinessService
 from services.query.event_buffer import open_event_buffer
 from services.query.feedback import FeedbackService, MeteredFeedback
-from services.query.retriever_pool import RetrieverPool, open_retriever_pool
+from services.query.retriever_pool import open_retriever_pool
 from services.query.run_history import LineageService, QueryEventTap, RunHistory
 from services.query.service import ConcurrencyLimiter, LimitedSearch, QueryService
 from services.replay.service import ReplayService
-from services.storage import Storage
 from sql.access import PgApiKeys, PgAudit
 from sql.documents import PgDocumentEvents, PgDocuments, PgJobs
 from sql.entities import PgEntities
@@ -53,10 +50,9 @@ from sql.lineage import PgLineage
 from sql.listings import PgListings
 from sql.log_feed import PgFeed
 from sql.passages import PgPassages
-from sql.pool import Pool, close_pool, open_pool
+from sql.pool import close_pool, open_pool
 from sql.runs import PgFeedback, PgRecordedTexts
 from sql.search import PgSearch
-from streams.codec import DEFAULT_TENANT
 from streams.offset_feed import OffsetFeed
 
 GENERAL_POOL_SIZE = 6
@@ -136,7 +132,7 @@ async def prepare_api(
             get_program_version(),
         )
         yield Services(
-            authenticate=_build_authenticator(settings, api_keys),
+            authenticate=build_authenticator(settings, api_keys),
             max_failures_per_minute=settings.auth.max_failures,
             count_failed_authentication=metrics.authentication_failures.inc,
             max_upload_bytes=settings.ingest.max_bytes,
@@ -157,7 +153,19 @@ async def prepare_api(
             sources=build_source_service(settings, storage, overrides),
             replays=ReplayService(storage, overrides.clock, overrides.fresh_id),
             erasures=ErasureService(storage, overrides.clock, overrides.fresh_id),
-            generations=_build_generation_service(storage, retrievers, decisions),
+            generations=GenerationService(
+                storage.pool,
+                storage.log,
+                decisions,
+                GenerationComparer(
+                    retrievers,
+                    PgGenerations(storage.pool),
+                    PgFeedback(storage.pool),
+                    PgPassages(storage.pool),
+                    PgGenerationSummaries(storage.pool),
+                    storage.blobs,
+                ),
+            ),
             builds=build_reindex_service(settings, storage, decisions, overrides),
             blobs=storage.blobs,
             list_profiles=lambda: [profiles.get(name) for name in profiles.names],
@@ -194,7 +202,7 @@ async def prepare_api(
                 overrides.fresh_id,
             ),
             event_feed=EventFeed(
-                _build_feed(storage.log, storage.pool),
+                PgFeed(storage.pool) if storage.log.is_in_database else OffsetFeed(storage.log),
                 LogEntryBuilder(storage.codec, documents),
                 PgGenerations(storage.pool),
                 PgDocumentEvents(storage.pool),
@@ -210,36 +218,3 @@ async def prepare_api(
             audit=audit,
             audit_events=PgAudit(storage.pool),
         )
-
-
-def _build_authenticator(settings: Settings, keys: PgApiKeys) -> CredentialAuthenticator:
-    auth = settings.auth
-    tokens = (
-        TokenAuthenticator(auth, KeySet(auth.jwks_url, auth.jwks_refresh_s))
-        if auth.jwks_url
-        else None
-    )
-    return CredentialAuthenticator(
-        LocalTokenAuthenticator(settings.api.token, DEFAULT_TENANT),
-        ApiKeyAuthenticator(keys),
-        tokens,
-    )
-
-
-def _build_generation_service(
-    storage: Storage, retrievers: RetrieverPool, decisions: GenerationDecisions
-) -> GenerationService:
-    pool = storage.pool
-    comparer = GenerationComparer(
-        retrievers,
-        PgGenerations(pool),
-        PgFeedback(pool),
-        PgPassages(pool),
-        PgGenerationSummaries(pool),
-        storage.blobs,
-    )
-    return GenerationService(pool, storage.log, decisions, comparer)
-
-
-def _build_feed(log: EventLog, pool: Pool) -> RecordFeed:
-    return PgFeed(pool) if log.is_in_database else OffsetFeed(log)

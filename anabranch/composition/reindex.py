@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from anabranch.composition.engines import prepare_engines
+from anabranch.config.engines import prepare_engines
 from anabranch.config.index_config import build_index_config, check_index_settings
 from anabranch.config.loader import (
     load_overrides,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from anabranch.composition.engines import open_embedder
-from anabranch.config.index_config import require_model
-from anabranch.config.model_servers import WatchFor, build_server_settings, resolve_models_folder
+from anabranch.config.engines import (
+    open_chat,
+    open_embedder,
+    open_reranker,
+    resolve_models_folder,
+)
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import load_all_profiles
 from anabranch.config.settings import Settings
@@ -19,7 +22,6 @@ from retrieval.query_context import OnCacheUse
 from retrieval.retriever import Retriever
 from schemas.events import EventData
 from schemas.generations import Generation
-from schemas.ports.engines import ChatModel, Reranker
 from schemas.ports.search import SearchIndex
 from services.engines import check_embedder, warm_in_background
 from services.query.caches import Caches, open_caches
@@ -66,14 +68,14 @@ async def prepare_retriever(
                     answer_ttl_s=options.seconds,
                 )
             )
-        reranker = overrides.reranker or await _open_reranker(
+        reranker = overrides.reranker or await open_reranker(
             settings, generation, stack, overrides.watch
         )
         yield Retriever(
             search,
             embedder if is_compatible else OutdatedEmbedder(generation),
             reranker if is_compatible or reranker is None or reranker.role != "added" else None,
-            overrides.chat or await _open_chat(settings, stack, overrides.watch),
+            overrides.chat or await open_chat(settings, stack, overrides.watch),
             storage.blobs,
             overrides.languages or FastTextLanguageDetector(),
             RuleSentenceSplitter(),
@@ -84,38 +86,3 @@ async def prepare_retriever(
             **({"publish": publish} if publish else {}),
             **caches,
         )
-
-
-async def _open_reranker(
-    settings: Settings, generation: Generation, stack: AsyncExitStack, watch: WatchFor
-) -> Reranker | None:
-    """Open the configured server, else MaxSim if the index keeps token states, else none."""
-    if settings.rerank.base_url:
-        from engines.rerank.http import HttpReranker
-
-        remote = HttpReranker(
-            build_server_settings(
-                settings.rerank, "rerank", require_model(settings.rerank, "rerank"), watch
-            )
-        )
-        stack.push_async_callback(remote.close)
-        return remote
-    if not generation.config.embed.state_dimension:
-        return None
-    from engines.rerank.maxsim import MaxSimReranker
-
-    return MaxSimReranker()
-
-
-async def _open_chat(
-    settings: Settings, stack: AsyncExitStack, watch: WatchFor
-) -> ChatModel | None:
-    if not settings.chat.base_url:
-        return None
-    from engines.chat.openai import OpenAIChat
-
-    chat = OpenAIChat(
-        build_server_settings(settings.chat, "chat", require_model(settings.chat, "chat"), watch)
-    )
-    stack.push_async_callback(chat.close)
-    return chat

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from uuid import uuid4
 
-from anabranch.composition.ports import build_fetcher
+from anabranch.config.engines import build_fetcher
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import load_allowed_folders

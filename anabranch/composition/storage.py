@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
+from anabranch.config.engines import open_blob_store
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import Settings
 from anabranch.encryption.codec import TopicListingLog, build_codec, open_key_file
 from anabranch.kafka.settings import open_kafka, resolve_retention_ms, resolve_topic_partitions
-from engines.blobs import open_blobs
-from engines.disk import DiskReserve, open_temporary_folder
+from engines.disk import open_temporary_folder
 from processors import EVENT_CLASSES
-from schemas.ports.engines import BlobStore
 from schemas.ports.log import Subscriber
 from services.recovery.table_recovery import RecoveryReport, recover_tables
 from services.storage import Storage, build_order_stamp
@@ -109,27 +106,6 @@ def open_unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage
         offset_store,
         tuple(settings.ingest.topics),
     )
-
-
-def open_blob_store(settings: Settings, temporary: Path | None = None) -> BlobStore:
-    secret = settings.storage.secret_key
-    return open_blobs(
-        settings.storage.url or (Path(settings.data_dir).resolve() / "blobs").as_uri(),
-        access_key=settings.storage.access_key,
-        secret_key=secret.get_secret_value() if secret else None,
-        region=settings.storage.region,
-        temporary_dir=temporary,
-    )
-
-
-def build_disk_reserve(settings: Settings) -> DiskReserve:
-    """Reserve space on the disk of the data folder, and on that of a blob store that is a folder."""
-    storage_url = urlsplit(settings.storage.url or "")
-    folders = [
-        settings.data_dir.resolve(),
-        *([Path(unquote(storage_url.path))] if storage_url.scheme == "file" else []),
-    ]
-    return DiskReserve(tuple(folders), settings.api.disk_reserve)
 
 
 def _open_log(

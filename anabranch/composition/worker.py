@@ -7,18 +7,25 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from anabranch.composition.engines import build_engine_opener, prepare_engines
-from anabranch.composition.ports import build_ports
 from anabranch.composition.sources import build_source_supervisor
 from anabranch.composition.storage import prepare_storage
+from anabranch.config.engines import (
+    build_engine_opener,
+    build_fetcher,
+    build_limits,
+    prepare_engines,
+    resolve_models_folder,
+)
 from anabranch.config.index_config import build_index_config
 from anabranch.config.loader import resolve_generation_settings
-from anabranch.config.model_servers import resolve_models_folder
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import Settings
+from anabranch.encryption.codec import build_readable_check
 from processors import STAGES
 from schemas.generations import Generation
+from schemas.ports.stage_ports import StagePorts
 from services.engines import Engines, add_engine_fingerprints, warm_in_background
+from services.erasure.eraser import DocumentEraser
 from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.builder import GenerationBuilder
 from services.generations.decisions import GenerationDecisions
@@ -30,10 +37,12 @@ from services.storage import Storage
 from services.worker.consumer_supervisor import ConsumerSupervisor
 from services.worker.engine_registry import EngineRegistry
 from services.worker.maintenance import Maintenance
+from sql.engine_results import PgEngineResultCache
 from sql.generations import PgGenerations
 from sql.invalidation import IndexChangePruner, delete_foreign_changes
 from sql.log import adopt_imported_log
 from sql.pool import ASYNC_COMMIT_SETTINGS, close_pool, open_pool
+from sql.revisions import PgDocumentOwners, PgRevisions
 from streams.instrumentation import Instrumentation, NoInstrumentation
 from streams.stage import Stage
 
@@ -182,3 +191,37 @@ async def _prepare_generation(
     return await ensure_generation(
         add_engine_fingerprints(target, engines), storage, overrides.clock
     ), engines
+
+
+def build_ports(
+    settings: Settings,
+    storage: Storage,
+    generation: Generation,
+    engines: Engines,
+    overrides: Overrides,
+    source_epochs: SourceEpochs,
+) -> StagePorts:
+    ingest = settings.ingest
+    return StagePorts(
+        generation=generation,
+        blobs=storage.blobs,
+        memo=PgEngineResultCache(storage.pool),
+        fetcher=overrides.fetcher or build_fetcher(ingest, storage.blobs),
+        parser=engines.parser,
+        chunker=engines.chunker,
+        extractor=engines.extractor,
+        embedder=engines.embedder,
+        language_detector=engines.languages,
+        latest_revisions=PgRevisions(storage.pool),
+        limits=build_limits(ingest),
+        assign_order=storage.stamp,
+        source_epochs=source_epochs.epochs,
+        owners=PgDocumentOwners(storage.pool),
+        eraser=DocumentEraser(
+            storage,
+            overrides.clock,
+            build_readable_check(settings),
+            (settings.storage.url or "").startswith("s3:"),
+        ),
+        generation_switches=PgRevisions(storage.pool),
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from anabranch.composition.storage import open_blob_store
+from anabranch.config.engines import open_blob_store
 from anabranch.config.settings import ModelSettings, Settings
 from anabranch.doctor.findings import Finding
 from anabranch.kafka.settings import build_kafka_settings

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from anabranch.composition.storage import build_disk_reserve
+from anabranch.config.engines import build_disk_reserve
 from anabranch.config.settings import Settings
 from anabranch.doctor.findings import Finding
 from engines.embed.e5_file import locate_weights

@@ -11,9 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from anabranch.composition.engines import prepare_engines
 from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.config.engines import prepare_engines
 from anabranch.config.index_config import build_index_config
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
+from anabranch.config.settings import Settings
 from anabranch.identity.api_keys import KEY_PATTERN, ApiKeyAuthenticator
-from anabranch.identity.tokens import TokenAuthenticator
+from anabranch.identity.tokens import KeySet, TokenAuthenticator
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
+from sql.access import PgApiKeys
+from streams.codec import DEFAULT_TENANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +60,17 @@ class CredentialAuthenticator:
         if self.tokens is not None and credential is not None and credential.count(".") == 2:
             return await self.tokens(credential, tenant)
         return await self.local(credential, tenant)
+
+
+def build_authenticator(settings: Settings, keys: PgApiKeys) -> CredentialAuthenticator:
+    auth = settings.auth
+    tokens = (
+        TokenAuthenticator(auth, KeySet(auth.jwks_url, auth.jwks_refresh_s))
+        if auth.jwks_url
+        else None
+    )
+    return CredentialAuthenticator(
+        LocalTokenAuthenticator(settings.api.token, DEFAULT_TENANT),
+        ApiKeyAuthenticator(keys),
+        tokens,
+    )

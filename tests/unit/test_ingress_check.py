@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.ports import build_limits
+from anabranch.config.engines import build_limits
 from anabranch.config.loader import load_settings
 from anabranch.process.worker_settings import check_ingress_settings
 from schemas.errors import ConfigurationError

@@ -1,27 +1,69 @@
-"""Open engines: the generation's configuration selects them, the settings locate their servers."""
+"""Open engines, model servers and stores: the generation's configuration selects engines, the settings
+locate servers and files.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from anabranch.config.index_config import require_model
 from anabranch.config.loader import resolve_generation_settings
-from anabranch.config.model_servers import (
-    WatchFor,
-    build_server_settings,
-    build_unknown_engine_error,
-    resolve_models_folder,
-    resolve_thread_count,
-)
 from anabranch.config.overrides import NO_OVERRIDES, Overrides, watch_nothing
-from anabranch.config.settings import Settings
+from anabranch.config.settings import IngestSettings, ModelSettings, Settings
+from engines.blobs import open_blobs
+from engines.disk import DiskReserve
+from engines.http_fetcher import HttpFetcher
 from engines.parsed_blocks import OcrEngine
+from engines.resilience import ServerInstrumentation, ServerSettings
+from schemas.errors import ConfigurationError
 from schemas.generations import EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig
-from schemas.ports.engines import Embedder, Extractor, Parser
+from schemas.ports.engines import BlobStore, ChatModel, Embedder, Extractor, Parser, Reranker
+from schemas.ports.stage_ports import IngressLimits
 from services.engines import Engines
 from services.worker.engine_registry import OpenEngines, SharedEngines
+
+WatchFor = Callable[[str], ServerInstrumentation]
+
+
+def build_server_settings(
+    model: ModelSettings, section: str, name: str, watch: WatchFor = watch_nothing
+) -> ServerSettings:
+    """Build the settings of the server that serves model `name`. Raises ConfigurationError if `base_url` is not set."""
+    if not model.base_url:
+        remedy = f"Set ANABRANCH_{section.upper()}__BASE_URL."
+        raise ConfigurationError(
+            f"The index was built with a model server for {section}, but {section}.base_url is not set.",
+            remedy=remedy,
+        )
+    key = model.api_key.get_secret_value() if model.api_key else ""
+    return ServerSettings(
+        model.base_url,
+        name,
+        key,
+        model.kind or "openai",
+        model.api_version,
+        instrumentation=watch(section),
+    )
+
+
+def resolve_models_folder(settings: Settings) -> Path:
+    """Return the folder for files that engines compute once and reuse."""
+    return settings.data_dir.resolve() / "models"
+
+
+def resolve_thread_count(settings: Settings) -> int:
+    return settings.worker.threads or os.cpu_count() or 1
+
+
+def build_unknown_engine_error(section: str, engine: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"This version does not support {section}.engine {engine!r}.", remedy="Upgrade Anabranch."
+    )
 
 
 @asynccontextmanager
@@ -147,3 +189,83 @@ async def _open_extractor(
             stack.push_async_callback(chat.close)
             return OpenAIExtractor(chat)
     raise build_unknown_engine_error("extract", config.engine)
+
+
+async def open_reranker(
+    settings: Settings, generation: Generation, stack: AsyncExitStack, watch: WatchFor
+) -> Reranker | None:
+    """Open the configured server, else MaxSim if the index keeps token states, else none."""
+    if settings.rerank.base_url:
+        from engines.rerank.http import HttpReranker
+
+        remote = HttpReranker(
+            build_server_settings(
+                settings.rerank, "rerank", require_model(settings.rerank, "rerank"), watch
+            )
+        )
+        stack.push_async_callback(remote.close)
+        return remote
+    if not generation.config.embed.state_dimension:
+        return None
+    from engines.rerank.maxsim import MaxSimReranker
+
+    return MaxSimReranker()
+
+
+async def open_chat(settings: Settings, stack: AsyncExitStack, watch: WatchFor) -> ChatModel | None:
+    if not settings.chat.base_url:
+        return None
+    from engines.chat.openai import OpenAIChat
+
+    chat = OpenAIChat(
+        build_server_settings(settings.chat, "chat", require_model(settings.chat, "chat"), watch)
+    )
+    stack.push_async_callback(chat.close)
+    return chat
+
+
+def open_blob_store(settings: Settings, temporary: Path | None = None) -> BlobStore:
+    secret = settings.storage.secret_key
+    return open_blobs(
+        settings.storage.url or (Path(settings.data_dir).resolve() / "blobs").as_uri(),
+        access_key=settings.storage.access_key,
+        secret_key=secret.get_secret_value() if secret else None,
+        region=settings.storage.region,
+        temporary_dir=temporary,
+    )
+
+
+def build_disk_reserve(settings: Settings) -> DiskReserve:
+    """Reserve space on the disk of the data folder, and on that of a blob store that is a folder."""
+    storage_url = urlsplit(settings.storage.url or "")
+    folders = [
+        settings.data_dir.resolve(),
+        *([Path(unquote(storage_url.path))] if storage_url.scheme == "file" else []),
+    ]
+    return DiskReserve(tuple(folders), settings.api.disk_reserve)
+
+
+def build_fetcher(ingest: IngestSettings, blobs: BlobStore) -> HttpFetcher:
+    return HttpFetcher(
+        blobs,
+        allowed_hosts=frozenset(ingest.url_allow),
+        max_bytes=ingest.max_bytes,
+        timeout_s=ingest.fetch_timeout_s,
+    )
+
+
+def build_limits(ingest: IngestSettings) -> IngressLimits:
+    """Build the limits. Without `ingest.sources`, every source may write for the default tenant."""
+    sources, takeover, topics = (
+        {name: frozenset(values) for name, values in setting.items()}
+        for setting in (ingest.sources, ingest.takeover, ingest.topics)
+    )
+    optional_limits = {"tenants_by_source": sources} if sources else {}
+    return IngressLimits(
+        ingest.max_bytes,
+        ingest.inline_bytes,
+        ingest.max_pages,
+        takeover_by_source=takeover,
+        sources_by_topic=topics,
+        **optional_limits,
+    )
