@@ -13,6 +13,7 @@ from typing import Any
 
 from schemas.errors import AnabranchError
 from schemas.generations import Generation
+from sql.advisory_locks import try_lock, wait_for_lock
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.errors import translate_database_errors
 from sql.pool import Pool
@@ -60,18 +61,11 @@ class PgGenerationBuilds:
     async def lock_decision(self) -> AsyncIterator[None]:
         """Serialize decisions to build a generation while the context is open."""
         with translate_database_errors():
-            async with self._pool.acquire(timeout=60) as connection:
-                # No lock_timeout: other decisions may take long, and this lock blocks no table.
-                await connection.execute(
-                    "select set_config('lock_timeout', '0', true), pg_advisory_lock(hashtext($1))",
-                    BUILD_DECISION_LOCK,
-                )
-                try:
-                    yield
-                finally:
-                    await connection.execute(
-                        "select pg_advisory_unlock(hashtext($1))", BUILD_DECISION_LOCK
-                    )
+            async with (
+                self._pool.acquire(timeout=60) as connection,
+                wait_for_lock(connection, BUILD_DECISION_LOCK),
+            ):
+                yield
 
     async def allocate_name(
         self, *, keep: bool = False, events_per_second: float | None = None
@@ -146,17 +140,12 @@ class PgGenerationBuilds:
     @asynccontextmanager
     async def try_lock(self, generation: str) -> AsyncIterator[bool]:
         """Try to lock the build while the context is open; yields whether this caller has the lock."""
-        key = f"build {generation}"
         with translate_database_errors():
-            async with self._pool.acquire(timeout=60) as connection:
-                acquired = await connection.fetchval(
-                    "select pg_try_advisory_lock(hashtext($1))", key
-                )
-                try:
-                    yield bool(acquired)
-                finally:
-                    if acquired:
-                        await connection.execute("select pg_advisory_unlock(hashtext($1))", key)
+            async with (
+                self._pool.acquire(timeout=60) as connection,
+                try_lock(connection, f"build {generation}") as acquired,
+            ):
+                yield acquired
 
     async def _fetch_builds(self, name: str | None) -> list[GenerationBuild]:
         with translate_database_errors():

@@ -7,8 +7,8 @@ waits for every transaction that has read one of the parent tables; the data are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import asyncpg
 
 from schemas.errors import DatabaseUnavailable, PermanentError
+from sql.advisory_locks import try_lock
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.errors import translate_database_errors
 from sql.generations import unknown_generation_error
@@ -24,8 +25,6 @@ from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 from sql.runs import archive_run_texts
 
-LOCK_CLASS = 0x64726F70
-"""Class of advisory locks; the second number is a hash of the generation's name."""
 LOCK_TIMEOUT = "500ms"
 QUERY_DRAIN_S = 10.0
 """How long to wait for queries that started before the drop."""
@@ -81,28 +80,16 @@ async def remove_generation_tables(
     `timeout_s`. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
-        async with pool.acquire(timeout=60) as connection, _try_lock(connection, name) as acquired:
+        async with (
+            pool.acquire(timeout=60) as connection,
+            try_lock(connection, f"drop {name}") as acquired,
+        ):
             if acquired and await _has_tables(pool, name):
                 await _remove_tables(pool, connection, name, timeout_s)
     has_tables = await _has_tables(pool, name)
     return Removal(
         not has_tables, await _find_blocking_transaction(pool, name) if has_tables else None
     )
-
-
-@asynccontextmanager
-async def _try_lock(connection: Connection, name: str) -> AsyncIterator[bool]:
-    """Try to lock the removal; yields False while another process performs it."""
-    acquired = await connection.fetchval(
-        "select pg_try_advisory_lock($1, hashtext($2))", LOCK_CLASS, name
-    )
-    try:
-        yield acquired
-    finally:
-        if acquired:
-            await connection.execute(
-                "select pg_advisory_unlock($1, hashtext($2))", LOCK_CLASS, name
-            )
 
 
 async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_s: float) -> None:

@@ -14,13 +14,13 @@ from schemas.errors import (
     PermanentError,
     TransientError,
 )
+from sql.advisory_locks import hold_visibility_lock
 from sql.errors import translate_database_errors
 from sql.generations import (
     generation_not_built_error,
     no_live_generation_error,
     unknown_generation_error,
 )
-from sql.inbox.visibility import hold_visibility_lock
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 

@@ -12,6 +12,7 @@ from pgvector import HalfVector
 
 from schemas.generations import Generation
 from schemas.ports.search import Hit
+from sql.advisory_locks import try_lock
 from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
@@ -37,27 +38,13 @@ async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
                 < EXACT_BELOW
             ):
                 return False
-            return await _build_index(connection, generation)
+            # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which
+            # CREATE INDEX CONCURRENTLY waits for.
+            async with try_lock(connection, _format_index_name(generation)) as acquired:
+                return acquired and await _build_index(connection, generation)
 
 
 async def _build_index(connection: Connection, generation: Generation) -> bool:
-    # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which CREATE
-    # INDEX
-    # CONCURRENTLY waits for.
-    if not await connection.fetchval(
-        "select pg_try_advisory_lock(hashtext($1))", _format_index_name(generation)
-    ):
-        return False
-    try:
-        return await _build_index_locked(connection, generation)
-    finally:
-        await connection.execute("reset maintenance_work_mem")
-        await connection.execute(
-            "select pg_advisory_unlock(hashtext($1))", _format_index_name(generation)
-        )
-
-
-async def _build_index_locked(connection: Connection, generation: Generation) -> bool:
     state = await connection.fetchrow(
         load_query("vector_index"), generation.name, _format_index_name(generation)
     )
@@ -68,10 +55,13 @@ async def _build_index_locked(connection: Connection, generation: Generation) ->
             f'drop index concurrently if exists anabranch."{_format_index_name(generation)}"'
         )
     await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
-    await connection.execute(
-        f'create index concurrently "{_format_index_name(generation)}" on {state["partition"]} '
-        f"using hnsw ((embedding::halfvec({generation.config.embed.dimension})) halfvec_cosine_ops) with (m = 16, ef_construction = 128)"
-    )
+    try:
+        await connection.execute(
+            f'create index concurrently "{_format_index_name(generation)}" on {state["partition"]} '
+            f"using hnsw ((embedding::halfvec({generation.config.embed.dimension})) halfvec_cosine_ops) with (m = 16, ef_construction = 128)"
+        )
+    finally:
+        await connection.execute("reset maintenance_work_mem")
     return True
 
 

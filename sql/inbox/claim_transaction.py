@@ -20,6 +20,7 @@ from schemas.ports.ledger import (
     VisibilityChange,
 )
 from schemas.records import is_repeat
+from sql.advisory_locks import share_visibility_lock
 from sql.inbox import amendments, revision_policy
 from sql.inbox.document_state import (
     States,
@@ -42,7 +43,6 @@ from sql.inbox.shared_rows import write_shared_rows
 from sql.inbox.visibility import (
     activate_complete_revisions,
     archive_late_texts,
-    share_visibility_lock,
     withdraw_revisions,
 )
 from sql.invalidation import ALL_GENERATIONS, record_index_change

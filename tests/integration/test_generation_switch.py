@@ -20,9 +20,9 @@ from schemas.errors import (
     TransientError,
 )
 from schemas.rows import GenerationBuiltRow, GenerationDroppedRow, GenerationRow, LiveGenerationRow
+from sql.advisory_locks import share_visibility_lock
 from sql.generation_switch import PublishPromotion, SwitchResult, roll_back, switch_generation
 from sql.inbox.ledger import PgLedger
-from sql.inbox.visibility import share_visibility_lock
 from sql.pool import Pool, close_pool, open_pool
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import (

@@ -9,8 +9,8 @@ from typing import Any
 
 from schemas.errors import PermanentError
 from services.generations.decisions import GenerationDecisions
+from sql.advisory_locks import hold_visibility_lock
 from sql.generation_switch import roll_back, switch_generation
-from sql.inbox.visibility import hold_visibility_lock
 from streams.stage_consumer import format_group_name
 from tests.support.api_world import TIMEOUT_S, ApiWorld
 from tests.support.generation_copies import copy_generation

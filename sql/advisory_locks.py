@@ -1,0 +1,81 @@
+"""Lock names with advisory locks of Postgres, which block no table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from schemas.errors import TransientError
+from sql.pool import Connection
+
+UNLOCK = "select pg_advisory_unlock(hashtext($1))"
+
+
+@asynccontextmanager
+async def try_lock(connection: Connection, name: str) -> AsyncIterator[bool]:
+    """Try to lock a name while the context is open; yields whether this session has the lock."""
+    acquired = bool(await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", name))
+    try:
+        yield acquired
+    finally:
+        if acquired:
+            await connection.execute(UNLOCK, name)
+
+
+@asynccontextmanager
+async def wait_for_lock(connection: Connection, name: str) -> AsyncIterator[None]:
+    """Lock a name while the context is open, however long another session has it."""
+    try:
+        # Without lock_timeout, which the pool may have set.
+        await connection.execute(
+            "select set_config('lock_timeout', '0', true), pg_advisory_lock(hashtext($1))", name
+        )
+        yield
+    finally:
+        # Even after a cancelled wait: the lock may have been granted at that moment.
+        await connection.execute(UNLOCK, name)
+
+
+async def share_visibility_lock(connection: Connection, generation: str) -> None:
+    """Share the lock with other activating transactions; waits while `hold_visibility_lock` is
+    active.
+
+    Call it first in the transaction. A transaction that waits with an id or other locks would block
+    others, above all readers of the log.
+    """
+    await connection.execute(
+        "select pg_advisory_xact_lock_shared(hashtext($1))", _format_visibility_lock(generation)
+    )
+
+
+@asynccontextmanager
+async def hold_visibility_lock(
+    connection: Connection, generation: str, *, wait_s: float
+) -> AsyncIterator[None]:
+    """Block the activation of revisions in a generation, while it is compared with another.
+
+    Waits until activating transactions have committed. Raises TransientError with code
+    VISIBILITY_LOCKED if one takes longer than `wait_s`; others wait behind it meanwhile. Call it
+    outside any transaction: an open one blocks readers of the log, and with them the generation
+    that has to catch up.
+    """
+    name = _format_visibility_lock(generation)
+    try:
+        try:
+            async with asyncio.timeout(wait_s):
+                await connection.execute("select pg_advisory_lock(hashtext($1))", name)
+        except TimeoutError:
+            raise TransientError(
+                f"Timed out after {wait_s:g} s waiting for a transaction that activates a revision in {generation}.",
+                code="VISIBILITY_LOCKED",
+                remedy="Run `anabranch topics lag` to see the oldest transaction, then try again.",
+            ) from None
+        yield
+    finally:
+        # Even after a cancelled wait: the lock may have been granted at that moment.
+        await connection.execute(UNLOCK, name)
+
+
+def _format_visibility_lock(generation: str) -> str:
+    return f"visible revisions of {generation}"
