@@ -11,7 +11,7 @@ from api.event_feed import EventFeedPort
 from api.history import LineagePort, RunHistoryPort
 from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
-from evaluation.comparison_request import ComparisonRequest
+from evaluation.comparison import ComparisonRequest
 from evaluation.promotion_gate import PromotionRequest
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.events.erasure import Scope

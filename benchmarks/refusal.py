@@ -25,7 +25,7 @@ from anabranch.eval.runner import CALLER, EphemeralStack, ingest_documents, star
 from benchmarks.harness import print_report, silence_logs
 from benchmarks.refusal_set import RefusalQuestion, list_documents, load_questions
 from engines.rerank.maxsim import THRESHOLD
-from evaluation.retrieval_set import RetrievalSet, read_retrieval_set
+from evaluation.retrieval_eval import RetrievalSet, read_retrieval_set
 from schemas.clock import utc_now
 from schemas.events import Content, DocumentReceived
 from schemas.questions import Filters, QueryRequest

@@ -19,10 +19,8 @@ from typing import Any
 from anabranch.config.settings import Settings
 from anabranch.eval.runner import ingest_documents, rank_documents, start_ephemeral_stack
 from benchmarks.harness import print_report, silence_logs
-from evaluation.bootstrap import paired_interval
-from evaluation.metrics import MEASURES, measure_queries
-from evaluation.retrieval_eval import evaluate_retrieval
-from evaluation.retrieval_set import TestDocument, read_retrieval_set
+from evaluation.metrics import MEASURES, measure_queries, paired_interval
+from evaluation.retrieval_eval import TestDocument, evaluate_retrieval, read_retrieval_set
 from schemas.channels import Channel
 from schemas.clock import utc_now
 

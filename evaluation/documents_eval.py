@@ -1,28 +1,81 @@
-"""Evaluate parsing and OCR against ground truth."""
+"""Evaluate parsing and OCR against ground truth.
+
+A test set is `manifest.jsonl` with the folders `files` and `ground_truth`.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from evaluation.checks import compute_pass_rate
-from evaluation.documents_set import TestFile, read_documents_set
-from evaluation.report import build_documents_report
-from evaluation.tables import list_cell_texts
+from evaluation.metrics import SCHEMA_VERSION
 from evaluation.text_metrics import (
     cell_recall,
     character_error_rate,
+    compute_pass_rate,
+    list_cell_texts,
     normalize_text,
     strip_markdown,
     word_error_rate,
     word_f1,
 )
-from schemas.errors import AnabranchError
+from schemas.errors import AnabranchError, InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TestFile:
+    """A file with its ground truth.
+
+    `truth_kind` is exact-text, reference-ocr-text, reference-markdown, table-cells, table-csv,
+    unit-tests or None.
+    """
+
+    __test__ = False
+
+    path: Path
+    name: str
+    media_type: str | None
+    language: str | None
+    kinds: tuple[str, ...]
+    truth_kind: str | None
+    truth: Path | None
+
+
+def read_documents_set(folder: Path) -> list[TestFile]:
+    """Read the test set. Raises InvalidRequest if the folder is invalid."""
+    try:
+        lines = (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+        return [_parse_file(folder, json.loads(line)) for line in lines if line.strip()]
+    except (OSError, json.JSONDecodeError, KeyError) as error:
+        raise InvalidRequest(
+            f"{folder} is not a document test set: {error}",
+            code="NOT_A_TEST_SET",
+            remedy=(
+                "Add manifest.jsonl with one line per file: {file, mime, kinds, ground_truth, ground_truth_kind}."
+            ),
+        ) from error
+
+
+def _parse_file(folder: Path, entry: dict[str, Any]) -> TestFile:
+    truth_name = entry.get("ground_truth")
+    path = folder / entry["file"]
+    return TestFile(
+        path,
+        entry["file"],
+        entry.get("mime"),
+        entry.get("language"),
+        tuple(entry.get("kinds") or ()),
+        entry.get("ground_truth_kind"),
+        folder / truth_name if truth_name else None,
+    )
+
 
 Transcribe = Callable[[TestFile], Awaitable[str]]
 """Converts a file to Markdown. Raises AnabranchError for an unreadable file."""
@@ -119,3 +172,38 @@ _SCORERS: Mapping[str, Callable[[str, str], Scores]] = {
     "table-csv": _score_table_csv,
     "unit-tests": _score_unit_tests,
 }
+
+
+TEXT_MEASURES = ("cer", "wer", "word_f1", "cell_recall", "checks_passed")
+
+
+def build_documents_report(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Build the report: means over the files of each kind of ground truth and of each kind of document.
+
+    A file may have several kinds of document. A failed file counts as empty text.
+    """
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    document_kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for file in files:
+        kinds.setdefault(file["kind"] or "no-ground-truth", []).append(file)
+        for kind in file["document_kinds"]:
+            document_kinds.setdefault(kind, []).append(file)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kinds": {kind: _summarize_kind(kind_files) for kind, kind_files in sorted(kinds.items())},
+        "document_kinds": {
+            kind: _summarize_kind(kind_files) for kind, kind_files in sorted(document_kinds.items())
+        },
+        "files": list(files),
+    }
+
+
+def _summarize_kind(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "files": len(files),
+        "failed": sum(file["error"] is not None for file in files),
+    }
+    for measure in TEXT_MEASURES:
+        values = [file[measure] for file in files if file.get(measure) is not None]
+        row[measure] = round(fmean(values), 4) if values else None
+    return row

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evaluation.comparison_request import ComparisonRequest, format_validation_errors
+from evaluation.comparison import ComparisonRequest, format_validation_errors
 from schemas.errors import InvalidRequest
 from schemas.values import Value
 

@@ -1,18 +1,123 @@
-"""Evaluate retrieval through the real pipeline: ingest a test set, run its queries, compute
-metrics.
+"""Evaluate retrieval on a test set, and write its rankings as a TREC run file.
+
+A test set is `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`, and optionally `meta.json`. A line of a run
+file is `query Q0 document rank score tag`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from evaluation.metrics import Run
-from evaluation.report import build_retrieval_report
-from evaluation.retrieval_set import RetrievalSet, TestDocument, read_retrieval_set
+from evaluation.metrics import SCHEMA_VERSION, Run, compute_percentiles, measure_run
 from schemas.channels import Channel
+from schemas.errors import InvalidRequest
+
+_EXPECTED_FORMAT = "The folder needs corpus.jsonl (lines of {id, title, text}), queries.jsonl (lines of {id, text}) and qrels.tsv (query-id, corpus-id, score)."
+
+
+@dataclass(frozen=True, slots=True)
+class TestDocument:
+    __test__ = False
+
+    id: str
+    title: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TestQuery:
+    __test__ = False
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalSet:
+    """`relevant` has the documents with a score of 1 or more by query. Unlisted pairs are not
+    relevant.
+    """
+
+    name: str
+    language: str | None
+    documents: tuple[TestDocument, ...]
+    queries: tuple[TestQuery, ...]
+    relevant: Mapping[str, Mapping[str, int]]
+
+
+def read_retrieval_set(folder: Path) -> RetrievalSet:
+    """Read the test set. Raises InvalidRequest with the file and line."""
+    meta = _read_meta(folder / "meta.json")
+    documents = tuple(
+        _parse_document(line, location) for location, line in _read_lines(folder / "corpus.jsonl")
+    )
+    queries = tuple(
+        TestQuery(
+            str(_require_field(line, "id", location)), str(_require_field(line, "text", location))
+        )
+        for location, line in _read_lines(folder / "queries.jsonl")
+    )
+    return RetrievalSet(
+        folder.name, meta.get("language"), documents, queries, _read_relevant(folder / "qrels.tsv")
+    )
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def _parse_document(line: Mapping[str, Any], location: str) -> TestDocument:
+    return TestDocument(
+        str(_require_field(line, "id", location)),
+        line.get("title") or None,
+        str(_require_field(line, "text", location)),
+    )
+
+
+def _read_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(_read_text(path).splitlines(), 1):
+        if line.strip():
+            location = f"{path.name} line {number}"
+            try:
+                yield location, json.loads(line)
+            except json.JSONDecodeError as error:
+                raise _invalid_format(f"{location} is not valid JSON: {error.msg}.") from error
+
+
+def _read_relevant(path: Path) -> dict[str, dict[str, int]]:
+    relevant: dict[str, dict[str, int]] = {}
+    for number, line in enumerate(_read_text(path).splitlines()[1:], 2):
+        parts = line.split("\t")
+        if len(parts) != 3 or not parts[2].strip().lstrip("-").isdigit():
+            raise _invalid_format(
+                f"{path.name} line {number} is not query-id, corpus-id and score separated by tabs."
+            )
+        if int(parts[2]) >= 1:
+            relevant.setdefault(parts[0], {})[parts[1]] = int(parts[2])
+    return relevant
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise _invalid_format(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _require_field(line: Mapping[str, Any], name: str, location: str) -> Any:
+    if name not in line:
+        raise _invalid_format(f"{location} has no field {name!r}.")
+    return line[name]
+
+
+def _invalid_format(detail: str) -> InvalidRequest:
+    return InvalidRequest(detail, code="NOT_A_TEST_SET", remedy=_EXPECTED_FORMAT)
+
 
 Ingest = Callable[[Sequence[TestDocument]], Awaitable[None]]
 """Ingests documents and returns when all are searchable. The document's id becomes its external id."""
@@ -57,3 +162,52 @@ async def _run_queries(
         run[query.id] = list(await search(query.text, channels))
         latencies.append((clock() - started_at).total_seconds() * 1000)
     return run, latencies
+
+
+def build_retrieval_report(
+    test_set: RetrievalSet,
+    run: Run,
+    latencies_ms: Sequence[float],
+    ingest_seconds: float,
+    profile: str,
+    channels: Sequence[Channel] | None,
+) -> dict[str, Any]:
+    rate = len(test_set.documents) / ingest_seconds if ingest_seconds > 0 else None
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "set": test_set.name,
+        "profile": profile,
+        "channels": list(channels) if channels else None,
+        "documents": len(test_set.documents),
+        "queries": len(test_set.queries),
+        "metrics": measure_run(run, test_set.relevant),
+        "latency_ms": compute_percentiles(latencies_ms),
+        "ingest": {
+            "seconds": round(ingest_seconds, 3),
+            "documents_per_second": round(rate, 3) if rate else None,
+        },
+    }
+
+
+_MIN_SCORE_GAP = 1e-6
+
+
+def write_run(path: Path, run: Run, tag: str) -> None:
+    """Write a run with strictly decreasing scores, so that tools that sort only by score see the same
+    order.
+
+    White space in ids becomes `_`, since the format cannot represent it.
+    """
+    lines = (line for query, ranked in run.items() for line in _format_lines(query, ranked, tag))
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _format_lines(query: str, ranked: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
+    written_score = float("inf")
+    for rank, (document, score) in enumerate(ranked, 1):
+        written_score = min(score, written_score - _MIN_SCORE_GAP)
+        yield f"{_escape_token(query)} Q0 {_escape_token(document)} {rank} {written_score:.6f} {_escape_token(tag)}"
+
+
+def _escape_token(text: str) -> str:
+    return "_".join(text.split()) or "_"

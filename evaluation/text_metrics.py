@@ -1,7 +1,8 @@
-"""Text metrics: error rates by Levenshtein distance, word overlap, cell recall.
+"""Text metrics: error rates by Levenshtein distance, word overlap, cell recall, and checks as in olmOCR-bench.
 
 Texts are compared after Unicode NFKC normalization, without Markdown syntax (which is not on the
-page) and with single spaces.
+page) and with single spaces. A check states that a text is present or absent, that two texts are in
+order, or that a table cell has certain neighbors.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from rapidfuzz import fuzz
 from rapidfuzz.distance import Levenshtein
 
 _LINK = re.compile(r"!?\[([^\[\]]*+)\]\([^\[)]*+\)")
@@ -76,3 +79,143 @@ def cell_recall(truth: Sequence[str], cells: Sequence[str]) -> float:
 
 def normalize_cell(text: str) -> str:
     return "".join(strip_markdown(text).split()).lower()
+
+
+Grid = list[list[str]]
+
+_TABLE_DELIMITER = re.compile(r"(?=[\s:|-]*?--)[\s:|-]*+$")
+_HTML_TABLE = re.compile(r"<table\b(?:(?!<table\b).)*?</table>", re.DOTALL | re.IGNORECASE)
+_HTML_ROW = re.compile(r"<tr\b(?:(?!<tr\b).)*?</tr>", re.DOTALL | re.IGNORECASE)
+_HTML_CELL = re.compile(r"<(t[dh])\b[^<>]*>((?:(?!<t[dh]\b).)*?)</\1>", re.DOTALL | re.IGNORECASE)
+
+
+def parse_tables(markdown: str) -> list[Grid]:
+    """Return pipe tables and HTML tables as rows of cell texts. Spanned cells are not repeated."""
+    tables: list[Grid] = []
+    rows: Grid = []
+    for line in [*markdown.splitlines(), ""]:
+        if line.strip().startswith("|"):
+            if not _TABLE_DELIMITER.match(line):
+                rows.append(_split_row(line))
+        elif rows:
+            tables.append(rows)
+            rows = []
+    return [
+        *tables,
+        *(
+            [[cell for _, cell in _HTML_CELL.findall(row)] for row in _HTML_ROW.findall(table)]
+            for table in _HTML_TABLE.findall(markdown)
+        ),
+    ]
+
+
+def _split_row(row: str) -> list[str]:
+    parts = re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))
+    return [part.replace("\\|", "|").strip() for part in parts]
+
+
+def list_cell_texts(markdown: str) -> list[str]:
+    return [cell for grid in parse_tables(markdown) for row in grid for cell in row]
+
+
+FindNeighbors = Callable[[Grid, int, int], Iterator[str]]
+
+
+def _neighbor_at(rows: int, columns: int) -> FindNeighbors:
+    def find(grid: Grid, row: int, column: int) -> Iterator[str]:
+        row, column = row + rows, column + columns
+        if 0 <= row < len(grid) and 0 <= column < len(grid[row]):
+            yield grid[row][column]
+
+    return find
+
+
+def _cells_above(grid: Grid, row: int, column: int) -> Iterator[str]:
+    return (grid[row_above][column] for row_above in range(row) if column < len(grid[row_above]))
+
+
+def _cells_left_of(grid: Grid, row: int, column: int) -> Iterator[str]:
+    return iter(grid[row][:column])
+
+
+NEIGHBORS: Mapping[str, FindNeighbors] = {
+    "up": _neighbor_at(-1, 0),
+    "down": _neighbor_at(1, 0),
+    "left": _neighbor_at(0, -1),
+    "right": _neighbor_at(0, 1),
+    "top_heading": _cells_above,
+    "left_heading": _cells_left_of,
+}
+
+
+def has_cell(markdown: str, check: Mapping[str, object]) -> bool:
+    """Return whether any table has the check's cell with all given neighbors."""
+    expected_cell = normalize_cell(str(check["cell"]))
+    expected_neighbors = {
+        side: normalize_cell(str(check[side])) for side in NEIGHBORS if check.get(side)
+    }
+    return any(
+        normalize_cell(cell) == expected_cell
+        and all(
+            key in map(normalize_cell, NEIGHBORS[side](grid, row, column))
+            for side, key in expected_neighbors.items()
+        )
+        for grid in parse_tables(markdown)
+        for row, cells in enumerate(grid)
+        for column, cell in enumerate(cells)
+    )
+
+
+_ODD_CHARACTERS = str.maketrans(
+    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "−": "-", "…": "..."}
+)
+
+
+def compute_pass_rate(checks: Sequence[Mapping[str, Any]], markdown: str) -> float:
+    return sum(passes_check(check, markdown) for check in checks) / len(checks) if checks else 1.0
+
+
+def passes_check(check: Mapping[str, Any], markdown: str) -> bool:
+    """Return whether the transcription passes. Raises ValueError for an unknown type of check."""
+    match check["type"]:
+        case "present":
+            return _find_text(check, check["text"], markdown) is not None
+        case "absent":
+            return _find_text(check, check["text"], markdown) is None
+        case "order":
+            first_position, second_position = (
+                _find_text(check, check["before"], markdown),
+                _find_text(check, check["after"], markdown),
+            )
+            return (
+                first_position is not None
+                and second_position is not None
+                and first_position < second_position
+            )
+        case "table":
+            return has_cell(markdown, check)
+        case check_type:
+            raise ValueError(f"unknown type of check {check_type!r}")
+
+
+def _find_text(check: Mapping[str, Any], expected_text: str, markdown: str) -> int | None:
+    """Return the offset of the text, with at most `max_diffs` edits.
+
+    `first_n` and `last_n` limit the search to that many characters.
+    """
+    text, expected_text = _normalize(check, markdown), _normalize(check, expected_text)
+    text = text[: check["first_n"]] if check.get("first_n") else text
+    text = text[-check["last_n"] :] if check.get("last_n") else text
+    if (position := text.find(expected_text)) >= 0:
+        return position
+    if not (max_edits := check.get("max_diffs", 0)) or not expected_text:
+        return None
+    alignment = fuzz.partial_ratio_alignment(
+        expected_text, text, score_cutoff=100 * (1 - max_edits / len(expected_text))
+    )
+    return alignment.dest_start if alignment and len(text) >= len(expected_text) else None
+
+
+def _normalize(check: Mapping[str, Any], text: str) -> str:
+    text = strip_markdown(text).translate(_ODD_CHARACTERS)
+    return text if check.get("case_sensitive", True) else text.lower()

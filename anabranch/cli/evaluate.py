@@ -43,7 +43,7 @@ def retrieval(
     from anabranch.cli.options import parse_channels
     from anabranch.eval.runner import run_retrieval_eval
     from anabranch.process.logs import configure_logs
-    from evaluation.run_file import write_run
+    from evaluation.retrieval_eval import write_run
 
     selected_channels = parse_channels(channels) if channels is not None else None
     settings = common.load_settings("logging.level=warning")

@@ -65,7 +65,7 @@ class ComparisonOptions:
 
     def to_request(self) -> dict[str, Any]:
         """Build the body of the HTTP request. Raises InvalidRequest for an invalid golden file."""
-        from evaluation.comparison_request import read_golden
+        from evaluation.comparison import read_golden
 
         questions = (
             [question.model_dump(mode="json") for question in read_golden(self.golden)]

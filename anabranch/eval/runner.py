@@ -18,11 +18,9 @@ from anabranch.config.index_config import build_index_config
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
 from anabranch.process.database import open_database
-from evaluation.documents_eval import evaluate_documents
-from evaluation.documents_set import TestFile
+from evaluation.documents_eval import TestFile, evaluate_documents
 from evaluation.metrics import Run
-from evaluation.retrieval_eval import evaluate_retrieval
-from evaluation.retrieval_set import TestDocument
+from evaluation.retrieval_eval import TestDocument, evaluate_retrieval
 from retrieval.retriever import Retriever
 from schemas.channels import Channel
 from schemas.errors import FatalError, PermanentError

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.audit import AuditedRoute
 from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
 from api.responses import DurationRange, ErrorDetail, JsonObject, Page, ResponseModel, Time
-from evaluation.comparison_request import ComparisonBody
+from evaluation.comparison import ComparisonBody
 from evaluation.promotion_gate import PromotionRequest
 from schemas.generations import IndexConfig
 from schemas.replay_requests import EventsPerSecond

@@ -14,19 +14,20 @@ from evaluation.comparison import (
     RESULT_DEPTH,
     SIDES,
     ComparedQuestion,
+    ComparisonRequest,
     FailedQuestion,
+    GoldenJudgement,
     JudgementCounts,
     SideResult,
     build_comparison_report,
 )
-from evaluation.comparison_request import ComparisonRequest, GoldenJudgement
 from evaluation.judgement_mapping import (
     CandidateDocument,
     CandidateParent,
     JudgementTarget,
     map_judgements,
 )
-from evaluation.ranking_overlap import RankedPassage
+from evaluation.metrics import RankedPassage
 from retrieval.retriever import DryRun
 from schemas.errors import AnabranchError, InvalidRequest, TransientError
 from schemas.generations import Generation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evaluation.comparison_request import ComparisonRequest
+from evaluation.comparison import ComparisonRequest
 from evaluation.promotion_gate import PromotionRequest, list_violations
 from schemas.errors import InvalidRequest
 from schemas.ports.log import EventLog

@@ -7,9 +7,8 @@ import ir_measures
 import pytest
 from ir_measures import RR, R, nDCG
 
-from evaluation.bootstrap import paired_interval
-from evaluation.metrics import MEASURES, measure_queries, measure_run
-from evaluation.run_file import write_run
+from evaluation.metrics import MEASURES, measure_queries, measure_run, paired_interval
+from evaluation.retrieval_eval import write_run
 
 JUDGEMENTS = {
     "q1": {"a": 1, "b": 1},

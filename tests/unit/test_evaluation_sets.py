@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.documents_eval import evaluate_documents
-from evaluation.documents_set import TestFile
-from evaluation.retrieval_eval import evaluate_retrieval
-from evaluation.retrieval_set import TestDocument, read_retrieval_set
+from evaluation.documents_eval import TestFile, evaluate_documents
+from evaluation.retrieval_eval import TestDocument, evaluate_retrieval, read_retrieval_set
 from schemas.channels import Channel
 from schemas.errors import InvalidRequest, UnreadableDocument
 from tests.unit.retrieval_fakes import SteppingClock

@@ -18,13 +18,7 @@ from evaluation.comparison import (
     JudgementCounts,
     SideResult,
     build_comparison_report,
-)
-from evaluation.comparison_request import read_golden
-from evaluation.condensed_metrics import (
-    compute_judged_share,
-    graded_ndcg,
-    graded_reciprocal_rank,
-    list_judged_units,
+    read_golden,
 )
 from evaluation.judgement_mapping import (
     CandidateDocument,
@@ -33,8 +27,16 @@ from evaluation.judgement_mapping import (
     locate_judgement,
     map_judgements,
 )
+from evaluation.metrics import (
+    RankedPassage,
+    compute_judged_share,
+    compute_overlap,
+    graded_ndcg,
+    graded_reciprocal_rank,
+    list_judged_units,
+    match_passages,
+)
 from evaluation.promotion_gate import Gain, PromotionGate, list_violations, read_gate
-from evaluation.ranking_overlap import RankedPassage, compute_overlap, match_passages
 from schemas.errors import InvalidRequest
 
 DOCUMENT, OTHER = UUID(int=1000), UUID(int=2000)

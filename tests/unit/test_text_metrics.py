@@ -4,11 +4,13 @@ import random
 
 import pytest
 
-from evaluation.checks import compute_pass_rate, passes_check
-from evaluation.tables import list_cell_texts, parse_tables
 from evaluation.text_metrics import (
     cell_recall,
     character_error_rate,
+    compute_pass_rate,
+    list_cell_texts,
+    parse_tables,
+    passes_check,
     strip_markdown,
     word_error_rate,
     word_f1,

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from anabranch.cli.watch_log import parse_end, parse_start
-from evaluation.comparison_request import ComparisonRequest
+from evaluation.comparison import ComparisonRequest
 from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.replay_requests import OffsetRange, ReplayRequest
 from schemas.timestamps import to_utc
