@@ -7,7 +7,7 @@ from uuid import UUID
 
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.principals import Principal
-from schemas.run_diffs import RunDiff
+from schemas.run_records import RunDiff
 
 
 class RunHistoryPort(Protocol):

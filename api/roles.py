@@ -8,7 +8,7 @@ from fastapi import Request
 
 from api.dependencies import get_caller, get_services
 from schemas.errors import Forbidden
-from schemas.roles import Role
+from schemas.principals import Role
 
 READER_OPERATIONS = (
     "search query list_documents get_document list_revisions list_chunks get_markdown get_file document_events document_lineage "

@@ -14,7 +14,7 @@ from api.signed_links import LinkSigner
 from evaluation.comparison import ComparisonRequest
 from evaluation.promotion_gate import PromotionRequest
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
-from schemas.events.erasure import Scope
+from schemas.events.control import Scope
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.ports.engines import BlobStore

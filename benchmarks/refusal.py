@@ -26,9 +26,9 @@ from benchmarks.harness import print_report, silence_logs
 from benchmarks.refusal_set import RefusalQuestion, list_documents, load_questions
 from engines.rerank.maxsim import THRESHOLD
 from evaluation.retrieval_eval import RetrievalSet, read_retrieval_set
-from schemas.clock import utc_now
 from schemas.events import Content, DocumentReceived
 from schemas.questions import Filters, QueryRequest
+from schemas.timestamps import utc_now
 from streams.codec import Codec
 from streams.submission import build_raw_record
 

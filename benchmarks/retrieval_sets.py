@@ -22,7 +22,7 @@ from benchmarks.harness import print_report, silence_logs
 from evaluation.metrics import MEASURES, measure_queries, paired_interval
 from evaluation.retrieval_eval import TestDocument, evaluate_retrieval, read_retrieval_set
 from schemas.channels import Channel
-from schemas.clock import utc_now
+from schemas.timestamps import utc_now
 
 CONFIGURATIONS: dict[str, tuple[tuple[Channel, ...] | None, str]] = {
     "lexical": (("lexical",), "default"),

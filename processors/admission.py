@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
+from schemas.blob_keys import api_staging_prefix, upload_staging_prefix
 from schemas.errors import (
     CredentialsInUrl,
     InvalidRequest,
@@ -20,7 +21,6 @@ from schemas.errors import (
 )
 from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, Event
 from schemas.ports.stage_ports import ANY_SOURCE, DocumentOwners, IngressLimits, StagePorts
-from schemas.staging import api_staging_prefix, upload_staging_prefix
 from schemas.topics import RAW
 from schemas.urls import has_user_info
 from streams.codec import OWN_SOURCE_PREFIX

@@ -12,6 +12,7 @@ import numpy as np
 
 from engines.embed.states import pack_states
 from processors.outcomes import make_final_outcomes
+from schemas.blob_keys import make_blob_key
 from schemas.events import (
     ChunksEmbedded,
     DocumentChunked,
@@ -22,7 +23,7 @@ from schemas.events import (
 from schemas.ids import sha256_hex
 from schemas.ports.engines import TextEmbedding
 from schemas.ports.ledger import ClaimStatus, MemoKey
-from schemas.ports.stage_ports import StagePorts, make_blob_key
+from schemas.ports.stage_ports import StagePorts
 from schemas.rows import ChildRow, ParentRow, PartCompletedRow, Row
 from schemas.topics import CHUNKED
 from schemas.values import ChildChunk, ChunkVector

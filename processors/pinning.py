@@ -11,6 +11,7 @@ from uuid import UUID
 import structlog
 
 from processors.admission import IngressData, check_size, check_storage_key, missing_blob_error
+from schemas.blob_keys import fetch_staging_prefix, make_blob_key, upload_staging_prefix
 from schemas.errors import (
     EngineUnavailable,
     LimitExceeded,
@@ -20,8 +21,7 @@ from schemas.errors import (
 )
 from schemas.events import Content, DocumentReceived, Event
 from schemas.ids import sha256_hex, sha256_of_file
-from schemas.ports.stage_ports import StagePorts, make_blob_key
-from schemas.staging import fetch_staging_prefix, upload_staging_prefix
+from schemas.ports.stage_ports import StagePorts
 from schemas.values import BlobRef
 from streams.memoize import build_memo_key, memoize
 

@@ -18,6 +18,7 @@ from processors.outcomes import (
     make_removed_outcome,
     make_superseded_outcome,
 )
+from schemas.blob_keys import make_blob_key
 from schemas.events import (
     AmendmentAccepted,
     DocumentAccepted,
@@ -31,7 +32,7 @@ from schemas.events import (
 from schemas.ids import canonical_json, sha256_hex
 from schemas.ports.engines import BlobStore, LocalFile, ParsePlan
 from schemas.ports.ledger import ClaimStatus, MemoKey
-from schemas.ports.stage_ports import StagePorts, make_blob_key
+from schemas.ports.stage_ports import StagePorts
 from schemas.rows import AmendmentRow, DocumentRow, Row, WithdrawalRow
 from schemas.topics import ACCEPTED
 from schemas.values import BlobRef, DocumentFields, Notice, Origin, Transcript

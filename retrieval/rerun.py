@@ -31,7 +31,7 @@ from retrieval.timing import Stopwatch
 from schemas.channels import CHANNELS, Channel
 from schemas.errors import NotFound
 from schemas.ports.engines import ChatReply, ChatUsage, OnDelta, SentenceSplitter
-from schemas.ports.rerun import RecordedTexts
+from schemas.ports.lineage import RecordedTexts
 from schemas.ports.search import EntitySeed, Hit
 from schemas.principals import Principal
 from schemas.questions import QueryRequest, QueryResponse, SearchResponse, ignore_progress

@@ -10,7 +10,7 @@ from uuid import UUID
 from retrieval.run_record import RecordedRun
 from schemas.generations import Generation
 from schemas.questions import QueryResponse, SearchResult
-from schemas.run_diffs import ChangeReason, ComparedRun, CurrentDocument, PassageChange, RunDiff
+from schemas.run_records import ChangeReason, ComparedRun, CurrentDocument, PassageChange, RunDiff
 
 CAUSE_ORDER = ("request", "profile", "generation", "document", "ranking")
 

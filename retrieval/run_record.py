@@ -21,7 +21,7 @@ from schemas.errors import NotFound
 from schemas.events import EventData, QueryAnswered, QueryReceived
 from schemas.ids import sha256_hex
 from schemas.ports.engines import ChatReply
-from schemas.ports.rerun import RecordedText
+from schemas.ports.lineage import RecordedText
 from schemas.ports.search import ChunkView, ParentView, SnapshotVersion
 from schemas.principals import Principal
 from schemas.questions import (

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from schemas.roles import Role
+from schemas.principals import Role
 from schemas.timestamps import Timestamp
 
 MAX_GROUPS = 100

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schemas.languages import Language
-from schemas.values import DocumentFields, ExternalId, Notice
+from schemas.values import DocumentFields, ExternalId, Language, Notice
+
+JobState = Literal["accepted", "running", "searchable", "failed", "superseded", "withdrawn"]
+"""State of one event. `accepted` lasts until the event has passed ingress; `superseded` means that a later
+revision or a withdrawal came first.
+"""
+
+DocumentState = Literal["running", "searchable", "failed", "withdrawn"]
+"""State of a document's latest revision."""
+
+DOCUMENT_STATES: tuple[DocumentState, ...] = get_args(DocumentState)
+FINAL_STATES: frozenset[JobState] = frozenset({"searchable", "failed", "superseded", "withdrawn"})
+"""States that no longer change without a new event."""
 
 
 class IngestRequest(DocumentFields):

@@ -1,14 +1,54 @@
-"""The authenticated caller of the API."""
+"""The authenticated caller of the API, its role and its tenant."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Annotated, Literal, Protocol
+
+from pydantic import AfterValidator, Field
 
 from schemas.errors import Forbidden, InvalidRequest
-from schemas.events.raw import is_valid_tenant
-from schemas.roles import ROLES, Role
+
+Role = Literal["reader", "writer", "admin", "operator"]
+ROLES: tuple[Role, ...] = ("reader", "writer", "admin", "operator")
+"""In ascending order: each role includes the permissions of the roles before it. Only an operator may act
+for another tenant.
+"""
+
+
+MAX_TENANT_LENGTH = 64
+_UUID_PATTERN = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_TENANT_PATTERN = (
+    rf"^(?!uploads$)(?!{_UUID_PATTERN}$)[a-z0-9][a-z0-9._-]{{0,{MAX_TENANT_LENGTH - 1}}}$"
+)
+"""Tenants are folders of the blob store. `uploads` and UUIDs are reserved for other folders; lower case
+keeps names distinct on file systems that ignore case.
+"""
+
+
+def is_valid_tenant(name: str) -> bool:
+    return re.fullmatch(_TENANT_PATTERN, name) is not None
+
+
+def _validate_tenant(name: str) -> str:
+    if not is_valid_tenant(name):
+        raise ValueError(
+            f"invalid tenant {name!r}: use 1 to {MAX_TENANT_LENGTH} characters of a-z, 0-9, '.', '_' and '-', beginning "
+            "with a letter or digit; 'uploads' and UUIDs are reserved"
+        )
+    return name
+
+
+Tenant = Annotated[
+    str,
+    AfterValidator(_validate_tenant),
+    Field(
+        min_length=1, max_length=MAX_TENANT_LENGTH, json_schema_extra={"pattern": _TENANT_PATTERN}
+    ),
+]
+"""The owner of a document. The name is a folder of the blob store."""
 
 ReaderScope = Sequence[str] | None
 """Reader names of a caller. None may read every document of its tenant."""

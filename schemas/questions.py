@@ -11,8 +11,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from schemas.channels import Channel
-from schemas.languages import Language
-from schemas.values import Span, Value
+from schemas.values import Language, Span, Value
 
 RouteMode = Literal["vector", "graph", "hybrid"]
 Mode = Literal["auto", RouteMode]

@@ -7,8 +7,13 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from schemas.rate_limits import MAX_EVENTS_PER_S, MIN_EVENTS_PER_S
 from schemas.timestamps import Timestamp
+
+MIN_EVENTS_PER_S = 0.001
+"""One event in about 17 minutes."""
+MAX_EVENTS_PER_S = 1_000_000
+"""The largest rate that the tables can store."""
+
 
 MAX_SELECTED_IDS = 10_000
 EventsPerSecond = Annotated[float, Field(ge=MIN_EVENTS_PER_S, le=MAX_EVENTS_PER_S)]

@@ -14,12 +14,12 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.amendments import OrderKey
 from schemas.generations import Generation
 from schemas.judgements import GradedPassage
 from schemas.sources import SequenceReset, SourceSpec
 from schemas.values import BlobRef, DocumentSummary
 
-OrderKey = tuple[int, ...]
 PartKind = Literal["chunks", "vectors", "entities"]
 
 

@@ -5,7 +5,7 @@ They reference texts by hash and never contain them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -93,3 +93,77 @@ class RunRecord(Value):
     missing_collections: list[str] = Field(
         [], description="Collections in the filters that no document has."
     )
+
+
+ChangeCause = Literal["document", "generation", "profile", "request", "ranking"]
+
+
+class ChangeReason(Value):
+    """Cause of a difference."""
+
+    cause: ChangeCause = Field(
+        description=(
+            "`document`: added, revised or removed. `generation`: processed by other stages. "
+            "`ranking`: same passage, other competitors. `profile` and `request`: other settings."
+        )
+    )
+    detail: str = Field(description="Explanation for people.")
+
+
+class PassageChange(Value):
+    """A passage that was read for either answer."""
+
+    parent_id: UUID = Field(description="Id of the passage.")
+    chunk_id: UUID = Field(description="Best-matching child chunk.")
+    document_id: UUID = Field(description="Id of the document.")
+    external_id: str | None = Field(description="The producer's id of the document.")
+    title: str | None = Field(description="Title of the document.")
+    section: str = Field(description="Heading path of the passage.")
+    rank_then: int | None = Field(
+        description="Rank in the earlier answer. Null if it was not read."
+    )
+    rank_now: int | None = Field(description="Rank in the later answer. Null if it was not read.")
+    reason: ChangeReason | None = Field(None, description="Why the passage is new, gone or moved.")
+
+
+class ComparedRun(Value):
+    """One of the two runs."""
+
+    run_id: UUID = Field(description="Id of the run.")
+    generation: str = Field(description="Generation that was searched.")
+    profile: str = Field(description="Profile that was used.")
+    answered_at: str | None = Field(description="When the question was answered.")
+    answer: str | None = Field(description="The answer.")
+    refused: bool | None = Field(description="Whether the question was refused.")
+    code: str | None = Field(description="Why the question was refused.")
+
+
+class RunDiff(Value):
+    """Differences between two runs."""
+
+    question: str = Field(description="The question.")
+    then: ComparedRun = Field(description="The earlier run.")
+    now: ComparedRun = Field(description="The later run.")
+    same: bool = Field(description="Whether answer, citations and the order of passages are equal.")
+    answer_changed: bool = Field(description="Whether the answer differs.")
+    citations_changed: bool = Field(description="Whether the citations differ.")
+    moved: list[PassageChange] = Field(description="Passages whose rank changed.")
+    new: list[PassageChange] = Field(description="Passages that only the later answer read.")
+    gone: list[PassageChange] = Field(description="Passages that only the earlier answer read.")
+    profile_changes: dict[str, tuple[Any, Any]] = Field(
+        description="Changed settings of the profile: earlier and later value."
+    )
+    request_changes: dict[str, tuple[Any, Any]] = Field(
+        description="Changed fields of the request: earlier and later value."
+    )
+    reasons: list[ChangeReason] = Field(description="Distinct causes, the most important first.")
+
+
+class CurrentDocument(Value):
+    """The current state of a document that an earlier answer used.
+
+    `visible_revision` is None if it is no longer visible.
+    """
+
+    visible_revision: int | None
+    state: str

@@ -1,4 +1,4 @@
-"""Timestamps in requests and settings (RFC 3339)."""
+"""The system clock, and timestamps in requests and settings (RFC 3339)."""
 
 from __future__ import annotations
 
@@ -24,3 +24,7 @@ def to_utc(timestamp: datetime) -> datetime:
 
 
 Timestamp = Annotated[datetime, AfterValidator(to_utc)]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

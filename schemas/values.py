@@ -11,6 +11,23 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+
+def check_language(tag: str) -> str:
+    """Return the tag. Raises ValueError if it does not denote a known language."""
+    from langcodes import tag_is_valid
+
+    if "_" in tag or not tag_is_valid(tag):
+        raise ValueError(
+            f"{tag!r} is not a known language; use a BCP 47 tag such as en, pt-BR or zh-Hant"
+        )
+    return tag
+
+
+Language = Annotated[
+    str, Field(max_length=35, description="BCP 47 tag."), AfterValidator(check_language)
+]
+
+
 Box = tuple[float, float, float, float]
 """x0, y0, x1, y1 as shares of the page's width and height, with the origin at the top left."""
 

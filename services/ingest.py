@@ -19,6 +19,7 @@ from processors.admission import (
     missing_blob_error,
 )
 from schemas.amendments import normalize_readers
+from schemas.blob_keys import upload_staging_prefix
 from schemas.errors import (
     Forbidden,
     ForbiddenAddress,
@@ -33,7 +34,6 @@ from schemas.ports.engines import BlobStore
 from schemas.ports.log import RecordAppender
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Principal
-from schemas.staging import upload_staging_prefix
 from schemas.values import Amendment, BlobRef, DocumentFields, Notice
 from streams.codec import Codec
 from streams.submission import API_SOURCE, build_raw_record

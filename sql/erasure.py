@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from schemas.events.erasure import Scope
+from schemas.events.control import Scope
 from schemas.rows import ErasureReceiptRow, ErasureRequestRow, KeysDestroyedRow
 from sql.errors import translate_database_errors
 from sql.invalidation import ALL_GENERATIONS, record_index_change

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import asyncpg
 
+from schemas.amendments import OrderKey
 from schemas.errors import InvalidRequest, NotFound, TransientError
 from schemas.generations import Generation
 from schemas.records import Position
-from schemas.rows import OrderKey
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.errors import translate_database_errors
 from sql.pool import Pool

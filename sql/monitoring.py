@@ -12,7 +12,7 @@ from uuid import UUID
 import asyncpg
 
 from schemas.errors import AnabranchError
-from schemas.ports.reader_status import Pause
+from schemas.ports.consumers import Pause
 from sql.errors import translate_database_errors
 from sql.migrate import read_migrations
 from sql.pool import Pool

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
+from schemas.amendments import OrderKey
 from schemas.ports.stage_ports import LatestRevision, NewlyVisibleRevision
-from schemas.rows import OrderKey
 from sql.encoding import format_array
 from sql.errors import translate_database_errors
 from sql.pool import Pool

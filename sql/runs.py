@@ -10,9 +10,9 @@ from uuid import UUID
 import asyncpg
 
 from schemas.judgements import MAX_QUOTE_CHARS, GradedPassage, QuotedPassage
-from schemas.ports.rerun import RecordedText
+from schemas.ports.lineage import RecordedText
 from schemas.principals import Principal
-from schemas.run_diffs import CurrentDocument
+from schemas.run_records import CurrentDocument
 from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query

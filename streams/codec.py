@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from schemas.errors import MalformedEvent, NewerVersion, PermanentError
 from schemas.events import Event, EventData, list_event_classes
 from schemas.events.envelope import FOREIGN_BLOB
-from schemas.events.raw import is_valid_tenant
 from schemas.ids import canonical_json, make_document_id, make_received_id, sha256_hex
 from schemas.ports.keys import TAMPERED, PayloadCipher
+from schemas.principals import is_valid_tenant
 from schemas.records import Record, StoredRecord
 from schemas.topics import DEAD_LETTERS, OUTCOMES, RAW, get_base_topic
 from streams.signatures import SIGNATURE_HEADER, EventSigner

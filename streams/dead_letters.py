@@ -24,9 +24,9 @@ from schemas.events import (
     EventDeadLettered,
 )
 from schemas.events.dead_letters import LogPosition
-from schemas.events.raw import is_valid_tenant
 from schemas.ids import content_id
 from schemas.ports.stage_ports import StagePorts
+from schemas.principals import is_valid_tenant
 from schemas.records import StoredRecord
 from schemas.topics import RAW, get_base_topic
 from schemas.urls import redact_urls

@@ -14,6 +14,7 @@ from uuid import UUID
 from schemas.amendments import (
     AMENDABLE_FIELDS,
     FieldStatement,
+    OrderKey,
     ResolvedFields,
     is_effective,
     resolve_amendments,
@@ -35,7 +36,6 @@ from schemas.rows import (
     AmendmentRow,
     ChildRow,
     DocumentRow,
-    OrderKey,
     PartCompletedRow,
     Row,
     TextRow,

@@ -17,8 +17,8 @@ from functools import partial
 import structlog
 
 from schemas.errors import LogUnavailable, NewerVersion, TransientError
+from schemas.ports.consumers import ReaderStatus
 from schemas.ports.log import Partition
-from schemas.ports.reader_status import ReaderStatus
 from schemas.records import StoredRecord
 from streams.fair_queue import FairQueue
 from streams.runner import StageRunner, WorkItem

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from schemas.errors import LogUnavailable, TransientError
+from schemas.ports.consumers import ALL_PARTITIONS, ReaderStatus
 from schemas.ports.log import Partition, Sink, Subscriber
-from schemas.ports.reader_status import ALL_PARTITIONS, ReaderStatus
 from streams.partition_sink import (
     STATUS_RENEWAL_S,
     ByteBudget,

@@ -22,8 +22,8 @@ from anabranch.cli.output import (
     print_table,
     resume_hint,
 )
-from schemas.document_states import FINAL_STATES, DocumentState
 from schemas.errors import ConfigurationError
+from schemas.ingest import FINAL_STATES, DocumentState
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient

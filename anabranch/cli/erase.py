@@ -18,7 +18,7 @@ from anabranch.cli.output import (
     print_table,
     resume_hint,
 )
-from schemas.events.erasure import Scope
+from schemas.events.control import Scope
 
 app = App(
     name="erase",

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from anabranch.cli.http_client import ApiClient
 from anabranch.cli.output import print_stderr
 from anabranch.process.terminal import escape_controls, escape_streams, get_unescaped
-from schemas.document_states import FINAL_STATES
 from schemas.errors import (
     AnabranchError,
     ConfigurationError,
@@ -26,6 +25,7 @@ from schemas.errors import (
     NotFound,
     TransientError,
 )
+from schemas.ingest import FINAL_STATES
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -20,8 +20,7 @@ from anabranch.cli.options import CommonOptions, RemoteOptions
 from anabranch.cli.output import print_stderr, print_table
 from schemas.api_keys import KEY_ID_PATTERN, MAX_GRACE_S, ApiKeyRequest, RotationRequest
 from schemas.errors import InvalidRequest
-from schemas.principals import Principal
-from schemas.roles import Role
+from schemas.principals import Principal, Role
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient

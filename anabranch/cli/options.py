@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from anabranch.cli.output import extract_items, print_json, print_json_line, print_stderr
 from schemas.channels import CHANNELS, Channel
 from schemas.errors import ConfigurationError
-from schemas.rate_limits import MAX_EVENTS_PER_S, MIN_EVENTS_PER_S
+from schemas.replay_requests import MAX_EVENTS_PER_S, MIN_EVENTS_PER_S
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings

@@ -8,7 +8,6 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from engines.resilience import NoServerInstrumentation, ServerInstrumentation
-from schemas.clock import utc_now
 from schemas.generations import IndexConfig
 from schemas.ports.engines import (
     BlobStore,
@@ -21,6 +20,7 @@ from schemas.ports.engines import (
     Parser,
     Reranker,
 )
+from schemas.timestamps import utc_now
 
 
 def watch_nothing(section: str) -> ServerInstrumentation:

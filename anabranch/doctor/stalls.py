@@ -12,7 +12,7 @@ from anabranch.doctor.connections import LOCK_WAIT_S, find_dsn
 from anabranch.doctor.findings import Check, Finding
 from schemas.errors import TransientError
 from schemas.generations import Generation
-from schemas.ports.reader_status import Pause
+from schemas.ports.consumers import Pause
 from services.monitoring.lag_diagnosis import (
     add_lock_holder,
     explain_lags,

@@ -22,6 +22,7 @@ from evaluation.documents_eval import TestFile, evaluate_documents
 from evaluation.metrics import Run
 from evaluation.retrieval_eval import TestDocument, evaluate_retrieval
 from retrieval.retriever import Retriever
+from schemas.blob_keys import upload_staging_prefix
 from schemas.channels import Channel
 from schemas.errors import FatalError, PermanentError
 from schemas.events import Content, DocumentFailed, DocumentReceived
@@ -31,7 +32,6 @@ from schemas.ports.log import EventLog
 from schemas.principals import Principal
 from schemas.questions import SearchRequest
 from schemas.records import Record
-from schemas.staging import upload_staging_prefix
 from schemas.topics import OUTCOMES
 from services.monitoring.consumer_lag import fetch_stage_lags
 from services.storage import Storage

@@ -19,7 +19,6 @@ from cachetools import TTLCache
 
 from anabranch.identity.audit import AuditLog
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
-from schemas.clock import utc_now
 from schemas.errors import (
     Forbidden,
     InvalidRequest,
@@ -27,8 +26,8 @@ from schemas.errors import (
     Unauthenticated,
     unknown_resource_error,
 )
-from schemas.principals import Principal
-from schemas.roles import ROLES
+from schemas.principals import ROLES, Principal
+from schemas.timestamps import utc_now
 from sql.access import PgApiKeys, StoredApiKey
 
 KEY_PREFIX = "ab_"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from schemas.clock import utc_now
 from schemas.events import AuditRecorded
 from schemas.ports.log import RecordAppender
 from schemas.principals import Principal
+from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
 from streams.codec import Codec
 from streams.publisher import build_root_event

@@ -19,9 +19,7 @@ from jwt.exceptions import PyJWTError
 from anabranch.config.settings import AuthSettings
 from schemas.api_keys import MAX_GROUPS
 from schemas.errors import Forbidden, TransientError, Unauthenticated
-from schemas.events.raw import is_valid_tenant
-from schemas.principals import Principal
-from schemas.roles import ROLES, Role
+from schemas.principals import ROLES, Principal, Role, is_valid_tenant
 
 log = structlog.get_logger(__name__)
 ALGORITHMS = ("RS256", "ES256", "EdDSA")

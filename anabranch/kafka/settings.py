@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from schemas.ports.offsets import OffsetStore
+from schemas.ports.consumers import OffsetStore
 
 if TYPE_CHECKING:
     from streams.kafka.kafka_log import KafkaLog

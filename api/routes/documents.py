@@ -20,8 +20,8 @@ from api.responses import (
     StageStatus,
     Time,
 )
-from schemas.document_states import DocumentState
 from schemas.errors import NotFound, unknown_document_error
+from schemas.ingest import DocumentState
 from schemas.values import Amendment, BlobRef, Notice, Span
 
 router = APIRouter(tags=["documents"])

@@ -12,7 +12,7 @@ from api.audit import AuditedRoute
 from api.dependencies import PageLimit, ServicesDep, WholeTenant
 from api.responses import Page, ResponseModel, Time
 from schemas.errors import unknown_resource_error
-from schemas.events.erasure import Scope
+from schemas.events.control import Scope
 
 router = APIRouter(prefix="/erasures", tags=["erasures"], route_class=AuditedRoute)
 

@@ -20,9 +20,8 @@ from api.responses import ResponseModel, StageStatus
 from api.services import Services
 from api.validation import check_json, check_text, read_json
 from api.validation_remedies import format_remedy
-from schemas.document_states import JobState
 from schemas.errors import InvalidRequest, PermanentError, unknown_resource_error
-from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
+from schemas.ingest import IngestReceipt, IngestRequest, JobState, PlannedEvent
 from schemas.values import BlobRef, Notice
 
 router = APIRouter(tags=["ingest"])

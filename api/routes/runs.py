@@ -12,7 +12,7 @@ from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
 from api.responses import JsonObject, Page, ResponseModel, Time
 from schemas.errors import unknown_run_error
 from schemas.questions import QueryResponse, SearchResponse
-from schemas.run_diffs import RunDiff
+from schemas.run_records import RunDiff
 
 router = APIRouter(tags=["runs"])
 

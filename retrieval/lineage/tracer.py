@@ -29,9 +29,14 @@ from schemas.events import (
 )
 from schemas.lineage import CitationLineage, DocumentLineage, Hop, RunLineage, list_broken_hops
 from schemas.ports.engines import BlobStore
-from schemas.ports.lineage import LineageStore, PartPosition, RevisionLineage, StoredChunk
+from schemas.ports.lineage import (
+    LineageStore,
+    PartPosition,
+    RecordedTexts,
+    RevisionLineage,
+    StoredChunk,
+)
 from schemas.ports.log import EventLog
-from schemas.ports.rerun import RecordedTexts
 from schemas.principals import Principal
 from schemas.questions import Citation, QueryResponse
 from schemas.run_records import RecordedChunk

@@ -3,18 +3,22 @@
 JSON Schemas and the AsyncAPI document are generated from these.
 """
 
-from schemas.events.audit import AuditRecorded
-from schemas.events.catalog import list_event_classes, map_event_classes
+from schemas.events import control, dead_letters, outcomes, pipeline, raw, runs
 from schemas.events.control import (
+    AuditRecorded,
+    ErasureCompleted,
+    ErasureRequested,
     GenerationBuilt,
     GenerationCreated,
     GenerationDropped,
     GenerationPromoted,
+    KeysDestroyed,
+    SourceAdded,
+    SourceRemoved,
+    SourceReset,
 )
 from schemas.events.dead_letters import DeadLetterClosed, EventDeadLettered
 from schemas.events.envelope import Event, EventData
-from schemas.events.erasure import ErasureCompleted, ErasureRequested, KeysDestroyed
-from schemas.events.feedback import FeedbackGiven
 from schemas.events.outcomes import (
     DocumentFailed,
     DocumentIndexed,
@@ -32,8 +36,7 @@ from schemas.events.pipeline import (
     PipelineEventData,
 )
 from schemas.events.raw import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
-from schemas.events.sources import SourceAdded, SourceRemoved, SourceReset
-from schemas.events.usage import QueryAnswered, QueryReceived
+from schemas.events.runs import FeedbackGiven, QueryAnswered, QueryReceived
 
 __all__ = [
     "AmendmentAccepted",
@@ -73,3 +76,17 @@ __all__ = [
     "list_event_classes",
     "map_event_classes",
 ]
+
+
+def list_event_classes() -> tuple[type[EventData], ...]:
+    """List the events of these modules, by topic, upstream first."""
+    modules = (raw, pipeline, outcomes, runs, control, dead_letters)
+    return tuple(event_class for module in modules for event_class in module.EVENTS)
+
+
+def map_event_classes() -> dict[tuple[str, str], type[EventData]]:
+    """Return the event classes by topic (without prefix or generation) and CloudEvents type."""
+    return {
+        (event_class.topic, event_class.event_type()): event_class
+        for event_class in list_event_classes()
+    }

@@ -1,13 +1,17 @@
-"""Generation decisions: topic `control`."""
+"""Decisions of operators, audit and erasures: topic `control`."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
+from uuid import UUID
 
 from pydantic import Field
 
 from schemas.events.envelope import EventData
 from schemas.generations import Generation
+from schemas.principals import Role
+from schemas.sources import SequenceReset, SourceSpec
 from schemas.topics import CONTROL
 
 Purpose = Literal["first", "rebuild", "reindex"]
@@ -50,9 +54,107 @@ class GenerationDropped(EventData, name="generation.dropped", topic=CONTROL):
     generation: str
 
 
+class AuditRecorded(EventData, name="audit.recorded", topic=CONTROL):
+    """A caller performed an action that requires an administrator or an operator.
+
+    The event contains no secrets.
+    """
+
+    audit_id: UUID
+    who: str = Field(
+        description=(
+            "Caller: `local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command with direct database access."
+        )
+    )
+    role: Role = Field(description="Role of the caller.")
+    what: str = Field(description="The action, such as `source.added`.")
+    subject: str | None = Field(None, description="What the action applied to.")
+    tenant: str
+    at: datetime
+    request_id: str | None = None
+    outcome: str = Field("done", description="`done`, or the code of the error.")
+
+
+class SourceAdded(EventData, name="source.added", topic=CONTROL):
+    """A source was added."""
+
+    source: SourceSpec = Field(description="The source and its settings.")
+    epoch: int = Field(
+        1,
+        description="Greater than the epoch of an earlier source of the same name, so that withdrawn documents can return.",
+    )
+
+
+class SourceRemoved(EventData, name="source.removed", topic=CONTROL):
+    """A source was removed. Its documents stay unless `withdraw` is set."""
+
+    source: str = Field(description="Name of the source.")
+    withdraw: bool = Field(False, description="Withdraw all documents of the source.")
+    tenant: str | None = Field(None, description="Tenant of the source.")
+
+
+class SourceReset(EventData, name="source.reset", topic=CONTROL):
+    """The sequence numbers of a source restart, because its database was restored."""
+
+    source: str = Field(
+        description="Name of the source, or the ce_source of an external producer that numbers its changes."
+    )
+    reset: SequenceReset
+    tenant: str | None = Field(None, description="Tenant of the source.")
+
+
+Scope = Literal["document", "collection", "tenant"]
+
+
+class ErasureRequested(EventData, name="erasure.requested", topic=CONTROL):
+    """Permanent erasure of documents was requested."""
+
+    receipt_id: UUID = Field(description="Id of the request and its receipt.")
+    tenant: str
+    scope: Scope = Field(description="What to erase.")
+    subject: str = Field(description="Id of the document, or name of the collection or the tenant.")
+    requested_at: datetime
+
+
+class KeysDestroyed(EventData, name="key.destroyed", topic=CONTROL):
+    """Encryption keys were destroyed, so that their payloads are unreadable.
+
+    Applied again at every start, since the keystore may have been restored from a backup.
+    """
+
+    receipt_id: UUID
+    tenant: str
+    keys: list[UUID] = Field(description="Ids of the destroyed keys.")
+
+
+class ErasureCompleted(EventData, name="erasure.completed", topic=CONTROL):
+    """The receipt of an erasure."""
+
+    receipt_id: UUID
+    tenant: str
+    documents: int = Field(description="Number of erased documents.")
+    removed: dict[str, int] = Field(description="Location → number of removed rows, blobs or keys.")
+    events: int = Field(description="Number of events in the log that became unreadable.")
+    method: str = Field(
+        description="What happened to the log: `keys destroyed`, or `nothing` if the tenant's events are not encrypted."
+    )
+    remains: list[str] = Field(description="Locations that still hold data, and until when.")
+    raw_until: datetime | None = Field(
+        description="When the last original event expires from topic `raw`."
+    )
+    completed_at: datetime
+
+
 EVENTS: tuple[type[EventData], ...] = (
     GenerationCreated,
     GenerationBuilt,
     GenerationPromoted,
     GenerationDropped,
+    AuditRecorded,
+    SourceAdded,
+    SourceRemoved,
+    SourceReset,
+    ErasureRequested,
+    KeysDestroyed,
+    ErasureCompleted,
 )

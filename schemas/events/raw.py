@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Self
+from typing import Any, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from schemas.events.envelope import EventData
 from schemas.ids import make_document_id
+from schemas.principals import Tenant
 from schemas.topics import RAW
 from schemas.values import Amendment, DocumentFields, Value
 
@@ -19,39 +19,6 @@ def _one_of_schema(*names: str) -> dict[str, Any]:
     return {
         "oneOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in names]
     }
-
-
-MAX_TENANT_LENGTH = 64
-_UUID_PATTERN = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_TENANT_PATTERN = (
-    rf"^(?!uploads$)(?!{_UUID_PATTERN}$)[a-z0-9][a-z0-9._-]{{0,{MAX_TENANT_LENGTH - 1}}}$"
-)
-"""Tenants are folders of the blob store. `uploads` and UUIDs are reserved for other folders; lower case
-keeps names distinct on file systems that ignore case.
-"""
-
-
-def is_valid_tenant(name: str) -> bool:
-    return re.fullmatch(_TENANT_PATTERN, name) is not None
-
-
-def _validate_tenant(name: str) -> str:
-    if not is_valid_tenant(name):
-        raise ValueError(
-            f"invalid tenant {name!r}: use 1 to {MAX_TENANT_LENGTH} characters of a-z, 0-9, '.', '_' and '-', beginning "
-            "with a letter or digit; 'uploads' and UUIDs are reserved"
-        )
-    return name
-
-
-Tenant = Annotated[
-    str,
-    AfterValidator(_validate_tenant),
-    Field(
-        min_length=1, max_length=MAX_TENANT_LENGTH, json_schema_extra={"pattern": _TENANT_PATTERN}
-    ),
-]
-"""The owner of a document. The name is a folder of the blob store."""
 
 
 class Content(Value):

@@ -8,9 +8,10 @@ from enum import Enum
 from typing import Literal, Protocol
 from uuid import UUID
 
+from schemas.amendments import OrderKey
 from schemas.events import Event, EventDeadLettered
 from schemas.generations import Generation
-from schemas.rows import DocumentRow, OrderKey, Row
+from schemas.rows import DocumentRow, Row
 
 OrderingPolicy = Literal["latest", "visible", "always", "once_per_id"]
 """Decides whether an event takes effect.

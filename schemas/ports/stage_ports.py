@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from schemas.events import ErasureCompleted, ErasureRequested
 from schemas.generations import Generation
 from schemas.ports.engines import (
     BlobStore,
@@ -18,9 +19,17 @@ from schemas.ports.engines import (
     LanguageDetector,
     Parser,
 )
-from schemas.ports.erasure import Eraser
 from schemas.ports.ledger import Memo
 from schemas.records import Position
+
+
+class Eraser(Protocol):
+    async def erase(self, request: ErasureRequested) -> ErasureCompleted:
+        """Erase everything except what the receipt lists as remaining.
+
+        Idempotent: a repeated call resumes the erasure.
+        """
+
 
 ANY_SOURCE = "*"
 
@@ -120,8 +129,3 @@ class StagePorts:
     """Set for stage `erase`."""
     generation_switches: GenerationSwitches | None = None
     """Set for stage `announce`."""
-
-
-def make_blob_key(tenant: str, document_id: UUID, sha256: str) -> str:
-    """Return the key of a document's bytes. Keys are never shared between documents."""
-    return f"{tenant}/{document_id}/{sha256}"

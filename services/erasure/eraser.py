@@ -13,11 +13,11 @@ from uuid import UUID
 
 import structlog
 
+from schemas.blob_keys import fetch_staging_prefix, upload_staging_prefix
 from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ids import content_id, sha256_of_file
 from schemas.ports.engines import BlobStore, StoredBlob
 from schemas.records import Record
-from schemas.staging import fetch_staging_prefix, upload_staging_prefix
 from schemas.topics import CONTROL
 from services.erasure.drain import DrainBarrier
 from services.erasure.key_destruction import overwrite_destroyed_shares

@@ -11,7 +11,7 @@ from uuid import UUID
 from processors import TOPICS
 from schemas.errors import InvalidRequest, unknown_resource_error
 from schemas.events import ErasureCompleted, ErasureRequested
-from schemas.events.erasure import Scope
+from schemas.events.control import Scope
 from schemas.ids import content_id
 from schemas.ports.log import EventLog
 from schemas.rows import ErasureRequestRow

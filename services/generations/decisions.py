@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID, uuid4
 
-from schemas.clock import utc_now
 from schemas.events import (
     EventData,
     GenerationBuilt,
@@ -19,6 +18,7 @@ from schemas.events import (
 )
 from schemas.generations import Generation
 from schemas.ports.log import RecordAppender
+from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
 from streams.codec import Codec
 from streams.publisher import build_root_event

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from datetime import datetime
 
 from processors import TOPICS, get_stage_versions
-from schemas.clock import utc_now
 from schemas.errors import NewerVersion, PermanentError
 from schemas.events import GenerationCreated
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from schemas.ids import content_id
 from schemas.ports.ledger import GenerationStore
 from schemas.ports.log import EventLog, RecordAppender
+from schemas.timestamps import utc_now
 from schemas.topics import CONTROL
 from services.engines import check_config_matches
 from services.storage import Storage

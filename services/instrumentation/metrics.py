@@ -15,12 +15,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from engines.resilience import CircuitState
-from schemas.clock import utc_now
 from schemas.events import DocumentIndexed
 from schemas.ids import make_received_id
 from schemas.judgements import FeedbackRequest
 from schemas.questions import QueryResponse, SearchResponse, Trace
 from schemas.records import Record
+from schemas.timestamps import utc_now
 from schemas.topics import OUTCOMES
 
 MAX_PENDING = 10_000

@@ -12,8 +12,8 @@ from typing import Any
 import structlog
 from prometheus_client import Gauge
 
-from schemas.clock import utc_now
 from schemas.errors import TransientError
+from schemas.timestamps import utc_now
 from services.instrumentation.metrics import Metrics
 from services.monitoring.consumer_lag import fetch_stage_lags
 from services.storage import Storage

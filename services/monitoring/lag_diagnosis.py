@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from schemas.errors import TransientError
-from schemas.ports.reader_status import ALL_PARTITIONS, Pause
+from schemas.ports.consumers import ALL_PARTITIONS, Pause
 from services.monitoring.consumer_lag import (
     ConsumerKey,
     fetch_consumer_lag,

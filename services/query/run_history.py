@@ -21,10 +21,10 @@ from schemas.events import EventData, QueryAnswered
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.engines import SentenceSplitter
 from schemas.ports.ledger import GenerationStore
-from schemas.ports.rerun import CurrentDocuments, RecordedTexts
+from schemas.ports.lineage import CurrentDocuments, RecordedTexts
 from schemas.principals import Principal
 from schemas.questions import QueryRequest
-from schemas.run_diffs import RunDiff
+from schemas.run_records import RunDiff
 
 MAX_RECENT_RUNS = 10_000
 

@@ -15,9 +15,9 @@ import structlog
 from schemas.errors import AnabranchError, TransientError
 from schemas.events import EventDeadLettered
 from schemas.generations import Generation
+from schemas.ports.consumers import ALL_PARTITIONS
 from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, OrderingPolicy, ProjectedEvent
 from schemas.ports.log import RecordAppender, Subscriber
-from schemas.ports.reader_status import ALL_PARTITIONS
 from schemas.ports.stage_ports import StagePorts
 from schemas.records import StoredRecord
 from services.engines import Engines, make_outdated_error

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from schemas.amendments import FieldStatement
+from schemas.amendments import FieldStatement, OrderKey
 from schemas.generations import Generation
 from schemas.ports.ledger import OrderingPolicy, ProjectedEvent
-from schemas.rows import OrderKey, PartCompletedRow
+from schemas.rows import PartCompletedRow
 from sql.pool import Connection
 from sql.query_loader import load_query
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from schemas.amendments import OrderKey
 from schemas.ports.ledger import (
     ATTEMPTS_RECORDED_BY_CLAIM,
     ClaimResult,
@@ -19,7 +20,7 @@ from schemas.ports.ledger import (
     VisibilityChange,
 )
 from schemas.records import Position
-from schemas.rows import OrderKey, PartCompletedRow
+from schemas.rows import PartCompletedRow
 from sql.encoding import encode_json_text, format_array
 from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool

@@ -14,9 +14,9 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.amendments import normalize_readers
+from schemas.amendments import OrderKey, normalize_readers
 from schemas.ports.ledger import ClaimStatus, ProjectedEvent, VisibilityChange
-from schemas.rows import AmendmentRow, DocumentRow, OrderKey, WithdrawalRow
+from schemas.rows import AmendmentRow, DocumentRow, WithdrawalRow
 from schemas.values import BlobRef
 from sql import encoding
 from sql.inbox import amendments

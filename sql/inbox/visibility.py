@@ -10,8 +10,9 @@ from uuid import UUID
 
 import asyncpg
 
+from schemas.amendments import OrderKey
 from schemas.ports.ledger import ClaimStatus, VisibilityChange
-from schemas.rows import ChildRow, OrderKey, ParentRow, PartCompletedRow
+from schemas.rows import ChildRow, ParentRow, PartCompletedRow
 from sql.encoding import format_array, replace_nul
 from sql.inbox.document_state import States, collect_tenants
 from sql.inbox.entries import Verdict

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import structlog
 
 from schemas.errors import AnabranchError, LogUnavailable, TransientError
+from schemas.ports.consumers import NoOffsetStore, OffsetStore
 from schemas.ports.log import OpenSink, Sink
-from schemas.ports.offsets import NoOffsetStore, OffsetStore
 from schemas.records import Position, Record, StoredRecord
 
 log = structlog.get_logger(__name__)

@@ -10,8 +10,8 @@ import structlog
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from schemas.errors import LogUnavailable, TransientError
+from schemas.ports.consumers import NoOffsetStore, OffsetStore
 from schemas.ports.log import OpenSink, Subscription
-from schemas.ports.offsets import NoOffsetStore, OffsetStore
 from streams.kafka.assignment import PartitionAssignment
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.errors import translate_aiokafka_error

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings
-from schemas.clock import utc_now
 from schemas.errors import PermanentError
+from schemas.timestamps import utc_now
 from services.generations.decisions import GenerationDecisions
 from services.generations.reindex import start_rebuild
 from services.storage import Storage

@@ -19,10 +19,9 @@ from anabranch.config.overrides import Overrides
 from api.services import Services
 from engines.embed.null import NullEmbedder
 from schemas.errors import InvalidRequest
-from schemas.events.raw import is_valid_tenant
 from schemas.ids import content_id, sha256_hex
 from schemas.ingest import IngestRequest
-from schemas.principals import Principal
+from schemas.principals import Principal, is_valid_tenant
 from schemas.rows import SourceRow
 from schemas.sources import SourceSpec
 from services.generations.service import GenerationService

@@ -18,8 +18,8 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve
 from engines.embed.null import NullEmbedder
-from schemas.clock import utc_now
 from schemas.ports.engines import LocalFile, ParsePlan
+from schemas.timestamps import utc_now
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild
 from sql.erasure import PgErasureReceipts

@@ -21,7 +21,7 @@ from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve
 from processors import STAGES
-from schemas.clock import utc_now
+from schemas.timestamps import utc_now
 from services.generations.decisions import GenerationDecisions
 from services.generations.reindex import ReindexService
 from services.generations.stage_assignments import assign_stages

@@ -15,7 +15,7 @@ from evaluation.comparison import JudgementCounts, build_comparison_report
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
 from schemas.event_feed import FeedMessage, LogPage
-from schemas.events.erasure import Scope
+from schemas.events.control import Scope
 from schemas.generations import IndexConfig
 from schemas.ids import sha256_hex
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
@@ -34,7 +34,7 @@ from schemas.questions import (
 )
 from schemas.readiness import DependencyStatus
 from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
-from schemas.run_diffs import RunDiff
+from schemas.run_records import RunDiff
 from schemas.sources import SourceRequest
 from schemas.values import Amendment, BlobRef
 

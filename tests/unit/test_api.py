@@ -16,7 +16,6 @@ from api.byte_ranges import parse_range
 from api.middleware import MAX_JSON_BYTES
 from api.services import Services
 from api.signed_links import LinkSigner, LinkTarget
-from schemas.document_states import DOCUMENT_STATES
 from schemas.errors import (
     AnabranchError,
     DatabaseUnavailable,
@@ -26,6 +25,7 @@ from schemas.errors import (
     NoSpace,
     TransientError,
 )
+from schemas.ingest import DOCUMENT_STATES
 from schemas.principals import Principal
 from schemas.questions import OnProgress, QueryRequest, QueryResponse
 from schemas.readiness import DependencyStatus

@@ -10,7 +10,7 @@ import pytest
 from faust.types import TP
 
 from schemas.errors import DatabaseUnavailable, FatalError
-from schemas.ports.offsets import NoOffsetStore, OffsetStore
+from schemas.ports.consumers import NoOffsetStore, OffsetStore
 from streams.kafka.assignment import PartitionAssignment
 from streams.kafka.faust_app import FaustApp
 

@@ -10,7 +10,7 @@ import pytest
 from retrieval.rerun import Rerun, rerun_run
 from retrieval.run_record import hash_text
 from schemas.errors import NotFound
-from schemas.ports.rerun import RecordedText
+from schemas.ports.lineage import RecordedText
 from schemas.profiles import FusionProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER

@@ -18,8 +18,7 @@ from api.failure_limit import MAX_ADDRESSES, WINDOW_S, FailureLimit
 from api.roles import PUBLIC_OPERATIONS, REQUIRED_ROLES
 from schemas.errors import LogUnavailable, Unauthenticated
 from schemas.event_feed import FeedMessage, LogPage
-from schemas.principals import Principal
-from schemas.roles import ROLES, Role
+from schemas.principals import ROLES, Principal, Role
 from tests.unit.api_fakes import MemoryFeed, RecordingAuditLog, make_services
 
 OPERATIONS = {

@@ -8,7 +8,7 @@ from retrieval.run_record import RecordedRun, parse_run
 from schemas.generations import Generation, IndexConfig
 from schemas.profiles import AnswerProfile, Profile
 from schemas.questions import QueryRequest
-from schemas.run_diffs import CurrentDocument, RunDiff
+from schemas.run_records import CurrentDocument, RunDiff
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_harness import LEASE, PUMP, STAFF, VACATION_PT, RetrievalHarness
 from tests.unit.retrieval_memory_index import make_document_id

@@ -1,4 +1,4 @@
-"""Keys in the blob store under which bytes are staged until ingress has pinned them."""
+"""Keys in the blob store: of documents, and of bytes staged until ingress has pinned them."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def api_staging_prefix(tenant: str) -> str:
 def fetch_staging_prefix(tenant: str, event_id: UUID) -> str:
     """Return the prefix of the bytes that were downloaded for an event."""
     return f"uploads/{tenant}/fetched/{event_id}/"
+
+
+def make_blob_key(tenant: str, document_id: UUID, sha256: str) -> str:
+    """Return the key of a document's bytes. Keys are never shared between documents."""
+    return f"{tenant}/{document_id}/{sha256}"

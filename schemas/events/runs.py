@@ -1,4 +1,4 @@
-"""Questions and their answers: topic `queries`."""
+"""Questions, answers and feedback: topics `queries` and `feedback`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.events.envelope import EventData
+from schemas.judgements import GradedPassage
 from schemas.run_records import RunRecord
-from schemas.topics import QUERIES
+from schemas.topics import FEEDBACK, QUERIES
 
 
 class QueryReceived(EventData, name="query.received", topic=QUERIES):
@@ -46,4 +47,20 @@ class QueryAnswered(EventData, name="query.answered", topic=QUERIES):
     )
 
 
-EVENTS: tuple[type[EventData], ...] = (QueryReceived, QueryAnswered)
+class FeedbackGiven(EventData, name="feedback.given", topic=FEEDBACK):
+    """A user judged an answer or passages."""
+
+    feedback_id: UUID
+    tenant: str
+    given_at: datetime
+    run_id: UUID | None = Field(None, description="The run that the feedback is about.")
+    query: str | None = Field(None, description="The question. Taken from the run if one is given.")
+    useful: bool | None = Field(None, description="Whether the answer was useful.")
+    judgements: list[GradedPassage] = Field([], description="Judged passages with their grades.")
+    corrected_answer: str | None = Field(
+        None, description="The answer that should have been given."
+    )
+    note: str | None = Field(None, description="Free text.")
+
+
+EVENTS: tuple[type[EventData], ...] = (QueryReceived, QueryAnswered, FeedbackGiven)
