@@ -19,7 +19,7 @@ export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test faults attack check lint format contracts compose asyncapi lock samples clean
+.PHONY: help install demo test faults attack check lint format contracts compose asyncapi clients lock samples clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,14 @@ lock: $(UV) ## Pin the dependencies of pyproject.toml again
 	$(COMPILE) --all-extras pyproject.toml -o requirements.lock
 	echo uv | $(COMPILE) - -o .ci/uv.lock
 	echo check-jsonschema | $(COMPILE) - -o .ci/check-jsonschema.lock
+
+clients: build/typescript-client/.synced ## Install the generator of the TypeScript client that the tests use (needs Node)
+
+build/typescript-client/.synced: .ci/typescript-client/package-lock.json
+	mkdir -p build/typescript-client
+	cp .ci/typescript-client/* build/typescript-client/
+	cd build/typescript-client && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
 
 build/asyncapi/.synced: .ci/asyncapi/package-lock.json .ci/asyncapi/check.mjs
 	mkdir -p build/asyncapi

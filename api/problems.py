@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 from http import HTTPStatus
-from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -89,20 +89,18 @@ REMEDY_BY_STATUS = {
     405: "See /docs for the methods of this path.",
 }
 
-PROBLEM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "code", "request_id"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "code": {"type": "string"},
-        "remedy": {"type": "string"},
-        "instance": {"type": "string"},
-        "request_id": {"type": "string"},
-    },
-}
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str = Field(description="Always `about:blank`: `code` names the error.")
+    title: str = Field(description="Name of the HTTP status.")
+    status: int
+    detail: str = Field(description="What happened.")
+    code: str = Field(description="Code for programs; the error reference lists all.")
+    remedy: str = Field(description="What to do.")
+    instance: str = Field(description="Path of the request.")
+    request_id: str
 
 
 def get_status(error: AnabranchError) -> int:
@@ -119,20 +117,20 @@ def build_problem(
     remedy: str = "",
     headers: dict[str, str] | None = None,
 ) -> JSONResponse:
-    body: dict[str, Any] = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        "code": code,
-        "remedy": remedy,
-        "instance": request.url.path,
-        "request_id": request.scope.get("request_id", ""),
-    }
+    problem = Problem(
+        type="about:blank",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        code=code,
+        remedy=remedy,
+        instance=request.url.path,
+        request_id=request.scope.get("request_id", ""),
+    )
     # Starlette sends a 500 outside of all middleware, so the headers that they would add are added
     # here.
     own_headers = (
-        {"X-Request-ID": body["request_id"], **SECURITY_HEADERS}
+        {"X-Request-ID": problem.request_id, **SECURITY_HEADERS}
         if status == HTTPStatus.INTERNAL_SERVER_ERROR
         else {}
     )
@@ -140,7 +138,10 @@ def build_problem(
         {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
     )
     return JSONResponse(
-        body, status, media_type=MEDIA_TYPE, headers=own_headers | retry_headers | (headers or {})
+        problem.model_dump(),
+        status,
+        media_type=MEDIA_TYPE,
+        headers=own_headers | retry_headers | (headers or {}),
     )
 
 

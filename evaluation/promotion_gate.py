@@ -36,8 +36,8 @@ class PromotionGate(Value):
     """
 
     gain: Gain | None = Field(
-        Gain(),
-        description="Required improvement. Null requires none, such as for a cheaper index of equal quality.",
+        default_factory=Gain,
+        description="Required improvement; by default the interval of ndcg@10 lies above 0. Null requires none, such as for a cheaper index of equal quality.",
     )
     loss: dict[Metric, Share] = Field(
         {"ndcg@10": 0.02, "mrr@10": 0.05},

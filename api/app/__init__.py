@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import Depends, FastAPI
 
 from api import problems
+from api.app.openapi import complete_document
 from api.authentication import AuthenticationMiddleware
 from api.browser_guard import BrowserGuardMiddleware, SecurityHeadersMiddleware
 from api.middleware import BodyLimitMiddleware, ConcurrencyLimitMiddleware, RequestIdMiddleware
-from api.roles import PUBLIC_OPERATIONS, REQUIRED_ROLES, require_role
+from api.roles import require_role
 from api.routes import (
     config,
     credentials,
@@ -35,29 +34,6 @@ from api.sessions import SessionCookieMiddleware
 from api.validation import validate_input
 
 VERSION = "0.1.0"
-ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {
-        "description": "The request is invalid",
-        "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}},
-    },
-    "5XX": {
-        "description": "Temporarily unavailable: retry",
-        "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}},
-    },
-}
-
-CREDENTIAL_DESCRIPTION = "An API key, a JSON Web Token of the configured issuer, or the local token"
-REFUSAL_RESPONSES: dict[str, Any] = {
-    status: {
-        "description": description,
-        "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}},
-    }
-    for status, description in {
-        "401": "No valid credential",
-        "403": "The credential's role, tenant or readers do not allow it",
-        "429": "Too many failed authentications from this address",
-    }.items()
-}
 
 
 def create_app(
@@ -101,7 +77,6 @@ def create_routes() -> FastAPI:
         title="Anabranch",
         version=VERSION,
         description=description,
-        responses=ERROR_RESPONSES,
         docs_url=None,
         redoc_url=None,
     )
@@ -131,20 +106,5 @@ def create_routes() -> FastAPI:
     app.include_router(health.router, dependencies=[Depends(validate_input), Depends(require_role)])
     app.include_router(docs.router)
     problems.install_error_handlers(app)
-    app.openapi = lambda: _add_security(FastAPI.openapi(app))  # type: ignore[method-assign]
+    app.openapi = lambda: complete_document(FastAPI.openapi(app))  # type: ignore[method-assign]
     return app
-
-
-def _add_security(document: dict[str, Any]) -> dict[str, Any]:
-    """Add the credential and the role that each operation requires."""
-    document.setdefault("components", {})["securitySchemes"] = {
-        "bearer": {"type": "http", "scheme": "bearer", "description": CREDENTIAL_DESCRIPTION}
-    }
-    for operation in (
-        operation for path in document["paths"].values() for operation in path.values()
-    ):
-        if (name := operation["operationId"]) not in PUBLIC_OPERATIONS:
-            operation["security"] = [{"bearer": []}]
-            operation["x-needed-role"] = REQUIRED_ROLES[name]
-            operation["responses"] |= REFUSAL_RESPONSES
-    return document

@@ -32,7 +32,7 @@ _JSON_FIELDS = {"metadata"}
 REQUEST_BODY: dict[str, Any] = {
     "required": True,
     "content": {
-        "application/json": {"schema": IngestRequest.model_json_schema()},
+        "application/json": {"schema": {"$ref": "#/components/schemas/IngestRequest"}},
         "multipart/form-data": {
             "schema": {
                 "type": "object",

@@ -62,9 +62,7 @@ class CannedGenerations(FakeGenerations):
         return await super().drop(name)
 
     async def list_generations(self, caller: Principal) -> list[dict[str, Any]]:
-        columns = dict.fromkeys(("purpose", "base", "built_at"), None) | dict.fromkeys(
-            ("documents", "chunks", "bytes"), 7
-        )
+        columns = dict.fromkeys(("documents", "chunks", "bytes"), 7)
         return [
             {**one, **columns, "config": {"chunk": {"strategy": "structure", "fingerprint": ""}}}
             for one in await super().list_generations(caller)
