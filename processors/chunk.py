@@ -12,7 +12,7 @@ from schemas.ports.ledger import ClaimStatus
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import Row, TextRow
 from schemas.topics import OCR_DONE
-from schemas.values import ChildChunk, ParentChunk
+from schemas.values import ParentChunk
 from streams.stage import Emission, PendingEvent, Stage
 
 VERSION = 1
@@ -94,7 +94,8 @@ def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
         split_parent for parent in parents for split_parent in _split_parent(parent)
     ):
         piece_bytes = _count_text_bytes(split_parent.text, split_parent.section) + sum(
-            map(_estimate_child_bytes, split_parent.children)
+            _count_text_bytes(child.text, child.prefix) + SPAN_BYTES * len(child.spans)
+            for child in split_parent.children
         )
         if parts[-1] and (
             n_children + len(split_parent.children) > MAX_PART_CHILDREN
@@ -106,10 +107,6 @@ def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
         n_children += len(split_parent.children)
         part_bytes += piece_bytes
     return parts
-
-
-def _estimate_child_bytes(child: ChildChunk) -> int:
-    return _count_text_bytes(child.text, child.prefix) + SPAN_BYTES * len(child.spans)
 
 
 def _count_text_bytes(*texts: str) -> int:

@@ -7,23 +7,38 @@ order among its revisions.
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
+
+import structlog
 
 from processors.admission import (
     IngressData,
     check_owner,
     check_producer,
+    check_size,
+    check_storage_key,
     check_url_credentials,
+    missing_blob_error,
     take_ownership,
 )
-from processors.pinning import get_numbering_source, pin_bytes, require_document_id
-from schemas.errors import MalformedEvent, NotFound, TransientError
+from schemas.blob_keys import fetch_staging_prefix, make_blob_key, upload_staging_prefix
+from schemas.errors import (
+    EngineUnavailable,
+    LimitExceeded,
+    MalformedEvent,
+    NotFound,
+    TransientError,
+)
 from schemas.events import (
     AmendmentAccepted,
+    Content,
     DocumentAccepted,
     DocumentAmended,
     DocumentReceived,
@@ -31,13 +46,16 @@ from schemas.events import (
     DocumentWithdrawn,
     Event,
 )
+from schemas.ids import sha256_hex, sha256_of_file
 from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.ports.stage_ports import LatestRevision, StagePorts
 from schemas.topics import RAW
 from schemas.urls import redact_urls
 from schemas.values import MAX_NAME_BYTES, Amendment, BlobRef, DocumentFields, Origin
+from streams.memoize import build_memo_key, memoize
 from streams.stage import Emission, PendingEvent, Stage
 
+log = structlog.get_logger(__name__)
 VERSION = 1
 AMENDMENT_STEP = 2**62
 """Orders an amendment without a number after every correction of the last number, and before a
@@ -50,21 +68,17 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
 
 
 async def _admit(event: Event[IngressData], ports: StagePorts) -> Emission:
-    _check_external_id(event)
+    external_id_bytes = len((event.data.external_id or "").encode())
+    if external_id_bytes > MAX_NAME_BYTES:
+        raise MalformedEvent(
+            f"external_id has {external_id_bytes} bytes; the limit is {MAX_NAME_BYTES} bytes."
+        )
     check_producer(event, ports)
     if isinstance(event.data, DocumentWithdrawn):
         return Emission(event, await _accept_withdrawal(event, event.data, ports))
     if isinstance(event.data, DocumentAmended):
         return Emission(event, await _accept_amendment(event, event.data, ports))
     return Emission(event, await _accept_document(event, event.data, ports))
-
-
-def _check_external_id(event: Event[IngressData]) -> None:
-    external_id = event.data.external_id or ""
-    if len(external_id.encode()) > MAX_NAME_BYTES:
-        raise MalformedEvent(
-            f"external_id has {len(external_id.encode())} bytes; the limit is {MAX_NAME_BYTES} bytes."
-        )
 
 
 async def _accept_document(
@@ -212,6 +226,162 @@ def get_host(event: Event[IngressData]) -> str | None:
         return urlsplit(url).netloc.lower() if url is not None else None
     except ValueError:
         return None  # an invalid URL is rejected without a request
+
+
+async def pin_bytes(
+    event: Event[IngressData], data: DocumentReceived, ports: StagePorts
+) -> tuple[BlobRef, str | None]:
+    """Store the document's bytes under its own key. Return their reference and the filename.
+
+    Raises PermanentError if the content is not admitted.
+    """
+    incoming, filename = await _store_incoming(event, data, ports)
+    check_size(incoming.size, ports.limits.max_bytes)
+    blob = await _copy_to_pinned(incoming, _make_pinned_key(event, data, incoming.sha256), ports)
+    await _delete_staged(incoming.key, event, data.tenant, ports)
+    return blob, filename
+
+
+def require_document_id(event: Event[IngressData], data: DocumentReceived, sha256: str) -> UUID:
+    document_id = data.resolve_document_id(get_numbering_source(event), sha256)
+    assert document_id is not None, "bytes have a hash"
+    return document_id
+
+
+def get_numbering_source(event: Event[IngressData]) -> str:
+    """Return the source if it numbers its changes, and so owns the document; else ''."""
+    return event.source if event.sequence is not None else ""
+
+
+async def _store_incoming(
+    event: Event[IngressData], data: DocumentReceived, ports: StagePorts
+) -> tuple[BlobRef, str | None]:
+    """Store the bytes in the blob store, possibly under a staging key, and return them with the
+    filename.
+    """
+    content = data.content
+    if content.storage_key is not None:
+        return await _find_upload(event, content.storage_key, data, ports), data.filename
+    if content.url is not None:
+        return await _fetch_url(event, content.url, data, ports)
+    payload = _decode_inline(content, ports)
+    check_size(len(payload), ports.limits.max_bytes)
+    # Inline bytes need no staging: their hash, and so the pinned key, is known before they are
+    # stored.
+    return await ports.blobs.put(
+        _make_pinned_key(event, data, sha256_hex(payload)), payload
+    ), data.filename
+
+
+def _make_pinned_key(event: Event[IngressData], data: DocumentReceived, sha256: str) -> str:
+    return make_blob_key(data.tenant, require_document_id(event, data, sha256), sha256)
+
+
+def _decode_inline(content: Content, ports: StagePorts) -> bytes:
+    if content.text is not None:
+        payload = content.text.encode()
+    else:
+        try:
+            payload = base64.b64decode(content.base64 or "", validate=True)
+        except ValueError as error:
+            raise MalformedEvent(
+                f"content.base64 is not valid base64: {error}.", code="NOT_BASE64"
+            ) from error
+    if len(payload) > ports.limits.inline_bytes:
+        raise LimitExceeded(
+            f"Inline content of {len(payload)} bytes exceeds the limit of {ports.limits.inline_bytes}.",
+            code="INLINE_TOO_LARGE",
+            remedy="Upload the file and send its storage_key, send a url, or raise ANABRANCH_INGEST__INLINE_BYTES.",
+        )
+    return payload
+
+
+async def _find_upload(
+    event: Event[IngressData], key: str, data: DocumentReceived, ports: StagePorts
+) -> BlobRef:
+    check_storage_key(key, data.tenant, event.id)
+    try:
+        return await _inspect_blob(key, ports)
+    except NotFound:
+        # An earlier attempt at this event has pinned its upload and deleted the staged copy.
+        if not key.startswith(upload_staging_prefix(data.tenant, event.id)):
+            raise
+        return await _inspect_blob(_make_pinned_key(event, data, key.rpartition("/")[2]), ports)
+
+
+async def _inspect_blob(key: str, ports: StagePorts) -> BlobRef:
+    size = await ports.blobs.get_size(key)
+    if size is None:
+        raise missing_blob_error(key)
+    check_size(size, ports.limits.max_bytes)
+    try:
+        async with ports.blobs.open_local(key) as path:
+            digest = await asyncio.to_thread(sha256_of_file, path)
+    except FileNotFoundError as error:
+        raise missing_blob_error(key) from error
+    return BlobRef(key=key, sha256=digest, size=size)
+
+
+async def _fetch_url(
+    event: Event[IngressData], url: str, data: DocumentReceived, ports: StagePorts
+) -> tuple[BlobRef, str | None]:
+    """Download the URL once per event; a retry gets the bytes of the first download."""
+
+    async def fetch(_: list[int]) -> list[bytes]:
+        try:
+            fetched_file = await ports.fetcher.fetch(
+                url, fetch_staging_prefix(data.tenant, event.id)
+            )
+        except EngineUnavailable as error:
+            # A foreign server gets a limited number of retries, unlike our engines.
+            raise TransientError(
+                error.detail,
+                code="FETCH_FAILED",
+                remedy="Check that the URL responds, then send the document again.",
+            ) from error
+        return [
+            b"\n".join(
+                [
+                    fetched_file.blob.model_dump_json().encode(),
+                    (fetched_file.filename or "").encode(),
+                ]
+            )
+        ]
+
+    key = build_memo_key(data.tenant, event.id, "fetch", f"{event.id} {url}".encode())
+    cached_result = (await memoize(ports.memo, [key], fetch))[0]
+    blob, _, name = cached_result.partition(b"\n")
+    return BlobRef.model_validate_json(blob), data.filename or name.decode() or None
+
+
+async def _copy_to_pinned(incoming: BlobRef, key: str, ports: StagePorts) -> BlobRef:
+    if await ports.blobs.get_size(key) != incoming.size:
+        try:
+            await ports.blobs.copy(incoming.key, key)
+        except NotFound:
+            # Another worker has pinned the same event meanwhile and deleted the staged copy.
+            if await ports.blobs.get_size(key) != incoming.size:
+                raise
+    return incoming.model_copy(update={"key": key})
+
+
+async def _delete_staged(
+    key: str, event: Event[IngressData], tenant: str, ports: StagePorts
+) -> None:
+    """Delete bytes that were staged for this event alone. Uploads that a producer manages itself stay.
+
+    A failure to delete wastes space but does no harm, so it is only logged.
+    """
+    if not key.startswith(
+        (upload_staging_prefix(tenant, event.id), fetch_staging_prefix(tenant, event.id))
+    ):
+        return
+    try:
+        await ports.blobs.delete([key])
+    except NotFound:
+        log.debug("staged_blob_already_deleted", key=key)
+    except EngineUnavailable as error:
+        log.warning("staged_blob_not_deleted", key=key, detail=error.detail)
 
 
 STAGE = Stage(

@@ -92,7 +92,10 @@ class OpenAIChat:
             reply = await self._request_completion(
                 self._build_body(messages, schema, name), attempts
             )
-            usage = _add_usage(usage, reply)
+            usage = ChatUsage(
+                usage.input_tokens + read_token_count(reply, "input"),
+                usage.output_tokens + read_token_count(reply, "output"),
+            )
             text, fault = _extract_content(reply)
             data, fault = (None, fault) if fault else _parse_and_validate(text, schema)
             if data is not None:
@@ -131,17 +134,13 @@ class OpenAIChat:
             "type": "json_schema",
             "json_schema": {"name": name, "schema": schema, "strict": True},
         }
-        return {
-            "messages": messages,
-            "response_format": response_format,
-            **self._build_generation_options(),
-        }
-
-    def _build_generation_options(self) -> dict[str, Any]:
         # OpenAI's and Azure's reasoning models reject `temperature` and `max_tokens`.
-        if self._server.kind == "vllm":
-            return {"max_tokens": self._max_tokens, "temperature": 0.0}
-        return {"max_completion_tokens": self._max_tokens}
+        options: dict[str, Any] = (
+            {"max_tokens": self._max_tokens, "temperature": 0.0}
+            if self._server.kind == "vllm"
+            else {"max_completion_tokens": self._max_tokens}
+        )
+        return {"messages": messages, "response_format": response_format, **options}
 
 
 def _extract_content(reply: Mapping[str, Any]) -> tuple[str, str]:
@@ -183,10 +182,3 @@ def _strip_unstorable_characters(value: Any) -> Any:
         case dict():
             return {name: _strip_unstorable_characters(item) for name, item in value.items()}
     return value
-
-
-def _add_usage(usage: ChatUsage, reply: Mapping[str, Any]) -> ChatUsage:
-    return ChatUsage(
-        usage.input_tokens + read_token_count(reply, "input"),
-        usage.output_tokens + read_token_count(reply, "output"),
-    )

@@ -188,3 +188,9 @@ def _split_oversized(
 
 def _hash_words(text: str) -> int:
     return zlib.crc32(" ".join(text.split()).encode(errors="replace"))
+
+
+def find_trimmed_end(markdown: str, cut: Sequence[Atom]) -> int:
+    """Return the end of a cut without trailing white space."""
+    start, end = cut[0].start, cut[-1].end
+    return start + len(markdown[start:end].rstrip())

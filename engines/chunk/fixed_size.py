@@ -6,7 +6,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from uuid import UUID
 
-from engines.chunk.atoms import TOKENS_VERSION, Atom, estimate_tokens, is_blank, split_atoms
+from engines.chunk.atoms import (
+    TOKENS_VERSION,
+    Atom,
+    estimate_tokens,
+    find_trimmed_end,
+    is_blank,
+    split_atoms,
+)
 from engines.chunk.chunk_builder import ChildCut, HeadingPath, ParentCut, build_chunks
 from engines.chunk.sections import split_sections
 from schemas.generations import ChunkConfig
@@ -38,7 +45,11 @@ class FixedSizeChunker:
         paths = _HeadingPaths(transcript)
         cuts = [words[start:end] for start, end in self._split_windows(words)]
         children = [
-            _make_child_cut(transcript.markdown, cut, paths)
+            ChildCut(
+                cut[0].start,
+                find_trimmed_end(transcript.markdown, cut),
+                paths.find_path(cut[0].start),
+            )
             for cut in cuts
             if not is_blank(transcript.markdown, cut)
         ]
@@ -89,11 +100,6 @@ def _find_overlap_start(words: Sequence[Atom], end: int, size: float) -> int:
         start -= 1
         total += words[start].tokens
     return start
-
-
-def _make_child_cut(markdown: str, words: Sequence[Atom], paths: _HeadingPaths) -> ChildCut:
-    start, end = words[0].start, words[-1].end
-    return ChildCut(start, start + len(markdown[start:end].rstrip()), paths.find_path(start))
 
 
 def _make_parent_cut(group: Sequence[ChildCut]) -> ParentCut:

@@ -10,7 +10,14 @@ from functools import reduce
 from itertools import takewhile
 from uuid import UUID
 
-from engines.chunk.atoms import TOKENS_VERSION, Atom, estimate_tokens, is_blank, split_atoms
+from engines.chunk.atoms import (
+    TOKENS_VERSION,
+    Atom,
+    estimate_tokens,
+    find_trimmed_end,
+    is_blank,
+    split_atoms,
+)
 from engines.chunk.chunk_builder import ChildCut, HeadingPath, ParentCut, build_chunks
 from engines.chunk.sections import DocumentSection, split_sections
 from engines.sentence_splitter import VERSION as SENTENCES
@@ -71,7 +78,7 @@ class StructureChunker:
             for cut in self._pack_atoms(markdown, run)
         ]
         children = [
-            ChildCut(cut[0].start, _find_trimmed_end(markdown, cut), section.path) for cut in cuts
+            ChildCut(cut[0].start, find_trimmed_end(markdown, cut), section.path) for cut in cuts
         ]
         strengths = [(int(cut[0].rank), cut[0].boundary_hash) for cut in cuts]
         for first, last in pack(
@@ -127,12 +134,6 @@ class StructureChunker:
         return [
             cut for first, last in ranges if not is_blank(markdown, cut := block_atoms[first:last])
         ]
-
-
-def _find_trimmed_end(markdown: str, cut: Sequence[Atom]) -> int:
-    """Return the end of a cut without trailing white space."""
-    start, end = cut[0].start, cut[-1].end
-    return start + len(markdown[start:end].rstrip())
 
 
 def _find_common_prefix(first_path: HeadingPath, second_path: HeadingPath) -> HeadingPath:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.embed.background import Background, hash_texts, load_texts
+from engines.disk import write_atomically
 from engines.embed.e5_file import FILE_SHA256, locate_weights
 from engines.embed.e5_session import E5Encoder
 from engines.embed.priority_pool import PriorityThreadPool
@@ -137,7 +137,11 @@ class E5TextEncoder:
 
     def encode_batch(self, prefix: str, batch: Sequence[Sequence[int]]) -> list[_EncodedText]:
         return [
-            self._pool_vectors(prefix, hidden) for hidden in self._encoder.compute_states(batch)
+            _EncodedText(
+                normalize_rows(hidden.mean(axis=0)),
+                normalize_rows(hidden[self._prefix_lengths[prefix] : -1] @ self._basis),
+            )
+            for hidden in self._encoder.compute_states(batch)
         ]
 
     def strip_special_tokens(self, prefix: str, ids: Sequence[int]) -> NDArray[np.int32]:
@@ -154,12 +158,6 @@ class E5TextEncoder:
         encoded_texts = [encoded_by_index[n] for n in range(len(ids))]
         return Background.from_vectors(
             [text.vector for text in encoded_texts], [text.states for text in encoded_texts]
-        )
-
-    def _pool_vectors(self, prefix: str, hidden: Floats) -> _EncodedText:
-        return _EncodedText(
-            normalize_rows(hidden.mean(axis=0)),
-            normalize_rows(hidden[self._prefix_lengths[prefix] : -1] @ self._basis),
         )
 
 
@@ -222,6 +220,55 @@ class _E5Model:
 
 
 @dataclass(frozen=True, slots=True)
+class Background:
+    """Mean similarity of a question to general passages, or of a passage to general questions.
+
+    The texts are fixed and shipped with the engine, so a score minus its background is comparable
+    between corpora. Has their vectors [texts, dimension] and token states [tokens of all texts,
+    dimension]; `starts` has each text's first row.
+    """
+
+    vectors: Floats
+    states: Floats
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def from_vectors(cls, vectors: list[Floats], states: list[Floats]) -> Background:
+        starts = np.cumsum([0, *map(len, states[:-1])])
+        return cls(np.stack(vectors), np.concatenate(states), starts)
+
+    @classmethod
+    def load(cls, path: Path) -> Background:
+        with np.load(path) as stored:
+            return cls(stored["vectors"], stored["states"], stored["starts"])
+
+    def save(self, path: Path) -> None:
+        write_atomically(
+            path,
+            lambda temporary_path: np.savez(
+                temporary_path, vectors=self.vectors, states=self.states, starts=self.starts
+            ),
+        )
+
+    def mean_cosine(self, vector: Floats) -> float:
+        return float((self.vectors @ vector).mean())
+
+    def mean_maxsim_for_passage(self, passage: Floats) -> float | None:
+        """Return the mean MaxSim of the texts against a passage's states, None if it has no tokens."""
+        if not len(passage):
+            return None
+        best = (self.states @ passage.T).max(axis=1)
+        lengths = np.diff(np.append(self.starts, len(best)))
+        return float((np.add.reduceat(best, self.starts) / lengths).mean())
+
+    def mean_maxsim_for_question(self, question: Floats) -> float | None:
+        """Return the mean MaxSim of a question's states against the texts, None without tokens."""
+        if not len(question):
+            return None
+        return float(np.maximum.reduceat(question @ self.states.T, self.starts, axis=1).mean())
+
+
+@dataclass(frozen=True, slots=True)
 class _EncodedText:
     """A text's unit vector, and its unit states without those of the prefix and the special tokens."""
 
@@ -242,6 +289,16 @@ def _plan_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
+
+
+@cache
+def load_texts(name: str) -> list[str]:
+    """Load the sixty `questions` or `passages`, half English, half Portuguese."""
+    return (ASSETS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+def hash_texts(name: str) -> str:
+    return hashlib.sha256("\n".join(load_texts(name)).encode()).hexdigest()[:16]
 
 
 @cache

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from engines.embed.background import load_texts
 from engines.embed.e5 import (
     BACKGROUND_PREFIXES,
     STATE_DIMENSION,
     E5TextEncoder,
     get_background_file_name,
+    load_texts,
 )
 from engines.embed.e5_session import E5Encoder
 from engines.embed.states import normalize_rows

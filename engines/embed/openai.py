@@ -110,11 +110,6 @@ class OpenAIEmbedder:
         return await self._server.post("/embeddings", body)
 
 
-def _has_valid_norms(rows: Floats) -> bool:
-    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
-    return bool(((lengths > MIN_NORM) & (lengths < MAX_NORM)).all())
-
-
 def _parse_vectors(reply: Mapping[str, Any], count: int) -> Floats:
     """Return the vectors [count, dimension] in the order of the request.
 
@@ -130,7 +125,9 @@ def _parse_vectors(reply: Mapping[str, Any], count: int) -> Floats:
             f"The embedding server returned fewer than {count} vectors.",
             code="ENGINE_BROKEN_ANSWER",
         ) from error
-    if rows.ndim != 2 or not np.isfinite(rows).all() or not _has_valid_norms(rows):
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=-1)
+    # NaN and infinity are in no range either.
+    if rows.ndim != 2 or not ((lengths > MIN_NORM) & (lengths < MAX_NORM)).all():
         raise TransientError(
             "The embedding server returned NaN, infinite or empty vectors.",
             code="ENGINE_BROKEN_ANSWER",

@@ -45,7 +45,7 @@ class PriorityThreadPool:
         # Also registered with atexit: native code that runs while the interpreter exits crashes it.
         atexit.unregister(self.close)
         for _ in self._threads:
-            self._queue.put((float("-inf"), -1, None, _stop_thread))
+            self._queue.put((float("-inf"), next(self._sequence), None, lambda: None))
         for thread in self._threads:
             thread.join()
         while not self._queue.empty():
@@ -58,15 +58,7 @@ class PriorityThreadPool:
             if future is None:
                 return
             if future.set_running_or_notify_cancel():
-                _complete_future(future, work)
-
-
-def _stop_thread() -> None:
-    """Placeholder work of the queue entries that end a thread; never called."""
-
-
-def _complete_future(future: Future[T], work: Callable[[], T]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:
-        future.set_exception(error)
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)

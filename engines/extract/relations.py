@@ -162,7 +162,7 @@ def unify_types(extractions: Sequence[Extraction]) -> Extraction:
     )
     return Extraction(
         mentions=[
-            mention.model_copy(update={"type": _pick_type(mention.type, mention.key, type_by_key)})
+            mention.model_copy(update={"type": pick_type(mention.type, mention.key, type_by_key)})
             for extraction in extractions
             for mention in extraction.mentions
         ],
@@ -185,10 +185,10 @@ def unify_types(extractions: Sequence[Extraction]) -> Extraction:
 
 
 def _unify_endpoint(endpoint: tuple[str, str], type_by_key: Mapping[str, str]) -> tuple[str, str]:
-    return _pick_type(endpoint[0], endpoint[1], type_by_key), endpoint[1]
+    return pick_type(endpoint[0], endpoint[1], type_by_key), endpoint[1]
 
 
-def _pick_type(kind: str, key: str, type_by_key: Mapping[str, str]) -> str:
+def pick_type(kind: str, key: str, type_by_key: Mapping[str, str]) -> str:
     voted_type = type_by_key.get(key, kind)
     # Names never become values or the reverse.
     return voted_type if kind in NAME_TYPES and voted_type in NAME_TYPES else kind

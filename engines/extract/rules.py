@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engines.extract.capitalized_names import find_names
-from engines.extract.relations import NAME_TYPES, find_claims, find_relations, vote_types
+from engines.extract.relations import find_claims, find_relations, pick_type, vote_types
 from engines.extract.values import EntitySpan, find_values
 from schemas.ids import fingerprint
 from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, Relation
@@ -162,11 +162,11 @@ def _unify_types(sentences: Sequence[_Sentence]) -> list[_Sentence]:
     )
     return [
         replace(
-            sentence, spans=tuple(_retype(span, type_by_key[span.key]) for span in sentence.spans)
+            sentence,
+            spans=tuple(
+                replace(span, type=pick_type(span.type, span.key, type_by_key))
+                for span in sentence.spans
+            ),
         )
         for sentence in sentences
     ]
-
-
-def _retype(span: EntitySpan, kind: str) -> EntitySpan:
-    return replace(span, type=kind) if span.type in NAME_TYPES and kind in NAME_TYPES else span

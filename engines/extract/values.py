@@ -69,7 +69,10 @@ def find_values(text: str) -> Iterator[EntitySpan]:
         return
     for match in _PATTERNS.finditer(text):
         kind, raw = str(match.lastgroup), match[0].rstrip(".,")
-        if kind == "code" and not _is_code(raw):
+        # The expression ignores case because of the months, but codes have no lowercase letters.
+        if kind == "code" and (
+            raw != raw.upper() or re.fullmatch(r"[A-Z]+[-/]\d|\d+[A-Z]{1,2}", raw)
+        ):
             continue
         yield EntitySpan(
             match.start(),
@@ -77,11 +80,6 @@ def find_values(text: str) -> Iterator[EntitySpan]:
             _TYPE_BY_GROUP.get(kind, "DATE"),
             _normalize_value(kind, raw),
         )
-
-
-def _is_code(raw: str) -> bool:
-    # The expression ignores case because of the months, but codes have no lowercase letters.
-    return raw == raw.upper() and not re.fullmatch(r"[A-Z]+[-/]\d|\d+[A-Z]{1,2}", raw)
 
 
 def _normalize_value(kind: str, raw: str) -> str:

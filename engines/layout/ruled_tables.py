@@ -59,11 +59,11 @@ def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
         and ys[0] <= run.middle <= ys[-1]
     ]
     cells = _build_cells(frame_runs, frame, xs, ys)
+    n_filled = sum(bool(cell) for row in cells for cell in row)
     if (
-        sum(bool(cell) for row in cells for cell in row) < _MIN_FILLED_CELLS
-        or len(cells) < 2
+        len(cells) < 2
         or len(cells[0]) < 2
-        or not _is_filled(cells)
+        or n_filled < max(_MIN_FILLED_CELLS, _MIN_FILLED_SHARE * len(cells) * len(cells[0]))
     ):
         return runs
     table = TextRun(
@@ -77,12 +77,6 @@ def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
     )
     members = {id(run) for run in frame_runs}
     return [*(run for run in runs if id(run) not in members), table]
-
-
-def _is_filled(cells: list[list[str]]) -> bool:
-    return sum(bool(cell) for row in cells for cell in row) >= _MIN_FILLED_SHARE * len(cells) * len(
-        cells[0]
-    )
 
 
 def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
@@ -243,7 +237,7 @@ def _split_row(
                     [
                         line
                         for line in cells.get(column, [])
-                        if _find_nearest(tops, line[0].middle) == i
+                        if min(range(len(tops)), key=lambda k: abs(tops[k] - line[0].middle)) == i
                     ]
                 )
                 for column in range(columns)
@@ -257,10 +251,6 @@ def _is_list_of_rows(cells: Sequence[list[list[TextRun]]]) -> bool:
     longest = max(cells, key=len)
     full_cell_count = sum(1 for cell in cells if len(cell) >= 0.8 * len(longest))
     return full_cell_count >= 0.7 * len(cells) and full_cell_count >= 2
-
-
-def _find_nearest(tops: Sequence[float], height: float) -> int:
-    return min(range(len(tops)), key=lambda i: abs(tops[i] - height))
 
 
 def _join_text(cell_lines: Sequence[list[TextRun]]) -> str:

@@ -231,6 +231,9 @@ def read(data: bytes) -> ParsedPart:
     decoded = text.decode_text(data, declared[1].decode() if declared else None)
     root = parse_html(decoded.text)
     first_by_tag = {element.tag: element for element in reversed(list(root.iter_descendants()))}
+    declared_language = (
+        first_by_tag["html"].attributes.get("lang", "") if "html" in first_by_tag else ""
+    )
     walker = _HtmlWalker()
     main = _find_main(root)
     walker.walk_children(main, main.attributes.get("id"))
@@ -241,7 +244,7 @@ def read(data: bytes) -> ParsedPart:
     return ParsedPart(
         walker.blocks,
         title=_find_title(first_by_tag),
-        language=_find_language(first_by_tag),
+        language=declared_language.split("-")[0].strip().lower() or None,
         date=_find_date(root),
         notices=[*decoded.notices, *canonical_notices],
     )
@@ -276,11 +279,6 @@ def _find_title(first_by_tag: dict[str, HtmlElement]) -> str | None:
         ),
         None,
     )
-
-
-def _find_language(first_by_tag: dict[str, HtmlElement]) -> str | None:
-    declared = first_by_tag["html"].attributes.get("lang", "") if "html" in first_by_tag else ""
-    return declared.split("-")[0].strip().lower() or None
 
 
 def _find_date(root: HtmlElement) -> str | None:
@@ -354,11 +352,7 @@ class _HtmlWalker:
             self.flush_line()
             self._walk_block(element, anchor_id)
             self.flush_line()
-        else:
-            self._walk_mixed(element, anchor_id)
-
-    def _walk_mixed(self, element: HtmlElement, anchor_id: str | None) -> None:
-        if any(inner.tag in BLOCK_TAGS for inner in element.iter_descendants()):
+        elif any(inner.tag in BLOCK_TAGS for inner in element.iter_descendants()):
             self.walk_children(element, anchor_id)
         else:
             self._append_inline(format_inline(element), anchor_id)

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from engines.parse import archive
-from engines.parse.formats import FORMAT_BY_TYPE, Format, detect_media_type
+from engines.parse.formats import FORMAT_BY_TYPE, detect_media_type
 from engines.parse.refusals import check_characters, limit_characters
 from schemas.values import Notice
 
@@ -38,7 +38,13 @@ def plan_document(path: str, name: str | None, claimed_type: str | None, max_pag
     file_format = FORMAT_BY_TYPE[detected.media_type]
     if file_format.zip_entries:
         archive.check_unpacked_size(file)
-    parts, pages = _plan_parts(file, file_format, max_pages)
+    parts, pages = [WHOLE_DOCUMENT], None
+    if file_format.is_paged:
+        pages, needs_ocr = file_format.load_paged_reader().inspect_pages(file, max_pages)
+        size = OCR_PART_PAGES if needs_ocr else TEXT_PART_PAGES
+        parts = [
+            f"pages {first}-{min(first + size - 1, pages)}" for first in range(1, pages + 1, size)
+        ]
     record = {
         "media_type": detected.media_type,
         "parts": parts,
@@ -46,17 +52,6 @@ def plan_document(path: str, name: str | None, claimed_type: str | None, max_pag
         "notices": [notice.model_dump() for notice in notices],
     }
     return json.dumps(record).encode()
-
-
-def _plan_parts(file: Path, file_format: Format, max_pages: int) -> tuple[list[str], int | None]:
-    if not file_format.is_paged:
-        return [WHOLE_DOCUMENT], None
-    pages, needs_ocr = file_format.load_paged_reader().inspect_pages(file, max_pages)
-    return _format_page_ranges(pages, OCR_PART_PAGES if needs_ocr else TEXT_PART_PAGES), pages
-
-
-def _format_page_ranges(pages: int, size: int) -> list[str]:
-    return [f"pages {first}-{min(first + size - 1, pages)}" for first in range(1, pages + 1, size)]
 
 
 def parse_page_range(part: str) -> range:

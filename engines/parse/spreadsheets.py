@@ -54,20 +54,11 @@ def read_workbook(path: Path) -> ParsedPart:
 def read_csv(data: bytes) -> ParsedPart:
     decoded = text.decode_text(data)
     csv.field_size_limit(2**31 - 1)  # the default of 128 KiB fails on long cells
-    rows = list(
-        csv.reader(
-            io.StringIO(decoded.text),
-            delimiter=_detect_delimiter(decoded.text[:65536]),
-            strict=False,
-        )
-    )
+    sample = decoded.text[:65536]
+    delimiter = max(",;\t|", key=lambda delimiter: _score_delimiter(sample, delimiter))
+    rows = list(csv.reader(io.StringIO(decoded.text), delimiter=delimiter, strict=False))
     _check_cell_count(len(rows) * max(map(len, rows), default=0))
     return ParsedPart(list(_build_blocks(rows, None, 0, 0)), notices=list(decoded.notices))
-
-
-def _detect_delimiter(sample: str) -> str:
-    """Return the one of `, ; tab |` that splits most rows into the same number of fields."""
-    return max(",;\t|", key=lambda delimiter: _score_delimiter(sample, delimiter))
 
 
 def _score_delimiter(sample: str, delimiter: str) -> float:

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.embed.background import Background
 from engines.embed.e5 import (
     ASSETS,
     STATE_DIMENSION,
+    Background,
     E5Embedder,
     E5TextEncoder,
     get_background_file_name,
@@ -160,7 +160,7 @@ def test_two_processes_can_build_one_cache(tmp_path: Path) -> None:
 EXIT_DURING_INGEST_SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from engines.embed.background import Background
+from engines.embed.e5 import Background
 from engines.embed.e5 import ASSETS, STATE_DIMENSION, E5Embedder, E5TextEncoder, get_background_file_name
 
 async def main():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.embed.background import Background, load_texts
+from engines.embed.e5 import Background, load_texts
 from engines.embed.priority_pool import PriorityThreadPool
 from engines.embed.states import normalize_rows, pack_states, unpack_states
 
