@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import re
 import tempfile
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
@@ -16,6 +15,7 @@ from typing import IO, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import obstore
+from cachetools import LRUCache
 from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, S3Store
 
@@ -118,7 +118,8 @@ class ObstoreBlobStore:
         self, store: ObjectStore, folder: Path | None = None, temporary_dir: Path | None = None
     ) -> None:
         self._temporary_dir = temporary_dir
-        self._store, self._folder, self._cache = store, folder, _RangeCache(CACHE_BYTES)
+        self._store, self._folder = store, folder
+        self._cache: LRUCache[tuple[str, int, int], bytes] = LRUCache(CACHE_BYTES, getsizeof=len)
         self._answer_count = 0
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
@@ -167,7 +168,9 @@ class ObstoreBlobStore:
             fetched.get(byte_range) or self._cache.get((key, *byte_range)) for byte_range in ranges
         ]
         for byte_range, data in fetched.items():
-            self._cache.put((key, *byte_range), data)
+            # One large range must not evict all others.
+            if len(data) <= CACHE_BYTES // 8:
+                self._cache[key, *byte_range] = data
         return [data or b"" for data in results]
 
     @asynccontextmanager
@@ -205,7 +208,8 @@ class ObstoreBlobStore:
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete the blobs, ignoring missing ones."""
         for key in keys:
-            self._cache.evict(key)
+            for range_key in [cached for cached in self._cache if cached[0] == key]:
+                del self._cache[range_key]
             if await self.get_size(key) is not None:
                 await self._run_operation(key, partial(obstore.delete_async, self._store, key))
 
@@ -336,31 +340,3 @@ def _make_not_found_error(key: str) -> NotFound:
         code="NO_SUCH_BLOB",
         remedy="It was deleted, or ANABRANCH_STORAGE__URL names another store.",
     )
-
-
-class _RangeCache:
-    """LRU cache of byte ranges, `limit_bytes` in total; one range may take an eighth of it."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes, self._size_bytes = limit_bytes, 0
-        self._entries: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
-
-    def __contains__(self, range_key: tuple[str, int, int]) -> bool:
-        return range_key in self._entries
-
-    def get(self, range_key: tuple[str, int, int]) -> bytes | None:
-        if range_key in self._entries:
-            self._entries.move_to_end(range_key)
-        return self._entries.get(range_key)
-
-    def put(self, range_key: tuple[str, int, int], data: bytes) -> None:
-        if range_key in self._entries or len(data) > self._limit_bytes // 8:
-            return
-        self._entries[range_key] = data
-        self._size_bytes += len(data)
-        while self._size_bytes > self._limit_bytes:
-            self._size_bytes -= len(self._entries.popitem(last=False)[1])
-
-    def evict(self, key: str) -> None:
-        for range_key in [range_key for range_key in self._entries if range_key[0] == key]:
-            self._size_bytes -= len(self._entries.pop(range_key))
