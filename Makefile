@@ -71,7 +71,7 @@ asyncapi: build/asyncapi/.synced ## Validate the AsyncAPI document with the Asyn
 	cd build/asyncapi && node check.mjs ../../docs/reference/asyncapi.json
 
 lock: $(UV) ## Pin the dependencies of pyproject.toml again
-	$(COMPILE) --all-extras pyproject.toml -o requirements.lock
+	$(COMPILE) --extra dev pyproject.toml -o requirements.lock
 	echo uv | $(COMPILE) - -o .ci/uv.lock
 	echo check-jsonschema | $(COMPILE) - -o .ci/check-jsonschema.lock
 
