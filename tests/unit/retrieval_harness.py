@@ -56,9 +56,12 @@ class RetrievalHarness:
         language: str = "en",
         kind: str = "paragraph",
         names: tuple[str, ...] = (),
+        collection: str | None = None,
     ) -> None:
         children = [[self._make_child(external_id, text, kind)] for text in texts]
-        self.index.add(IndexedDocument(external_id, children, title, language, names))
+        self.index.add(
+            IndexedDocument(external_id, children, title, language, names, collection=collection)
+        )
 
     def _make_child(self, external_id: str, text: str, kind: str) -> IndexedChild:
         data = pack_states(text)

@@ -1,5 +1,5 @@
-"""A corpus in memory that obeys the ports of `schemas.ports.search`: exact BM25 and cosine, a graph
-of shared names.
+"""A corpus in memory that obeys the ports of `schemas.ports.search`, as `tests/contract/test_search.py`
+asserts: exact BM25 and cosine, a graph of names.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 import snowballstemmer
 from numpy.typing import NDArray
 
-from retrieval.words import extract_content_words
+import schemas.ids
+from retrieval.words import FUNCTION_WORDS
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.search import (
@@ -31,9 +34,8 @@ from schemas.ports.search import (
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
 from schemas.values import BlockKind
-
-TEXT_SEARCH_CONFIGS = {"en": "english", "pt": "portuguese"}
-_STEMMERS = {name: snowballstemmer.stemmer(name) for name in TEXT_SEARCH_CONFIGS.values()}
+from sql.generations import unknown_generation_error
+from sql.text_search_config import resolve_text_search_config
 
 
 @dataclass(frozen=True)
@@ -58,16 +60,42 @@ class IndexedDocument:
     title: str | None = None
     language: str | None = "en"
     names: Sequence[str] = ()
+    tenant: str = "default"
+    collection: str | None = None
+    tags: Sequence[str] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    document_date: date | None = None
+    readers: Sequence[str] | None = None
+
+    def matches(self, filters: Filters) -> bool:
+        return (
+            (not filters.document_ids or make_document_id(self) in filters.document_ids)
+            and (not filters.collections or self.collection in filters.collections)
+            and set(filters.tags) <= set(self.tags)
+            and (not filters.external_ids or self.external_id in filters.external_ids)
+            and (not filters.languages or self.language in filters.languages)
+            and (filters.date_from is None or self.dated >= filters.date_from)
+            and (filters.date_to is None or self.dated <= filters.date_to)
+            and all(self.metadata.get(key) == value for key, value in filters.metadata.items())
+        )
+
+    @property
+    def dated(self) -> date:
+        return self.document_date or date(2026, 1, 1)
+
+    def is_readable(self, readers: ReaderScope) -> bool:
+        return readers is None or self.readers is None or bool(set(readers) & set(self.readers))
 
 
-def make_document_id(external_id: str) -> UUID:
-    return content_id("document", "default", "", external_id)
+def make_document_id(document: IndexedDocument) -> UUID:
+    return schemas.ids.make_document_id(document.tenant, "", document.external_id)
 
 
 @dataclass
 class MemoryIndex:
-    """Both `SearchIndex` and `IndexSnapshot`. `broken` maps a channel to the error it raises;
-    `asked` counts calls, `read` how often each chunk was.
+    """Both `SearchIndex` and `IndexSnapshot`. `others` are further generations by name.
+
+    `channel_errors` maps a call to the error it raises.
     """
 
     generation: Generation = field(
@@ -83,33 +111,35 @@ class MemoryIndex:
     views: dict[UUID, ChunkView] = field(default_factory=dict)
     parent_views: dict[UUID, ParentView] = field(default_factory=dict)
     markdown: dict[UUID, str] = field(default_factory=dict)
-    collections: set[str] = field(default_factory=set)
+
+    others: dict[str, MemoryIndex] = field(default_factory=dict)
+    readers: ReaderScope = None
 
     def __post_init__(self) -> None:
-        self._postings: dict[str, dict[str, list[tuple[UUID, int]]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        self._lengths: dict[UUID, int] = {}
-        self._counts: Counter[str] = Counter()
-        self._vectors: list[tuple[UUID, NDArray[np.float32]]] = []
-        self._matrix: NDArray[np.float32] | None = None
-        self._names: dict[str, set[UUID]] = defaultdict(set)
+        self._documents: dict[UUID, IndexedDocument] = {}
+        self._configurations: dict[UUID, str] = {}
+        self._vectors: dict[UUID, NDArray[np.float32]] = {}
+        self._mentions: dict[str, set[UUID]] = defaultdict(set)
+        self._relations: list[tuple[UUID, str, str, float]] = []
 
     def add(self, document: IndexedDocument) -> UUID:
-        doc, place, ordinal = make_document_id(document.external_id), 0, 0
+        """Index a document, in place of its earlier revision."""
+        document_id, place, ordinal = make_document_id(document), 0, 0
+        self.remove(document_id)
+        self._documents[document_id] = document
         pieces: list[str] = []
         for number, children in enumerate(document.parents):
-            parent_id = content_id("parent", doc, number)
+            parent_id = content_id("parent", document_id, number)
             start = place
             for child in children:
-                self._add_child(document, doc, parent_id, child, place, ordinal)
+                self._add_child(document, document_id, parent_id, child, place, ordinal)
                 pieces.append(child.text)
                 place += len(child.text) + 2
                 ordinal += 1
             text = "\n\n".join(child.text for child in children)
             self.parent_views[parent_id] = ParentView(
                 parent_id,
-                doc,
+                document_id,
                 text,
                 f"Part {number + 1}",
                 start,
@@ -118,45 +148,63 @@ class MemoryIndex:
                 len(text) // 4,
                 number,
             )
-        self.markdown[doc] = "\n\n".join(pieces)
-        self._matrix = None
-        return doc
+        self.markdown[document_id] = "\n\n".join(pieces)
+        return document_id
+
+    def remove(self, document_id: UUID) -> None:
+        chunk_ids = {
+            view.chunk_id for view in self.views.values() if view.document_id == document_id
+        }
+        for chunk_id in chunk_ids:
+            del self.views[chunk_id]
+            self._vectors.pop(chunk_id, None)
+        for mentioned in self._mentions.values():
+            mentioned -= chunk_ids
+        self._relations = [one for one in self._relations if one[0] != document_id]
+
+    def add_mention(self, chunk_id: UUID, name: str) -> None:
+        self._mentions[name].add(chunk_id)
+
+    def add_relation(self, document_id: UUID, subject: str, object_: str, weight: float) -> None:
+        self._relations.append((document_id, subject, object_, weight))
 
     def _add_child(
         self,
         document: IndexedDocument,
-        doc: UUID,
+        document_id: UUID,
         parent_id: UUID,
         child: IndexedChild,
         place: int,
         ordinal: int,
     ) -> None:
-        chunk_id = content_id("child", doc, ordinal)
-        configuration = TEXT_SEARCH_CONFIGS.get(document.language or "", "english")
+        chunk_id = content_id("child", document_id, ordinal)
+        configuration = resolve_text_search_config(document.language)
         prefix = child.prefix or (document.title or "")
-        positions = _lexeme_positions(f"{prefix}\n{child.text}", configuration, document.language)
+        positions = _lexeme_positions(f"{prefix}\n{child.text}", configuration)
         self.views[chunk_id] = ChunkView(
-            chunk_id, parent_id, doc, (1, ordinal), 1, document.external_id, document.title, f"file:///{document.external_id}", document.language,
+            chunk_id, parent_id, document_id, (1, ordinal), 1, document.external_id, document.title, f"file:///{document.external_id}", document.language,
             child.kind, child.text, prefix, place, place + len(child.text),
             child.spans or [{"char_start": place, "char_end": place + len(child.text), "page": 1}],
             ordinal, positions, child.background, None, child.states,
         )  # fmt: skip
-        self._lengths[chunk_id] = sum(map(len, positions.values()))
-        self._counts[configuration] += 1
-        for lexeme, at in positions.items():
-            self._postings[configuration][lexeme].append((chunk_id, len(at)))
+        self._configurations[chunk_id] = configuration
         if child.vector is not None:
-            self._vectors.append((chunk_id, child.vector))
+            self._vectors[chunk_id] = child.vector
         for name in document.names:
             if name.lower() in child.text.lower():
-                self._names[name.lower()].add(chunk_id)
+                self.add_mention(chunk_id, name.lower())
 
     @asynccontextmanager
     async def open_snapshot(
         self, generation: str | None = None, readers: ReaderScope = None
     ) -> AsyncIterator[MemoryIndex]:
         self.call_counts["snapshot"] += 1
-        yield copy(self)
+        found = self if generation in (None, self.generation.name) else self.others.get(generation)
+        if found is None:
+            raise unknown_generation_error(generation or "")
+        snapshot = copy(found)
+        snapshot.readers = readers
+        yield snapshot
 
     async def check_unchanged(self, versions: Sequence[SnapshotVersion]) -> list[bool]:
         if "unchanged" in self.channel_errors:
@@ -168,32 +216,48 @@ class MemoryIndex:
         if call in self.channel_errors:
             raise self.channel_errors[call]
 
+    def _may_read(self, view: ChunkView | ParentView) -> bool:
+        return self._documents[view.document_id].is_readable(self.readers)
+
+    def _list_chunks(self, tenant: str) -> list[ChunkView]:
+        return [
+            view
+            for view in self.views.values()
+            if self._documents[view.document_id].tenant == tenant
+        ]
+
     async def search_lexical(
         self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int
     ) -> LexicalHits:
         self._record_call("lexical")
         scores: dict[UUID, float] = defaultdict(float)
         idfs: dict[str, dict[str, float]] = {}
-        for configuration, postings in self._postings.items():
-            count = sum(self._counts.values())
-            lexemes = {
+        by_configuration: dict[str, list[ChunkView]] = defaultdict(list)
+        for view in self._list_chunks(tenant):
+            by_configuration[self._configurations[view.chunk_id]].append(view)
+        own = _lexeme_positions(text, resolve_text_search_config(language))
+        topical = {position for positions in own.values() for position in positions}
+        for configuration, chunks in by_configuration.items():
+            # The question's own stop words count in no configuration, unless it has nothing else.
+            lexemes = [
                 lexeme
-                for lexeme in _lexeme_positions(text, configuration, None)
-                if lexeme in postings
-            }
+                for lexeme, positions in _lexeme_positions(text, configuration).items()
+                if not topical or topical.intersection(positions)
+            ]
+            df = {lexeme: sum(lexeme in chunk.positions for chunk in chunks) for lexeme in lexemes}
             idfs[configuration] = {
-                lexeme: math.log(
-                    1 + (count - len(postings[lexeme]) + 0.5) / (len(postings[lexeme]) + 0.5)
-                )
+                lexeme: math.log(1 + (len(chunks) - df[lexeme] + 0.5) / (df[lexeme] + 0.5))
                 for lexeme in lexemes
             }
-            for lexeme, idf in idfs[configuration].items():
-                for chunk_id, frequency in postings[lexeme]:
-                    scores[chunk_id] += idf * self.generation.config.lexical.compute_weight(
-                        frequency, self._lengths[chunk_id]
-                    )
+            for chunk in chunks:
+                length = sum(map(len, chunk.positions.values()))
+                for lexeme, idf in idfs[configuration].items():
+                    if frequency := len(chunk.positions.get(lexeme, ())):
+                        scores[chunk.chunk_id] += (
+                            idf * self.generation.config.lexical.compute_weight(frequency, length)
+                        )
         return LexicalHits(
-            self._top_hits(scores, filters, k),
+            self._top_hits(tenant, scores, filters, k),
             idfs,
             "exact" if self.exactness == "exact" else "bounded",
         )
@@ -202,20 +266,22 @@ class MemoryIndex:
         self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int
     ) -> Sequence[Hit]:
         self._record_call("semantic")
-        if not self._vectors:
-            return []
-        if self._matrix is None:
-            self._matrix = np.stack([row for _, row in self._vectors])
-        cosines = self._matrix @ vector
-        return self._top_hits(
-            dict(zip((chunk_id for chunk_id, _ in self._vectors), cosines.tolist(), strict=True)),
-            filters,
-            k,
-        )
+        scores = {
+            chunk_id: float(row @ vector / (np.linalg.norm(row) * np.linalg.norm(vector) or 1.0))
+            for chunk_id, row in self._vectors.items()
+        }
+        return self._top_hits(tenant, scores, filters, k)
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         self._record_call("link")
-        return [EntitySeed("name", key, 1.0) for key in keys if key in self._names]
+        return [EntitySeed("name", key, 1.0) for key in keys if self._find_mentions(tenant, key)]
+
+    def _find_mentions(self, tenant: str, name: str) -> list[UUID]:
+        return [
+            view.chunk_id
+            for view in self._list_chunks(tenant)
+            if view.chunk_id in self._mentions.get(name, ()) and self._may_read(view)
+        ]
 
     async def search_graph(
         self,
@@ -229,56 +295,107 @@ class MemoryIndex:
         k: int,
     ) -> Sequence[Hit]:
         self._record_call("graph")
+        entities: dict[str, float] = defaultdict(float)
+        reached = [(seed.key, seed.weight) for seed in seeds]
+        for _ in range(hops + 1):
+            for name, score in reached:
+                entities[name] += score
+            reached = [
+                (neighbor, score * weight * decay)
+                for name, score in reached
+                for neighbor, weight in self._list_neighbors(tenant, name, fan_out)
+            ]
         scores: dict[UUID, float] = defaultdict(float)
-        for seed in seeds:
-            for chunk_id in self._names[seed.key]:
-                scores[chunk_id] += seed.weight
-        return self._top_hits(scores, filters, k)
+        for name, score in entities.items():
+            for chunk_id in self._find_mentions(tenant, name):
+                scores[chunk_id] += score
+        return self._top_hits(tenant, scores, filters, k)
+
+    def _list_neighbors(self, tenant: str, name: str, fan_out: int) -> list[tuple[str, float]]:
+        """The heaviest relations of each direction."""
+        relations = [
+            relation
+            for relation in self._relations
+            if (document := self._documents[relation[0]]).tenant == tenant
+            and document.is_readable(self.readers)
+        ]
+        outward = [
+            (object_, weight) for _, subject, object_, weight in relations if subject == name
+        ]
+        inward = [(subject, weight) for _, subject, object_, weight in relations if object_ == name]
+        return [
+            neighbor
+            for direction in (outward, inward)
+            for neighbor in sorted(direction, key=lambda one: -one[1])[:fan_out]
+        ]
 
     async def fetch_chunks(self, chunk_ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
         self._record_call("chunks")
         self.chunk_reads.update(chunk_ids)
-        return {chunk_id: self.views[chunk_id] for chunk_id in chunk_ids if chunk_id in self.views}
+        return {
+            chunk_id: self.views[chunk_id]
+            for chunk_id in chunk_ids
+            if chunk_id in self.views and self._may_read(self.views[chunk_id])
+        }
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
         self._record_call("parents")
-        return {parent_id: self.parent_views[parent_id] for parent_id in parent_ids}
+        return {
+            parent_id: self.parent_views[parent_id]
+            for parent_id in parent_ids
+            if parent_id in self.parent_views and self._may_read(self.parent_views[parent_id])
+        }
 
     async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]:
         self._record_call("children")
-        wanted = set(parent_ids)
-        return [view for view in self.views.values() if view.parent_id in wanted]
+        return [
+            view
+            for view in self.views.values()
+            if view.parent_id in set(parent_ids) and self._may_read(view)
+        ]
 
     async def find_missing_collections(self, tenant: str, names: Sequence[str]) -> Sequence[str]:
-        return [name for name in names if name not in self.collections]
+        known = {
+            document.collection
+            for document in self._documents.values()
+            if document.tenant == tenant and document.is_readable(self.readers)
+        }
+        return [name for name in names if name not in known]
 
     async def count_chunks(self, tenant: str) -> int:
         self._record_call("corpus_size")
-        return len(self.views)
+        return len(self._list_chunks(tenant))
 
-    def _top_hits(self, scores: Mapping[UUID, float], filters: Filters, k: int) -> list[Hit]:
-        allowed = {
-            chunk_id: score
-            for chunk_id, score in scores.items()
-            if not filters.external_ids or self.views[chunk_id].external_id in filters.external_ids
+    def _top_hits(
+        self, tenant: str, scores: Mapping[UUID, float], filters: Filters, k: int
+    ) -> list[Hit]:
+        eligible = {
+            view.chunk_id: view.document_id
+            for view in self._list_chunks(tenant)
+            if view.chunk_id in scores
+            and self._may_read(view)
+            and self._documents[view.document_id].matches(filters)
         }
-        ordered = sorted(allowed, key=lambda chunk_id: (-allowed[chunk_id], chunk_id))[:k]
-        return [
-            Hit(chunk_id, self.views[chunk_id].document_id, allowed[chunk_id])
-            for chunk_id in ordered
-        ]
+        ordered = sorted(eligible, key=lambda chunk_id: (-scores[chunk_id], chunk_id))[:k]
+        return [Hit(chunk_id, eligible[chunk_id], scores[chunk_id]) for chunk_id in ordered]
 
 
-def _lexeme_positions(text: str, configuration: str, language: str | None) -> dict[str, list[int]]:
+def _lexeme_positions(text: str, configuration: str) -> dict[str, list[int]]:
     """Lexeme → positions; function words count as places but are no lexemes, as in Postgres."""
-    stem = _STEMMERS[configuration].stemWord
-    topical = set(
-        extract_content_words(
-            text, {value: key for key, value in TEXT_SEARCH_CONFIGS.items()}[configuration]
+    if configuration == "simple":
+        stem, stop_words = str, frozenset[str]()
+    else:
+        stem = snowballstemmer.stemmer(configuration).stemWord
+        stop_words = next(
+            (
+                words
+                for language, words in FUNCTION_WORDS.items()
+                if resolve_text_search_config(language) == configuration
+            ),
+            frozenset(),
         )
-    )
     found: dict[str, list[int]] = defaultdict(list)
     for place, word in enumerate(re.findall(r"\w+", text.lower()), 1):
-        if word in topical:
+        if word not in stop_words:
             found[stem(word)].append(place)
     return found

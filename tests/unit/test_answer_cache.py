@@ -323,6 +323,7 @@ async def test_cache_key_includes_every_request_option(other: dict[str, object])
     desk = CachedRetriever(make_harness())
     for _ in range(3):
         await desk.ask()
+    desk.harness.index.others = {"g2": desk.harness.index}
     assert not (await desk.ask(**other)).trace.cached  # type: ignore[arg-type]
 
 

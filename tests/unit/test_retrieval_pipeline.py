@@ -16,7 +16,7 @@ from schemas.profiles import AnswerProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import ScriptedChat, WordReranker
-from tests.unit.retrieval_harness import LEASE, make_harness
+from tests.unit.retrieval_harness import LEASE, PUMP, make_harness
 
 RUN_ID = UUID(int=7)
 COST_QUESTION = "How much does the replacement of the bearing cost?"
@@ -149,7 +149,7 @@ async def test_unanswerable_question_is_refused_in_its_language(
 
 async def test_unknown_collection_is_reported() -> None:
     built = make_harness()
-    built.index.collections = {"plans"}
+    built.add("pump", PUMP, title="Maintenance plan", names=("coolant pump",), collection="plans")
     only = QueryRequest(
         query=COST_QUESTION, filters=Filters(collections=["typo"], external_ids=["none"])
     )

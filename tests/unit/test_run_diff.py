@@ -6,12 +6,12 @@ from uuid import UUID
 from retrieval.run_diff import DiffContext, compare_runs
 from retrieval.run_record import RecordedRun, parse_run
 from schemas.generations import Generation, IndexConfig
+from schemas.ids import make_document_id
 from schemas.profiles import AnswerProfile, Profile
 from schemas.questions import QueryRequest
 from schemas.run_records import CurrentDocument, RunDiff
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_harness import LEASE, PUMP, STAFF, VACATION_PT, RetrievalHarness
-from tests.unit.retrieval_memory_index import make_document_id
 from tests.unit.run_rows import COST_QUESTION, make_run_row
 
 NO_CONTEXT = DiffContext({}, {})
@@ -52,7 +52,11 @@ async def test_withdrawn_document_is_a_reason_for_different_answer() -> None:
         now,
         DiffContext(
             {},
-            {make_document_id("pump"): CurrentDocument(visible_revision=None, state="withdrawn")},
+            {
+                make_document_id("default", "", "pump"): CurrentDocument(
+                    visible_revision=None, state="withdrawn"
+                )
+            },
         ),
     )
     assert diff.answer_changed and diff.citations_changed and not diff.same
