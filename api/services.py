@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from api.event_feed import EventFeedPort
-from api.history import LineagePort, RunHistoryPort
 from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
 from evaluation.comparison import ComparisonRequest
 from evaluation.promotion_gate import PromotionRequest
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
+from schemas.event_feed import FeedMessage, LogPage
 from schemas.events.control import Scope
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
+from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.engines import BlobStore
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Authenticator, Principal
@@ -24,6 +25,7 @@ from schemas.profiles import Profile
 from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse
 from schemas.readiness import DependencyStatus
 from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
+from schemas.run_records import RunDiff
 from schemas.sources import SourceRequest
 from schemas.values import Amendment, BlobRef
 
@@ -208,6 +210,69 @@ class AuditTrailPort(Protocol):
         self, tenant: str | None, *, after: str | None, limit: int
     ) -> tuple[list[dict[str, Any]], str | None]:
         """List events of all tenants when `tenant` is None. Raises InvalidRequest."""
+
+
+class RunHistoryPort(Protocol):
+    """Raises NotFound for an unknown or incompletely recorded run."""
+
+    async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]: ...
+
+    async def diff_run(
+        self, caller: Principal, run_id: UUID, other_run_id: UUID | None
+    ) -> RunDiff: ...
+
+
+class LineagePort(Protocol):
+    """Raises NotFound for unknown ids, TransientError when log, tables or blobs are unavailable."""
+
+    async def get_document_lineage(
+        self, caller: Principal, document_id: UUID
+    ) -> DocumentLineage: ...
+
+    async def get_run_lineage(
+        self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None
+    ) -> RunLineage: ...
+
+    def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:
+        """Format as PROV-JSON."""
+
+
+class EventFeedPort(Protocol):
+    """Raises InvalidRequest for an invalid cursor, PlaceAhead, LogUnavailable, DatabaseUnavailable."""
+
+    async def read_page(
+        self,
+        caller: Principal,
+        *,
+        after: str,
+        topics: list[str] | None,
+        document: UUID | None,
+        limit: int,
+        since: datetime | None = None,
+    ) -> LogPage:
+        """Read a page after a cursor, `begin` or `now`. Events appended before `since` are skipped."""
+
+    def follow(
+        self,
+        caller: Principal,
+        *,
+        after: str | None,
+        topics: list[str] | None,
+        document: UUID | None,
+    ) -> AsyncGenerator[FeedMessage, None]:
+        """Stream messages after a cursor until the server stops; `open` comes first.
+
+        Starts at the current end when `after` is None or, after a `reset` message, when it belongs
+        to another log. With a document, its status is included whenever it changes.
+        """
+
+    async def list_document_events(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """List attempts in order of time. `after` is the number of lines to skip."""
+
+    def close_streams(self) -> None:
+        """End every stream with a `bye` message."""
 
 
 class BuildPlan(Protocol):

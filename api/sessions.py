@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 
+from itsdangerous import BadSignature, TimestampSigner
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.browser_guard import SAFE_METHODS
@@ -21,6 +21,17 @@ SESSION_LIFETIME_S = 12 * 3600
 NEW_LINK_REMEDY = "Run `anabranch open` for a new link."
 
 
+class ClockSigner(TimestampSigner):
+    """A signer of one kind of value, with a clock that tests can move."""
+
+    def __init__(self, token: str, kind: str, clock: Callable[[], float]) -> None:
+        super().__init__(token, salt=kind, key_derivation="hmac", digest_method=hashlib.sha256)
+        self.clock = clock
+
+    def get_timestamp(self) -> int:
+        return int(self.clock())
+
+
 @dataclass(slots=True)
 class BrowserSessions:
     """Codes and cookies signed with the token, so that they become invalid with it.
@@ -30,12 +41,13 @@ class BrowserSessions:
 
     token: str
     clock: Callable[[], float] = time.time
-    # By expiry. Not shared between replicas: behind a load balancer a code can be used once at
-    # each.
-    used_codes: dict[str, float] = field(default_factory=dict)
+    # Payload → expiry. Not the code itself: Base64 has several spellings of one signature, each of
+    # which would open a session. Not shared between replicas: behind a load balancer a code can be
+    # used once at each.
+    used_codes: dict[bytes, float] = field(default_factory=dict)
 
     def make_code(self) -> str:
-        return self._sign("code", LINK_LIFETIME_S)
+        return self._sign("code")
 
     def exchange_code(self, code: str) -> str:
         """Return the cookie for a code. Raises Unauthenticated for a code that is forged, expired
@@ -45,34 +57,25 @@ class BrowserSessions:
         self.used_codes = {
             used_code: expiry for used_code, expiry in self.used_codes.items() if expiry > now
         }
-        expiry = self._verify("code", code)
-        if expiry is None or code in self.used_codes:
+        payload = self._verify("code", code, LINK_LIFETIME_S)
+        if payload is None or payload in self.used_codes:
             raise Unauthenticated(
                 "The login link is expired or already used.", remedy=NEW_LINK_REMEDY
             )
-        self.used_codes[code] = expiry
-        return self._sign("session", SESSION_LIFETIME_S)
+        self.used_codes[payload] = now + LINK_LIFETIME_S + 1
+        return self._sign("session")
 
     def is_valid(self, cookie: str) -> bool:
-        return self._verify("session", cookie) is not None
+        return self._verify("session", cookie, SESSION_LIFETIME_S) is not None
 
-    def _sign(self, kind: str, lifetime_s: float) -> str:
-        claims = f"{int(self.clock() + lifetime_s)}.{secrets.token_urlsafe(16)}"
-        return f"{claims}.{self._compute_signature(kind, claims)}"
+    def _sign(self, kind: str) -> str:
+        return ClockSigner(self.token, kind, self.clock).sign(secrets.token_urlsafe(16)).decode()
 
-    def _verify(self, kind: str, value: str) -> float | None:
-        claims, _, signature = value.rpartition(".")
-        if not hmac.compare_digest(
-            self._compute_signature(kind, claims).encode(), signature.encode()
-        ):
+    def _verify(self, kind: str, value: str, lifetime_s: int) -> bytes | None:
+        try:
+            return ClockSigner(self.token, kind, self.clock).unsign(value, max_age=lifetime_s)
+        except BadSignature:
             return None
-        expiry = float(claims.partition(".")[0])
-        return expiry if expiry > self.clock() else None
-
-    def _compute_signature(self, kind: str, claims: str) -> str:
-        return hmac.new(
-            self.token.encode(), f"{kind} {claims}".encode(), hashlib.sha256
-        ).hexdigest()
 
 
 class SessionCookieMiddleware:

@@ -6,11 +6,12 @@ The signature is an HMAC-SHA256 (RFC 2104) over target and expiry.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
+
+from itsdangerous import Signer
 
 from schemas.errors import InvalidRequest
 
@@ -30,20 +31,18 @@ class LinkSigner:
 
     secret: bytes
 
+    @property
+    def _signer(self) -> Signer:
+        return Signer(self.secret, salt="link", key_derivation="hmac", digest_method=hashlib.sha256)
+
     def sign(self, target: LinkTarget, expires_at_s: int) -> str:
         """Return the signature. `expires_at_s` is a Unix time."""
-        return hmac.new(
-            self.secret,
-            json.dumps(
-                [target.tenant, str(target.document_id), target.revision, expires_at_s]
-            ).encode(),
-            hashlib.sha256,
-        ).hexdigest()
+        return self._signer.get_signature(_format_claims(target, expires_at_s)).decode()
 
     def verify(self, target: LinkTarget, expires_at_s: int, signature: str, now: datetime) -> None:
         """Raises InvalidRequest with code LINK_EXPIRED or LINK_FORGED."""
         remedy = "Get a new link from GET /v1/documents/{id}/file?signed=true."
-        if not hmac.compare_digest(self.sign(target, expires_at_s).encode(), signature.encode()):
+        if not self._signer.verify_signature(_format_claims(target, expires_at_s), signature):
             raise InvalidRequest("Invalid link signature.", code="LINK_FORGED", remedy=remedy)
         if expires_at_s < now.timestamp():
             raise InvalidRequest(
@@ -51,3 +50,9 @@ class LinkSigner:
                 code="LINK_EXPIRED",
                 remedy=remedy,
             )
+
+
+def _format_claims(target: LinkTarget, expires_at_s: int) -> bytes:
+    return json.dumps(
+        [target.tenant, str(target.document_id), target.revision, expires_at_s]
+    ).encode()

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from fastapi import Request
 from fastapi.responses import StreamingResponse
+from fastapi.sse import format_sse_event
 
 from api.problems import build_error_problem
 from schemas.questions import AnswerDelta, OnProgress, Progress, QueryResponse
@@ -39,12 +40,12 @@ def stream_answer(request: Request, run_query: RunQuery) -> StreamingResponse:
     )
 
 
-async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterator[str]:
+async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterator[bytes]:
     progress_queue: asyncio.Queue[Progress | None] = asyncio.Queue()
     task = asyncio.ensure_future(run_query(progress_queue.put_nowait))
     task.add_done_callback(lambda _: progress_queue.put_nowait(None))
     try:
-        yield format_event("started", "{}")
+        yield format_sse_event(event="started", data_str="{}")
         async for event_text in _generate_progress_events(progress_queue):
             yield event_text
         yield _format_final_event(request, task)
@@ -55,28 +56,25 @@ async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterat
 
 async def _generate_progress_events(
     progress_queue: asyncio.Queue[Progress | None],
-) -> AsyncIterator[str]:
+) -> AsyncIterator[bytes]:
     while True:
         try:
             progress = await asyncio.wait_for(progress_queue.get(), PING_INTERVAL_S)
         except TimeoutError:
-            yield ": working\n\n"
+            yield format_sse_event(comment="working")
             continue
         if progress is None:
             return
-        yield format_event(
-            "delta" if isinstance(progress, AnswerDelta) else "step", progress.model_dump_json()
+        yield format_sse_event(
+            event="delta" if isinstance(progress, AnswerDelta) else "step",
+            data_str=progress.model_dump_json(),
         )
 
 
-def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -> str:
+def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -> bytes:
     """Format the answer, or any error as a problem: the status line has been sent already."""
     try:
-        return format_event("answer", task.result().model_dump_json())
+        return format_sse_event(event="answer", data_str=task.result().model_dump_json())
     except Exception as error:
-        return format_event("error", bytes(build_error_problem(request, error).body).decode())
-
-
-def format_event(name: str, data: str) -> str:
-    """Format one event. `data` must be a single line."""
-    return f"event: {name}\ndata: {data}\n\n"
+        problem = bytes(build_error_problem(request, error).body).decode()
+        return format_sse_event(event="error", data_str=problem)

@@ -10,12 +10,13 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
+from fastapi.sse import format_sse_event
 from pydantic import Field
 
 from api.dependencies import Caller, PageLimit, ServicesDep
 from api.responses import NumberedPage, StageStatus
 from api.routes.documents import unknown_document
-from api.sse import MEDIA_TYPE, format_event
+from api.sse import MEDIA_TYPE
 from processors import TOPICS
 from schemas.errors import Forbidden, InvalidRequest
 from schemas.event_feed import FeedMessage, LogPage
@@ -144,17 +145,19 @@ async def stream_events(
 
 async def _generate_messages(
     first_message: FeedMessage, messages: AsyncGenerator[FeedMessage, None]
-) -> AsyncIterator[str]:
+) -> AsyncIterator[bytes]:
     async with aclosing(messages):
-        yield f"retry: {RETRY_MS}\n{_format_message(first_message)}"
+        yield _format_message(first_message, RETRY_MS)
         async for message in messages:
             yield _format_message(message)
 
 
-def _format_message(message: FeedMessage) -> str:
-    id_line = f"id: {message.cursor}\n" if message.cursor else ""
-    return id_line + format_event(
-        message.event, json.dumps(message.data, ensure_ascii=False, default=str)
+def _format_message(message: FeedMessage, retry_ms: int | None = None) -> bytes:
+    return format_sse_event(
+        event=message.event,
+        data_str=json.dumps(message.data, ensure_ascii=False, default=str),
+        id=message.cursor or None,
+        retry=retry_ms,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -12,11 +13,10 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from api.byte_ranges import parse_range
 from api.dependencies import Caller, ServicesDep
 from api.services import Services
 from api.signed_links import LinkTarget
-from schemas.errors import NotFound, unknown_resource_error
+from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.ports.engines import BlobStore
 from schemas.principals import Principal
 
@@ -24,6 +24,9 @@ router = APIRouter(tags=["documents"])
 READ_BYTES = 1024 * 1024
 LINK_LIFETIME = timedelta(minutes=15)
 RangeHeader = Annotated[str | None, Header(alias="Range")]
+_RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)", re.ASCII)
+# No file offset has more digits, and Python refuses to parse thousands of them.
+MAX_DIGITS = 19
 
 
 class SignedLink(BaseModel):
@@ -149,3 +152,31 @@ async def _iterate_bytes(blobs: BlobStore, key: str, start: int, end: int) -> As
     for offset in range(start, end, READ_BYTES):
         (data,) = await blobs.get_ranges(key, [(offset, min(READ_BYTES, end - offset))])
         yield data
+
+
+def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """Return the first byte and the one after the last; None for the whole file.
+
+    None also for headers that may be ignored, such as several ranges. Raises InvalidRequest with
+    code RANGE_NOT_SATISFIABLE.
+    """
+    match = _RANGE.fullmatch(header.replace(" ", "")) if header else None
+    if header is None or match is None or match.group(0) == "bytes=-":
+        return None
+    first, last = (digits.lstrip("0") or digits[:1] for digits in match.groups())
+    if max(len(first), len(last)) > MAX_DIGITS:
+        raise build_unsatisfiable_range(f"{header[:40]}…", size)
+    start, end = (
+        (int(first), int(last) + 1 if last else size) if first else (max(0, size - int(last)), size)
+    )
+    if start >= size or end <= start:
+        raise build_unsatisfiable_range(header, size)
+    return start, min(end, size)
+
+
+def build_unsatisfiable_range(header: str, size: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"Range {header} is outside the file's {size} bytes.",
+        code="RANGE_NOT_SATISFIABLE",
+        remedy=f"Request a range below {size}.",
+    )

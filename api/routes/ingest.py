@@ -16,10 +16,10 @@ from starlette.requests import ClientDisconnect
 
 from api.dependencies import Caller, ServicesDep
 from api.multipart import MultipartForm, read_form
+from api.problems import format_remedy
 from api.responses import ResponseModel, StageStatus
 from api.services import Services
 from api.validation import check_json, check_text, read_json
-from api.validation_remedies import format_remedy
 from schemas.errors import InvalidRequest, PermanentError, unknown_resource_error
 from schemas.ingest import IngestReceipt, IngestRequest, JobState, PlannedEvent
 from schemas.values import BlobRef, Notice

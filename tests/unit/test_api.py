@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from api.byte_ranges import parse_range
 from api.middleware import MAX_JSON_BYTES
+from api.routes.files import parse_range
 from api.services import Services
 from api.signed_links import LinkSigner, LinkTarget
 from schemas.errors import (

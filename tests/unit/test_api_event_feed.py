@@ -37,8 +37,8 @@ async def test_event_stream_is_sse_with_cursor_ids(
     response = await http.get("/v1/stream", headers={"Last-Event-ID": "6.0"})
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.text == (
-        'retry: 1000\nid: 6.0\nevent: open\ndata: {"after": "6.0"}\n\n'
-        'id: 7.1\nevent: document.chunked.v1\ndata: {"topic": "chunked"}\n\n'
+        'event: open\ndata: {"after": "6.0"}\nid: 6.0\nretry: 1000\n\n'
+        'event: document.chunked.v1\ndata: {"topic": "chunked"}\nid: 7.1\n\n'
         'event: status\ndata: {"state": "running"}\n\n'
         "event: bye\ndata: {}\n\n"
     )

@@ -14,7 +14,7 @@ import pytest
 
 from api.app import create_app, create_routes
 from api.audit import AUDITED_ACTIONS
-from api.failure_limit import MAX_ADDRESSES, WINDOW_S, FailureLimit
+from api.authentication import MAX_ADDRESSES, WINDOW_S, FailureLimit
 from api.roles import PUBLIC_OPERATIONS, REQUIRED_ROLES
 from schemas.errors import LogUnavailable, Unauthenticated
 from schemas.event_feed import FeedMessage, LogPage

@@ -7,6 +7,7 @@ import pytest
 
 from api.app import create_app
 from api.sessions import LINK_LIFETIME_S, SESSION_LIFETIME_S, BrowserSessions
+from schemas.errors import Unauthenticated
 from tests.support.api_client import BEARER, TOKEN, add_local_token
 from tests.unit.api_fakes import FakeIntake, make_services
 
@@ -58,6 +59,21 @@ async def test_login_link_opens_exactly_one_session(browser: httpx2.AsyncClient)
     again = await browser.get(link)
     assert (again.status_code, again.json()["code"]) == (401, "UNAUTHENTICATED")
     assert "anabranch open" in again.json()["remedy"]
+
+
+async def test_other_spelling_of_a_used_code_opens_no_session(sessions: BrowserSessions) -> None:
+    """The last Base64 digit of a signature has unused bits, and other characters are skipped."""
+    code = sessions.make_code()
+    sessions.exchange_code(code)
+    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    position = digits.index(code[-1])
+    for spelling in (
+        *(code[:-1] + digits[position ^ bits] for bits in (1, 2, 3)),
+        f"{code}=",
+        f"{code}!",
+    ):
+        with pytest.raises(Unauthenticated):
+            sessions.exchange_code(spelling)
 
 
 async def test_login_link_expires(browser: httpx2.AsyncClient, clock: ManualSecondsClock) -> None:
