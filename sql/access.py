@@ -13,7 +13,7 @@ from schemas.rows import AuditRow
 from sql.encoding import replace_nul
 from sql.errors import translate_database_errors
 from sql.page_cursor import format_cursor, parse_cursor
-from sql.pool import Connection, Pool
+from sql.pool import Connection, Pool, fetch_row, fetch_rows, fetch_value
 from sql.query_loader import load_query
 
 
@@ -44,8 +44,7 @@ class PgApiKeys:
         self._pool = pool
 
     async def find(self, key_id: str) -> StoredApiKey | None:
-        with translate_database_errors():
-            row = await self._pool.fetchrow(load_query("find_api_key"), key_id)
+        row = await fetch_row(self._pool, "find_api_key", key_id)
         if row is None:
             return None
         return StoredApiKey(
@@ -53,21 +52,18 @@ class PgApiKeys:
         )
 
     async def get(self, key_id: str) -> ApiKey | None:
-        with translate_database_errors():
-            row = await self._pool.fetchrow(load_query("get_api_key"), key_id)
+        row = await fetch_row(self._pool, "get_api_key", key_id)
         return ApiKey(**row) if row else None
 
     async def list_keys(self, tenant: str, *, after: str | None, limit: int) -> list[ApiKey]:
         """Return keys, newest first. `after` is the id of the last key on the previous page."""
-        with translate_database_errors():
-            return [
-                ApiKey(**row)
-                for row in await self._pool.fetch(load_query("list_api_keys"), tenant, after, limit)
-            ]
+        return [
+            ApiKey(**row)
+            for row in await fetch_rows(self._pool, "list_api_keys", tenant, after, limit)
+        ]
 
     async def has_any(self) -> bool:
-        with translate_database_errors():
-            return bool(await self._pool.fetchval(load_query("has_api_keys")))
+        return bool(await fetch_value(self._pool, "has_api_keys"))
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[ApiKeyChanges]:
@@ -133,10 +129,9 @@ class PgAudit:
         self, tenant: str | None, *, after: str | None, limit: int
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return events, newest first, and the next cursor. A null tenant selects all tenants."""
-        with translate_database_errors():
-            rows = await self._pool.fetch(
-                load_query("list_audit_events"), tenant, *parse_cursor(after), limit + 1
-            )
+        rows = await fetch_rows(
+            self._pool, "list_audit_events", tenant, *parse_cursor(after), limit + 1
+        )
         last = rows[limit - 1] if len(rows) > limit else None
         return [dict(row) for row in rows[:limit]], format_cursor(
             last["at"], last["audit_id"]

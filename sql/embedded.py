@@ -76,9 +76,8 @@ EPHEMERAL_SETTINGS: Mapping[str, str] = {
 }
 """Settings for tests and trials. Commits survive a killed server, but not a machine crash."""
 # With an empty environment (systemd, cron) initdb picks locale C, whose lower() leaves 'Ç' as it
-# is: words
-# with accented capitals would be unsearchable. The builtin C.UTF-8 provider folds them and needs no
-# ICU.
+# is: words with accented capitals would be unsearchable. The builtin C.UTF-8 provider folds them
+# and needs no ICU.
 INITDB_OPTIONS = (
     "--username=postgres",
     "--auth-local=peer",
@@ -277,8 +276,7 @@ class EmbeddedPostgres:
             self._run("pg_ctl", *files, *wait, "-o", switches, "start")
         except DatabaseUnavailable:
             # After a kill -9 the old server may stay a zombie for seconds, and Postgres refuses to
-            # start
-            # meanwhile.
+            # start meanwhile.
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.3)
@@ -418,8 +416,7 @@ class EmbeddedPostgres:
 
     def _run(self, program: str, *arguments: str, stdin_text: str | None = None) -> str:
         # To a file: the server inherits the output of pg_ctl, and a pipe would stay open until the
-        # server
-        # stops.
+        # server stops.
         with tempfile.TemporaryFile() as output:
             process = subprocess.run(
                 [self._binaries / program, *arguments],

@@ -9,10 +9,8 @@ from uuid import UUID
 import asyncpg
 
 from schemas.principals import Principal
-from sql.errors import translate_database_errors
 from sql.page_cursor import parse_count_cursor
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, fetch_rows
 
 Body = dict[str, Any]
 MAX_RELATED = 100
@@ -42,7 +40,8 @@ class PgEntities:
         Raises InvalidRequest if `after` is not a cursor of this list.
         """
         mentions, last_id = parse_count_cursor(after)
-        rows = await self._fetch(
+        rows = await fetch_rows(
+            self._pool,
             "entities",
             caller.tenant,
             None,
@@ -59,8 +58,17 @@ class PgEntities:
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> Body | None:
         """Return an entity with at most 100 each of its mentions, relations and claims."""
-        rows = await self._fetch(
-            "entities", caller.tenant, entity_id, caller.readers, None, None, None, None, 1
+        rows = await fetch_rows(
+            self._pool,
+            "entities",
+            caller.tenant,
+            entity_id,
+            caller.readers,
+            None,
+            None,
+            None,
+            None,
+            1,
         )
         if not rows:
             return None
@@ -69,8 +77,13 @@ class PgEntities:
         return _to_entity_body(rows[0]) | {
             "occurrences": [
                 dict(row)
-                for row in await self._fetch(
-                    "entity_mentions", caller.tenant, entity_id, MAX_RELATED, caller.readers
+                for row in await fetch_rows(
+                    self._pool,
+                    "entity_mentions",
+                    caller.tenant,
+                    entity_id,
+                    MAX_RELATED,
+                    caller.readers,
                 )
             ],
             "relations": [
@@ -80,8 +93,13 @@ class PgEntities:
             ],
             "claims": [
                 dict(row)
-                for row in await self._fetch(
-                    "entity_claims", caller.tenant, entity_id, MAX_RELATED, caller.readers
+                for row in await fetch_rows(
+                    self._pool,
+                    "entity_claims",
+                    caller.tenant,
+                    entity_id,
+                    MAX_RELATED,
+                    caller.readers,
                 )
             ],
         }
@@ -115,8 +133,13 @@ class PgEntities:
         return (
             [
                 dict(row)
-                for row in await self._fetch(
-                    "entity_relations", caller.tenant, list(entities), limit, caller.readers
+                for row in await fetch_rows(
+                    self._pool,
+                    "entity_relations",
+                    caller.tenant,
+                    list(entities),
+                    limit,
+                    caller.readers,
                 )
             ]
             if entities
@@ -126,14 +149,10 @@ class PgEntities:
     async def _fetch_nodes(self, caller: Principal, entities: Iterable[UUID]) -> dict[UUID, Body]:
         return {
             row["id"]: dict(row)
-            for row in await self._fetch(
-                "entities_by_id", caller.tenant, list(entities), caller.readers
+            for row in await fetch_rows(
+                self._pool, "entities_by_id", caller.tenant, list(entities), caller.readers
             )
         }
-
-    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        with translate_database_errors():
-            return list(await self._pool.fetch(load_query(name), *parameters))
 
 
 def _to_entity_body(row: asyncpg.Record) -> Body:

@@ -16,7 +16,7 @@ from schemas.rows import ErasureReceiptRow, ErasureRequestRow, KeysDestroyedRow
 from sql.errors import translate_database_errors
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.log import lock_expired_batches
-from sql.pool import Connection, Pool
+from sql.pool import Connection, Pool, execute, execute_many, fetch_row, fetch_rows, fetch_value
 from sql.query_loader import load_query
 
 REVISION_TABLES = (
@@ -51,8 +51,7 @@ AFFECTED_TABLES = (
     "keystore.keys",
 )
 # Stored with the counts of an erasure: events in the log, documents, documents that sources still
-# have,
-# documents that were sent again meanwhile, and the mark of completion.
+# have, documents that were sent again meanwhile, and the mark of completion.
 EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER = (
     "_events",
     "_subjects",
@@ -81,11 +80,7 @@ class PgErasure:
 
     async def find_documents(self, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """Return the documents in scope that have any rows or keys left."""
-        with translate_database_errors():
-            return [
-                row["id"]
-                for row in await self._pool.fetch(load_query("erasable"), tenant, scope, name)
-            ]
+        return [row["id"] for row in await fetch_rows(self._pool, "erasable", tenant, scope, name)]
 
     async def begin(self, receipt: UUID, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """Record the documents in scope and count their rows for the receipt; return the documents.
@@ -113,12 +108,10 @@ class PgErasure:
                     for table in COUNTED_TABLES
                 }
                 counts_by_place["documents"] = await connection.fetchval(
-                    load_query("count_documents"),
-                    documents,
+                    load_query("count_documents"), documents
                 )
                 counts_by_place["dead_letters"] = await connection.fetchval(
-                    load_query("count_dead_letters"),
-                    [*documents, *events],
+                    load_query("count_dead_letters"), [*documents, *events]
                 )
                 counts_by_place |= {
                     EVENT_COUNT: await connection.fetchval(
@@ -135,49 +128,41 @@ class PgErasure:
 
     async def has_begun(self, receipt: UUID) -> bool:
         """Whether the documents of this receipt were recorded."""
-        with translate_database_errors():
-            return bool(await self._pool.fetchval(load_query("has_erasure_counts"), receipt))
+        return bool(await fetch_value(self._pool, "has_erasure_counts", receipt))
 
     async def add_subjects(self, unreadable: Mapping[UUID, Collection[UUID]]) -> None:
         """Add documents that became unreadable by a receipt's destroyed keys and that no row names.
 
         Receipts that are still open delete the remaining data of these documents when they resume.
         """
-        with translate_database_errors():
-            await self._pool.executemany(
-                load_query("add_unreadable_subjects"),
-                [(receipt, sorted(documents)) for receipt, documents in unreadable.items()],
-            )
+        await execute_many(
+            self._pool,
+            "add_unreadable_subjects",
+            [(receipt, sorted(documents)) for receipt, documents in unreadable.items()],
+        )
 
     async def fetch_unwithdrawn_orders(
         self, tenant: str, documents: Collection[UUID]
     ) -> dict[UUID, list[int]]:
         """Return document → latest order, for documents that are not withdrawn."""
-        with translate_database_errors():
-            return {
-                row["id"]: row["latest"]
-                for row in await self._pool.fetch(
-                    load_query("unwithdrawn_orders"), tenant, list(documents)
-                )
-            }
+        return {
+            row["id"]: row["latest"]
+            for row in await fetch_rows(self._pool, "unwithdrawn_orders", tenant, list(documents))
+        }
 
     async def has_pending_withdrawal(self, orders: Mapping[UUID, list[int]]) -> bool:
         """Whether any of these documents is not yet withdrawn up to its order."""
-        with translate_database_errors():
-            rows = await self._pool.fetch(load_query("withdrawn_orders"), list(orders))
+        rows = await fetch_rows(self._pool, "withdrawn_orders", list(orders))
         return any(row["withdrawn"] is None or row["withdrawn"] < orders[row["id"]] for row in rows)
 
     async def fetch_latest_orders(
         self, tenant: str, documents: Sequence[UUID]
     ) -> dict[UUID, list[int]]:
         """Return document → latest order, including withdrawals."""
-        with translate_database_errors():
-            return {
-                row["id"]: row["latest"]
-                for row in await self._pool.fetch(
-                    load_query("latest_orders"), tenant, list(documents)
-                )
-            }
+        return {
+            row["id"]: row["latest"]
+            for row in await fetch_rows(self._pool, "latest_orders", tenant, list(documents))
+        }
 
     async def fetch_time(self) -> datetime:
         """Return the current time by the clock of the database."""
@@ -187,21 +172,17 @@ class PgErasure:
 
     async def fetch_content_sizes(self, documents: Sequence[UUID]) -> dict[str, int]:
         """Return SHA-256 → size in bytes for the contents of all revisions."""
-        with translate_database_errors():
-            return {
-                row["content_sha256"]: row["size"]
-                for row in await self._pool.fetch(load_query("content_sizes"), list(documents))
-            }
+        return {
+            row["content_sha256"]: row["size"]
+            for row in await fetch_rows(self._pool, "content_sizes", list(documents))
+        }
 
     async def fetch_event_ids(self, documents: Sequence[UUID], *, before: datetime) -> list[UUID]:
         """Return internal ids of the producers' events; uploads only if they began `before`."""
-        with translate_database_errors():
-            return [
-                row["id"]
-                for row in await self._pool.fetch(
-                    load_query("erasable_ids"), list(documents), before
-                )
-            ]
+        return [
+            row["id"]
+            for row in await fetch_rows(self._pool, "erasable_ids", list(documents), before)
+        ]
 
     async def fetch_record_blobs(
         self, documents: Sequence[UUID], events: Sequence[UUID]
@@ -209,11 +190,10 @@ class PgErasure:
         """Return blob keys of dead-lettered records; events that named no document are found by
         their ids.
         """
-        with translate_database_errors():
-            return [
-                row["key"]
-                for row in await self._pool.fetch(load_query("record_blobs"), [*documents, *events])
-            ]
+        return [
+            row["key"]
+            for row in await fetch_rows(self._pool, "record_blobs", [*documents, *events])
+        ]
 
     async def find_citing_records(
         self, tenant: str, documents: Sequence[UUID], *, all_of_tenant: bool
@@ -274,10 +254,7 @@ class PgErasure:
                 await connection.execute(load_query("erase_source_names"), document_ids)
                 await lock_expired_batches(connection)
                 await connection.execute(load_query("erase_ingress_events"), document_ids, events)
-                await connection.execute(
-                    load_query("erase_ingress_payloads"),
-                    events,
-                )
+                await connection.execute(load_query("erase_ingress_payloads"), events)
                 await connection.execute(
                     load_query("erase_outcomes"),
                     list(map(str, document_ids)),
@@ -291,10 +268,7 @@ class PgErasure:
                     await connection.execute(
                         load_query("erase_rows_of_documents", table=table), [*document_ids, *events]
                     )
-                await connection.execute(
-                    load_query("erase_dead_letters"),
-                    [*document_ids, *events],
-                )
+                await connection.execute(load_query("erase_dead_letters"), [*document_ids, *events])
                 await connection.execute(load_query("erase_jobs"), document_ids, before)
                 await connection.execute(load_query("erase_document_rows"), document_ids, readable)
                 await connection.execute(load_query("delete_erased_owners"), document_ids)
@@ -304,13 +278,11 @@ class PgErasure:
 
     async def erase_late_jobs(self, documents: Sequence[UUID], *, before: datetime) -> None:
         """Delete jobs that were opened while the rows were deleted."""
-        with translate_database_errors():
-            await self._pool.execute(load_query("erase_jobs"), list(documents), before)
+        await execute(self._pool, "erase_jobs", list(documents), before)
 
     async def fetch_running_replays(self) -> dict[UUID, int]:
         """Return replay → records read, for replays that a process has leased."""
-        with translate_database_errors():
-            rows = await self._pool.fetch(load_query("running_replays"))
+        rows = await fetch_rows(self._pool, "running_replays")
         return {row["id"]: row["read"] for row in rows}
 
     async def add_counts(self, receipt: UUID, counts: Mapping[str, int]) -> None:
@@ -320,36 +292,21 @@ class PgErasure:
 
     async def record_items(self, receipt: UUID, place: str, items: Sequence[UUID]) -> None:
         """Record items before they are deleted, so that a resumed erasure counts each once."""
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("record_erasure_items"),
-                receipt,
-                place,
-                list(items),
-            )
+        await execute(self._pool, "record_erasure_items", receipt, place, list(items))
 
     async def is_done(self, receipt: UUID) -> bool:
         return DONE_MARKER in await self.fetch_counts(receipt)
 
     async def mark_done(self, receipt: UUID) -> None:
-        with translate_database_errors():
-            await self._pool.execute(load_query("erasure_done"), receipt, DONE_MARKER)
+        await execute(self._pool, "erasure_done", receipt, DONE_MARKER)
 
     async def fetch_counts(self, receipt: UUID) -> dict[str, int]:
         """Return place → count, over all attempts."""
-        with translate_database_errors():
-            rows = await self._pool.fetch(
-                load_query("erasure_counts"),
-                receipt,
-            )
+        rows = await fetch_rows(self._pool, "erasure_counts", receipt)
         return {row["place"]: row["removed"] for row in rows}
 
     async def _fetch_subjects(self, receipt: UUID) -> list[UUID]:
-        with translate_database_errors():
-            rows = await self._pool.fetch(
-                load_query("erasure_subjects"),
-                receipt,
-            )
+        rows = await fetch_rows(self._pool, "erasure_subjects", receipt)
         return [row["subject"] for row in rows]
 
     async def _add_counts(
@@ -407,32 +364,16 @@ class PgErasureReceipts:
                 await write_erasure_row(connection, row)
 
     async def find(self, tenant: str, receipt_id: UUID) -> Mapping[str, Any] | None:
-        with translate_database_errors():
-            row = await self._pool.fetchrow(
-                load_query("find_erasure"),
-                tenant,
-                receipt_id,
-            )
+        row = await fetch_row(self._pool, "find_erasure", tenant, receipt_id)
         return dict(row) if row else None
 
     async def list_completed(self, tenant: str) -> list[UUID]:
-        with translate_database_errors():
-            rows = await self._pool.fetch(
-                load_query("completed_erasures"),
-                tenant,
-            )
+        rows = await fetch_rows(self._pool, "completed_erasures", tenant)
         return [row["receipt_id"] for row in rows]
 
     async def count_unknown(self, receipts: Sequence[UUID]) -> int:
         """Return how many of these receipts are unknown."""
-        with translate_database_errors():
-            return int(
-                await self._pool.fetchval(load_query("count_unknown_erasures"), list(receipts))
-            )
+        return int(await fetch_value(self._pool, "count_unknown_erasures", list(receipts)))
 
     async def list_newest(self, tenant: str, limit: int) -> list[Mapping[str, Any]]:
-        with translate_database_errors():
-            return [
-                dict(row)
-                for row in await self._pool.fetch(load_query("newest_erasures"), tenant, limit)
-            ]
+        return [dict(row) for row in await fetch_rows(self._pool, "newest_erasures", tenant, limit)]

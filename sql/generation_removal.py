@@ -21,7 +21,7 @@ from sql.derived_tables import PARTITIONED_TABLES
 from sql.errors import translate_database_errors
 from sql.generations import unknown_generation_error
 from sql.partitions import drop_partitions
-from sql.pool import Connection, Pool
+from sql.pool import Connection, Pool, execute, fetch_row, fetch_rows, fetch_value
 from sql.query_loader import load_query
 from sql.runs import archive_run_texts
 
@@ -105,8 +105,7 @@ async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_
 
 async def list_unremoved_generations(pool: Pool) -> list[str]:
     """Return dropped generations that still have tables. Raises DatabaseUnavailable."""
-    with translate_database_errors():
-        names = await pool.fetch(load_query("dropped_names"))
+    names = await fetch_rows(pool, "dropped_names")
     return [row["name"] for row in names if await _has_tables(pool, row["name"])]
 
 
@@ -128,20 +127,13 @@ async def _truncate_partition(connection: Connection, partition: str) -> None:
 
 
 async def _has_tables(pool: Pool, name: str) -> bool:
-    with translate_database_errors():
-        return bool(
-            await pool.fetchval(
-                load_query("has_partitions"),
-                _format_partition_names(name),
-            )
-        )
+    return bool(await fetch_value(pool, "has_partitions", _format_partition_names(name)))
 
 
 async def _find_blocking_transaction(pool: Pool, name: str) -> dict[str, Any] | None:
-    with translate_database_errors():
-        row = await pool.fetchrow(
-            load_query("partition_blocker"), _format_partition_names(name), list(PARTITIONED_TABLES)
-        )
+    row = await fetch_row(
+        pool, "partition_blocker", _format_partition_names(name), list(PARTITIONED_TABLES)
+    )
     return dict(row) if row else None
 
 
@@ -153,19 +145,15 @@ async def record_dropped_states(pool: Pool, generation: str) -> None:
     """Record the blobs of a generation. Call it before its rows, the only reference to them, are
     deleted.
     """
-    with translate_database_errors():
-        await pool.execute(load_query("record_dropped_states"), generation)
+    await execute(pool, "record_dropped_states", generation)
 
 
 async def fetch_dropped_states(pool: Pool, limit: int) -> dict[str, bool]:
     """Return blob key → whether another generation still references the blob."""
-    with translate_database_errors():
-        return {
-            row["blob_key"]: row["used"]
-            for row in await pool.fetch(load_query("dropped_state_blobs"), limit)
-        }
+    return {
+        row["blob_key"]: row["used"] for row in await fetch_rows(pool, "dropped_state_blobs", limit)
+    }
 
 
 async def delete_dropped_states(pool: Pool, keys: Sequence[str]) -> None:
-    with translate_database_errors():
-        await pool.execute(load_query("delete_dropped_states"), list(keys))
+    await execute(pool, "delete_dropped_states", list(keys))

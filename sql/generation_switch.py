@@ -21,7 +21,7 @@ from sql.generations import (
     no_live_generation_error,
     unknown_generation_error,
 )
-from sql.pool import Connection, Pool
+from sql.pool import Connection, Pool, fetch_row
 from sql.query_loader import load_query
 
 SWITCH_TIMEOUT_S = 5.0
@@ -71,9 +71,7 @@ async def switch_generation(
             live = await _fetch_live_name(connection)
             if live == name:
                 return SwitchResult(
-                    name,
-                    await connection.fetchval(load_query("previous_name")),
-                    has_moved=False,
+                    name, await connection.fetchval(load_query("previous_name")), has_moved=False
                 )
             if expected_live not in (None, live):
                 raise _switched_meanwhile_error()
@@ -92,8 +90,7 @@ async def roll_back(
 
     Raises InvalidRequest with code NO_PREVIOUS_GENERATION, and the errors of `switch_generation`.
     """
-    with translate_database_errors():
-        row = await pool.fetchrow(load_query("previous_generation"))
+    row = await fetch_row(pool, "previous_generation")
     if row is None:
         raise InvalidRequest(
             "There is no previous generation, or it was dropped.",

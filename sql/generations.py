@@ -13,9 +13,7 @@ from schemas.errors import InvalidRequest, NotFound, TransientError
 from schemas.generations import Generation
 from schemas.records import Position
 from sql.derived_tables import PARTITIONED_TABLES
-from sql.errors import translate_database_errors
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, fetch_rows
 
 
 class PgGenerations:
@@ -25,24 +23,20 @@ class PgGenerations:
         self._pool = pool
 
     async def fetch_live(self) -> Generation | None:
-        return _parse_first(await self._fetch(load_query("live_generation")))
+        return _parse_first(await fetch_rows(self._pool, "live_generation"))
 
     async def fetch(self, name: str) -> Generation | None:
-        return _parse_first(await self._fetch(load_query("generation"), name))
+        return _parse_first(await fetch_rows(self._pool, "generation", name))
 
     async def fetch_undropped(self) -> list[Generation]:
         return [
             Generation.model_validate(dict(row))
-            for row in await self._fetch(load_query("undropped_generations"))
+            for row in await fetch_rows(self._pool, "undropped_generations")
         ]
 
     async def list_names(self) -> list[str]:
         """Return the names of all generations, including dropped ones."""
-        return [row["name"] for row in await self._fetch(load_query("generation_names"))]
-
-    async def _fetch(self, query: str, *parameters: Any) -> list[asyncpg.Record]:
-        with translate_database_errors():
-            return list(await self._pool.fetch(query, *parameters))
+        return [row["name"] for row in await fetch_rows(self._pool, "generation_names")]
 
 
 def no_live_generation_error() -> TransientError:
@@ -97,13 +91,12 @@ class PgGenerationSummaries:
         return int(summary["bytes"]) if summary else 0
 
     async def _fetch_summaries(self, name: str | None, tenant: str | None) -> list[dict[str, Any]]:
-        with translate_database_errors():
-            return [
-                dict(row)
-                for row in await self._pool.fetch(
-                    load_query("generation_summaries"), name, list(PARTITIONED_TABLES), tenant
-                )
-            ]
+        return [
+            dict(row)
+            for row in await fetch_rows(
+                self._pool, "generation_summaries", name, list(PARTITIONED_TABLES), tenant
+            )
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +117,12 @@ class IndexSize:
 
 
 async def measure_index(pool: Pool, generation: str) -> IndexSize:
-    with translate_database_errors():
-        [row] = await pool.fetch(load_query("index_size"), generation)
+    [row] = await fetch_rows(pool, "index_size", generation)
     return IndexSize(**dict(row))
 
 
 async def fetch_visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderKey]:
-    with translate_database_errors():
-        rows = await pool.fetch(load_query("visible_orders_of_generation"), generation)
+    rows = await fetch_rows(pool, "visible_orders_of_generation", generation)
     return {row["document_id"]: tuple(row["ord"]) for row in rows}
 
 
@@ -142,6 +133,5 @@ async def fetch_first_needed_positions(
 
     With `unread_by`, only of revisions that this generation has not read.
     """
-    with translate_database_errors():
-        rows = await pool.fetch(load_query("first_needed"), generation, unread_by)
+    rows = await fetch_rows(pool, "first_needed", generation, unread_by)
     return [Position(row["topic"], row["partition"], row["first"]) for row in rows]

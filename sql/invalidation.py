@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from schemas.ports.search import SnapshotVersion
 from sql.errors import translate_database_errors
-from sql.pool import Connection, Pool
+from sql.pool import Connection, Pool, execute, fetch_rows
 from sql.query_loader import load_query
 
 ALL_GENERATIONS = ""
@@ -23,11 +23,7 @@ async def record_index_change(
 
     Cached answers of these tenants are invalid once that transaction commits.
     """
-    await connection.execute(
-        load_query("record_index_change"),
-        generation,
-        sorted(set(tenants)),
-    )
+    await connection.execute(load_query("record_index_change"), generation, sorted(set(tenants)))
 
 
 async def delete_foreign_changes(pool: Pool) -> None:
@@ -36,8 +32,7 @@ async def delete_foreign_changes(pool: Pool) -> None:
 
     No snapshot would ever be later than them, so nothing of their tenants could be cached.
     """
-    with translate_database_errors():
-        await pool.execute(load_query("delete_foreign_changes"))
+    await execute(pool, "delete_foreign_changes")
 
 
 class PgIndexChanges:
@@ -51,17 +46,14 @@ class PgIndexChanges:
             *((version.tenant, version.generation, version.state) for version in versions),
             strict=True,
         )
-        with translate_database_errors():
-            return (
-                [
-                    row["unchanged"]
-                    for row in await self._pool.fetch(
-                        load_query("unchanged_versions"), *map(list, columns)
-                    )
-                ]
-                if versions
-                else []
-            )
+        return (
+            [
+                row["unchanged"]
+                for row in await fetch_rows(self._pool, "unchanged_versions", *map(list, columns))
+            ]
+            if versions
+            else []
+        )
 
 
 class IndexChangePruner:
@@ -78,10 +70,7 @@ class IndexChangePruner:
     async def prune(self) -> None:
         with translate_database_errors():
             self._horizons.append(
-                (
-                    self._clock(),
-                    await self._pool.fetchval(load_query("snapshot_horizon")),
-                )
+                (self._clock(), await self._pool.fetchval(load_query("snapshot_horizon")))
             )
             if (min_xid := self._find_prunable_xid()) is not None:
                 await self._pool.execute(load_query("delete_index_changes"), min_xid)

@@ -10,7 +10,7 @@ from uuid import UUID
 from schemas.errors import ConfigurationError
 from schemas.ports.keys import StoredKey
 from sql.errors import translate_database_errors
-from sql.pool import Connection, Pool
+from sql.pool import Connection, Pool, execute, execute_many, fetch_row, fetch_rows, fetch_value
 from sql.query_loader import load_query
 
 ALL_TENANTS = ""
@@ -48,94 +48,71 @@ class PgKeystore:
             [key.wrapped_key for key in proposed],
             [key.slot for key in proposed],
         )
-        with translate_database_errors():
-            rows = await self._pool.fetch(load_query("obtain_keys"), *columns)
+        rows = await fetch_rows(self._pool, "obtain_keys", *columns)
         keys_by_subject = {(row["tenant"], row["subject"]): StoredKey(**row) for row in rows}
         return [keys_by_subject[key.tenant, key.subject] for key in proposed]
 
     async def fetch(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
-        with translate_database_errors():
-            rows = await self._pool.fetch(load_query("keys_by_id"), list(ids))
+        rows = await fetch_rows(self._pool, "keys_by_id", list(ids))
         return {row["id"]: StoredKey(**row) for row in rows}
 
     async def fetch_current_ids(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
-        with translate_database_errors():
-            return [
-                row["id"]
-                for row in await self._pool.fetch(
-                    load_query("current_key_ids"), tenant, list(subjects)
-                )
-            ]
+        return [
+            row["id"]
+            for row in await fetch_rows(self._pool, "current_key_ids", tenant, list(subjects))
+        ]
 
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
-        with translate_database_errors():
-            await self._pool.execute(load_query("destroy_keys"), tenant, list(keys))
+        await execute(self._pool, "destroy_keys", tenant, list(keys))
 
     async def fetch_destroyed_slots(self) -> list[int]:
         """Return the key file slots whose shares must be overwritten."""
-        with translate_database_errors():
-            rows = await self._pool.fetch(load_query("destroyed_slots"))
+        rows = await fetch_rows(self._pool, "destroyed_slots")
         return [row["slot"] for row in rows]
 
     async def fetch_last_slot(self) -> int | None:
         """Return the highest slot that a key refers to."""
-        with translate_database_errors():
-            slot: int | None = await self._pool.fetchval(load_query("last_slot"))
+        slot: int | None = await fetch_value(self._pool, "last_slot")
         return slot
 
     async def record_readable_tenants(self, tenants: Sequence[str]) -> None:
         """Record tenants whose events stay unencrypted from now on; ALL_TENANTS selects all."""
-        with translate_database_errors():
-            await self._pool.executemany(
-                load_query("add_readable_tenant"),
-                [(tenant,) for tenant in tenants],
-            )
+        await execute_many(self._pool, "add_readable_tenant", [(tenant,) for tenant in tenants])
 
     async def fetch_readable_since(self, tenant: str) -> datetime | None:
         """Return when a tenant's events were first stored unencrypted; None if never."""
-        with translate_database_errors():
-            since: datetime | None = await self._pool.fetchval(
-                load_query("readable_since"),
-                tenant,
-                ALL_TENANTS,
-            )
+        since: datetime | None = await fetch_value(
+            self._pool, "readable_since", tenant, ALL_TENANTS
+        )
         return since
 
     async def fetch_unsigned_below(self) -> tuple[bytes, bytes] | None:
         """Return the offsets (JSON) below which unsigned events are accepted and their MAC; None if
         unset.
         """
-        with translate_database_errors():
-            row = await self._pool.fetchrow(load_query("unsigned_events"))
+        row = await fetch_row(self._pool, "unsigned_events")
         return (row["below"], row["mac"]) if row else None
 
     async def record_unsigned_below(self, below: bytes, mac: bytes) -> tuple[bytes, bytes]:
         """Record the offsets unless another process was first; return the recorded ones."""
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("insert_unsigned_events"),
-                below,
-                mac,
-            )
+        await execute(self._pool, "insert_unsigned_events", below, mac)
         stored = await self.fetch_unsigned_below()
         assert stored is not None, "the row is never deleted"
         return stored
 
     async def fetch_fingerprint(self) -> str | None:
         """Return the fingerprint of the master key; None before the first one is recorded."""
-        with translate_database_errors():
-            fingerprint: str | None = await self._pool.fetchval(load_query("master_fingerprint"))
+        fingerprint: str | None = await fetch_value(self._pool, "master_fingerprint")
         return fingerprint
 
     async def fetch_signing_keys(self) -> dict[str, bytes]:
         """Return the signing keys of former master keys by fingerprint, wrapped with the present
         one.
         """
-        with translate_database_errors():
-            return {
-                row["fingerprint"]: row["wrapped"]
-                for row in await self._pool.fetch(load_query("signing_keys"))
-            }
+        return {
+            row["fingerprint"]: row["wrapped"]
+            for row in await fetch_rows(self._pool, "signing_keys")
+        }
 
     async def rotate(self, rotation: MasterKeyRotation) -> int:
         """Rewrap all keys in one transaction and return how many there are.
@@ -191,8 +168,7 @@ class PgKeystore:
 
     async def fetch_key_file(self) -> UUID | None:
         """Return the id of the key file that contains the keys' shares; None if no key has a share."""
-        with translate_database_errors():
-            key_file: UUID | None = await self._pool.fetchval(load_query("key_file"))
+        key_file: UUID | None = await fetch_value(self._pool, "key_file")
         return key_file
 
     async def ensure_master_key(self, fingerprint: str, key_file: UUID | None = None) -> None:
@@ -201,10 +177,7 @@ class PgKeystore:
         Raises ConfigurationError if they are not.
         """
         with translate_database_errors():
-            await self._pool.execute(
-                load_query("insert_master"),
-                fingerprint,
-            )
+            await self._pool.execute(load_query("insert_master"), fingerprint)
             if key_file is not None:
                 await self._pool.execute(load_query("set_key_file"), key_file)
             stored_fingerprint = await self._pool.fetchval(load_query("master_fingerprint"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -14,9 +13,7 @@ from schemas.ports.lineage import PartPosition, RevisionLineage, StoredChunk
 from schemas.principals import Principal
 from schemas.records import Position
 from schemas.values import BlobRef
-from sql.errors import translate_database_errors
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, fetch_rows
 
 
 class PgLineage:
@@ -32,7 +29,8 @@ class PgLineage:
         order: Sequence[int] | None,
         generation: str | None,
     ) -> RevisionLineage | None:
-        rows = await self._fetch(
+        rows = await fetch_rows(
+            self._pool,
             "lineage_revision",
             caller.tenant,
             document_id,
@@ -43,15 +41,19 @@ class PgLineage:
         if not rows:
             return None
         [row] = rows
-        ingress_rows = await self._fetch(
-            "lineage_ingress", make_received_id(caller.tenant, row["source"], row["event_id"])
+        ingress_rows = await fetch_rows(
+            self._pool,
+            "lineage_ingress",
+            make_received_id(caller.tenant, row["source"], row["event_id"]),
         )
         return _to_revision_row(row, _parse_position(ingress_rows[0]) if ingress_rows else None)
 
     async def fetch_part_positions(
         self, document_id: UUID, order: Sequence[int], generation: str | None
     ) -> list[PartPosition]:
-        rows = await self._fetch("lineage_positions", document_id, list(order), generation)
+        rows = await fetch_rows(
+            self._pool, "lineage_positions", document_id, list(order), generation
+        )
         return [
             PartPosition(
                 row["step"], row["part"], _parse_position(row), row["fact_id"], row["generation"]
@@ -62,7 +64,9 @@ class PgLineage:
     async def fetch_chunk(
         self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID
     ) -> StoredChunk | None:
-        rows = await self._fetch("lineage_chunk", generation, document_id, list(order), chunk_id)
+        rows = await fetch_rows(
+            self._pool, "lineage_chunk", generation, document_id, list(order), chunk_id
+        )
         if not rows:
             return None
         [row] = rows
@@ -72,10 +76,6 @@ class PgLineage:
             else None
         )
         return StoredChunk(row["text"], row["prefix"], row["char_start"], row["char_end"], vector)
-
-    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        with translate_database_errors():
-            return list(await self._pool.fetch(load_query(name), *parameters))
 
 
 def _parse_position(row: asyncpg.Record) -> Position:

@@ -18,8 +18,8 @@ import structlog
 
 from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.records import Headers, Position, Record, StoredRecord
-from sql.errors import translate_database_errors, translate_log_errors
-from sql.pool import Connection, Pool
+from sql.errors import translate_log_errors
+from sql.pool import Connection, Pool, fetch_row, fetch_value
 from sql.query_loader import load_query
 
 BATCH_RECORDS = 2000
@@ -68,14 +68,8 @@ class PgLog:
     ) -> None:
         rows = [(topic, count, retention_ms.get(topic)) for topic, count in partitions.items()]
         with translate_log_errors():
-            await self._pool.executemany(
-                load_query("create_topic"),
-                rows,
-            )
-            existing = await self._pool.fetch(
-                load_query("topic_partitions"),
-                list(partitions),
-            )
+            await self._pool.executemany(load_query("create_topic"), rows)
+            existing = await self._pool.fetch(load_query("topic_partitions"), list(partitions))
         for row in existing:
             if row["partitions"] != partitions[row["topic"]]:
                 raise ConfigurationError(
@@ -104,10 +98,7 @@ class PgLog:
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         with translate_log_errors():
-            [row] = await self._pool.fetch(
-                load_query("offset_bounds"),
-                topic,
-            )
+            [row] = await self._pool.fetch(load_query("offset_bounds"), topic)
         return {0: (row[0], row[1])}
 
     async def read(
@@ -131,11 +122,7 @@ class PgLog:
 
     async def read_at(self, position: Position) -> StoredRecord | None:
         with translate_log_errors():
-            row = await self._pool.fetchrow(
-                load_query("read_at"),
-                position.offset,
-                position.topic,
-            )
+            row = await self._pool.fetchrow(load_query("read_at"), position.offset, position.topic)
         return to_stored_record(position.topic, row) if row else None
 
     async def fetch_max_retention(self, topic: str) -> timedelta | None:
@@ -157,11 +144,7 @@ class PgLog:
 
     async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
         with translate_log_errors():
-            position = await self._pool.fetchval(
-                load_query("committed_position"),
-                group,
-                topic,
-            )
+            position = await self._pool.fetchval(load_query("committed_position"), group, topic)
         return {} if position is None else {0: position + 1}
 
     async def count_pending(
@@ -179,16 +162,14 @@ class PgLog:
         return await self.count_pending("", topic, below)
 
     async def fetch_oldest_pending_time(self, group: str, topic: str) -> datetime | None:
-        with translate_database_errors():
-            appended_at: datetime | None = await self._pool.fetchval(
-                load_query("oldest_unread_time"), group, topic
-            )
+        appended_at: datetime | None = await fetch_value(
+            self._pool, "oldest_unread_time", group, topic
+        )
         return appended_at
 
     async def has_reader(self, group: str, topic: str) -> bool | None:
         """Whether a process holds the group's lease."""
-        with translate_database_errors():
-            row = await self._pool.fetchrow(load_query("stage_reader"), group, topic)
+        row = await fetch_row(self._pool, "stage_reader", group, topic)
         return bool(row and row["leased"])
 
     async def expire(self) -> None:

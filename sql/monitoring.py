@@ -15,7 +15,7 @@ from schemas.errors import AnabranchError
 from schemas.ports.consumers import Pause
 from sql.errors import translate_database_errors
 from sql.migrate import read_migrations
-from sql.pool import Pool
+from sql.pool import Pool, execute, fetch_row, fetch_rows
 from sql.query_loader import load_query
 
 STATUS_TTL_S = 60.0
@@ -63,9 +63,8 @@ class DirectAccess:
 
 async def fetch_direct_access(pool: Pool) -> DirectAccess:
     """Return the access of the role for direct reads. Raises DatabaseUnavailable."""
-    with translate_database_errors():
-        [row] = await pool.fetch(load_query("direct_access"))
-        return DirectAccess(**row)
+    [row] = await fetch_rows(pool, "direct_access")
+    return DirectAccess(**row)
 
 
 async def fetch_migration_status(dsn: str) -> list[dict[str, Any]]:
@@ -108,8 +107,7 @@ async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str
 @asynccontextmanager
 async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     # No pool: its set-up needs the vector extension, which the database may lack. No statement
-    # cache: the DSN may
-    # point to a transaction pooler.
+    # cache: the DSN may point to a transaction pooler.
     with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:
@@ -142,8 +140,7 @@ async def fetch_oldest_running_work(
     Keys: `document_id, part, attempts, topic, partition, offset, seconds`. Raises
     DatabaseUnavailable.
     """
-    with translate_database_errors():
-        row = await pool.fetchrow(load_query("oldest_running_work"), stage, generation)
+    row = await fetch_row(pool, "oldest_running_work", stage, generation)
     return dict(row) if row else None
 
 
@@ -152,8 +149,7 @@ async def fetch_lock_holder(pool: Pool, seconds: float) -> dict[str, Any] | None
 
     Keys: `pid, application, state, seconds, query`. Raises DatabaseUnavailable.
     """
-    with translate_database_errors():
-        row = await pool.fetchrow(load_query("lock_holder"), seconds)
+    row = await fetch_row(pool, "lock_holder", seconds)
     return dict(row) if row else None
 
 
@@ -164,40 +160,32 @@ class PgReaderStatus:
     async def set_paused(
         self, reader: str, topic: str, partition: int, reason: AnabranchError
     ) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("upsert_reader_status"),
-                reader,
-                topic,
-                partition,
-                reason.code,
-                reason.detail,
-                reason.remedy,
-                STATUS_TTL_S,
-            )
+        await execute(
+            self._pool,
+            "upsert_reader_status",
+            reader,
+            topic,
+            partition,
+            reason.code,
+            reason.detail,
+            reason.remedy,
+            STATUS_TTL_S,
+        )
 
     async def clear_paused(self, reader: str, topic: str, partition: int) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("delete_reader_status"),
-                reader,
-                topic,
-                partition,
-            )
+        await execute(self._pool, "delete_reader_status", reader, topic, partition)
 
     async def list_current(self) -> list[Pause]:
         """Return statuses that have not expired."""
-        with translate_database_errors():
-            return [
-                Pause(**dict(row))
-                for row in await self._pool.fetch(load_query("reader_status"), STATUS_TTL_S)
-            ]
+        return [
+            Pause(**dict(row))
+            for row in await fetch_rows(self._pool, "reader_status", STATUS_TTL_S)
+        ]
 
 
 async def fetch_received_times(pool: Pool, events: Sequence[UUID]) -> Mapping[UUID, datetime]:
     """Return event id → received time, for events that became a revision."""
-    with translate_database_errors():
-        return {
-            row["accepted_id"]: row["received_at"]
-            for row in await pool.fetch(load_query("received_times"), events)
-        }
+    return {
+        row["accepted_id"]: row["received_at"]
+        for row in await fetch_rows(pool, "received_times", events)
+    }

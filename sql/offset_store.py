@@ -6,9 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from schemas.errors import FatalError
-from sql.errors import translate_database_errors
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, execute_many, fetch_rows
 
 ConsumerOffsets = Mapping[tuple[str, str], Mapping[int, int]]
 """(group, topic) → partition → next offset to read."""
@@ -27,12 +25,7 @@ class PgOffsetStore:
 
     async def fetch_offsets(self, group: str, topic: str) -> dict[int, int]:
         expected = dict(self._expected[group, topic])
-        with translate_database_errors():
-            rows = await self._pool.fetch(
-                load_query("consumer_offsets"),
-                group,
-                topic,
-            )
+        rows = await fetch_rows(self._pool, "consumer_offsets", group, topic)
         stored_offsets = {row["partition"]: row["next_offset"] for row in rows}
         _check_not_behind(group, topic, expected, stored_offsets)
         self._raise_expected(group, topic, stored_offsets)
@@ -45,10 +38,9 @@ class PgOffsetStore:
             list(offsets.values()),
             [expected.get(partition, 0) for partition in offsets],
         )
-        with translate_database_errors():
-            behind_rows = await self._pool.fetch(
-                load_query("advance_consumer_offsets"), group, topic, *columns
-            )
+        behind_rows = await fetch_rows(
+            self._pool, "advance_consumer_offsets", group, topic, *columns
+        )
         for row in behind_rows:
             raise _tables_restored_error(
                 group, topic, row["partition"], row["expected"], row["known"]
@@ -66,12 +58,10 @@ class PgOffsetStore:
             for group_topic, offsets in consumer_offsets.items()
             for partition, offset in offsets.items()
         ]
-        with translate_database_errors():
-            await self._pool.executemany(load_query("import_consumer_offset"), rows)
+        await execute_many(self._pool, "import_consumer_offset", rows)
 
     async def fetch_all(self) -> ConsumerOffsets:
-        with translate_database_errors():
-            rows = await self._pool.fetch(load_query("all_consumer_offsets"))
+        rows = await fetch_rows(self._pool, "all_consumer_offsets")
         consumer_offsets: dict[tuple[str, str], dict[int, int]] = {}
         for row in rows:
             consumer_offsets.setdefault((row["reader"], row["topic"]), {})[row["partition"]] = row[

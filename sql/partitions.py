@@ -52,8 +52,7 @@ async def create_partitions(
     for table in PARTITIONED_TABLES:
         partition = f"{table}_{generation.name}"
         # Created standalone, then attached: CREATE TABLE … PARTITION OF takes an ACCESS EXCLUSIVE
-        # lock on the
-        # parent, waits for one reader, and blocks every query that arrives behind it.
+        # lock on the parent, waits for one reader, and blocks every query that arrives behind it.
         await connection.execute(
             f"create table {partition} (like {table} including all);"
             # With a matching check constraint ATTACH does not scan the table.
@@ -84,7 +83,8 @@ async def _set_lexical_weights(
 
     Postgres before 16 attaches a partition only with the parent's expression, hence the defaults.
     """
-    # Postgres before 17 has no SET EXPRESSION. The partition is empty, so a new column costs nothing.
+    # Postgres before 17 has no SET EXPRESSION. The partition is empty, so a new column costs
+    # nothing.
     await connection.execute(
         f"alter table {partition} drop column bm;"
         f"alter table {partition} add column bm extensions.sparsevec generated always as"
@@ -153,8 +153,7 @@ SECONDARY_INDEXES = (
     SecondaryIndex("lexical_deltas", "by_word", "(tenant, cfg, lexeme) include (delta)"),
     SecondaryIndex("corpus_deltas", "by_tenant", "(tenant, cfg) include (chunks)"),
     # Lets the planner scan a small tenant's vectors exactly instead of searching the HNSW graph of
-    # all
-    # tenants.
+    # all tenants.
     SecondaryIndex("chunk_vectors", "by_tenant", "(tenant)"),
     SecondaryIndex("visible", "by_tenant", "(tenant)"),
     SecondaryIndex("entity_mentions", "by_key", "(tenant, key, type)"),
@@ -194,8 +193,7 @@ async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
             finally:
                 await connection.execute("reset maintenance_work_mem")
             # Autovacuum has not analyzed a freshly loaded partition, and the first queries would
-            # get bad
-            # plans.
+            # get bad plans.
             for table in dict.fromkeys(index.table for index in SECONDARY_INDEXES):
                 await connection.execute(f"analyze {table}_{generation}")
 

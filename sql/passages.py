@@ -6,14 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
-import asyncpg
-
-from sql.errors import translate_database_errors
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, fetch_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +41,20 @@ class PgPassages:
     async def fetch_documents(
         self, generation: str, tenant: str, ids: Sequence[UUID], names: Sequence[str]
     ) -> list[VisibleDocument]:
-        rows = await self._fetch("visible_documents", generation, tenant, list(ids), list(names))
+        rows = await fetch_rows(
+            self._pool, "visible_documents", generation, tenant, list(ids), list(names)
+        )
         return [VisibleDocument(**row) for row in rows]
 
     async def fetch_parent_spans(self, generation: str, document: UUID) -> list[ParentSpan]:
         """Return the spans of a document's parents in text order, without their texts."""
         return [
             ParentSpan(row["id"], document, row["char_start"], row["char_end"])
-            for row in await self._fetch("document_parent_spans", generation, document)
+            for row in await fetch_rows(self._pool, "document_parent_spans", generation, document)
         ]
 
     async def fetch_parents(self, generation: str, ids: Sequence[UUID]) -> dict[UUID, ParentSpan]:
         return {
             row["id"]: ParentSpan(**row)
-            for row in await self._fetch("parent_spans", generation, list(ids))
+            for row in await fetch_rows(self._pool, "parent_spans", generation, list(ids))
         }
-
-    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        with translate_database_errors():
-            return list(await self._pool.fetch(load_query(name), *parameters))

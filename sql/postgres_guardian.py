@@ -28,8 +28,7 @@ def guard_server(server: EmbeddedPostgres) -> Iterator[None]:
     owner = uuid4().hex
     server.set_owner(owner)
     # -P: modules in the working directory must not shadow ours. start_new_session: the terminal's
-    # signals
-    # must not reach the guardian.
+    # signals must not reach the guardian.
     command = [sys.executable, "-P", "-m", "sql.postgres_guardian", str(server.root), owner]
     with subprocess.Popen(
         command,

@@ -8,9 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from schemas.records import Position
-from sql.errors import translate_database_errors
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, execute, fetch_row, fetch_rows, fetch_value
 
 LEASE_S = 15
 
@@ -66,54 +64,51 @@ class PgReplays:
         self._pool = pool
 
     async def insert(self, replay: Replay, total: int) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("insert_replay"),
-                replay.id,
-                replay.tenant,
-                replay.kind,
-                replay.stage,
-                replay.generation,
-                dict(replay.selection),
-                replay.per_second,
-                None if replay.dead_letter_ids is None else list(replay.dead_letter_ids),
-                replay.topic,
-                dict(replay.starts),
-                dict(replay.ends),
-                total,
-            )
+        await execute(
+            self._pool,
+            "insert_replay",
+            replay.id,
+            replay.tenant,
+            replay.kind,
+            replay.stage,
+            replay.generation,
+            dict(replay.selection),
+            replay.per_second,
+            None if replay.dead_letter_ids is None else list(replay.dead_letter_ids),
+            replay.topic,
+            dict(replay.starts),
+            dict(replay.ends),
+            total,
+        )
 
     async def list_replays(
         self, tenant: str, replay: UUID | None, limit: int
     ) -> list[dict[str, Any]]:
         """Return one replay, or the newest ones."""
-        with translate_database_errors():
-            return [
-                dict(row)
-                for row in await self._pool.fetch(load_query("list_replays"), tenant, replay, limit)
-            ]
+        return [
+            dict(row) for row in await fetch_rows(self._pool, "list_replays", tenant, replay, limit)
+        ]
 
     async def set_state(
         self, tenant: str, replay: UUID, from_states: Sequence[str], to_state: str
     ) -> bool:
         """Change the state; return whether the replay was in one of `from_states`."""
-        with translate_database_errors():
-            return (
-                await self._pool.fetchval(
-                    load_query("set_replay_state"), tenant, replay, list(from_states), to_state
-                )
-                is not None
+        return (
+            await fetch_value(
+                self._pool, "set_replay_state", tenant, replay, list(from_states), to_state
             )
+            is not None
+        )
 
     async def acquire(self, owner: UUID, stages: Sequence[tuple[str, str | None]]) -> Replay | None:
         """Lease the oldest unleased replay of a stage that this process hosts."""
-        with translate_database_errors():
-            row = await self._pool.fetchrow(
-                load_query("lease_replay"),
-                owner,
-                [f"{stage}/{generation or ''}" for stage, generation in stages],
-                float(LEASE_S),
-            )
+        row = await fetch_row(
+            self._pool,
+            "lease_replay",
+            owner,
+            [f"{stage}/{generation or ''}" for stage, generation in stages],
+            float(LEASE_S),
+        )
         return _parse_replay(row) if row else None
 
     async def record_progress(
@@ -122,76 +117,58 @@ class PgReplays:
         """Store progress and renew the lease; False if paused, cancelled or leased by another
         process.
         """
-        with translate_database_errors():
-            return (
-                await self._pool.fetchval(
-                    load_query("record_replay_progress"),
-                    replay,
-                    owner,
-                    dict(positions),
-                    counts.read,
-                    counts.replayed,
-                    counts.superseded,
-                    counts.dead_lettered,
-                    float(LEASE_S),
-                )
-                is not None
+        return (
+            await fetch_value(
+                self._pool,
+                "record_replay_progress",
+                replay,
+                owner,
+                dict(positions),
+                counts.read,
+                counts.replayed,
+                counts.superseded,
+                counts.dead_lettered,
+                float(LEASE_S),
             )
+            is not None
+        )
 
     async def renew_lease(self, owner: UUID, replay: UUID) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("renew_replay_lease"), replay, owner, float(LEASE_S)
-            )
+        await execute(self._pool, "renew_replay_lease", replay, owner, float(LEASE_S))
 
     async def finish(self, owner: UUID, replay: UUID, error: str | None) -> None:
-        with translate_database_errors():
-            await self._pool.execute(load_query("finish_replay"), replay, owner, error)
+        await execute(self._pool, "finish_replay", replay, owner, error)
 
     async def delete_claims(self, generation: str, stage: str, events: Sequence[UUID]) -> None:
         """Delete claims, so that the events are processed as if they were new."""
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("delete_claims"),
-                generation,
-                stage,
-                list(events),
-            )
+        await execute(self._pool, "delete_claims", generation, stage, list(events))
 
     async def reopen_ingress_events(self, events: Mapping[UUID, str]) -> None:
         """Reopen ingress events (id → payload hash), so that ingress reacts to them again.
 
         An event with another payload under the same id stays closed.
         """
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("reopen_ingress_events"), list(events), list(events.values())
-            )
+        await execute(self._pool, "reopen_ingress_events", list(events), list(events.values()))
 
     async def list_open_dead_letters(
         self, tenant: str, selection: Mapping[str, Any]
     ) -> list[OpenDeadLetter]:
         """Return open dead letters by `event_ids`, `stage`, `code`, `document_id`, oldest first."""
-        with translate_database_errors():
-            rows = await self._pool.fetch(
-                load_query("open_dead_letters"),
-                tenant,
-                *map(selection.get, ("event_ids", "stage", "code", "document_id")),
-            )
+        rows = await fetch_rows(
+            self._pool,
+            "open_dead_letters",
+            tenant,
+            *map(selection.get, ("event_ids", "stage", "code", "document_id")),
+        )
         return [_parse_dead_letter(row) for row in rows]
 
     async def list_collection_documents(self, tenant: str, collection: str) -> frozenset[UUID]:
-        with translate_database_errors():
-            rows = await self._pool.fetch(load_query("collection_documents"), tenant, collection)
+        rows = await fetch_rows(self._pool, "collection_documents", tenant, collection)
         return frozenset(row["id"] for row in rows)
 
     async def list_dead_letter_causes(self, tenant: str) -> list[dict[str, Any]]:
         """Return open dead letters by stage and code, most frequent first."""
-        with translate_database_errors():
-            return [
-                dict(row)
-                for row in await self._pool.fetch(load_query("dead_letter_causes"), tenant)
-            ]
+        return [dict(row) for row in await fetch_rows(self._pool, "dead_letter_causes", tenant)]
 
 
 def _parse_replay(row: Any) -> Replay:

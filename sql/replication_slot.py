@@ -71,10 +71,7 @@ class PgChangeReader:
             slot_connection = await self._connect(replication="database")
         try:
             exported = await self._export_snapshot(slot_connection)
-            row = await self._fetch(
-                load_query("slot_start"),
-                self._name,
-            )
+            row = await self._fetch(load_query("slot_start"), self._name)
             yield TableSnapshot(int(row[0]["sequence"]), self._iterate_rows(exported))
         finally:
             slot_connection.terminate()
@@ -107,11 +104,7 @@ class PgChangeReader:
             yield [LogicalMessage(int(row["sequence"]), row["data"]) for row in rows]
 
     async def advance(self, sequence: int) -> None:
-        await self._fetch(
-            load_query("advance_slot"),
-            self._name,
-            sequence,
-        )
+        await self._fetch(load_query("advance_slot"), self._name, sequence)
 
     async def drop_slot(self) -> None:
         await self._drop_slot()
@@ -172,10 +165,7 @@ class PgChangeReader:
             )
 
     async def _drop_slot(self) -> None:
-        await self._fetch(
-            load_query("drop_slot"),
-            self._name,
-        )
+        await self._fetch(load_query("drop_slot"), self._name)
 
     async def _execute(self, text: str) -> None:
         with _translate_source_errors():

@@ -8,9 +8,7 @@ from uuid import UUID
 from schemas.amendments import OrderKey
 from schemas.ports.stage_ports import LatestRevision, NewlyVisibleRevision
 from sql.encoding import format_array
-from sql.errors import translate_database_errors
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, execute, fetch_row, fetch_rows, fetch_value
 
 
 class PgRevisions:
@@ -23,8 +21,7 @@ class PgRevisions:
         self.pool = pool
 
     async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None:
-        with translate_database_errors():
-            row = await self.pool.fetchrow(load_query("latest_revision"), tenant, document_id)
+        row = await fetch_row(self.pool, "latest_revision", tenant, document_id)
         return (
             LatestRevision(
                 row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None
@@ -36,13 +33,10 @@ class PgRevisions:
     async def fetch_newly_visible(
         self, generation: str, previous: str
     ) -> list[NewlyVisibleRevision]:
-        with translate_database_errors():
-            return [
-                NewlyVisibleRevision(**dict(row))
-                for row in await self.pool.fetch(
-                    load_query("newly_visible_revisions"), generation, previous
-                )
-            ]
+        return [
+            NewlyVisibleRevision(**dict(row))
+            for row in await fetch_rows(self.pool, "newly_visible_revisions", generation, previous)
+        ]
 
     async def find_unchanged(
         self, revisions: Sequence[tuple[UUID, OrderKey]]
@@ -52,8 +46,7 @@ class PgRevisions:
             [document for document, _ in revisions],
             [format_array(order) or "" for _, order in revisions],
         )
-        with translate_database_errors():
-            rows = await self.pool.fetch(load_query("unchanged_revisions"), documents, orders)
+        rows = await fetch_rows(self.pool, "unchanged_revisions", documents, orders)
         return {(row["document_id"], tuple(row["ord"])) for row in rows}
 
 
@@ -64,19 +57,15 @@ class PgDocumentOwners:
         self._pool = pool
 
     async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None:
-        with translate_database_errors():
-            source: str | None = await self._pool.fetchval(
-                load_query("document_owner"), tenant, document_id
-            )
+        source: str | None = await fetch_value(self._pool, "document_owner", tenant, document_id)
         return source
 
     async def claim_ownership(
         self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]
     ) -> str:
-        with translate_database_errors():
-            owner: str = await self._pool.fetchval(
-                load_query("claim_document_owner"), tenant, document_id, source, list(allowed)
-            )
+        owner: str = await fetch_value(
+            self._pool, "claim_document_owner", tenant, document_id, source, list(allowed)
+        )
         return owner
 
 
@@ -87,5 +76,4 @@ async def restore_owners(pool: Pool, owners: Mapping[UUID, tuple[str, str]]) -> 
         [tenant for tenant, _ in owners.values()],
         [source for _, source in owners.values()],
     )
-    with translate_database_errors():
-        await pool.execute(load_query("restore_owners"), *columns)
+    await execute(pool, "restore_owners", *columns)

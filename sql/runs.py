@@ -13,8 +13,7 @@ from schemas.judgements import MAX_QUOTE_CHARS, GradedPassage, QuotedPassage
 from schemas.ports.lineage import RecordedText
 from schemas.principals import Principal
 from schemas.run_records import CurrentDocument
-from sql.errors import translate_database_errors
-from sql.pool import Connection, Pool
+from sql.pool import Connection, Pool, fetch_rows, fetch_value
 from sql.query_loader import load_query
 
 
@@ -30,7 +29,9 @@ class PgFeedback:
         """Return the passages of chunks visible in any generation, quotes truncated to
         MAX_QUOTE_CHARS.
         """
-        rows = await self._fetch("passages", caller.tenant, list(chunk_ids), caller.readers)
+        rows = await fetch_rows(
+            self._pool, "passages", caller.tenant, list(chunk_ids), caller.readers
+        )
         return {row["id"]: _to_passage(row) for row in rows}
 
     async def fetch_question(self, caller: Principal, run_id: UUID) -> str | None:
@@ -39,20 +40,16 @@ class PgFeedback:
         None if the run is unknown, or if it is another caller's and this caller has limited access.
         """
         only_requested_by = None if caller.readers is None else caller.id
-        with translate_database_errors():
-            query = await self._pool.fetchval(
-                load_query("run_question"),
-                caller.tenant,
-                run_id,
-                only_requested_by,
-            )
+        query = await fetch_value(
+            self._pool, "run_question", caller.tenant, run_id, only_requested_by
+        )
         return None if query is None else str(query)
 
     async def fetch_judgements(
         self, tenant: str, since: datetime | None, until: datetime | None
     ) -> list[tuple[str, GradedPassage]]:
         """Return (query, judgement) pairs; the last judgement of a passage wins."""
-        rows = await self._fetch("question_judgements", tenant, since, until)
+        rows = await fetch_rows(self._pool, "question_judgements", tenant, since, until)
         return [
             (
                 row["query"],
@@ -65,12 +62,8 @@ class PgFeedback:
         self, tenant: str, since: datetime | None, until: datetime | None, limit: int
     ) -> list[tuple[UUID, dict[str, Any]]]:
         """Return (run, request) pairs, newest first, one per distinct request."""
-        rows = await self._fetch("recent_questions", tenant, since, until, limit)
+        rows = await fetch_rows(self._pool, "recent_questions", tenant, since, until, limit)
         return [(row["run_id"], row["request"]) for row in rows]
-
-    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        with translate_database_errors():
-            return list(await self._pool.fetch(load_query(name), *parameters))
 
 
 def _to_passage(row: asyncpg.Record) -> QuotedPassage:
@@ -104,22 +97,17 @@ class PgRecordedTexts:
             [recorded_text.document_id for recorded_text in texts],
             [bytes.fromhex(recorded_text.text_sha256) for recorded_text in texts],
         )
-        with translate_database_errors():
-            rows = await self._pool.fetch(
-                load_query("recorded_texts"), caller.tenant, *columns, caller.readers
-            )
+        rows = await fetch_rows(
+            self._pool, "recorded_texts", caller.tenant, *columns, caller.readers
+        )
         return {row["id"]: row["text"] for row in rows}
 
     async def fetch_current(
         self, caller: Principal, document_ids: Sequence[UUID]
     ) -> dict[UUID, CurrentDocument]:
-        with translate_database_errors():
-            rows = await self._pool.fetch(
-                load_query("current_document_states"),
-                caller.tenant,
-                list(document_ids),
-                caller.readers,
-            )
+        rows = await fetch_rows(
+            self._pool, "current_document_states", caller.tenant, list(document_ids), caller.readers
+        )
         return {
             row["document_id"]: CurrentDocument(
                 visible_revision=row["visible_revision"], state=row["state"]

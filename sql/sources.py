@@ -23,7 +23,7 @@ from schemas.sources import (
     TableFloors,
 )
 from sql.errors import translate_database_errors
-from sql.pool import Connection, Pool
+from sql.pool import Connection, Pool, execute, execute_many, fetch_rows, fetch_value
 from sql.query_loader import load_query
 
 
@@ -36,32 +36,28 @@ class PgSources:
         self._pool = pool
 
     async def fetch_sources(self) -> list[DeclaredSource]:
-        rows = await self._fetch(load_query("declared_sources"))
+        rows = await fetch_rows(self._pool, "declared_sources")
         return [_parse_declared_source(row) for row in rows]
 
     async def fetch_epochs(self) -> dict[str, int]:
         """Return ce_source → epoch, for sources that were reset at least once."""
         return {
-            row["ce_source"]: row["epoch"] for row in await self._fetch(load_query("source_epochs"))
+            row["ce_source"]: row["epoch"] for row in await fetch_rows(self._pool, "source_epochs")
         }
 
     async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
         return [
             row["external_id"]
-            for row in await self._fetch(load_query("source_documents"), ce_source, after, limit)
+            for row in await fetch_rows(self._pool, "source_documents", ce_source, after, limit)
         ]
 
     async def list_overview(self) -> list[dict[str, Any]]:
         """Return every source with its document counts and the state of its reader."""
-        return [dict(row) for row in await self._fetch(load_query("source_overview"))]
+        return [dict(row) for row in await fetch_rows(self._pool, "source_overview")]
 
     async def has_numbered_documents(self, ce_source: str) -> bool:
         """Whether any document comes from a source of this name that numbers its changes."""
-        return bool(await self._fetch(load_query("has_numbered_documents"), ce_source))
-
-    async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
-        with translate_database_errors():
-            return list(await self._pool.fetch(text, *parameters))
+        return bool(await fetch_rows(self._pool, "has_numbered_documents", ce_source))
 
 
 def _parse_declared_source(row: asyncpg.Record) -> DeclaredSource:
@@ -97,11 +93,7 @@ class PgSourceTransaction:
         changes: dict[str, list[RowChange]] = {key: [] for key in linked}
         for row in await self._connection.fetch(load_query("source_changes"), self._source, linked):
             changes[row["key"]].append(_parse_change(row))
-        emitted_rows = await self._connection.fetch(
-            load_query("source_rows"),
-            self._source,
-            linked,
-        )
+        emitted_rows = await self._connection.fetch(load_query("source_rows"), self._source, linked)
         by_key = {row["key"]: _parse_emitted(row) for row in emitted_rows}
         return {key: RowState(tuple(changes[key]), by_key.get(key)) for key in linked}
 
@@ -168,10 +160,7 @@ class PgSourceStore:
         with translate_database_errors():
             await self.fetch_state_id(source)
             async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute(
-                    load_query("touch_source"),
-                    source,
-                )
+                await connection.execute(load_query("touch_source"), source)
                 yield PgSourceTransaction(connection, source)
 
     async def mark_emitted(self, source: str, emitted: Mapping[str, EmittedState]) -> None:
@@ -179,41 +168,32 @@ class PgSourceStore:
             (source, key, row.epoch, row.sequence, row.step, row.digest)
             for key, row in emitted.items()
         ]
-        with translate_database_errors():
-            await self._pool.executemany(
-                load_query("mark_source_row_published"),
-                rows,
-            )
+        await execute_many(self._pool, "mark_source_row_published", rows)
 
     async def fetch_live_below(
         self, source: str, table: str, mark: SequenceMark, after: str, limit: int
     ) -> list[str]:
         return [
             row["key"]
-            for row in await self._fetch(
-                load_query("source_live_below"), source, table, *mark, after, limit
+            for row in await fetch_rows(
+                self._pool, "source_live_below", source, table, *mark, after, limit
             )
         ]
 
     async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]:
-        rows = await self._fetch(
-            load_query("pending_source_rows"),
-            source,
-            after,
-            limit,
-        )
+        rows = await fetch_rows(self._pool, "pending_source_rows", source, after, limit)
         return [row["key"] for row in rows]
 
     async def fetch_untracked(
         self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int
     ) -> list[UntrackedDocument]:
-        rows = await self._fetch(
-            load_query("untracked_source_documents"), source, ce_source, list(mark), after, limit
+        rows = await fetch_rows(
+            self._pool, "untracked_source_documents", source, ce_source, list(mark), after, limit
         )
         return [UntrackedDocument(row["external_id"], _parse_mark(row["mark"])) for row in rows]
 
     async def fetch_ended_snapshots(self, source: str) -> list[EndedSnapshot]:
-        rows = await self._fetch(load_query("source_ended_snapshots"), source)
+        rows = await fetch_rows(self._pool, "source_ended_snapshots", source)
         return [
             EndedSnapshot(
                 row["table_name"],
@@ -225,29 +205,18 @@ class PgSourceStore:
         ]
 
     async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("end_snapshot_sweep"),
-                source,
-                table,
-                list(mark),
-            )
+        await execute(self._pool, "end_snapshot_sweep", source, table, list(mark))
 
     async def fetch_state_id(self, source: str) -> str:
-        with translate_database_errors():
-            await self._pool.execute(load_query("add_source_state"), source)
-            return str(await self._pool.fetchval(load_query("source_state_id"), source))
+        await execute(self._pool, "add_source_state", source)
+        return str(await fetch_value(self._pool, "source_state_id", source))
 
     async def has_state(self, source: str) -> bool:
         """Whether the source has any stored state."""
-        return bool(await self._fetch(load_query("has_source_state"), source))
+        return bool(await fetch_rows(self._pool, "has_source_state", source))
 
     async def record_change_time(self, source: str) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("touch_source"),
-                source,
-            )
+        await execute(self._pool, "touch_source", source)
 
     async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         with translate_database_errors():
@@ -255,37 +224,23 @@ class PgSourceStore:
                 await self._pool.execute(load_query("delete_source_note"), source, key)
                 return
             await self._pool.execute(
-                load_query("upsert_source_note"),
-                source,
-                key,
-                json.loads(json.dumps(value)),
+                load_query("upsert_source_note"), source, key, json.loads(json.dumps(value))
             )
 
     async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]:
         return {
-            row["key"]: row["value"]
-            for row in await self._fetch(load_query("source_notes"), source)
+            row["key"]: row["value"] for row in await fetch_rows(self._pool, "source_notes", source)
         }
 
     async def delete_state(self, source: str) -> None:
-        with translate_database_errors():
-            await self._pool.execute(load_query("delete_source_state"), source)
+        await execute(self._pool, "delete_source_state", source)
 
     async def acquire_lease(self, source: str, owner: UUID, lease_s: float) -> bool:
         await self.fetch_state_id(source)
-        return bool(await self._fetch(load_query("acquire_source_lease"), source, owner, lease_s))
+        return bool(await fetch_rows(self._pool, "acquire_source_lease", source, owner, lease_s))
 
     async def release_lease(self, source: str, owner: UUID) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("release_source_lease"),
-                source,
-                owner,
-            )
-
-    async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
-        with translate_database_errors():
-            return list(await self._pool.fetch(text, *parameters))
+        await execute(self._pool, "release_source_lease", source, owner)
 
 
 def _parse_mark(numbers: Sequence[int]) -> SequenceMark:

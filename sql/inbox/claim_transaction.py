@@ -40,11 +40,7 @@ from sql.inbox.entries import (
     record_visibility_changes,
 )
 from sql.inbox.shared_rows import write_shared_rows
-from sql.inbox.visibility import (
-    activate_complete_revisions,
-    archive_late_texts,
-    withdraw_revisions,
-)
+from sql.inbox.visibility import activate_complete_revisions, archive_late_texts, withdraw_revisions
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.keystore import fetch_destroyed_keys
 from sql.pool import Connection

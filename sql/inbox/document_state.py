@@ -88,8 +88,7 @@ async def lock_documents(
         for row in rows
     }
     # A separate statement: under READ COMMITTED the one that waited for the locks reads other
-    # tables from its
-    # own, older snapshot, and would see the pointers from before the wait.
+    # tables from its own, older snapshot, and would see the pointers from before the wait.
     for row in await connection.fetch(load_query("visible_orders"), generation.name, ids):
         state = states[row["document_id"]]
         state.visible_order, state.chunks = _parse_order(row["ord"]), row["chunks"]
@@ -126,11 +125,9 @@ def _choose_lock_clause(ordering: OrderingPolicy, events: Sequence[ProjectedEven
     if ordering == "latest":
         return "for update"
     # Parts that may complete a revision exclude each other: under READ COMMITTED two concurrent
-    # transactions
-    # each miss the other's part, and the revision never becomes visible (100 of 100 races). Other
-    # rows share
-    # the lock, but exclude activation, which would otherwise leave late rows of the previous
-    # revision behind.
+    # transactions each miss the other's part, and the revision never becomes visible (100 of 100
+    # races). Other rows share the lock, but exclude activation, which would otherwise leave late
+    # rows of the previous revision behind.
     return "for no key update" if has_completing_parts(events) else "for share"
 
 

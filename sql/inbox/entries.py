@@ -23,7 +23,7 @@ from schemas.records import Position
 from schemas.rows import PartCompletedRow
 from sql.encoding import encode_json_text, format_array
 from sql.errors import translate_database_errors
-from sql.pool import Connection, Pool
+from sql.pool import Connection, Pool, execute
 from sql.query_loader import load_query
 
 ERASED_PAYLOAD = "erased"
@@ -189,12 +189,12 @@ def _decode_visibility_change(value: Mapping[str, Any]) -> VisibilityChange:
 
 async def restore_inbox(pool: Pool, accepted_events: Sequence[tuple[UUID, str]]) -> None:
     """Restore ingress claims: internal event ids with their payload hashes, or ERASED_PAYLOAD."""
-    with translate_database_errors():
-        await pool.execute(
-            load_query("restore_inbox"),
-            [identity for identity, _ in accepted_events],
-            [sha256 for _, sha256 in accepted_events],
-        )
+    await execute(
+        pool,
+        "restore_inbox",
+        [identity for identity, _ in accepted_events],
+        [sha256 for _, sha256 in accepted_events],
+    )
 
 
 async def reset_reader_cursor(

@@ -37,7 +37,7 @@ from sql.inbox.claim_transaction import (
 )
 from sql.inbox.document_state import MissingDocuments, add_stubs
 from sql.inbox.entries import ClaimCollision, fetch_inbox_entries
-from sql.pool import Pool
+from sql.pool import Pool, execute
 from sql.query_loader import load_query
 
 MAX_TRANSACTION_COST = 200.0
@@ -73,16 +73,10 @@ class PgLedger:
             ]
 
     async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("begin_attempts"), self._generations, stage, list(event_ids)
-            )
+        await execute(self._pool, "begin_attempts", self._generations, stage, list(event_ids))
 
     async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("end_attempts"), self._generations, stage, list(event_ids)
-            )
+        await execute(self._pool, "end_attempts", self._generations, stage, list(event_ids))
 
     async def complete(
         self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]
@@ -95,21 +89,20 @@ class PgLedger:
         ]
         ids = [*completed, *(event.event_id for event in dead_letters)]
         attempts = [1] * len(completed) + [event.attempts for event in dead_letters]
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("complete_events"),
-                self._generations,
-                stage,
-                ids,
-                attempts,
-                [None] * len(completed) + errors,
-            )
+        await execute(
+            self._pool,
+            "complete_events",
+            self._generations,
+            stage,
+            ids,
+            attempts,
+            [None] * len(completed) + errors,
+        )
 
     async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("prune_inbox"), self._generations, stage, topic, partition, before_offset
-            )
+        await execute(
+            self._pool, "prune_inbox", self._generations, stage, topic, partition, before_offset
+        )
 
     @property
     def _generations(self) -> list[str]:
@@ -156,10 +149,7 @@ class PgLedger:
 
     async def _generation_exists(self) -> bool:
         return self._generation is None or bool(
-            await self._pool.fetchval(
-                load_query("generation_exists"),
-                self.generation.name,
-            )
+            await self._pool.fetchval(load_query("generation_exists"), self.generation.name)
         )
 
     async def _claim(

@@ -91,19 +91,13 @@ async def _create_generation(connection: Connection, row: GenerationRow) -> None
     values = row.generation.model_dump(mode="json")
     columns = [values[name] for name in ("name", "config", "how", "topics", "state")]
     inserted_name = await connection.fetchval(
-        load_query("insert_generation"),
-        *columns,
-        row.base,
-        row.purpose,
+        load_query("insert_generation"), *columns, row.base, row.purpose
     )
     if inserted_name is None:
         return
     # The first generation is live at once and needs its indexes from the start.
     await create_partitions(connection, row.generation, indexed=row.base is None)
-    if await connection.fetchval(
-        load_query("insert_live_generation"),
-        row.generation.name,
-    ):
+    if await connection.fetchval(load_query("insert_live_generation"), row.generation.name):
         await connection.execute(load_query("mark_generation_live"), row.generation.name)
 
 

@@ -17,9 +17,8 @@ SOURCES = "\n".join(path.read_text() for path in FOLDER.parent.rglob("*.py"))
 def test_query_has_purpose_and_is_used(name: str) -> None:
     assert re.match(r"-- [A-Z`].{10,}\n", QUERIES[name]), name
     is_included = any(f"{{{name}}}" in text for text in QUERIES.values())
-    assert is_included or re.search(rf"""(load_query|_fetch)\(\s*["']{name}["'][,)]""", SOURCES), (
-        name
-    )
+    call = rf"""(load_query|_?fetch\w*|execute\w*)\((\s*[\w.]+,)?\s*["']{name}["'][,)]"""
+    assert is_included or re.search(call, SOURCES), name
 
 
 def test_includes_and_dimensions_are_substituted() -> None:
