@@ -10,7 +10,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -20,11 +20,11 @@ from pydantic import ValidationError
 from schemas.errors import MalformedEvent, NewerVersion, PermanentError
 from schemas.events import Event, EventData, list_event_classes
 from schemas.events.envelope import FOREIGN_BLOB
-from schemas.ids import canonical_json, make_document_id, make_received_id, sha256_hex
+from schemas.ids import canonical_json, make_received_id, sha256_hex
 from schemas.ports.keys import TAMPERED, PayloadCipher
-from schemas.principals import is_valid_tenant
 from schemas.records import Record, StoredRecord
-from schemas.topics import DEAD_LETTERS, OUTCOMES, RAW, get_base_topic
+from schemas.topics import OUTCOMES, RAW, get_base_topic
+from streams.payload_keys import PlainKeys
 from streams.signatures import SIGNATURE_HEADER, EventSigner
 
 SPECVERSION = "1.0"
@@ -49,25 +49,6 @@ SEALED_CONTENT_TYPE = "application/octet-stream"
 OWN_SOURCE_PREFIX = "anabranch/"
 """Prefix of `ce_source` in our own events."""
 DEFAULT_TENANT = "default"
-
-
-class PlainKeys:
-    """A `PayloadCipher` without encryption."""
-
-    async def seal(
-        self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
-    ) -> None:
-        return None
-
-    async def prefetch(self, keys: Iterable[UUID]) -> None:
-        """Do nothing."""
-
-    async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
-        raise PermanentError(
-            "The payload is sealed, and this process has no keystore.",
-            code="KEY_MISSING",
-            remedy="Read it in a process that has the keystore.",
-        )
 
 
 class Codec:
@@ -99,10 +80,8 @@ class Codec:
     async def encode(self, event: Event[Any], topic: str, key: str) -> Record:
         payload = event.data.model_dump_json(exclude_none=event.data.topic != OUTCOMES).encode()
         headers = _format_headers(event)
-        subject, tenant = (
-            _resolve_key_subject(event),
-            event.tenant or getattr(event.data, "tenant", None),
-        )
+        subject = _resolve_key_subject(event)
+        tenant = event.tenant or getattr(event.data, "tenant", None)
         if subject is not None and tenant is not None:
             context = _build_sealing_context(
                 event.event_id, event.data.event_type(), event.tenant, topic
@@ -159,7 +138,7 @@ class Codec:
             for stored_record in records
         )
         await self.keys.prefetch(
-            {key for key_id in key_ids if (key := _parse_uuid_or_none(key_id)) is not None}
+            {key for key_id in key_ids if (key := parse_uuid_or_none(key_id)) is not None}
         )
 
     def is_own_record(self, stored_record: StoredRecord) -> bool:
@@ -182,38 +161,21 @@ class Codec:
             payload = await self._open_payload(
                 attributes, payload, attributes["type"], stored_record.position.topic
             )
-            attributes |= await self._open_correlation_ids(attributes, stored_record.position.topic)
+            if SEALED_IDS_ATTRIBUTE in attributes:
+                sealed_ids = base64.b64decode(attributes[SEALED_IDS_ATTRIBUTE])
+                opened = await self._open_payload(
+                    attributes, sealed_ids, SEALED_IDS_ATTRIBUTE, stored_record.position.topic
+                )
+                attributes |= json.loads(opened)
         data = _validate_data(
             event_class,
             payload if version == event_class.version else _upcast(event_class, payload, version),
         )
-        return (
-            _build_foreign_event(
-                attributes,
-                data,
-                payload,
-                stored_record,
-                attributes["source"].startswith(OWN_SOURCE_PREFIX)
-                and self.is_own_record(stored_record),
-            )
-            if topic == RAW
-            else _build_own_event(attributes, data, stored_record)
-        )
-
-    async def _open_correlation_ids(
-        self, attributes: Mapping[str, str], topic: str
-    ) -> dict[str, str]:
-        if SEALED_IDS_ATTRIBUTE not in attributes:
-            return {}
-        return dict(
-            json.loads(
-                await self._open_payload(
-                    attributes,
-                    base64.b64decode(attributes[SEALED_IDS_ATTRIBUTE]),
-                    SEALED_IDS_ATTRIBUTE,
-                    topic,
-                )
-            )
+        if topic != RAW:
+            return _build_own_event(attributes, data, stored_record)
+        is_ours = attributes["source"].startswith(OWN_SOURCE_PREFIX)
+        return _build_foreign_event(
+            attributes, data, payload, stored_record, is_ours and self.is_own_record(stored_record)
         )
 
     async def _open_payload(
@@ -232,14 +194,13 @@ class Codec:
             if error.code != TAMPERED:
                 raise
             # Older versions bound a payload to its event only. A newer payload does not open with
-            # this
-            # context, so the fallback weakens nothing.
+            # this context, so the fallback weakens nothing.
             return await self.keys.open(key, sealed, context=f"{event_id} {event_type}".encode())
 
     def _parse_attributes(self, record: Record) -> tuple[dict[str, str], bytes]:
         if record.value is None:
             raise MalformedEvent("The record has no value.")
-        if _get_content_type(record) == STRUCTURED_CONTENT_TYPE:
+        if get_content_type(record) == STRUCTURED_CONTENT_TYPE:
             attributes, payload = _parse_structured(record.value)
             return _validate_attributes(attributes), payload
         attributes = {
@@ -290,94 +251,18 @@ class Codec:
         )
 
 
-def guess_producer_attributes(record: Record) -> tuple[str | None, str | None, str | None]:
-    """Guess the producer's event id, its source and the event type of an unreadable record."""
-    attributes = {
-        name[3:]: value.decode(errors="replace")
-        for name, value in record.headers.items()
-        if name.startswith("ce_")
-    }
-    if _get_content_type(record) == STRUCTURED_CONTENT_TYPE:
-        attributes |= {
-            name: value
-            for name, value in _guess_payload(record.value or b"").items()
-            if isinstance(value, str)
-        }
-    event_id, source, event_type = (
-        value and _truncate(value) for value in map(attributes.get, ("id", "source", "type"))
-    )
-    return event_id, source, event_type
-
-
-def guess_text(record: Record, name: str) -> str | None:
-    """Guess a text field of an unreadable record, truncated to the limit of attributes."""
-    text = _guess_field(record, name)
-    return text and _truncate(text)
-
-
-def guess_document_id(stored_record: StoredRecord, tenant: str) -> UUID | None:
-    """Guess the document of an unreadable record, or return None."""
-    if get_base_topic(stored_record.position.topic) != RAW:
-        return _parse_uuid_or_none(
-            (stored_record.record.headers.get("ce_document") or b"").decode(errors="replace")
-        )
-    item_name = _guess_field(stored_record.record, "external_id") or _guess_field(
-        stored_record.record, "source_uri"
-    )
-    if not item_name:
-        return _parse_uuid_or_none(_guess_field(stored_record.record, "document_id") or "")
-    return make_document_id(
-        tenant,
-        (guess_producer_attributes(stored_record.record)[1] or "")
-        if "ce_sequence" in stored_record.record.headers
-        else "",
-        _replace_surrogates(item_name),
-    )
-
-
-def _parse_uuid_or_none(text: str) -> UUID | None:
+def parse_uuid_or_none(text: str) -> UUID | None:
     try:
         return UUID(text)
     except ValueError:
         return None
 
 
-def resolve_tenant(stored_record: StoredRecord) -> str | None:
-    """Return the tenant of a record without decrypting it; None for records without one
-    (decisions).
-    """
-    # On `raw` the payload names the tenant. Never None there: its key seals the dead letter.
-    if get_base_topic(stored_record.position.topic) == RAW:
-        tenant = _replace_surrogates(_guess_field(stored_record.record, "tenant") or DEFAULT_TENANT)
-        return tenant if is_valid_tenant(tenant) else DEFAULT_TENANT
-    tenant = stored_record.record.headers.get("ce_tenant", b"").decode(errors="replace")
-    return tenant if is_valid_tenant(tenant) else None
-
-
-def _guess_field(record: Record, name: str) -> str | None:
-    payload = _guess_payload(record.value or b"")
-    data = payload.get("data", payload)
-    value = data.get(name) if isinstance(data, dict) else None
-    return value if isinstance(value, str) else None
-
-
-def _truncate(text: str) -> str:
-    return text.encode(errors="replace")[:MAX_ATTRIBUTE_BYTES].decode(errors="ignore")
-
-
-def _replace_surrogates(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates: JSON may escape them and Python reads them, but UTF-8 cannot encode
     them.
     """
     return text.encode(errors="replace").decode()
-
-
-def _guess_payload(value: bytes) -> dict[str, Any]:
-    try:
-        payload = json.loads(value)
-    except (ValueError, RecursionError):
-        return {}
-    return payload if isinstance(payload, dict) else {}
 
 
 def _parse_json(value: bytes, description: str) -> Any:
@@ -398,10 +283,10 @@ def _parse_finite(number: str) -> float:
 def _validate_attributes(attributes: dict[str, str]) -> dict[str, str]:
     if (version := attributes["specversion"]) != SPECVERSION:
         raise MalformedEvent(
-            f"Unsupported CloudEvents version {_replace_surrogates(version)[:20]!r}. Use {SPECVERSION}."
+            f"Unsupported CloudEvents version {replace_surrogates(version)[:20]!r}. Use {SPECVERSION}."
         )
     for name, value in attributes.items():
-        if _replace_surrogates(value) != value:
+        if replace_surrogates(value) != value:
             raise MalformedEvent(f"ce_{name} contains a lone surrogate, which is not valid text.")
     for name in _PROPAGATED_ATTRIBUTES:
         if (length := len(attributes.get(name, "").encode())) > MAX_ATTRIBUTE_BYTES:
@@ -411,7 +296,7 @@ def _validate_attributes(attributes: dict[str, str]) -> dict[str, str]:
     return attributes
 
 
-def _get_content_type(record: Record) -> str:
+def get_content_type(record: Record) -> str:
     for name, value in record.headers.items():
         if name.lower() == "content-type":
             return value.decode(errors="replace").partition(";")[0].strip().lower()
@@ -577,16 +462,10 @@ def _resolve_key_subject(event: Event[Any]) -> UUID | None:
 
     A dead letter without a document has a key of its own.
     """
-    candidates = (
-        getattr(event.data, name, None)
-        for name in (
-            "run_id",
-            "feedback_id",
-            *(["event_id"] if event.data.topic == DEAD_LETTERS else []),
-        )
-    )
-    subject: UUID | None = event.document_id or next(filter(None, candidates), None)
-    return subject if event.data.topic.is_sealed else None
+    if not event.data.topic.is_sealed:
+        return None
+    ids = (getattr(event.data, name, None) for name in ("run_id", "feedback_id", "event_id"))
+    return event.document_id or next(filter(None, ids), None)
 
 
 def _build_sealing_context(event_id: str, event_type: str, tenant: str | None, topic: str) -> bytes:

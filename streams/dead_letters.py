@@ -26,13 +26,17 @@ from schemas.events import (
 from schemas.events.dead_letters import LogPosition
 from schemas.ids import content_id
 from schemas.ports.stage_ports import StagePorts
-from schemas.principals import is_valid_tenant
 from schemas.records import StoredRecord
 from schemas.topics import RAW, get_base_topic
 from schemas.urls import redact_urls
 from schemas.values import DocumentSummary
-from streams.codec import guess_document_id, guess_producer_attributes, guess_text, resolve_tenant
 from streams.stage import Emission, Stage
+from streams.unreadable import (
+    guess_document_id,
+    guess_producer_attributes,
+    guess_text,
+    resolve_tenant,
+)
 
 MAX_DETAIL_CHARS = 2000
 
@@ -58,7 +62,7 @@ class DeadLetter:
         code, detail, remedy, traceback_text = describe_error(error)
         position, tenant = (
             stored_record.position,
-            event.tenant if event else _guess_tenant(stored_record),
+            event.tenant if event else resolve_tenant(stored_record),
         )
         data = EventDeadLettered(
             stage=stage.name,
@@ -70,7 +74,9 @@ class DeadLetter:
             tenant=tenant,
             document_id=_resolve_document_id(event)
             if event
-            else _guess_document_id(stored_record, tenant),
+            else guess_document_id(stored_record, tenant)
+            if tenant is not None
+            else None,
             place=LogPosition(
                 topic=position.topic, partition=position.partition, offset=position.offset
             ),
@@ -213,18 +219,6 @@ def _build_outcome(dead_letter: DeadLetter) -> DocumentFailed:
         detail=letter_data.detail,
         remedy=letter_data.remedy,
     )
-
-
-def _guess_tenant(stored_record: StoredRecord) -> str | None:
-    """Return the tenant of an unreadable record, for the erasure of the dead letter; None if
-    invalid.
-    """
-    tenant = resolve_tenant(stored_record)
-    return tenant if tenant is not None and is_valid_tenant(tenant) else None
-
-
-def _guess_document_id(stored_record: StoredRecord, tenant: str | None) -> UUID | None:
-    return guess_document_id(stored_record, tenant) if tenant is not None else None
 
 
 def _resolve_document_id(event: Event[Any]) -> UUID | None:

@@ -272,3 +272,22 @@ def unwrap_signing_key(master_key: bytes, name: str, wrapped: bytes) -> bytes:
 
 def compute_master_key_fingerprint(master_key: bytes) -> str:
     return sha256_hex(b"master key" + master_key)[:16]
+
+
+class PlainKeys:
+    """A `PayloadCipher` without encryption."""
+
+    async def seal(
+        self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
+    ) -> None:
+        return None
+
+    async def prefetch(self, keys: Iterable[UUID]) -> None:
+        """Do nothing."""
+
+    async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
+        raise PermanentError(
+            "The payload is sealed, and this process has no keystore.",
+            code="KEY_MISSING",
+            remedy="Read it in a process that has the keystore.",
+        )

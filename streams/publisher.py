@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -35,11 +34,7 @@ class Publisher:
         self.pipeline_fingerprint = generation.how.get(producer_name, "") if generation else ""
 
     async def build_records(self, emissions: Sequence[Emission]) -> list[Record]:
-        # Emissions sealed with their causes' keys need no keystore; gather requests all new keys
-        # together.
-        if all(emission.cause.key is not None for emission in emissions):
-            return [await self.build_record(emission) for emission in emissions]
-        return await asyncio.gather(*map(self.build_record, emissions))
+        return [await self.build_record(emission) for emission in emissions]
 
     async def build_record(self, emission: Emission) -> Record:
         """Build one record. Raises LimitExceeded if it is larger than any log accepts."""

@@ -1,11 +1,18 @@
-"""Retry budget of a reaction."""
+"""Retries: the budget of a reaction, delays, and waiting for outages to end."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
 
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, LogUnavailable, TransientError
 
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
 MAX_ATTEMPTS = 5
 
 
@@ -38,3 +45,38 @@ class RetryBudget:
         self._last_answer_count = answer_count
         is_outage = isinstance(error, EngineUnavailable | LogUnavailable | DatabaseUnavailable)
         return (self.isolated_failures if is_outage else self.failures) >= MAX_ATTEMPTS
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential delays between attempts: doubling from `first_s` to `max_s`."""
+
+    first_s: float = 0.2
+    max_s: float = 15.0
+
+    def compute_delay_s(self, attempt: int) -> float:
+        return min(self.max_s, self.first_s * 2.0 ** min(attempt, 16))
+
+
+async def retry_outages(
+    call: Callable[[], Awaitable[T]],
+    backoff: Backoff,
+    on_retry: Callable[[TransientError], None] | None = None,
+    **context: str,
+) -> T:
+    """Repeat an idempotent call until Postgres or the log is back.
+
+    A lost call may have been committed. `context` is logged with each retry.
+    """
+    attempt = 0
+    while True:
+        try:
+            return await call()
+        except TransientError as error:
+            attempt += 1
+            if on_retry is not None:
+                on_retry(error)
+            log.warning(
+                "call_retried", code=error.code, detail=error.detail, attempt=attempt, **context
+            )
+            await asyncio.sleep(backoff.compute_delay_s(attempt))

@@ -14,7 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import groupby
 from typing import Any, TypeVar
 from uuid import UUID
@@ -32,7 +32,7 @@ from schemas.errors import (
     PermanentError,
     TransientError,
 )
-from schemas.events import Event, EventDeadLettered
+from schemas.events import Event
 from schemas.ports.ledger import (
     ATTEMPTS_RECORDED_BY_CLAIM,
     ClaimResult,
@@ -48,7 +48,7 @@ from streams.codec import Codec
 from streams.dead_letters import DeadLetter, build_dead_letter_emissions
 from streams.instrumentation import Instrumentation
 from streams.publisher import Publisher
-from streams.retry import RetryBudget
+from streams.retry import Backoff, RetryBudget, retry_outages
 from streams.stage import Emission, PendingEvent, Stage
 
 log = structlog.get_logger(__name__)
@@ -57,8 +57,7 @@ T = TypeVar("T")
 MAX_CONSECUTIVE_BUGS = 20
 MAX_ABANDONED_ATTEMPTS = 3
 """Attempts that no worker ended, after which the event is dead-lettered."""
-# One suspect at a time per process: if the process dies again, only the culprit is charged with an
-# attempt.
+# One suspect at a time per process: if the process dies again, only the culprit is charged.
 _SUSPECT_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 RELEASE_TIMEOUT_S = 5.0
 MAX_TIMEOUTS = 2
@@ -91,17 +90,7 @@ class WorkItem:
         return self.abandoned_attempts >= ATTEMPTS_RECORDED_BY_CLAIM
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Exponential delays between attempts: doubling from `first_s` to `max_s`."""
-
-    first_s: float = 0.2
-    max_s: float = 15.0
-
-    def compute_delay_s(self, attempt: int) -> float:
-        return min(self.max_s, self.first_s * 2.0 ** min(attempt, 16))
-
-
+@dataclass(eq=False)
 class StageRunner:
     """Runs one stage of one generation.
 
@@ -109,36 +98,23 @@ class StageRunner:
     are over and raise only FatalError, `claim` also NewerVersion.
     """
 
-    def __init__(
-        self,
-        stage: Stage,
-        ledger: Ledger,
-        event_log: RecordAppender,
-        ports: StagePorts,
-        publisher: Publisher,
-        codec: Codec,
-        instrumentation: Instrumentation,
-        *,
-        backoff: Backoff | None = None,
-        max_abandoned_attempts: int = MAX_ABANDONED_ATTEMPTS,
-    ) -> None:
-        self.stage, self.ledger, self.event_log, self.ports, self.publisher, self.codec = (
-            stage,
-            ledger,
-            event_log,
-            ports,
-            publisher,
-            codec,
-        )
-        self.instrumentation = instrumentation
-        self.backoff, self.max_abandoned_attempts = backoff or Backoff(), max_abandoned_attempts
-        self.consecutive_bugs = 0
-        self.successes = 0
-        self._engine_outages: dict[object, EngineUnavailable] = {}
-        self._recorded_attempts: Counter[UUID] = Counter()
-        """Open attempts of this process by event: the claim of a duplicate must not count them as
-        abandoned.
-        """
+    stage: Stage
+    ledger: Ledger
+    event_log: RecordAppender
+    ports: StagePorts
+    publisher: Publisher
+    codec: Codec
+    instrumentation: Instrumentation
+    _: KW_ONLY
+    backoff: Backoff = field(default_factory=Backoff)
+    max_abandoned_attempts: int = MAX_ABANDONED_ATTEMPTS
+    consecutive_bugs: int = field(default=0, init=False)
+    successes: int = field(default=0, init=False)
+    _engine_outages: dict[object, EngineUnavailable] = field(default_factory=dict, init=False)
+    _recorded_attempts: Counter[UUID] = field(default_factory=Counter, init=False)
+    """Open attempts of this process by event: the claim of a duplicate must not count them as
+    abandoned.
+    """
 
     @property
     def engine_outage(self) -> EngineUnavailable | None:
@@ -153,9 +129,15 @@ class StageRunner:
         them is of a newer version than this program; raises NewerVersion if that is the first.
         """
         items = await self._decode_readable(records)
-        projected_items = [
-            (item, projected) for item in items if (projected := self._project(item)) is not None
-        ]
+        projected_items = []
+        for item in items:
+            if item.pending_event is not None:
+                event = item.pending_event.event
+                try:
+                    projected = ProjectedEvent(event, tuple(self.stage.project(event)))
+                    projected_items.append((item, projected))
+                except Exception as error:
+                    self._dead_letter(item, error)
         await self._claim_projected(projected_items)
         return items
 
@@ -193,24 +175,13 @@ class StageRunner:
     async def finish(self, items: Sequence[WorkItem]) -> None:
         """Publish all emissions, wait for the acknowledgement, then run the second transaction."""
         await self._publish(items)
-        dead_letters = [item.dead_letter for item in items if item.dead_letter is not None]
-        reacted_ids = [
-            item.pending_event.event.id
-            for item in items
-            if item.pending_event is not None and item.dead_letter is None
-        ]
-        dead_letter_data: list[EventDeadLettered] = [
-            dead_letter.data for dead_letter in dead_letters
-        ]
-        if self.stage.react is not None or dead_letter_data:
+        dead_letters = [item.dead_letter.data for item in items if item.dead_letter is not None]
+        reacted_ids = _list_event_ids(item for item in items if item.dead_letter is None)
+        if self.stage.react is not None or dead_letters:
             await self._retry_outages(
-                lambda: self.ledger.complete(self.stage.name, reacted_ids, dead_letter_data)
+                lambda: self.ledger.complete(self.stage.name, reacted_ids, dead_letters)
             )
-        self._forget_attempts(
-            item.pending_event.event.id
-            for item in items
-            if item.pending_event is not None and item.has_recorded_attempt
-        )
+        self._forget_attempts(_list_event_ids(item for item in items if item.has_recorded_attempt))
         for item in items:
             self.instrumentation.count_finished(
                 self.stage.name, item.dead_letter.data.code if item.dead_letter else None
@@ -221,7 +192,9 @@ class StageRunner:
         log.
         """
         try:
-            records = await self._build_records(items)
+            # Together, so that all new keys are requested at once.
+            records_by_item = await asyncio.gather(*map(self._build_item_records, items))
+            records = [record for records in records_by_item for record in records]
             if records:
                 await self._retry_outages(lambda: self.event_log.append(records))
         except PermanentError as error:
@@ -234,20 +207,6 @@ class StageRunner:
                 raise
             self._dead_letter(items[0], error)
             await self._publish(items)
-
-    async def _build_records(self, items: Sequence[WorkItem]) -> list[Record]:
-        # Emissions sealed with their causes' keys need no keystore; gather requests all new keys
-        # together.
-        if all(
-            item.pending_event is not None and item.pending_event.event.key is not None
-            for item in items
-        ):
-            return [record for item in items for record in await self._build_item_records(item)]
-        return [
-            record
-            for item_records in await asyncio.gather(*map(self._build_item_records, items))
-            for record in item_records
-        ]
 
     async def _build_item_records(self, item: WorkItem) -> list[Record]:
         dead_letter, emissions = item.dead_letter, list(item.emissions)
@@ -263,11 +222,7 @@ class StageRunner:
     async def release(self, items: Iterable[WorkItem]) -> None:
         """End the attempts that claims recorded for unfinished items."""
         await self._end_attempts(
-            [
-                item.pending_event.event.id
-                for item in items
-                if item.pending_event is not None and item.has_recorded_attempt
-            ]
+            _list_event_ids(item for item in items if item.has_recorded_attempt)
         )
 
     async def prune(self, topic: str, partition: int, below: int) -> None:
@@ -369,16 +324,6 @@ class StageRunner:
             self._dead_letter(item, error)
         return item
 
-    def _project(self, item: WorkItem) -> ProjectedEvent | None:
-        if item.pending_event is None:
-            return None
-        event = item.pending_event.event
-        try:
-            return ProjectedEvent(event, tuple(self.stage.project(event)))
-        except Exception as error:
-            self._dead_letter(item, error)
-        return None
-
     def _apply_claim(self, item: WorkItem, event: Event[Any], claim_result: ClaimResult) -> None:
         if claim_result.status is ClaimStatus.DUPLICATE:
             self._dead_letter(
@@ -405,7 +350,14 @@ class StageRunner:
                 and not item.is_delegated
             ):
                 item.attempts = claim_result.abandoned_attempts
-                self._dead_letter(item, _build_worker_lost_error(claim_result.abandoned_attempts))
+                self._dead_letter(
+                    item,
+                    PermanentError(
+                        f"{item.attempts} workers were killed or expelled while they processed this event.",
+                        code="WORKER_LOST",
+                        remedy="Find the cause in the workers' logs (memory, a hung engine). Then redrive the event, or send the document in smaller files.",
+                    ),
+                )
 
     async def _react_with_retries(self, items: Sequence[WorkItem]) -> Exception | None:
         """Run the reaction until it succeeds (return None) or retries are exhausted (return the
@@ -444,11 +396,7 @@ class StageRunner:
             item.attempts += 1
         # The claims recorded all other attempts; an update here could make a revision wait and be
         # overtaken.
-        suspects = [
-            item.pending_event.event.id
-            for item in items
-            if item.pending_event is not None and item.is_suspect
-        ]
+        suspects = _list_event_ids(item for item in items if item.is_suspect)
         self._recorded_attempts.update(suspects)
         try:
             if suspects:
@@ -500,12 +448,13 @@ class StageRunner:
         if not is_expected:
             self._count_bug(error)
         event = item.pending_event.event if item.pending_event else None
+        generation = None if self.stage.serves_all_generations else self.publisher.generation
         item.emissions = []
         item.dead_letter = DeadLetter.from_error(
             item.stored_record,
             event,
             self.stage,
-            self._get_generation_name(),
+            generation.name if generation else None,
             error,
             max(1, item.attempts),
         )
@@ -530,38 +479,14 @@ class StageRunner:
                 code="TOO_MANY_BUGS",
             ) from error
 
-    def _get_generation_name(self) -> str | None:
-        return (
-            self.publisher.generation.name
-            if self.publisher.generation and not self.stage.serves_all_generations
-            else None
+    async def _retry_outages(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await retry_outages(
+            call,
+            self.backoff,
+            lambda error: self.instrumentation.count_retry(self.stage.name, error.code),
+            stage=self.stage.name,
         )
 
-    async def _retry_outages(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call until Postgres or the log is back.
 
-        The lost call may have been committed: all are idempotent.
-        """
-        attempt = 0
-        while True:
-            try:
-                return await call()
-            except TransientError as error:
-                attempt += 1
-                self.instrumentation.count_retry(self.stage.name, error.code)
-                log.warning(
-                    "call_retried",
-                    stage=self.stage.name,
-                    code=error.code,
-                    detail=error.detail,
-                    attempt=attempt,
-                )
-                await asyncio.sleep(self.backoff.compute_delay_s(attempt))
-
-
-def _build_worker_lost_error(attempts: int) -> PermanentError:
-    return PermanentError(
-        f"{attempts} workers were killed or expelled while they processed this event.",
-        code="WORKER_LOST",
-        remedy="Find the cause in the workers' logs (memory, a hung engine). Then redrive the event, or send the document in smaller files.",
-    )
+def _list_event_ids(items: Iterable[WorkItem]) -> list[UUID]:
+    return [item.pending_event.event.id for item in items if item.pending_event is not None]

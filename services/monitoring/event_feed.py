@@ -21,7 +21,8 @@ from schemas.ports.search import DocumentCatalog
 from schemas.principals import Principal
 from schemas.records import StoredRecord
 from schemas.topics import get_base_topic
-from streams.codec import DEFAULT_TENANT, Codec, guess_producer_attributes, resolve_tenant
+from streams.codec import DEFAULT_TENANT, Codec
+from streams.unreadable import guess_producer_attributes, resolve_tenant
 
 PAYLOAD_TOPICS = frozenset(topic for topic in TOPICS if topic.payload_in_feed)
 

@@ -25,11 +25,11 @@ from schemas.records import Record, StoredRecord
 from schemas.topics import DEAD_LETTERS
 from services.storage import Storage
 from sql.replays import LEASE_S, OpenDeadLetter, PgReplays, Replay, ReplayCounts
-from streams.codec import resolve_tenant
 from streams.publisher import build_root_event
 from streams.reprocess import ReprocessResult, reprocess
 from streams.runner import StageRunner
 from streams.stage_consumer import format_group_name
+from streams.unreadable import resolve_tenant
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.replication_slot import PgChangeReader
 from sql.sources import PgSources, PgSourceStore
-from streams.runner import Backoff
+from streams.retry import Backoff
 from streams.sources.change_applier import ChangeApplier
 from streams.sources.change_dead_letters import ChangeDeadLetters
 from streams.sources.folder_reader import FolderReader

@@ -17,7 +17,7 @@ from schemas.ports.log import EventLog, Partition, Sink, Subscriber
 from schemas.ports.sources import EndedSnapshot, SourceStore
 from schemas.records import StoredRecord
 from schemas.sources import DebeziumSource, DeclaredSource
-from streams.runner import Backoff
+from streams.retry import Backoff, retry_outages
 from streams.sources.change_applier import BatchPosition, ChangeApplier
 from streams.sources.change_dead_letters import ChangeDeadLetters
 from streams.sources.debezium import ChangeEvent, SnapshotEnd, parse_change_events
@@ -86,21 +86,7 @@ class TopicReader:
         return []
 
     async def retry_outages(self, call: Callable[[], Awaitable[object]]) -> None:
-        attempt = 0
-        while True:
-            try:
-                await call()
-                return
-            except TransientError as error:
-                attempt += 1
-                log.warning(
-                    "call_retried",
-                    source=self.source.spec.name,
-                    code=error.code,
-                    detail=error.detail,
-                    attempt=attempt,
-                )
-                await asyncio.sleep(self.backoff.compute_delay_s(attempt))
+        await retry_outages(call, self.backoff, source=self.source.spec.name)
 
     def fail(self, error: BaseException) -> None:
         if self.failure is not None and not self.failure.done():

@@ -12,7 +12,7 @@ from sql.pool import close_pool, open_pool
 from sql.sources import PgSourceStore
 from streams.codec import Codec
 from streams.memory_log import MemoryLog
-from streams.runner import Backoff
+from streams.retry import Backoff
 from streams.sources.change_applier import BatchPosition, ChangeApplier
 from streams.sources.change_dead_letters import ChangeDeadLetters
 from streams.sources.debezium import parse_change_events

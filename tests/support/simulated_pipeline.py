@@ -42,7 +42,8 @@ from streams.instrumentation import NoInstrumentation
 from streams.memory_ledger import MemoryLedger, MemoryMemo
 from streams.partition_sink import PartitionLimits, PartitionSink
 from streams.publisher import Publisher, build_root_event
-from streams.runner import Backoff, StageRunner
+from streams.retry import Backoff
+from streams.runner import StageRunner
 from streams.stage import Stage
 from streams.submission import build_raw_record
 

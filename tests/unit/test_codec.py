@@ -12,8 +12,9 @@ from schemas.errors import MalformedEvent, NewerVersion
 from schemas.events import Content, DocumentIndexed, DocumentReceived, Event
 from schemas.ids import make_received_id
 from schemas.records import Position, Record, StoredRecord
-from streams.codec import Codec, guess_producer_attributes, guess_text, resolve_tenant
+from streams.codec import Codec
 from streams.submission import build_raw_record
+from streams.unreadable import guess_producer_attributes, guess_text, resolve_tenant
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PAYLOAD = {"external_id": "contract-17", "content": {"text": "hello"}}

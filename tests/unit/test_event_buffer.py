@@ -11,8 +11,9 @@ from schemas.events import QueryAnswered, QueryReceived
 from schemas.records import Position, Record
 from schemas.topics import MAX_EVENT_BYTES, QUERIES, count_partitions
 from services.query.event_buffer import QueryEventBuffer
-from streams.codec import Codec, PlainKeys
+from streams.codec import Codec
 from streams.memory_log import MemoryLog
+from streams.payload_keys import PlainKeys
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

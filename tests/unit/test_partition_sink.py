@@ -21,7 +21,8 @@ from schemas.records import Position, Record, StoredRecord
 from streams.instrumentation import NoInstrumentation
 from streams.partition_sink import ByteBudget, PartitionLimits, PartitionSink
 from streams.publisher import Publisher
-from streams.runner import Backoff, StageRunner, WorkItem
+from streams.retry import Backoff
+from streams.runner import StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 

@@ -24,7 +24,8 @@ from streams.fair_queue import FairQueue
 from streams.instrumentation import NoInstrumentation
 from streams.partition_sink import PartitionLimits
 from streams.publisher import Publisher
-from streams.runner import Backoff, StageRunner, WorkItem
+from streams.retry import Backoff
+from streams.runner import StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
 from streams.submission import build_raw_record
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
