@@ -32,7 +32,7 @@ from schemas.events import Content, DocumentReceived
 from schemas.records import Record
 from sql.embedded import EmbeddedPostgres
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 
 VOCABULARY = 20_000
 

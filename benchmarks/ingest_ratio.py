@@ -29,7 +29,7 @@ from schemas.ids import content_id
 from schemas.ports.engines import LocalFile
 from schemas.records import Record
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 
 BATCH = 32
 

@@ -30,7 +30,7 @@ from schemas.events import Content, DocumentReceived
 from schemas.questions import Filters, QueryRequest
 from schemas.timestamps import utc_now
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 
 
 @dataclass(frozen=True, slots=True)

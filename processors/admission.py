@@ -24,7 +24,7 @@ from schemas.ports.stage_ports import ANY_SOURCE, DocumentOwners, IngressLimits,
 from schemas.topics import RAW
 from schemas.urls import has_user_info
 from streams.codec import OWN_SOURCE_PREFIX
-from streams.submission import API_SOURCE
+from streams.publisher import API_SOURCE
 
 IngressData = DocumentReceived | DocumentAmended | DocumentWithdrawn
 

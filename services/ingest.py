@@ -36,7 +36,7 @@ from schemas.ports.search import DocumentCatalog
 from schemas.principals import Principal
 from schemas.values import Amendment, BlobRef, DocumentFields, Notice
 from streams.codec import Codec
-from streams.submission import API_SOURCE, build_raw_record
+from streams.publisher import API_SOURCE, build_raw_record
 
 REQUEST_TIMEOUT_S = 45.0
 """Limit of one request after its upload has arrived."""

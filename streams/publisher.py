@@ -1,4 +1,4 @@
-"""Conversion of emissions into records: ids, envelopes, topics."""
+"""Conversion of emissions and of producers' submissions into records: ids, envelopes, topics."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from schemas.errors import LimitExceeded
-from schemas.events import Event, EventData
+from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, Event, EventData
 from schemas.generations import Generation
-from schemas.ids import content_id, make_derived_id
+from schemas.ids import content_id, make_derived_id, make_received_id
 from schemas.records import Record
 from schemas.topics import MAX_EVENT_BYTES
 from streams.codec import Codec
@@ -89,3 +89,27 @@ def build_root_event(
     return Event(
         id=event_id, data=data, source=source, event_id=str(event_id), time=clock(), **envelope
     )
+
+
+API_SOURCE = "anabranch/api"
+
+
+async def build_raw_record(
+    data: DocumentReceived | DocumentAmended | DocumentWithdrawn,
+    event_id: str,
+    *,
+    source: str = API_SOURCE,
+    time: datetime,
+    codec: Codec,
+    document_id: UUID | None = None,
+) -> Record:
+    """Build a record for `raw`. Records with the same source and event id count as one event."""
+    event: Event[EventData] = Event(
+        id=make_received_id(data.tenant, source, event_id),
+        data=data,
+        source=source,
+        event_id=event_id,
+        time=time,
+    )
+    key = data.external_id or (str(document_id) if document_id else event_id)
+    return await codec.encode(event, data.topic, key)

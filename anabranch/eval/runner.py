@@ -38,7 +38,7 @@ from services.storage import Storage
 from sql.pool import close_pool, open_pool
 from sql.search import PgSearch
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 
 
 @dataclass(frozen=True, slots=True)

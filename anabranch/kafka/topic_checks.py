@@ -126,7 +126,7 @@ async def _find_mismatch(
 def _find_retention_mismatch(
     topic: str, settings: Mapping[str, str], retention_ms: Mapping[str, int]
 ) -> tuple[str, str] | None:
-    from streams.kafka.retention import build_retention_config
+    from streams.kafka.topic_config import build_retention_config
 
     expected = build_retention_config(retention_ms.get(topic, -1))
     differing = [name for name, value in settings.items() if value != expected[name]]

@@ -29,8 +29,7 @@ from sql.keystore import PgKeystore
 from sql.lexical import compact_lexical
 from sql.scrubber import scrub_tables, vacuum_tables
 from streams.payload_keys import CACHE_TTL_S
-from streams.publisher import build_root_event
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record, build_root_event
 
 log = structlog.get_logger(__name__)
 CE_SOURCE = "anabranch/erase"

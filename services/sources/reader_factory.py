@@ -35,6 +35,7 @@ from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.replication_slot import PgChangeReader
 from sql.sources import PgSources, PgSourceStore
+from streams.publisher import build_raw_record
 from streams.retry import Backoff
 from streams.sources.change_applier import ChangeApplier
 from streams.sources.change_dead_letters import ChangeDeadLetters
@@ -44,7 +45,6 @@ from streams.sources.raw_producer import RawProducer
 from streams.sources.table_reader import TableReader
 from streams.sources.topic_reader import TopicReader
 from streams.sources.urls_reader import UrlsReader
-from streams.submission import build_raw_record
 
 PAGE_SIZE = 500
 CAUGHT_UP_POLL_S = 0.2

@@ -18,8 +18,7 @@ from streams.kafka.acls import Grant, fetch_grants
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.errors import build_denied_error, build_unknown_topic_error
 from streams.kafka.log_filters import librdkafka_logger
-from streams.kafka.retention import build_retention_config
-from streams.kafka.timestamps import check_timestamp_types
+from streams.kafka.topic_config import build_retention_config, check_timestamp_types
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -152,7 +151,7 @@ class KafkaAdmin:
     async def query_topic_config(
         self, query: Callable[[AdminClient, str], Awaitable[T]], topic: str
     ) -> T:
-        """Run a query of `streams.kafka.retention` on a topic."""
+        """Run a query of `streams.kafka.topic_config` on a topic."""
         client = await self._call(lambda client: client)
         try:
             return await query(client, self._settings.topic_prefix + topic)

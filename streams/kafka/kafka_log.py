@@ -14,7 +14,7 @@ from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.group_offsets import GroupOffsets
 from streams.kafka.log_filters import install_log_filters
 from streams.kafka.record_producer import RecordProducer
-from streams.kafka.retention import fetch_loss_settings, fetch_max_retention, fetch_min_retention
+from streams.kafka.topic_config import fetch_loss_settings, fetch_max_retention, fetch_min_retention
 
 __all__ = ["KafkaLog", "KafkaClientSettings"]
 

@@ -22,9 +22,13 @@ from api.app import VERSION
 from processors import EVENT_CLASSES, TOPICS
 from schemas.records import Position, Record, StoredRecord
 from schemas.topics import RAW
-from streams.asyncapi import build_asyncapi_document, build_event_schema, get_schema_file_name
+from streams.asyncapi import (
+    EXAMPLES,
+    build_asyncapi_document,
+    build_event_schema,
+    get_schema_file_name,
+)
 from streams.codec import Codec
-from streams.examples import EXAMPLES
 from tests.golden.recording import iter_recorded_events
 
 ROOT = Path(__file__).parents[2]

@@ -26,7 +26,7 @@ from schemas.values import Transcript
 from services.storage import Storage
 from streams.codec import Codec
 from streams.kafka.client_settings import KafkaClientSettings
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from tests.support.simulated_pipeline import LineChunker, LineParser
 
 PAGES, PAGES_OF_A_PART, LINES_OF_A_PAGE = 1000, 16, 4

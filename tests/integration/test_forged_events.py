@@ -20,9 +20,8 @@ from schemas.events import Content, DocumentReceived, GenerationPromoted
 from schemas.ids import content_id
 from schemas.records import Position, Record, StoredRecord
 from streams.codec import Codec
-from streams.publisher import build_root_event
+from streams.publisher import build_raw_record, build_root_event
 from streams.signatures import SIGNATURE_HEADER, EventSigner
-from streams.submission import build_raw_record
 from tests.support.database_copies import copy_keys, copy_log
 from tests.support.log_backends import on_both_logs
 from tests.support.pipeline import EVENT_TIME, Pipeline, null_overrides, run_pipeline

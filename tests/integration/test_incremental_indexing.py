@@ -20,7 +20,7 @@ from schemas.ids import make_document_id
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.erasure import PgErasure
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from tests.support.pipeline import EVENT_TIME, Pipeline, run_pipeline
 from tests.support.simulated_pipeline import LineParser
 

@@ -17,9 +17,9 @@ from schemas.rows import GenerationRow
 from services.recovery.restore_check import INGRESS_GROUP, check_tables_current
 from services.storage import Storage
 from streams.codec import Codec
+from streams.publisher import build_raw_record
 from streams.signatures import SIGNATURE_HEADER
 from streams.stage_consumer import format_group_name
-from streams.submission import build_raw_record
 from tests.support.generation_copies import apply_control_rows
 from tests.support.shared_log import SharedLog, acknowledge_offset, open_storage
 

@@ -16,7 +16,7 @@ from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.records import Record
 from sql.integrity import check_integrity
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from tests.support.cluster import WorkerCluster
 from tests.support.log_backends import on_both_logs
 from tests.support.pipeline import EVENT_TIME, make_event

@@ -16,7 +16,7 @@ from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.events import Content, DocumentReceived
 from sql.pool import Pool
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from tests.support.simulated_pipeline import LineParser
 
 STAGES_WITHOUT_CONTROL = [stage.name for stage in STAGES if stage.name != "control"]

@@ -19,7 +19,7 @@ from schemas.events import Content, DocumentReceived
 from schemas.ids import make_document_id
 from schemas.records import Record
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from tests.support.api_client import api_client
 from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
 from tests.support.erasure import erase

@@ -15,7 +15,7 @@ from schemas.events import DeadLetterClosed, DocumentWithdrawn
 from schemas.records import Record
 from services.replay.replay_worker import ReplayWorker
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.log_backends import on_both_logs, truncate_topic

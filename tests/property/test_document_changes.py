@@ -31,7 +31,7 @@ from sql.integrity import check_integrity
 from sql.pool import Pool, close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from tests.support.postgres_fixture import clone_database
 from tests.support.simulated_pipeline import (
     EPOCH,

@@ -28,8 +28,8 @@ from sql.revisions import PgRevisions
 from streams.codec import Codec
 from streams.memory_ledger import MemoryLedger
 from streams.partition_sink import PartitionLimits
+from streams.publisher import build_raw_record
 from streams.stage import Stage
-from streams.submission import build_raw_record
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 PROJECTING_STAGES = [

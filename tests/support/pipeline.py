@@ -21,7 +21,7 @@ from services.monitoring.lag_diagnosis import explain_lags
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.pool import Pool
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from tests.support.simulated_pipeline import LineParser
 
 TIMEOUT_S = 90.0

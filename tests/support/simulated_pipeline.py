@@ -41,11 +41,10 @@ from streams.codec import Codec
 from streams.instrumentation import NoInstrumentation
 from streams.memory_ledger import MemoryLedger, MemoryMemo
 from streams.partition_sink import PartitionLimits, PartitionSink
-from streams.publisher import Publisher, build_root_event
+from streams.publisher import Publisher, build_raw_record, build_root_event
 from streams.retry import Backoff
 from streams.runner import StageRunner
 from streams.stage import Stage
-from streams.submission import build_raw_record
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = IndexConfig(embed=EmbedConfig(dimension=4, state_dimension=0))

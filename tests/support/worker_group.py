@@ -31,7 +31,7 @@ from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.generations import PgGenerations
 from sql.pool import Pool
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from tests.support.cluster import WorkerProcess
 from tests.support.failing_worker import (
     STOPPED_ANSWERING,

@@ -13,7 +13,7 @@ from schemas.events import Content, DocumentIndexed, DocumentReceived, Event
 from schemas.ids import make_received_id
 from schemas.records import Position, Record, StoredRecord
 from streams.codec import Codec
-from streams.submission import build_raw_record
+from streams.publisher import build_raw_record
 from streams.unreadable import guess_producer_attributes, guess_text, resolve_tenant
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

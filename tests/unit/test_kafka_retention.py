@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
-from streams.kafka.retention import (
+from streams.kafka.topic_config import (
     CLEANUP_POLICY_SETTING,
     RETENTION_SETTING,
     SIZE_SETTING,

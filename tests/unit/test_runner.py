@@ -20,14 +20,12 @@ from schemas.events.outcomes import DocumentOutcome
 from schemas.ids import make_document_id
 from schemas.records import Position, Record, StoredRecord
 from streams.codec import Codec
-from streams.fair_queue import FairQueue
 from streams.instrumentation import NoInstrumentation
-from streams.partition_sink import PartitionLimits
-from streams.publisher import Publisher
+from streams.partition_sink import FairQueue, PartitionLimits
+from streams.publisher import Publisher, build_raw_record
 from streams.retry import Backoff
 from streams.runner import StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
-from streams.submission import build_raw_record
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 

@@ -1,4 +1,4 @@
-"""Retention settings of topics.
+"""Settings of topics: the clock of timestamps, and retention.
 
 Kafka deletes whole segments, each when its newest record has expired, so a record outlives
 `retention.ms` by up to one segment.
@@ -7,14 +7,60 @@ Kafka deletes whole segments, each when its newest record has expired, so a reco
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
+from schemas.errors import ConfigurationError
+
 log = structlog.get_logger(__name__)
+TIMESTAMP_TYPE_SETTING = "message.timestamp.type"
+LOG_APPEND_TIME = "LogAppendTime"
+_TIMEOUT_S = 10.0
+
+
+async def check_timestamp_types(
+    client: AdminClient, bootstrap_servers: str, topics: Iterable[str]
+) -> None:
+    """Check that topics use the broker's clock (names include the prefix). Topics whose settings this
+    principal may not read are trusted.
+
+    Raises ConfigurationError for the first topic with producer timestamps, and KafkaException.
+    """
+    # Timestamps order the revisions of a document: a producer's wrong clock could put a change
+    # before its predecessor.
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in sorted(topics)]
+    futures = await asyncio.to_thread(
+        client.describe_configs, resources, request_timeout=_TIMEOUT_S
+    )
+    for resource, future in futures.items():
+        try:
+            entry = (await asyncio.wrap_future(future)).get(TIMESTAMP_TYPE_SETTING)
+        except KafkaException as error:
+            if error.args[0].code() not in (
+                KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+            ):
+                raise
+            log.warning(
+                "kafka_config_access_denied",
+                resource=resource.name,
+                setting=TIMESTAMP_TYPE_SETTING,
+                required=LOG_APPEND_TIME,
+            )
+            continue
+        if entry is not None and entry.value != LOG_APPEND_TIME:
+            raise ConfigurationError(
+                f"Topic {resource.name} has {TIMESTAMP_TYPE_SETTING}={entry.value}, so producers' clocks set its timestamps. {LOG_APPEND_TIME} is required.",
+                code="TIMESTAMPS_MISMATCH",
+                remedy=f"kafka-configs.sh --bootstrap-server {bootstrap_servers} --alter --entity-type topics --entity-name {resource.name} "
+                f"--add-config {TIMESTAMP_TYPE_SETTING}={LOG_APPEND_TIME}",
+            )
+
+
 MIN_SEGMENTS = 7
 """Segments per retention time: a record stays up to a seventh longer than required, not twice as
 long.
@@ -30,7 +76,6 @@ LOSS_SETTINGS = (CLEANUP_POLICY_SETTING, RETENTION_SETTING, SIZE_SETTING)
 CHECK_INTERVAL_SETTING = "log.retention.check.interval.ms"
 DEFAULT_CHECK_INTERVAL_MS = 300_000
 """Kafka's default, assumed for brokers whose settings this principal may not read."""
-_TIMEOUT_S = 10.0
 _DENIED_CODES = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
