@@ -19,7 +19,7 @@ export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test faults attack check lint format contracts compose asyncapi clients lock samples clean
+.PHONY: help install demo test containers faults attack check lint format contracts compose asyncapi clients lock samples clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ demo: $(INSTALLED) ## Take in the sample documents, ask three questions
 
 test: $(INSTALLED) ## Run all tests; those on real Kafka where Java and Maven are found
 	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 20
+
+containers: $(INSTALLED) ## Run the integration tests on images of Postgres and Kafka (needs Docker)
+	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --containers tests/contract tests/integration
 
 faults: $(INSTALLED) ## Break Kafka, Postgres, workers and engines for ten minutes, and write down what came of it
 	$(BIN)/python -m tests.faults --seed 7 --minutes 10 --write docs/faults.md

@@ -16,6 +16,14 @@ pytest_plugins = [
 ]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--containers",
+        action="store_true",
+        help="Use Postgres and Kafka from images. Tests that need them are skipped without Docker.",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What is on Kafka first, what needs no service last: so processes that share the files end
     together.

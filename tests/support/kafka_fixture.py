@@ -60,8 +60,15 @@ def kafka_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def kafka_bootstrap(kafka_broker: Broker) -> str:
-    return kafka_broker.bootstrap_servers
+def kafka_bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    if not request.config.getoption("--containers"):
+        yield request.getfixturevalue("kafka_broker").bootstrap_servers
+        return
+    from tests.support.containers import require_docker, run_kafka_container
+
+    require_docker()
+    with run_kafka_container() as address:
+        yield address
 
 
 @pytest.fixture

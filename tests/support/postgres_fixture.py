@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -24,6 +24,9 @@ import pytest
 from sql.embedded import EPHEMERAL_SETTINGS, ROLE, ROLES_SQL, EmbeddedPostgres
 from sql.embedded_host import find_server_account, find_wheel_binaries
 from sql.migrate import migrate
+
+if TYPE_CHECKING:
+    from tests.support.containers import ContainerPostgres
 
 T = TypeVar("T")
 TEMPLATE = "migrated"
@@ -147,9 +150,18 @@ def run_postgres() -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[EmbeddedPostgres]:
-    with run_postgres() as server:
-        yield server
+def postgres_server(
+    pytestconfig: pytest.Config,
+) -> Iterator[EmbeddedPostgres | ContainerPostgres]:
+    if not pytestconfig.getoption("--containers"):
+        with run_postgres() as server:
+            yield server
+        return
+    from tests.support.containers import require_docker, run_postgres_container
+
+    require_docker()
+    with run_postgres_container() as container:
+        yield container
 
 
 @pytest.fixture(scope="session")
