@@ -58,7 +58,7 @@ STATUS_BY_CODE = {
         "GENERATION_IS_LIVE",
         "GENERATION_NOT_LIVE",
         "NOT_RETAINED",
-        "PLACE_AHEAD",
+        "CURSOR_AHEAD",
     ),
     409,
 )

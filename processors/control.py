@@ -82,10 +82,10 @@ def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Ro
             yield AuditRow(
                 audit_id=audit.audit_id,
                 tenant=audit.tenant,
-                at=audit.at,
-                who=audit.who,
+                occurred_at=audit.occurred_at,
+                actor=audit.actor,
                 role=audit.role,
-                what=audit.what,
+                action=audit.action,
                 subject=audit.subject,
                 request_id=audit.request_id,
                 outcome=audit.outcome,

@@ -15,7 +15,7 @@ def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Row]
     data = event.data
     if isinstance(data, DeadLetterClosed):
         yield DeadLetterClosedRow(
-            data.event_id, data.stage, data.generation, data.how, data.reason, data.closed_at
+            data.event_id, data.stage, data.generation, data.resolution, data.reason, data.closed_at
         )
         return
     if event.time is None:
@@ -24,12 +24,12 @@ def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Row]
         event_id=data.event_id,
         stage=data.stage,
         generation=data.generation,
-        buried_type=data.buried_type,
+        original_type=data.original_type,
         tenant=data.tenant,
         document_id=data.document_id,
-        topic=data.place.topic,
-        partition=data.place.partition,
-        offset=data.place.offset,
+        topic=data.position.topic,
+        partition=data.position.partition,
+        offset=data.position.offset,
         code=data.code,
         detail=data.detail,
         remedy=data.remedy,
@@ -41,7 +41,7 @@ def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Row]
         dead_lettered_at=event.time,
         headers=data.headers,
         appended_at=data.appended_at,
-        document_summary=data.said,
+        document_summary=data.document_summary,
     )
 
 

@@ -24,7 +24,7 @@ def project(event: Event[QueryReceived | QueryAnswered]) -> Iterable[Row]:
                 answered_at=None,
                 candidates=[],
                 numbers={},
-                asked_by=query.asked_by,
+                requested_by=query.requested_by,
             )
         case QueryAnswered() as answer:
             # Each event fills only its own half of the row.
@@ -39,7 +39,7 @@ def project(event: Event[QueryReceived | QueryAnswered]) -> Iterable[Row]:
                 answered_at=answer.answered_at,
                 candidates=answer.candidates,
                 numbers=answer.numbers,
-                basis=answer.basis.model_dump(mode="json") if answer.basis else None,
+                run_record=answer.run_record.model_dump(mode="json") if answer.run_record else None,
             )
 
 

@@ -92,15 +92,20 @@ async def rerun_run(
 
 
 def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
-    basis = record.basis
+    run_record = record.run_record
     plan = QueryPlan(
-        basis.question, basis.language, basis.language_sure, tuple(basis.keywords), (), {}
+        run_record.question,
+        run_record.language,
+        run_record.language_sure,
+        tuple(run_record.keywords),
+        (),
+        {},
     )
     return QueryContext(
         caller,
         record.response.run_id,
         record.request,
-        basis.profile,
+        run_record.profile,
         plan,
         Stopwatch(_zero_clock),
         ignore_progress,
@@ -112,11 +117,11 @@ def _zero_clock() -> datetime:
 
 
 def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> RetrievalResult:
-    profile, trace = record.basis.profile, record.response.trace
+    profile, trace = record.run_record.profile, record.response.trace
     chunks = record.restore_chunks(texts)
     hits = {channel: hits for channel in CHANNELS if (hits := _restore_hits(record, channel))}
     fusion = fuse_candidates(
-        FusionInput(hits, frozenset(record.basis.complete), record.get_pair_scores()),
+        FusionInput(hits, frozenset(record.run_record.complete), record.get_pair_scores()),
         chunks,
         profile.fusion,
     )
@@ -125,12 +130,12 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
     )
     n_distinct = max(record.request.k, profile.rerank.keep)
     parents = fold_parents(reranked.parents, profile, n_distinct)
-    linked_seeds = [EntitySeed("", key, 1.0) for key in record.basis.linked]
+    linked_seeds = [EntitySeed("", key, 1.0) for key in record.run_record.linked]
     candidates = ChannelCandidates(
         hits,
         trace.channels,
         trace.channels_failed,
-        frozenset(record.basis.complete),
+        frozenset(record.run_record.complete),
         None,
         linked_seeds,
         None,
@@ -141,7 +146,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
         trace.route,
         ranking,
         _restore_relevance(record, parents),
-        missing_collections=tuple(record.basis.missing_collections),
+        missing_collections=tuple(record.run_record.missing_collections),
     )
 
 
@@ -163,7 +168,7 @@ def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> 
     }
     if role not in ("added", "replaces") or not scores:
         return RerankResult(tuple(parents), False, tuple(record.response.trace.notes), {}, {})
-    profile = record.basis.profile.rerank
+    profile = record.run_record.profile.rerank
     offered, not_offered = parents[: profile.parents], parents[profile.parents :]
     offered_scores = {
         parent.parent_id: scores[parent.parent_id]
@@ -226,7 +231,7 @@ async def _redraft(
     """Rebuild sentences and citations; copy model, cost, limitations and assumptions from the
     record.
     """
-    recorded = record.basis.draft
+    recorded = record.run_record.draft
     if recorded is None:
         raise NotFound(
             f"Run {record.response.run_id} has no recorded draft.",

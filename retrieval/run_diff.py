@@ -57,15 +57,15 @@ def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> R
         _get_citations(then) != _get_citations(now),
     )
     return RunDiff(
-        question=then.basis.question,
+        question=then.run_record.question,
         then=describe_side(then),
         now=describe_side(now),
         same=not (moved or gone or new or answer_changed or citations_changed),
         answer_changed=answer_changed,
         citations_changed=citations_changed,
         moved=moved,
-        new=new,
-        gone=gone,
+        added=new,
+        removed=gone,
         profile_changes=explainer.profile_changes,
         request_changes=explainer.request_changes,
         reasons=_deduplicate(
@@ -92,7 +92,7 @@ def describe_side(run: RecordedRun) -> ComparedRun:
     return ComparedRun(
         run_id=run.response.run_id,
         generation=run.response.generation,
-        profile=run.basis.profile.name,
+        profile=run.run_record.profile.name,
         answered_at=run.answered_at,
         answer=query_response.answer if query_response else None,
         refused=query_response.refused if query_response else None,
@@ -119,7 +119,8 @@ class _ChangeExplainer:
             revisions_now,
         )
         self.profile_changes = _diff_settings(
-            then.basis.profile.model_dump(mode="json"), now.basis.profile.model_dump(mode="json")
+            then.run_record.profile.model_dump(mode="json"),
+            now.run_record.profile.model_dump(mode="json"),
         )
         self.request_changes = _diff_settings(_get_request(then), _get_request(now))
         self.generation_reason = _explain_generations(

@@ -215,7 +215,7 @@ def build_query_received(
         kind=kind,
         request=request.model_dump(mode="json"),
         received_at=received_at,
-        asked_by=caller.id,
+        requested_by=caller.id,
     )
 
 
@@ -225,7 +225,7 @@ def build_query_answered(
     ranking: Ranking,
     numbers: dict[str, Any],
     answered_at: datetime,
-    basis: RunRecord | None = None,
+    run_record: RunRecord | None = None,
 ) -> QueryAnswered:
     """Build the event. `ranking` provides the candidates of all channels with all their numbers.
 
@@ -239,7 +239,7 @@ def build_query_answered(
         response=response.model_dump(mode="json"),
         candidates=_list_candidates(ranking),
         numbers={**ranking.numbers, **numbers},
-        basis=basis,
+        run_record=run_record,
     )
 
 
@@ -325,7 +325,7 @@ class QueryOutcome(Generic[ResponseT]):
 class RecordedRun:
     request: SearchRequest
     response: SearchResponse | QueryResponse
-    basis: RunRecord
+    run_record: RunRecord
     candidates: tuple[RecordedCandidate, ...]
     numbers: Mapping[str, Any]
     answered_at: str | None = None
@@ -333,7 +333,7 @@ class RecordedRun:
     @property
     def is_quoted(self) -> bool:
         """True when the sentences were quoted from passages rather than written by a model."""
-        draft = self.basis.draft
+        draft = self.run_record.draft
         return draft is None or draft.model == MODEL or draft.reply is None
 
     def get_pair_scores(self) -> dict[UUID, float]:
@@ -345,7 +345,10 @@ class RecordedRun:
 
     def check_texts(self, texts: Mapping[UUID, str]) -> None:
         """Raises NotFound when the text of a passage that was read no longer exists."""
-        passages: list[RecordedChunk | RecordedParent] = [*self.basis.chunks, *self.basis.parents]
+        passages: list[RecordedChunk | RecordedParent] = [
+            *self.run_record.chunks,
+            *self.run_record.parents,
+        ]
         missing = [passage for passage in passages if passage.id not in texts]
         if missing:
             documents = ", ".join(sorted({str(passage.document_id) for passage in missing}))
@@ -362,7 +365,7 @@ class RecordedRun:
         so that duplicates stay duplicates.
         """
         read_chunks = {
-            chunk.id: restore_chunk(chunk, texts[chunk.id]) for chunk in self.basis.chunks
+            chunk.id: restore_chunk(chunk, texts[chunk.id]) for chunk in self.run_record.chunks
         }
         return {
             candidate.chunk_id: restore_unread_chunk(
@@ -376,9 +379,12 @@ class RecordedRun:
 
     def restore_snapshot(self, texts: Mapping[UUID, str]) -> RecordedSnapshot:
         return RecordedSnapshot(
-            self.basis,
+            self.run_record,
             self.restore_chunks(texts),
-            {parent.id: restore_parent(parent, texts[parent.id]) for parent in self.basis.parents},
+            {
+                parent.id: restore_parent(parent, texts[parent.id])
+                for parent in self.run_record.parents
+            },
         )
 
 
@@ -386,9 +392,12 @@ class RecordedSnapshot:
     """PassageReader over the recorded passages."""
 
     def __init__(
-        self, basis: RunRecord, chunks: Mapping[UUID, ChunkView], parents: Mapping[UUID, ParentView]
+        self,
+        run_record: RunRecord,
+        chunks: Mapping[UUID, ChunkView],
+        parents: Mapping[UUID, ParentView],
     ) -> None:
-        self._families = {parent.id: parent.children for parent in basis.parents}
+        self._families = {parent.id: parent.children for parent in run_record.parents}
         self._chunks, self._parents = chunks, parents
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
@@ -409,10 +418,10 @@ class RecordedSnapshot:
 def parse_run(run: Mapping[str, Any]) -> RecordedRun:
     """Parse a row of table `runs`.
 
-    Raises NotFound with code RUN_INCOMPLETE when request, response or basis is missing, and
+    Raises NotFound with code RUN_INCOMPLETE when request, response or run_record is missing, and
     RUN_ERASED when all are.
     """
-    missing = [name for name in ("request", "response", "basis") if not run[name]]
+    missing = [name for name in ("request", "response", "run_record") if not run[name]]
     if len(missing) == 3:  # a run that has only started still has its request
         raise NotFound(
             f"Run {run['run_id']} was erased together with a document that it names.",
@@ -430,7 +439,7 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
         return RecordedRun(
             (QueryRequest if is_query else SearchRequest).model_validate(run["request"]),
             (QueryResponse if is_query else SearchResponse).model_validate(run["response"]),
-            RunRecord.model_validate(run["basis"]),
+            RunRecord.model_validate(run["run_record"]),
             tuple(RecordedCandidate.model_validate(candidate) for candidate in run["candidates"]),
             run["numbers"],
             str(run["answered_at"]) if run.get("answered_at") else None,
@@ -445,5 +454,9 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
 
 def list_required_texts(run: RecordedRun) -> list[RecordedText]:
     """List each recorded chunk and parent once."""
-    passages: list[RecordedText] = [*run.basis.parents, *run.basis.chunks, *run.candidates]
+    passages: list[RecordedText] = [
+        *run.run_record.parents,
+        *run.run_record.chunks,
+        *run.candidates,
+    ]
     return list({passage.id: passage for passage in reversed(passages)}.values())

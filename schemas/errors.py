@@ -145,7 +145,7 @@ class InvalidRequest(PermanentError):
 
 
 class CursorAhead(InvalidRequest):
-    code = "PLACE_AHEAD"
+    code = "CURSOR_AHEAD"
     remedy = "Read from `begin` or from `now`. The log was restored or recreated after this cursor was issued."
 
 

@@ -326,8 +326,8 @@ class RunRow:
     answered_at: datetime | None
     candidates: list[dict[str, Any]]
     numbers: dict[str, Any]
-    basis: dict[str, Any] | None = None
-    asked_by: str | None = None
+    run_record: dict[str, Any] | None = None
+    requested_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,10 +351,10 @@ class AuditRow:
 
     audit_id: UUID
     tenant: str
-    at: datetime
-    who: str
+    occurred_at: datetime
+    actor: str
     role: str
-    what: str
+    action: str
     subject: str | None
     request_id: str | None
     outcome: str
@@ -365,7 +365,7 @@ class DeadLetterRow:
     event_id: UUID
     stage: str
     generation: str | None
-    buried_type: str | None
+    original_type: str | None
     tenant: str | None
     document_id: UUID | None
     topic: str
@@ -392,7 +392,7 @@ class DeadLetterClosedRow:
     event_id: UUID
     stage: str
     generation: str | None
-    how: str
+    resolution: str
     reason: str
     closed_at: datetime
 

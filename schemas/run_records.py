@@ -148,8 +148,8 @@ class RunDiff(Value):
     answer_changed: bool = Field(description="Whether the answer differs.")
     citations_changed: bool = Field(description="Whether the citations differ.")
     moved: list[PassageChange] = Field(description="Passages whose rank changed.")
-    new: list[PassageChange] = Field(description="Passages that only the later answer read.")
-    gone: list[PassageChange] = Field(description="Passages that only the earlier answer read.")
+    added: list[PassageChange] = Field(description="Passages that only the later answer read.")
+    removed: list[PassageChange] = Field(description="Passages that only the earlier answer read.")
     profile_changes: dict[str, tuple[Any, Any]] = Field(
         description="Changed settings of the profile: earlier and later value."
     )

@@ -119,7 +119,7 @@ class UrlsSource(Value):
     every_s: float = Field(
         3600.0, ge=0.05, le=31_536_000, description="Seconds between two requests for the same URL."
     )
-    gone_after: int = Field(
+    withdraw_after_misses: int = Field(
         3,
         ge=1,
         le=100,
@@ -137,7 +137,7 @@ class SourceRequest(Value):
     tags: list[Annotated[str, Field(max_length=255)]] = Field(
         default=[], max_length=256, description="Tags for the documents of the source."
     )
-    takes: Annotated[
+    connector: Annotated[
         DebeziumSource | PostgresSource | FolderSource | UrlsSource, Field(discriminator="kind")
     ] = Field(description="Kind of source and its settings.")
 

@@ -55,7 +55,7 @@ class JobStore(Protocol):
         event_id: str,
         source: str,
         external_id: str | None,
-        asked_by: str | None,
+        requested_by: str | None,
     ) -> None: ...
 
 
@@ -241,7 +241,7 @@ class IngestService:
             event_id=event_id,
             source=API_SOURCE,
             external_id=data.external_id or external_id,
-            asked_by=caller.id,
+            requested_by=caller.id,
         )
         return job
 

@@ -108,10 +108,14 @@ class ApiKeyChanges:
 async def insert_audit_event(connection: Connection, row: AuditRow) -> None:
     texts = [
         replace_nul(value)
-        for value in (row.who, row.role, row.what, row.subject, row.request_id, row.outcome)
+        for value in (row.actor, row.role, row.action, row.subject, row.request_id, row.outcome)
     ]
     await connection.execute(
-        load_query("insert_audit_event"), row.audit_id, replace_nul(row.tenant), row.at, *texts
+        load_query("insert_audit_event"),
+        row.audit_id,
+        replace_nul(row.tenant),
+        row.occurred_at,
+        *texts,
     )
 
 
@@ -134,5 +138,5 @@ class PgAudit:
         )
         last = rows[limit - 1] if len(rows) > limit else None
         return [dict(row) for row in rows[:limit]], format_cursor(
-            last["at"], last["audit_id"]
+            last["occurred_at"], last["audit_id"]
         ) if last else None

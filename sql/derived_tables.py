@@ -51,7 +51,7 @@ class DerivedTable:
 
 OWNER_COLUMNS = {"generation": "text", "document_id": "uuid", "ord": "bigint[]", "tenant": "text"}
 POSITION_COLUMNS = {
-    "fact_id": "uuid",
+    "event_id": "uuid",
     "log_topic": "text",
     "log_partition": "int",
     "log_offset": "bigint",
@@ -246,7 +246,7 @@ DERIVED_TABLES: Mapping[type[Row], DerivedTable] = {
         _to_state_values,
     ),
     PartCompletedRow: DerivedTable(
-        "settled",
+        "revision_parts",
         {"kind": "text", "part": "int", "parts": "int", **POSITION_COLUMNS},
         2,
         _to_part_values,

@@ -24,7 +24,7 @@ def build_stage_lines(revision: StatusRow, stages: Iterable[str] = ()) -> list[S
     other_state = DONE if revision["unchanged"] else WAITING
     states = dict.fromkeys(stages, (other_state, None)) | table_states
     job_rows = _group_by_stage(revision["jobs"])
-    dead_letters = _group_by_stage(revision["burials"])
+    dead_letters = _group_by_stage(revision["dead_letters"])
     lines = [
         _apply_dead_letter(
             _apply_job_rows(_build_line(stage, *states[stage]), job_rows.get(stage, ())),
@@ -38,27 +38,27 @@ def build_stage_lines(revision: StatusRow, stages: Iterable[str] = ()) -> list[S
 
 def build_ingress_line(row: StatusRow) -> StageLine:
     """Return the ingress line of an event that has produced no revision."""
-    if row["burial"] is not None:
-        return _apply_dead_letter(_build_line("receive", WAITING, None), [row["burial"]], None)
+    if row["dead_letter"] is not None:
+        return _apply_dead_letter(_build_line("receive", WAITING, None), [row["dead_letter"]], None)
     return _build_line(
         "receive",
-        DONE if row["passed_on"] else RUNNING if row["log_topic"] else WAITING,
+        DONE if row["is_admitted"] else RUNNING if row["log_topic"] else WAITING,
         _extract_position(row, "log_"),
     )
 
 
 def resolve_ingress_state(row: StatusRow) -> str:
-    if row["burial"] is not None:
+    if row["dead_letter"] is not None:
         return "failed"
     if row["withdraws"]:
         return "withdrawn"
     if row["amends"]:
         return "searchable"
-    return "superseded" if row["passed_on"] and row["overtaken"] else "accepted"
+    return "superseded" if row["is_admitted"] and row["is_superseded"] else "accepted"
 
 
 def _derive_states(revision: StatusRow) -> dict[str, tuple[str, StageLine | None]]:
-    part_rows = {row["kind"]: row for row in revision["settled"]}
+    part_rows = {row["kind"]: row for row in revision["parts"]}
     is_unchanged = revision["unchanged"]
     has_text = revision["text_topic"] is not None
     chunks, vectors, entities = (

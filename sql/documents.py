@@ -207,7 +207,7 @@ class PgDocuments:
                 )
             )[0]
         )
-        if not row["known"] and row["burial"] is None:
+        if not row["is_known"] and row["dead_letter"] is None:
             return None
         return {
             "ingestion_job_id": job_id,
@@ -262,7 +262,7 @@ def _collect_warnings(row: Body) -> list[Body]:
         ]
     graph_dead_letters = [
         dead_letter
-        for dead_letter in row["burials"]
+        for dead_letter in row["dead_letters"]
         if dead_letter["stage"] in ("extract", "graph")
     ]
     if graph_dead_letters:
@@ -320,7 +320,7 @@ class PgJobs:
         event_id: str,
         source: str,
         external_id: str | None,
-        asked_by: str | None,
+        requested_by: str | None,
     ) -> None:
         """Open a job. Opening it again has no effect."""
         with translate_database_errors():
@@ -332,5 +332,5 @@ class PgJobs:
                 event_id,
                 source,
                 external_id,
-                asked_by,
+                requested_by,
             )

@@ -11,7 +11,7 @@ from sql.query_loader import load_query
 
 
 class PgEngineResultCache:
-    """Implements `schemas.ports.ledger.Memo` over the table `memo`."""
+    """Implements `schemas.ports.ledger.Memo` over the table `engine_results`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -21,7 +21,7 @@ class PgEngineResultCache:
             return {}
         with translate_database_errors():
             rows = await self._pool.fetch(load_query("engine_results"), *_to_columns(keys))
-        return {keys[row["n"] - 1]: row["answer"] for row in rows}
+        return {keys[row["n"] - 1]: row["result"] for row in rows}
 
     async def count_cached(self, keys: Sequence[MemoKey]) -> int:
         """Return how many of these distinct keys have a result."""

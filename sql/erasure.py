@@ -28,7 +28,7 @@ REVISION_TABLES = (
     "entity_mentions",
     "relations",
     "claims",
-    "settled",
+    "revision_parts",
     "document_revisions",
     "document_amendments",
     "job_stages",
@@ -36,7 +36,7 @@ REVISION_TABLES = (
 """Tables with rows per revision. Rows that are not older than the withdrawal belong to another
 life.
 """
-DOCUMENT_TABLES = ("chunk_history", "memo", "judgements")
+DOCUMENT_TABLES = ("chunk_history", "engine_results", "judgements")
 COUNTED_TABLES = (*REVISION_TABLES, *DOCUMENT_TABLES, "jobs")
 AFFECTED_TABLES = (
     *COUNTED_TABLES,

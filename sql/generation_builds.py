@@ -37,7 +37,7 @@ class GenerationBuild:
     phase: str
     paused: bool
     events_per_second: float | None
-    keep: bool
+    keep_previous: bool
     error: Mapping[str, Any] | None
     started_at: datetime | None
     built_at: datetime | None
@@ -68,16 +68,16 @@ class PgGenerationBuilds:
                 yield
 
     async def allocate_name(
-        self, *, keep: bool = False, events_per_second: float | None = None
+        self, *, keep_previous: bool = False, events_per_second: float | None = None
     ) -> str:
         """Return the next of g1, g2, …, which is never reused, even if the build fails.
 
-        With `keep` a rebuild keeps the previous generation on standby.
+        With `keep_previous` a rebuild keeps the previous generation on standby.
         """
         with translate_database_errors():
             return str(
                 await self._pool.fetchval(
-                    load_query("allocate_generation_name"), keep, events_per_second
+                    load_query("allocate_generation_name"), keep_previous, events_per_second
                 )
             )
 

@@ -38,12 +38,12 @@ PublishDrop = Callable[[str], Awaitable[int]]
 class Removal:
     """The outcome of a removal.
 
-    `removed` is True once no table of the generation exists. Otherwise `held_by` may name the
+    `removed` is True once no table of the generation exists. Otherwise `blocked_by` may name the
     transaction that keeps one open; its rows may be deleted already.
     """
 
     removed: bool
-    held_by: dict[str, Any] | None = None
+    blocked_by: dict[str, Any] | None = None
 
 
 async def begin_generation_drop(pool: Pool, name: str, publish: PublishDrop) -> None:

@@ -56,7 +56,7 @@ class PgLineage:
         )
         return [
             PartPosition(
-                row["step"], row["part"], _parse_position(row), row["fact_id"], row["generation"]
+                row["step"], row["part"], _parse_position(row), row["event_id"], row["generation"]
             )
             for row in rows
         ]

@@ -43,7 +43,7 @@ class PgOffsetStore:
         )
         for row in behind_rows:
             raise _tables_restored_error(
-                group, topic, row["partition"], row["expected"], row["known"]
+                group, topic, row["partition"], row["expected"], row["stored"]
             )
         self._raise_expected(group, topic, offsets)
 

@@ -172,21 +172,21 @@ class PgReplays:
 
 
 def _parse_replay(row: Any) -> Replay:
-    dead_letter_ids = row["letters"]
+    dead_letter_ids = row["dead_letter_ids"]
     return Replay(
         row["id"],
         row["tenant"],
         row["kind"],
         row["stage"],
         row["generation"],
-        row["chosen"],
+        row["selection"],
         row["per_second"],
         None if dead_letter_ids is None else tuple(dead_letter_ids),
         row["topic"],
-        _parse_offsets(row["starts"]),
-        _parse_offsets(row["ends"]),
-        _parse_offsets(row["places"]),
-        ReplayCounts(row["read"], row["replayed"], row["superseded"], row["buried"]),
+        _parse_offsets(row["start_offsets"]),
+        _parse_offsets(row["end_offsets"]),
+        _parse_offsets(row["positions"]),
+        ReplayCounts(row["read"], row["replayed"], row["superseded"], row["dead_lettered"]),
     )
 
 

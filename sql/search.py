@@ -84,7 +84,7 @@ class PgSearch:
                 )
             yield (
                 row["snapshot"],
-                row["standing"],
+                row["snapshot_version"],
                 Generation(
                     **{name: row[name] for name in ("name", "config", "how", "topics", "state")}
                 ),

@@ -253,10 +253,10 @@ def _parse_change(row: asyncpg.Record) -> RowChange:
         table=row["table_name"],
         epoch=row["epoch"],
         sequence=row["sequence"],
-        is_snapshot_read=row["read"],
-        is_deleted=row["gone"],
+        is_snapshot_read=row["is_snapshot_read"],
+        is_deleted=row["is_deleted"],
         columns=row["columns"],
-        unchanged_columns=tuple(row["unknown"]),
+        unchanged_columns=tuple(row["unchanged_columns"]),
         old_key=row["old_key"],
     )
 
@@ -284,9 +284,9 @@ def _parse_emitted(row: asyncpg.Record) -> EmittedState:
         row["step"],
         row["digest"],
         row["external_id"],
-        row["live"],
+        row["is_live"],
         tuple(map(_decode_released_id, row["released_ids"])),
-        row["owed"],
+        row["is_pending"],
     )
 
 

@@ -68,7 +68,7 @@ class DeadLetter:
             stage=stage.name,
             generation=generation,
             event_id=_resolve_event_id(stored_record, event, code),
-            buried_type=event.data.event_type()
+            original_type=event.data.event_type()
             if event
             else guess_producer_attributes(stored_record.record)[2],
             tenant=tenant,
@@ -77,7 +77,7 @@ class DeadLetter:
             else guess_document_id(stored_record, tenant)
             if tenant is not None
             else None,
-            place=LogPosition(
+            position=LogPosition(
                 topic=position.topic, partition=position.partition, offset=position.offset
             ),
             code=code,
@@ -87,7 +87,7 @@ class DeadLetter:
             attempts=attempts,
             producer_event_id=_resolve_producer(stored_record, event)[0],
             producer_source=_resolve_producer(stored_record, event)[1],
-            said=_extract_received_fields(stored_record, event),
+            document_summary=_extract_received_fields(stored_record, event),
         )
         return cls(stored_record, event, data)
 
@@ -130,9 +130,9 @@ async def build_dead_letter_emissions(
             for name, header_value in dead_letter.stored_record.record.headers.items()
         }
         blob_fields = {
-            "record": await ports.blobs.put(f"_buried/{data.event_id}", value),
+            "record": await ports.blobs.put(f"_dead_letters/{data.event_id}", value),
             "headers": await ports.blobs.put(
-                f"_buried/{data.event_id}.headers",
+                f"_dead_letters/{data.event_id}.headers",
                 json.dumps(headers).encode(),
                 media_type="application/json",
             ),
@@ -142,7 +142,7 @@ async def build_dead_letter_emissions(
         )
     cause = dead_letter.event or _build_substitute_cause(dead_letter)
     id_parts = (
-        "buried",
+        "dead_lettered",
         stage.name,
         data.generation or "",
         str(data.event_id),

@@ -19,7 +19,7 @@ ReopenInbox = Callable[[Sequence[Event[Any]]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ReprocessResult:
-    """The outcome of one record: `replayed`, `superseded` or `buried`."""
+    """The outcome of one record: `replayed`, `superseded` or `dead_lettered`."""
 
     stored_record: StoredRecord
     outcome: str
@@ -67,7 +67,7 @@ async def reprocess(
     if items_to_finish:
         await runner.finish(items_to_finish)
     return [
-        replace(result, outcome="buried") if item.dead_letter else result
+        replace(result, outcome="dead_lettered") if item.dead_letter else result
         for item, result in zip(items, results, strict=True)
     ]
 

@@ -35,9 +35,9 @@ def audit(
     if common.is_json:
         common.print_result(page)
         return 0
-    fields = ("at", "tenant", "who", "what", "subject", "outcome")
+    fields = ("occurred_at", "tenant", "actor", "action", "subject", "outcome")
     print_table(
-        ("at", "tenant", "caller", "action", "subject", "outcome"),
+        ("at", "tenant", "actor", "action", "subject", "outcome"),
         [[item[field] for field in fields] for item in page["items"]],
     )
     if page["next"]:

@@ -106,7 +106,7 @@ async def _rebuild(common: RemoteOptions, keep_previous: bool) -> dict[str, Any]
         return report
     async with open_client(common, stages=WORKER_STAGES) as client:
         started = await client.post(
-            "/v1/generations", {"purpose": "rebuild", "keep": keep_previous}
+            "/v1/generations", {"purpose": "rebuild", "keep_previous": keep_previous}
         )
         print_stderr(f"building {started['generation']}", quiet=common.quiet)
         return _to_rebuild_report(

@@ -150,14 +150,14 @@ def _redrive_and_print(selection: dict[str, Any], common: RemoteOptions) -> int:
         f"{answer['events']} events: "
         + ", ".join(f"{name} {count}" for name, count in answer["stages"].items())
     )
-    if answer["left_out"]:
+    if answer["skipped"]:
         print_stderr(
-            f"{answer['left_out']} were skipped: no generation reads their topics",
+            f"{answer['skipped']} were skipped: no generation reads their topics",
             quiet=common.quiet,
         )
     for replay in answer["replays"]:
         print(
-            f"{replay['stage']}: {replay['replayed']} processed, {replay['superseded']} superseded, {replay['buried']} dead-lettered again"
+            f"{replay['stage']}: {replay['replayed']} processed, {replay['superseded']} superseded, {replay['dead_lettered']} dead-lettered again"
         )
     return to_replay_exit_code(answer["replays"])
 

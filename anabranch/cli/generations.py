@@ -375,7 +375,7 @@ def _format_drop_prompt(generation: dict[str, Any]) -> str:
 
 
 def _format_drop_result(result: dict[str, Any]) -> str:
-    holder = result["held_by"]
+    holder = result["blocked_by"]
     if result["removed"]:
         return f"{result['generation']} dropped"
     by = f" of {holder['application'] or 'another program'} (pid {holder['pid']})" if holder else ""

@@ -105,7 +105,7 @@ def start(
             )
         for replay in answer.get("replays", []):
             print(
-                f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} superseded, {replay['buried']} dead-lettered"
+                f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} superseded, {replay['dead_lettered']} dead-lettered"
             )
     return to_replay_exit_code(answer.get("replays", []))
 
@@ -126,7 +126,7 @@ def list_replays(*, common: RemoteOptions = DEFAULT) -> int:
         "total",
         "replayed",
         "superseded",
-        "buried",
+        "dead_lettered",
     )
     print_table(
         (*columns[:-1], "dead_lettered"),
@@ -212,7 +212,7 @@ def cancel(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
 def to_replay_exit_code(replays: Sequence[dict[str, Any]]) -> int:
     if any(replay["state"] != "done" for replay in replays):
         return FAILED
-    return PARTIAL_FAILURE if any(replay["buried"] for replay in replays) else OK
+    return PARTIAL_FAILURE if any(replay["dead_lettered"] for replay in replays) else OK
 
 
 async def post_and_wait(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:

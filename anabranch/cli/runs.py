@@ -124,7 +124,7 @@ def _format_diff(result: dict[str, Any]) -> Iterable[str]:
         yield "no differences"
     for reason in result["reasons"]:
         yield f"because: {reason['detail']}"
-    for kind in ("gone", "new", "moved"):
+    for kind in ("removed", "added", "moved"):
         for change in result[kind]:
             yield f"{kind:5} {_format_rank(change['rank_then'])} → {_format_rank(change['rank_now'])}  {to_single_line(change['title'] or change['external_id'] or change['document_id'])}  {to_single_line(change['section'] or '')}"
 

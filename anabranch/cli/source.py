@@ -193,7 +193,7 @@ def urls(
     *addresses: str,
     file: Path | None = None,
     every: Annotated[float, Parameter(validator=Number(gt=0))] = 3600.0,
-    gone_after: Annotated[int, Parameter(validator=Number(gte=1))] = 3,
+    withdraw_after_misses: Annotated[int, Parameter(validator=Number(gte=1))] = 3,
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
     common: RemoteOptions = DEFAULT,
 ) -> int:
@@ -209,7 +209,7 @@ def urls(
         File with more URLs, one per line.
     every
         Seconds between requests for the same URL.
-    gone_after
+    withdraw_after_misses
         Withdraw a document after this many responses 404 or 410 in a row.
     """
     all_addresses = (
@@ -226,7 +226,12 @@ def urls(
     )
     return _add_source(
         name,
-        {"kind": "urls", "urls": all_addresses, "every_s": every, "gone_after": gone_after},
+        {
+            "kind": "urls",
+            "urls": all_addresses,
+            "every_s": every,
+            "withdraw_after_misses": withdraw_after_misses,
+        },
         document_options,
         common,
     )
@@ -245,7 +250,7 @@ def list_sources(*, common: RemoteOptions = DEFAULT) -> int:
             item["kind"],
             item["state"],
             item["documents"],
-            item["owed"],
+            item["pending"],
             _format_problem(item["status"]),
         )
         for item in page["items"]
@@ -339,7 +344,7 @@ def _add_source(
 ) -> int:
     body = {
         "name": name,
-        "takes": {key: value for key, value in definition.items() if value is not None},
+        "connector": {key: value for key, value in definition.items() if value is not None},
         "collection": document_options.collection,
         "tags": list(document_options.tag),
     }

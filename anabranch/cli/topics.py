@@ -220,7 +220,7 @@ def _print_lag(
         "oldest_seconds",
         "acknowledged",
         "end",
-        "why",
+        "reason",
     )
     print_table(columns, [[stage[column] for column in columns] for stage in stages])
     for remedy in dict.fromkeys(

@@ -171,7 +171,7 @@ def _watch_folder(path: Path, options: FolderWatchOptions, common: RemoteOptions
             name,
             {
                 "name": name,
-                "takes": definition,
+                "connector": definition,
                 "collection": options.collection,
                 "tags": list(options.tag),
             },
@@ -189,10 +189,10 @@ async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -
     from anabranch.cli.source import approve_folder
 
     async with open_or_initialize_client(common) as client:
-        approve_folder(body["takes"], common)
+        approve_folder(body["connector"], common)
         if await _ensure_source(client, body):
             print_stderr(
-                f"watching {body['takes']['path']} as source {name}; to stop permanently: anabranch source remove {name}",
+                f"watching {body['connector']['path']} as source {name}; to stop permanently: anabranch source remove {name}",
                 quiet=common.quiet,
             )
         await _follow(client, name, common)
@@ -204,10 +204,10 @@ async def _ensure_source(client: ApiClient, body: dict[str, Any]) -> bool:
     existing = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
     if (
         body["name"] in existing
-        and existing[body["name"]]["takes"][
+        and existing[body["name"]]["connector"][
             "path" if existing[body["name"]]["kind"] == "folder" else "kind"
         ]
-        == body["takes"]["path"]
+        == body["connector"]["path"]
     ):
         return False
     await client.post("/v1/sources", body)

@@ -46,7 +46,9 @@ async def check_stages(settings: Settings) -> Sequence[Finding]:
     if unknown_lag := next((lag for lag in lags if lag["lag"] is None), None):
         return [
             *_check_log_horizon(horizon),
-            Finding("stages", "warn", f"lag unknown: {unknown_lag['why']}", unknown_lag["remedy"]),
+            Finding(
+                "stages", "warn", f"lag unknown: {unknown_lag['reason']}", unknown_lag["remedy"]
+            ),
         ]
     stalled = [
         _to_stall_finding(lag, live)
@@ -100,7 +102,7 @@ async def run_naming_lock_holder(settings: Settings, check: Check) -> Sequence[F
 def _to_stall_finding(lag: dict[str, Any], live: Generation | None) -> Finding:
     """Name the finding by stage for the live generation, else by consumer group."""
     is_live = lag["generation"] in (None, live.name if live else None)
-    detail = f"{lag['lag']} pending events on {lag['topic']}, the oldest for {lag['oldest_seconds'] or 0:.0f} s: {lag['why']}"
+    detail = f"{lag['lag']} pending events on {lag['topic']}, the oldest for {lag['oldest_seconds'] or 0:.0f} s: {lag['reason']}"
     return Finding(
         f"stage: {lag['stage']}" if is_live else f"reader: {lag['group']}",
         "warn",

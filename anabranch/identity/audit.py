@@ -43,12 +43,12 @@ class AuditLog:
     ) -> None:
         audit_event = AuditRecorded(
             audit_id=self.fresh_id(),
-            who=caller.id,
+            actor=caller.id,
             role=caller.role,
-            what=action,
+            action=action,
             subject=subject,
             tenant=caller.tenant,
-            at=self.clock(),
+            occurred_at=self.clock(),
             request_id=request_id,
             outcome=outcome,
         )

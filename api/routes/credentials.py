@@ -35,10 +35,10 @@ class AuditEvent(ResponseModel):
 
     audit_id: UUID
     tenant: str
-    at: Time
-    who: str = Field(description="The caller.")
+    occurred_at: Time
+    actor: str = Field(description="The caller.")
     role: str
-    what: str = Field(description="The action, such as `source.added`.")
+    action: str = Field(description="The action, such as `source.added`.")
     subject: str | None = Field(description="What it concerned.")
     request_id: str | None
     outcome: str = Field(description="`done`, `refused` or an error code.")

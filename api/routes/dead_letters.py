@@ -22,7 +22,7 @@ class DeadLetter(ResponseModel):
     event_id: UUID
     stage: str
     generation: str | None = Field(description="Null at ingress, which all generations share.")
-    buried_type: str | None = Field(description="Type of the event.")
+    original_type: str | None = Field(description="Type of the event.")
     document_id: UUID | None
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class DeadLetterCause(ResponseModel):
 class RedriveReceipt(ResponseModel):
     events: int = Field(description="Dead letters that are processed again.")
     stages: dict[str, int] = Field(description="The same by stage.")
-    left_out: int = Field(description="Dead letters that no generation can read any longer.")
+    skipped: int = Field(description="Dead letters that no generation can read any longer.")
     replays: list[UUID] = Field(description="One per stage and generation; none for a dry run.")
 
 

@@ -39,7 +39,7 @@ class BuildRequest(BuildPlanRequest):
     purpose: Literal["rebuild", "reindex"] = Field(
         description="`rebuild`: the same index, from the log. `reindex`: an index with other settings."
     )
-    keep: bool = Field(
+    keep_previous: bool = Field(
         False,
         description="For a rebuild: keep the previous generation on standby instead of dropping it.",
     )
@@ -199,7 +199,7 @@ class DropResponse(ResponseModel):
     removed: bool = Field(
         description="True when all its tables are dropped; false while a transaction still holds one."
     )
-    held_by: dict[str, Any] | None
+    blocked_by: dict[str, Any] | None
     topics: list[str] = Field(description="Deleted topics, which no other generation uses.")
 
 
@@ -217,7 +217,7 @@ async def build_generation(body: BuildRequest, services: ServicesDep) -> Generat
     """
     if body.purpose == "rebuild":
         name = await services.builds.start_rebuild(
-            keep_previous=body.keep, events_per_second=body.events_per_second
+            keep_previous=body.keep_previous, events_per_second=body.events_per_second
         )
     else:
         name, _ = await services.builds.start_reindex(

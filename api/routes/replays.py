@@ -42,20 +42,20 @@ class Replay(ResponseModel):
     kind: Literal["replay", "redrive"]
     stage: str
     generation: str | None = Field(description="Null at ingress, which all generations share.")
-    chosen: JsonObject = Field(description="The criteria of the request.")
+    selection: JsonObject = Field(description="The criteria of the request.")
     state: str = Field(description="running, paused, done, failed or cancelled.")
     per_second: float | None
     total: int
     read: int
     replayed: int
     superseded: int
-    buried: int = Field(description="Events that failed again.")
+    dead_lettered: int = Field(description="Events that failed again.")
     error: str | None
     created_at: Time
     started_at: Time | None
     ended_at: Time | None
     rate: float | None = Field(description="Events per second.")
-    left: int = Field(description="Events to be read yet.")
+    remaining: int = Field(description="Events to be read yet.")
     eta_s: DurationRange | None = Field(description="Estimated seconds left.")
 
 

@@ -40,7 +40,9 @@ class Run(ResponseModel):
     response: JsonObject | None = Field(description="Body of the response.")
     candidates: list[JsonObject] | None = Field(description="Passages with all their scores.")
     numbers: JsonObject | None = Field(description="Intermediate results of the steps.")
-    basis: JsonObject | None = Field(description="What a rerun needs to make the answer again.")
+    run_record: JsonObject | None = Field(
+        description="What a rerun needs to make the answer again."
+    )
 
 
 class RunDiffRequest(BaseModel):

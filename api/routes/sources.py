@@ -32,8 +32,8 @@ class Source(SourceRequest):
     epoch: int = Field(description="Counts the restarts of its sequence numbers.")
     state: str
     documents: int
-    owed: int = Field(description="Rows whose latest change is not emitted yet.")
-    unsure: int = Field(description="Rows whose latest state is not known yet.")
+    pending: int = Field(description="Rows whose latest change is not emitted yet.")
+    incomplete: int = Field(description="Rows whose latest state is not known yet.")
     last_change_at: Time | None
     status: SourceStatus
 

@@ -409,7 +409,7 @@ async def trace_run(
             f"Run {response.run_id} is a search and has no answer.",
             remedy="Use the run of a query, or a document.",
         )
-    chunks_by_id = {chunk.id: chunk for chunk in record.basis.chunks}
+    chunks_by_id = {chunk.id: chunk for chunk in record.run_record.chunks}
     sentences = parse_sentence_citations(response, is_quoted=record.is_quoted)
     citation_lineages = [
         await tracer.trace_citation(
@@ -420,7 +420,7 @@ async def trace_run(
     faults = [fault for citation_lineage in citation_lineages for fault in citation_lineage.broken]
     return RunLineage(
         run_id=response.run_id,
-        question=record.basis.question,
+        question=record.run_record.question,
         generation=response.generation,
         answered_at=_parse_answered_at(record),
         answer=response.answer,

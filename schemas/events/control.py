@@ -61,16 +61,16 @@ class AuditRecorded(EventData, name="audit.recorded", topic=CONTROL):
     """
 
     audit_id: UUID
-    who: str = Field(
+    actor: str = Field(
         description=(
             "Caller: `local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command with direct database access."
         )
     )
     role: Role = Field(description="Role of the caller.")
-    what: str = Field(description="The action, such as `source.added`.")
+    action: str = Field(description="The action, such as `source.added`.")
     subject: str | None = Field(None, description="What the action applied to.")
     tenant: str
-    at: datetime
+    occurred_at: datetime
     request_id: str | None = None
     outcome: str = Field("done", description="`done`, or the code of the error.")
 

@@ -21,7 +21,7 @@ class LogPosition(Value):
     offset: int
 
 
-class EventDeadLettered(EventData, name="event.buried", topic=DEAD_LETTERS):
+class EventDeadLettered(EventData, name="event.dead_lettered", topic=DEAD_LETTERS):
     """A stage could not process an event.
 
     The record stays at its position, or in the blob `record` if its topic has finite retention.
@@ -32,10 +32,10 @@ class EventDeadLettered(EventData, name="event.buried", topic=DEAD_LETTERS):
     event_id: UUID = Field(
         description="Internal id. Derived from the position if the event is unreadable."
     )
-    buried_type: str | None = Field(None, description="CloudEvents type, if it could be read.")
+    original_type: str | None = Field(None, description="CloudEvents type, if it could be read.")
     tenant: str | None = None
     document_id: UUID | None = None
-    place: LogPosition = Field(description="Position of the record.")
+    position: LogPosition = Field(description="Position of the record.")
     code: str = Field(description="Error code.")
     detail: str = Field(description="What happened.")
     remedy: str = Field("", description="What to do.")
@@ -55,7 +55,7 @@ class EventDeadLettered(EventData, name="event.buried", topic=DEAD_LETTERS):
     )
     producer_event_id: str | None = None
     producer_source: str | None = None
-    said: DocumentSummary | None = Field(
+    document_summary: DocumentSummary | None = Field(
         None,
         description=(
             "Descriptive fields of the document, as far as an event of `raw` could be read. No other event describes a document that fails at ingress."
@@ -65,18 +65,18 @@ class EventDeadLettered(EventData, name="event.buried", topic=DEAD_LETTERS):
     @model_validator(mode="after")
     def check_own_blobs(self) -> Self:
         """Reject blobs of other events: a redrive processes the blob as the original record."""
-        check_blob_prefix(self, f"_buried/{self.event_id}")
+        check_blob_prefix(self, f"_dead_letters/{self.event_id}")
         return self
 
 
-class DeadLetterClosed(EventData, name="burial.closed", topic=DEAD_LETTERS):
+class DeadLetterClosed(EventData, name="dead_letter.closed", topic=DEAD_LETTERS):
     """A dead letter needs no further action."""
 
     stage: str
     generation: str | None = None
     event_id: UUID
     tenant: str | None = None
-    how: Literal["redriven", "superseded", "discarded"] = Field(
+    resolution: Literal["redriven", "superseded", "discarded"] = Field(
         description="Resolution. `superseded`: a later revision or a withdrawal came first."
     )
     reason: str = Field("", description="Free text.")

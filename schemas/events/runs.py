@@ -22,7 +22,7 @@ class QueryReceived(EventData, name="query.received", topic=QUERIES):
     kind: str = Field(description="`query` or `search`.")
     request: dict[str, Any] = Field(description="The request as received.")
     received_at: datetime
-    asked_by: str | None = Field(None, description="Id of the caller.")
+    requested_by: str | None = Field(None, description="Id of the caller.")
 
 
 class QueryAnswered(EventData, name="query.answered", topic=QUERIES):
@@ -41,7 +41,7 @@ class QueryAnswered(EventData, name="query.answered", topic=QUERIES):
         default={},
         description="Numbers that entered the scores: means, deviations, idf values, threshold.",
     )
-    basis: RunRecord | None = Field(
+    run_record: RunRecord | None = Field(
         None,
         description="Further inputs that a rerun needs: profile, language, and passages by the hash of their text.",
     )

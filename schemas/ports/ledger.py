@@ -28,7 +28,7 @@ then on `record_attempt` records each attempt separately.
 
 
 class ClaimStatus(Enum):
-    PENDING = "owed"
+    PENDING = "pending"
     """Its rows are stored; its reaction is pending."""
     DONE = "done"
     """Claimed and reacted to before. Nothing to do."""

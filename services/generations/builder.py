@@ -103,7 +103,9 @@ class GenerationBuilder:
                         removal := await finish_drop(self.build_pool, self.storage.log, name)
                     ).removed
                 ):
-                    log.info("generation_removal_blocked", generation=name, holder=removal.held_by)
+                    log.info(
+                        "generation_removal_blocked", generation=name, holder=removal.blocked_by
+                    )
         except TransientError as error:
             log.warning(
                 "generation_removal_postponed",
@@ -220,7 +222,7 @@ class GenerationBuilder:
         await self._check_same_content(live.name, name)
         await switch_generation(self.build_pool, name, self.decisions.publish_promoted)
         await build_store.set_phase(name, "built")
-        if not build.keep:
+        if not build.keep_previous:
             await begin_generation_drop(self.build_pool, live.name, self.decisions.publish_dropped)
 
     async def _check_same_content(self, live: str, name: str) -> None:

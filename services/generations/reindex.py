@@ -54,7 +54,7 @@ async def start_rebuild(
             return unfinished[0].generation.name
         await check_retained(storage, live.name)
         name = await build_store.allocate_name(
-            keep=keep_previous, events_per_second=events_per_second
+            keep_previous=keep_previous, events_per_second=events_per_second
         )
         if store_settings is not None:
             store_settings(name, live.name)

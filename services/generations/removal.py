@@ -31,13 +31,13 @@ RELEASE_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DroppedGeneration:
-    """`removed` is false while transaction `held_by` holds a table; workers finish the removal when
+    """`removed` is false while transaction `blocked_by` holds a table; workers finish the removal when
     it ends.
     """
 
     generation: str
     removed: bool
-    held_by: dict[str, Any] | None
+    blocked_by: dict[str, Any] | None
     topics: tuple[str, ...]
 
 
@@ -75,7 +75,7 @@ async def finish_drop(pool: Pool, log: EventLog, name: str) -> DroppedGeneration
         await record_dropped_states(pool, name)
     await log.delete_topics(topics)
     removal = await remove_generation_tables(pool, name)
-    return DroppedGeneration(name, removal.removed, removal.held_by, tuple(topics))
+    return DroppedGeneration(name, removal.removed, removal.blocked_by, tuple(topics))
 
 
 def find_unused_topics(generation: Generation, remaining: Iterable[Generation]) -> list[str]:

@@ -110,7 +110,10 @@ class Metrics:
             **own,
         )
         self.engine_calls = Counter(
-            "anabranch_engine_calls", "Engine inputs that the memo did not have", ["engine"], **own
+            "anabranch_engine_calls",
+            "Engine inputs that the engine result cache did not have",
+            ["engine"],
+            **own,
         )
         self.dead_letters = Counter(
             "anabranch_dead_letters", "Events dead-lettered", ["stage", "error"], **own
@@ -205,7 +208,7 @@ class Metrics:
         )
 
     def count_finished(self, stage: str, dead_letter_code: str | None) -> None:
-        self.stage_events.labels(stage, "buried" if dead_letter_code else "done").inc()
+        self.stage_events.labels(stage, "dead_lettered" if dead_letter_code else "done").inc()
         if dead_letter_code:
             self.dead_letters.labels(stage, dead_letter_code).inc()
 

@@ -34,9 +34,9 @@ LagLine = dict[str, Any]
 
 
 async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]:
-    """Return a `fetch_consumer_lag` line per group with `oldest_seconds`, `why`, `remedy` and
-    `paused`, and the transaction that holds the log's horizon. `why` is None without lag. If a lock
-    blocks the queries, the numbers are None and `why` names its holder.
+    """Return a `fetch_consumer_lag` line per group with `oldest_seconds`, `reason`, `remedy` and
+    `paused`, and the transaction that holds the log's horizon. `reason` is None without lag. If a lock
+    blocks the queries, the numbers are None and `reason` names its holder.
     """
     horizon = await fetch_horizon_holder(storage.dsn) if storage.log.is_in_database else None
     consumers = await list_consumers(storage)
@@ -93,7 +93,7 @@ def _build_unknown_line(consumer: ConsumerKey, error: TransientError) -> LagLine
     return {
         **asdict(consumer),
         **empty_numbers,
-        "why": error.detail,
+        "reason": error.detail,
         "remedy": error.remedy,
         "paused": False,
     }
@@ -107,17 +107,17 @@ async def _explain_line(
     pauses: Sequence[Pause],
 ) -> LagLine:
     if not line["lag"]:
-        return {"oldest_seconds": None, "why": None, "remedy": None, "paused": False}
+        return {"oldest_seconds": None, "reason": None, "remedy": None, "paused": False}
     oldest_at = await storage.log.fetch_oldest_pending_time(line["group"], line["topic"])
     waiting_s = (datetime.now(UTC) - oldest_at).total_seconds() if oldest_at else None
-    why, remedy = (
+    reason, remedy = (
         (format_stall(pauses), pauses[0].remedy)
         if pauses
         else await _find_reason(storage, line, horizon, lock, waiting_s or 0.0)
     )
     return {
         "oldest_seconds": None if waiting_s is None else round(max(0.0, waiting_s), 1),
-        "why": why,
+        "reason": reason,
         "remedy": remedy,
         "paused": bool(pauses),
     }

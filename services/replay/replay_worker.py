@@ -165,7 +165,7 @@ class ReplayWorker:
             dead_letters = [
                 dead_letter
                 for dead_letter in candidates
-                if dead_letter.generation == replay.selection.get("buried_in")
+                if dead_letter.generation == replay.selection.get("failed_in")
             ]
             records = [
                 stored
@@ -325,11 +325,11 @@ async def close_dead_letters(
                 "event_id": dead_letter.event_id,
                 "tenant": dead_letter.tenant,
             }
-            | {"how": resolve_outcome(dead_letter), "reason": reason, "closed_at": now}
+            | {"resolution": resolve_outcome(dead_letter), "reason": reason, "closed_at": now}
         )
         identity = content_id(
             "event",
-            "burial.closed",
+            "dead_letter.closed",
             dead_letter.event_id,
             dead_letter.stage,
             dead_letter.generation or "",
@@ -385,4 +385,4 @@ def _add_to_tally(tally: ReplayCounts, results: Sequence[ReprocessResult], read_
     counts = Counter(result.outcome for result in results)
     tally.replayed += counts["replayed"]
     tally.superseded += counts["superseded"]
-    tally.dead_lettered += counts["buried"]
+    tally.dead_lettered += counts["dead_lettered"]

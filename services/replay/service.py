@@ -70,14 +70,14 @@ class ReplayService:
         body: dict[str, Any] = {
             "events": stages.total(),
             "stages": dict(stages),
-            "left_out": sum(map(len, unreadable.values())),
+            "skipped": sum(map(len, unreadable.values())),
             "replays": [],
         }
         if request.dry_run:
             return body
         for (stage, failed_generation), group_letters in groups.items():
             replay_criteria, event_ids = (
-                criteria | {"buried_in": failed_generation},
+                criteria | {"failed_in": failed_generation},
                 tuple(dead_letter.event_id for dead_letter in group_letters),
             )
             target = targets[stage, failed_generation]
@@ -398,4 +398,4 @@ def _format_replay(row: dict[str, Any]) -> dict[str, Any]:
         if rate and row["state"] == "running"
         else None
     )
-    return {"replay_id": row.pop("id"), **row, "left": remaining, "eta_s": eta}
+    return {"replay_id": row.pop("id"), **row, "remaining": remaining, "eta_s": eta}

@@ -75,7 +75,7 @@ class SourceReaderFactory:
 
     @asynccontextmanager
     async def open(self, source: DeclaredSource) -> AsyncIterator[SourceReader]:
-        match source.spec.takes:
+        match source.spec.connector:
             case DebeziumSource() as topic:
                 async with self.open_change_topics() as (topics, subscriber):
                     yield await self._open_topic_reader(source, topic, topics, subscriber)
@@ -139,8 +139,8 @@ class SourceReaderFactory:
         """Drop the replication slot, withdraw the documents if requested, and delete the source's
         state.
         """
-        if isinstance(source.spec.takes, PostgresSource):
-            await self._drop_slot(source.spec, source.spec.takes)
+        if isinstance(source.spec.connector, PostgresSource):
+            await self._drop_slot(source.spec, source.spec.connector)
         if source.withdraw:
             await self._withdraw_all(source.spec)
         await self.store.delete_state(source.spec.name)

@@ -144,7 +144,7 @@ class SourceService:
     async def _fetch_begin_offsets(self, row: Mapping[str, Any] | None) -> dict[int, int]:
         if row is None or row["spec"] is None:
             return {}
-        reading = SourceSpec.model_validate(row["spec"]).takes
+        reading = SourceSpec.model_validate(row["spec"]).connector
         if not isinstance(reading, DebeziumSource):
             return {}
         try:
@@ -159,7 +159,7 @@ class SourceService:
         raise _build_unknown_error(name)
 
     def _check_request(self, request: SourceRequest) -> None:
-        match request.takes:
+        match request.connector:
             case DebeziumSource() if not self.has_kafka:
                 raise InvalidRequest(
                     "Change topics need Kafka, and the log here is a Postgres table.",
@@ -253,13 +253,13 @@ def _format_source(row: Mapping[str, Any]) -> dict[str, Any]:
     status = row["status"] or {"state": "starting"}
     return {
         **spec.model_dump(mode="json", exclude={"tenant"}),
-        "kind": spec.takes.kind,
+        "kind": spec.connector.kind,
         "ce_source": spec.ce_source,
         "epoch": row["epoch"],
         "state": status["state"],
         "documents": row["documents"],
-        "owed": row["owed"],
-        "unsure": row["unsure"],
+        "pending": row["pending"],
+        "incomplete": row["incomplete"],
         "last_change_at": row["last_change_at"],
         "status": status,
     }

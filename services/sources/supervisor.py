@@ -110,7 +110,7 @@ class SourceSupervisor:
             return
         await self.wait_until_caught_up(source)
         async with self.open_reader(source) as source_reader:
-            if isinstance(source.spec.takes, DebeziumSource):
+            if isinstance(source.spec.connector, DebeziumSource):
                 await source_reader.run()
             else:
                 await self._run_exclusively(source, source_reader.run)

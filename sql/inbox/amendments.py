@@ -43,7 +43,9 @@ async def load_statements(
     for row in rows:
         _add_statement(
             states[row["document_id"]],
-            FieldStatement(tuple(row["ord"]), row["accepted_id"], row["said"], row["by_revision"]),
+            FieldStatement(
+                tuple(row["ord"]), row["accepted_id"], row["fields"], row["by_revision"]
+            ),
         )
     for row in await connection.fetch(load_query("revision_fields"), list(amended_ids)):
         _add_statement(

@@ -116,7 +116,11 @@ async def load_visible_revisions(connection: Connection, generation: str, states
         return
     for row in await connection.fetch(load_query("visible_revisions"), generation, visible_ids):
         states[row["document_id"]].visible_revision = VisibleRevision(
-            row["content_sha256"], row["how"], row["fields"], tuple(row["until"]), row["overtaken"]
+            row["content_sha256"],
+            row["how"],
+            row["fields"],
+            tuple(row["until"]),
+            row["is_superseded"],
         )
 
 

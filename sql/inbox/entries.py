@@ -155,12 +155,14 @@ def _is_complete(verdict: Verdict) -> bool:
 
 
 def _parse_result(row: asyncpg.Record) -> ClaimResult:
-    change = _decode_visibility_change(row["flip"]) if row["flip"] else None
+    change = (
+        _decode_visibility_change(row["visibility_change"]) if row["visibility_change"] else None
+    )
     return ClaimResult(
-        ClaimStatus.DONE if row["reacted"] else ClaimStatus(row["claim"]),
+        ClaimStatus.DONE if row["is_reaction_done"] else ClaimStatus(row["claim"]),
         change,
-        row["unchanged"],
-        abandoned_attempts=row["begun"],
+        row["is_unchanged"],
+        abandoned_attempts=row["open_attempts"],
     )
 
 

@@ -73,7 +73,7 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                     row.event_id,
                     row.stage,
                     row.generation or "",
-                    row.how,
+                    row.resolution,
                     replace_nul(row.reason),
                     row.closed_at,
                 )
@@ -113,8 +113,8 @@ def _to_run_values(row: RunRow) -> tuple[Any, ...]:
         row.answered_at,
         row.candidates,
         row.numbers,
-        row.basis,
-        row.asked_by,
+        row.run_record,
+        row.requested_by,
     )
 
 
@@ -141,7 +141,7 @@ def _to_dead_letter_values(row: DeadLetterRow) -> tuple[Any, ...]:
         row.event_id,
         row.stage,
         row.generation or "",
-        replace_nul(row.buried_type),
+        replace_nul(row.original_type),
         replace_nul(row.tenant),
         row.document_id,
         row.topic,

@@ -78,7 +78,7 @@ create index expired_ranges_by_position on expired_ranges (topic, xact, position
 -- The last batch. A transaction that deletes records locks this row until it commits, so a reader that has
 -- seen a batch has seen all earlier ones.
 create table expired_batches (
-  one boolean primary key default true check (one),
+  singleton bool primary key default true check (singleton),
   batch bigint not null default 0
 );
 insert into expired_batches default values;

@@ -29,7 +29,7 @@ create table generation_builds (
   generation text primary key,
   paused bool not null default false,
   events_per_second real check (events_per_second > 0),
-  keep bool not null default false,
+  keep_previous bool not null default false,
   phase text not null default 'loading',
   error jsonb,
   started_at timestamptz not null default clock_timestamp(),

@@ -70,7 +70,7 @@ create table document_amendments (
   ord bigint[] not null,
   accepted_id uuid not null,
   tenant text not null,
-  said jsonb not null,
+  fields jsonb not null,
   by_revision bool not null default false,
   received_at timestamptz not null,
   log_topic text not null,

@@ -20,7 +20,7 @@ create table revision_texts (
   blob jsonb,
   warnings jsonb not null,
   how text,
-  fact_id uuid not null,
+  event_id uuid not null,
   log_topic text not null,
   log_partition int not null,
   log_offset bigint not null,
@@ -177,7 +177,7 @@ create table claims (
 ) partition by list (generation);
 
 -- One row per part that arrived. A revision is complete when all chunk and vector parts exist.
-create table settled (
+create table revision_parts (
   generation text not null,
   document_id uuid not null,
   ord bigint[] not null,
@@ -185,7 +185,7 @@ create table settled (
   part int not null,
   parts int not null,
   tenant text not null,
-  fact_id uuid not null,
+  event_id uuid not null,
   log_topic text not null,
   log_partition int not null,
   log_offset bigint not null,

@@ -2,9 +2,9 @@
 set local search_path = anabranch, extensions, public;
 
 -- Events that each stage has processed, which makes a redelivered event a no-op. Operational, not a projection.
--- `revived`: the revision that a late withdrawal revived, while its reaction is pending. `begun`: attempts at the
+-- `revived_ord`: the revision that a late withdrawal revived, while its reaction is pending. `open_attempts`: attempts at the
 -- reaction that have not ended; a worker that is killed in the middle leaves its attempt open.
-create table handled (
+create table inbox (
   generation text not null,
   stage text not null,
   event_id uuid not null,
@@ -13,28 +13,28 @@ create table handled (
   log_offset bigint not null,
   claim text not null,
   payload_sha256 text,
-  flip jsonb,
-  unchanged bool not null default false,
-  reacted bool not null default false,
-  revived bigint[],
-  begun int not null default 0,
+  visibility_change jsonb,
+  is_unchanged bool not null default false,
+  is_reaction_done bool not null default false,
+  revived_ord bigint[],
+  open_attempts int not null default 0,
   document_id uuid,
   ord bigint[],
   part int,
   primary key (generation, stage, event_id)
 ) with (fillfactor = 80);
-create index inbox_by_offset on handled (stage, log_topic, log_partition, log_offset);
+create index inbox_by_offset on inbox (stage, log_topic, log_partition, log_offset);
 
 -- Results of engines by hash of their input. Operational.
-create table memo (
+create table engine_results (
   tenant text not null,
   document_id uuid not null,
   engine text not null,
   input_sha256 bytea not null,
-  answer bytea not null,
+  result bytea not null,
   primary key (document_id, engine, input_sha256, tenant)
 );
-alter table memo alter column answer set storage external;
+alter table engine_results alter column result set storage external;
 
 -- Uploads. Operational.
 create table jobs (
@@ -44,7 +44,7 @@ create table jobs (
   event_id text not null,
   source text not null,
   external_id text,
-  asked_by text,
+  requested_by text,
   created_at timestamptz not null default clock_timestamp()
 );
 create index jobs_by_event on jobs (tenant, source, event_id);
@@ -68,13 +68,13 @@ create table job_stages (
   primary key (generation, document_id, ord, stage, part)
 ) with (fillfactor = 80);
 
--- Events that could not be processed, and why. `said`: document fields of the event, which are stored nowhere else
+-- Events that could not be processed, and why. `document_summary`: document fields of the event, which are stored nowhere else
 -- if it failed at ingress.
 create table dead_letters (
   event_id uuid not null,
   stage text not null,
   generation text not null default '',
-  buried_type text,
+  original_type text,
   tenant text,
   document_id uuid,
   log_topic text not null,
@@ -88,7 +88,7 @@ create table dead_letters (
   traceback text,
   attempts int not null,
   record jsonb,
-  said jsonb,
+  document_summary jsonb,
   producer_event_id text,
   producer_source text,
   dead_lettered_at timestamptz not null,
@@ -102,28 +102,28 @@ create index dead_letters_by_producer on dead_letters (producer_source, producer
 create index dead_letters_by_time on dead_letters (dead_lettered_at desc, event_id);
 create index dead_letters_at_ingress on dead_letters (document_id, dead_lettered_at) where stage = 'receive';
 
--- Operational: what is replayed, and how far. `letters` are dead letters; otherwise a range from `starts` to
--- `ends`. The rate is computed since `resumed_at`, so that pauses do not count.
+-- Operational: what is replayed, and how far. `dead_letter_ids` are dead letters; otherwise a range from `start_offsets` to
+-- `end_offsets`. The rate is computed since `resumed_at`, so that pauses do not count.
 create table replays (
   id uuid primary key,
   tenant text not null,
   kind text not null check (kind in ('replay', 'redrive')),
   stage text not null,
   generation text,
-  chosen jsonb not null,
+  selection jsonb not null,
   state text not null default 'running' check (state in ('running', 'paused', 'done', 'cancelled', 'failed')),
   per_second real,
-  letters uuid[],
+  dead_letter_ids uuid[],
   topic text,
-  starts jsonb,
-  ends jsonb,
-  places jsonb not null default '{}',
+  start_offsets jsonb,
+  end_offsets jsonb,
+  positions jsonb not null default '{}',
   total bigint not null,
   read bigint not null default 0,
   read_at_resume bigint not null default 0,
   replayed bigint not null default 0,
   superseded bigint not null default 0,
-  buried bigint not null default 0,
+  dead_lettered bigint not null default 0,
   error text,
   created_at timestamptz not null default clock_timestamp(),
   started_at timestamptz,
@@ -140,11 +140,11 @@ create index replays_open on replays (stage) where state = 'running';
 create view ingress_failures as
 select distinct on (f.document_id) f.*
 from (
-  select coalesce(l.document_id, j.document_id) as document_id, coalesce(l.tenant, j.tenant) as tenant, coalesce(l.said ->> 'external_id', j.external_id) as external_id,
-    l.producer_source as source, l.event_id, l.code, l.detail, l.remedy, l.dead_lettered_at, l.said
+  select coalesce(l.document_id, j.document_id) as document_id, coalesce(l.tenant, j.tenant) as tenant, coalesce(l.document_summary ->> 'external_id', j.external_id) as external_id,
+    l.producer_source as source, l.event_id, l.code, l.detail, l.remedy, l.dead_lettered_at, l.document_summary
   from dead_letters l
   left join jobs j on j.id = l.event_id
-  where l.stage = 'receive' and coalesce(l.buried_type, '') not like 'document.withdrawn.%' and coalesce(l.buried_type, '') not like 'document.amended.%' and l.closed_at is null
+  where l.stage = 'receive' and coalesce(l.original_type, '') not like 'document.withdrawn.%' and coalesce(l.original_type, '') not like 'document.amended.%' and l.closed_at is null
 ) f
 where f.document_id is not null and not exists (select from documents d where d.id = f.document_id and d.latest is not null)
 order by f.document_id, f.dead_lettered_at desc;
@@ -156,13 +156,13 @@ union all
 select document_id, ord, generation, 'chunk', log_topic, log_partition, log_offset from revision_texts
 union all
 select document_id, ord, generation, stage, log_topic, log_partition, log_offset
-from settled join (values ('chunks', 'embed'), ('chunks', 'extract'), ('vectors', 'index'), ('entities', 'graph')) reader (kind, stage) using (kind);
+from revision_parts join (values ('chunks', 'embed'), ('chunks', 'extract'), ('vectors', 'index'), ('entities', 'graph')) reader (kind, stage) using (kind);
 
 -- Dead letters by revision. One whose position matches no revision (its rows were never written) belongs to the
 -- last revision received by then; a later one is another attempt. A discarded event has failed for good: without
 -- its dead letter the revision would appear to be in progress forever.
 create view revision_dead_letters as
-select l.event_id, l.stage, l.generation, l.buried_type, l.tenant, l.document_id, l.log_topic, l.log_partition, l.log_offset, l.code, l.detail, l.remedy,
+select l.event_id, l.stage, l.generation, l.original_type, l.tenant, l.document_id, l.log_topic, l.log_partition, l.log_offset, l.code, l.detail, l.remedy,
   l.traceback, l.attempts, l.record, l.producer_event_id, l.producer_source, l.dead_lettered_at,
   coalesce(
     p.ord,

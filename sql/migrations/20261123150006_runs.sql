@@ -1,20 +1,20 @@
 -- Queries and feedback.
 set local search_path = anabranch, extensions, public;
 
--- Queries and their answers. `basis` is what a run stores so that it can be rerun as it was.
+-- Queries and their answers. `run_record` is what a run stores so that it can be rerun as it was.
 create table runs (
   id uuid primary key,
   tenant text not null,
   kind text not null,
   request jsonb,
   received_at timestamptz,
-  asked_by text,
+  requested_by text,
   generation text,
   response jsonb,
   answered_at timestamptz,
   candidates jsonb not null default '[]',
   numbers jsonb not null default '{}',
-  basis jsonb
+  run_record jsonb
 );
 create index runs_by_time on runs (tenant, received_at);
 

@@ -13,12 +13,12 @@ create table sources (
   withdraw bool not null default false
 );
 
--- Lease and age of each reader's state. `reader` identifies this state: a reader that finds another id starts over.
+-- Lease and age of each reader's state. `state_id` identifies this state: a reader that finds another id starts over.
 create table source_states (
   source text primary key,
-  reader uuid not null default gen_random_uuid(),
+  state_id uuid not null default gen_random_uuid(),
   last_change_at timestamptz not null default clock_timestamp(),
-  holder uuid,
+  lease_owner uuid,
   lease_until timestamptz
 );
 
@@ -29,14 +29,14 @@ create table source_changes (
   key text not null,
   epoch int not null,
   sequence bigint not null,
-  read bool not null,
+  is_snapshot_read bool not null,
   table_name text not null,
-  gone bool not null,
+  is_deleted bool not null,
   columns jsonb not null,
-  unknown text[] not null,
+  unchanged_columns text[] not null,
   old_key text,
   added_at timestamptz not null default clock_timestamp(),
-  primary key (source, key, epoch, sequence, read, gone)
+  primary key (source, key, epoch, sequence, is_snapshot_read, is_deleted)
 );
 create index source_changes_by_old_key on source_changes (source, old_key) where old_key is not null;
 
@@ -50,13 +50,13 @@ create table source_rows (
   step int not null,
   digest text not null,
   external_id text not null,
-  live bool not null,
+  is_live bool not null,
   released_ids text[] not null default '{}',
-  owed bool not null,
+  is_pending bool not null,
   primary key (source, key)
 );
-create index source_rows_live on source_rows (source, table_name, key) where live;
-create index source_rows_pending on source_rows (source, key) where owed;
+create index source_rows_live on source_rows (source, table_name, key) where is_live;
+create index source_rows_pending on source_rows (source, key) where is_pending;
 create index source_rows_by_external_id on source_rows (source, external_id);
 
 -- Snapshots and truncations of each source table, as (epoch, sequence).

@@ -39,7 +39,7 @@ create table keystore.unsigned_events (
 
 -- Tenants whose events were ever stored unencrypted; '' is all. Part of the keystore: what was never
 -- encrypted cannot be erased by destroying a key.
-create table keystore.readable (
+create table keystore.unencrypted_tenants (
   tenant text primary key,
   since timestamptz not null default clock_timestamp()
 );

@@ -31,16 +31,16 @@ set local search_path = anabranch, extensions, public;
 create table audit_events (
   id uuid primary key,
   tenant text not null,
-  at timestamptz not null,
-  who text not null,
+  occurred_at timestamptz not null,
+  actor text not null,
   role text not null,
-  what text not null,
+  action text not null,
   subject text,
   request_id text,
   outcome text not null
 );
-create index audit_events_by_tenant on audit_events (tenant, at desc, id desc);
-create index audit_events_by_time on audit_events (at desc, id desc);
+create index audit_events_by_tenant on audit_events (tenant, occurred_at desc, id desc);
+create index audit_events_by_time on audit_events (occurred_at desc, id desc);
 
 -- Direct access for Supabase clients: role `authenticated` (elsewhere `anabranch_reader`) may read
 -- projections of its own tenant, limited to its reader names. Policies do not apply to the owner and the
@@ -89,7 +89,7 @@ begin
   execute format('drop policy if exists readable on %I', name);
   execute format('create policy readable on %I for select using (tenant = (select jwt_tenant()) and %s)', name, case
     when name = 'documents' then 'latest is not null and may_read((select jwt_readers()), readers)'
-    when name = 'runs' then 'asked_by = (select ''jwt:'' || (jwt_claims() ->> ''sub''))'
+    when name = 'runs' then 'requested_by = (select ''jwt:'' || (jwt_claims() ->> ''sub''))'
     when has_document then format('jwt_may_read(document_id, %s)', case when has_ord then 'ord' else 'null' end)
     else 'false'
   end);

@@ -41,11 +41,11 @@ where id = $1 returning {api_key_columns}
 
 -- name: insert_audit_event
 -- Store an audit event.
-insert into audit_events (id, tenant, at, who, role, what, subject, request_id, outcome) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+insert into audit_events (id, tenant, occurred_at, actor, role, action, subject, request_id, outcome) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 on conflict do nothing
 
 -- name: list_audit_events
 -- Audit events of a tenant or of all, newest first, after a cursor.
-select id as audit_id, tenant, at, who, role, what, subject, request_id, outcome from audit_events
-where ($1::text is null or tenant = $1) and ($2::timestamptz is null or (at, id) < ($2, $3::uuid))
-order by at desc, id desc limit $4
+select id as audit_id, tenant, occurred_at, actor, role, action, subject, request_id, outcome from audit_events
+where ($1::text is null or tenant = $1) and ($2::timestamptz is null or (occurred_at, id) < ($2, $3::uuid))
+order by occurred_at desc, id desc limit $4

@@ -3,10 +3,10 @@
 -- Names come from the document, or from the event itself if it failed at ingress. Events without a readable tenant
 -- belong to the default tenant.
 select
-  l.event_id, l.stage, nullif(l.generation, '') as generation, l.buried_type, l.document_id, l.log_topic as topic, l.log_partition as partition, l.log_offset as "offset",
+  l.event_id, l.stage, nullif(l.generation, '') as generation, l.original_type, l.document_id, l.log_topic as topic, l.log_partition as partition, l.log_offset as "offset",
   l.code, l.detail, l.remedy, l.traceback, l.attempts, l.producer_event_id, l.producer_source, l.dead_lettered_at,
-  coalesce(l.said ->> 'external_id', d.external_id) as external_id, coalesce(l.said ->> 'title', d.title) as title,
-  coalesce(l.said ->> 'filename', d.filename) as filename, coalesce(l.said ->> 'source_uri', d.source_uri) as source_uri
+  coalesce(l.document_summary ->> 'external_id', d.external_id) as external_id, coalesce(l.document_summary ->> 'title', d.title) as title,
+  coalesce(l.document_summary ->> 'filename', d.filename) as filename, coalesce(l.document_summary ->> 'source_uri', d.source_uri) as source_uri
 from dead_letters l
 left join documents d on d.id = l.document_id and d.tenant = $1
 where coalesce(l.tenant, 'default') = $1 and l.closed_at is null and ($2::text is null or l.stage = $2)
@@ -41,13 +41,13 @@ order by dead_lettered_at, event_id
 -- name: upsert_dead_letter
 -- Store a dead letter; a repeated one replaces the details and adds its attempts.
 insert into dead_letters as l (
-  event_id, stage, generation, buried_type, tenant, document_id, log_topic, log_partition, log_offset, code, detail, remedy, traceback, attempts, record,
-  producer_event_id, producer_source, dead_lettered_at, headers, appended_at, said)
+  event_id, stage, generation, original_type, tenant, document_id, log_topic, log_partition, log_offset, code, detail, remedy, traceback, attempts, record,
+  producer_event_id, producer_source, dead_lettered_at, headers, appended_at, document_summary)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
 on conflict (event_id, stage, generation) do update set
   code = excluded.code, detail = excluded.detail, remedy = excluded.remedy, traceback = excluded.traceback, attempts = l.attempts + excluded.attempts,
   record = excluded.record, dead_lettered_at = excluded.dead_lettered_at, headers = excluded.headers, appended_at = excluded.appended_at,
-  said = excluded.said, closed_at = null, resolution = null, closed_reason = null
+  document_summary = excluded.document_summary, closed_at = null, resolution = null, closed_reason = null
 where excluded.dead_lettered_at > l.dead_lettered_at
 
 -- name: close_dead_letter

@@ -27,17 +27,17 @@ select * from (
     and case when $6::text is not null then s.state = $6 else $2 is not null or s.state <> 'withdrawn' end
   union all
   select
-    f.document_id, coalesce(f.external_id, $3), f.source, f.said ->> 'source_uri', f.said ->> 'filename', f.said ->> 'media_type',
-    coalesce(f.said ->> 'title', f.said ->> 'filename'), null, f.said ->> 'collection',
-    coalesce((select array_agg(t.tag) from jsonb_array_elements_text(f.said -> 'tags') t (tag)), '{}'), '{}', null,
+    f.document_id, coalesce(f.external_id, $3), f.source, f.document_summary ->> 'source_uri', f.document_summary ->> 'filename', f.document_summary ->> 'media_type',
+    coalesce(f.document_summary ->> 'title', f.document_summary ->> 'filename'), null, f.document_summary ->> 'collection',
+    coalesce((select array_agg(t.tag) from jsonb_array_elements_text(f.document_summary -> 'tags') t (tag)), '{}'), '{}', null,
     null, null, 0, f.dead_lettered_at, f.event_id,
     null, 'failed', null, 0, null, null,
     '[]', jsonb_build_object('code', f.code, 'detail', f.detail, 'remedy', f.remedy), null
   from ingress_failures f
-  where f.tenant = $1 and ($11::text[] is null or exists (select from jobs j where j.id = f.event_id and j.asked_by = $12::text))
+  where f.tenant = $1 and ($11::text[] is null or exists (select from jobs j where j.id = f.event_id and j.requested_by = $12::text))
     and ($2::uuid is null or f.document_id = $2)
     and ($3::text is null or f.external_id = $3 or f.document_id = $10::uuid)
-    and ($4::text is null or f.said ->> 'collection' = $4) and ($5::text is null or f.said -> 'tags' ? $5) and coalesce($6, 'failed') = 'failed'
+    and ($4::text is null or f.document_summary ->> 'collection' = $4) and ($5::text is null or f.document_summary -> 'tags' ? $5) and coalesce($6, 'failed') = 'failed'
 ) x
 where $7::timestamptz is null or (received_at, document_id) < ($7, $8::uuid)
 order by received_at desc, document_id desc
@@ -77,9 +77,9 @@ select
   (
     select coalesce(jsonb_agg(to_jsonb(x)), '[]') from (
       select kind, count(*) as have, max(parts) as parts, min(log_topic) as topic, min(log_partition) as partition, min(log_offset) as "offset"
-      from settled where generation = s.generation and document_id = s.document_id and ord = s.ord group by kind
+      from revision_parts where generation = s.generation and document_id = s.document_id and ord = s.ord group by kind
     ) x
-  ) as settled,
+  ) as parts,
   (
     select coalesce(jsonb_agg(to_jsonb(x) order by x.stage, x.part), '[]') from (
       select stage, part, state, attempts, log_topic as topic, log_partition as partition, log_offset as "offset", started_at, duration_ms, error
@@ -91,12 +91,12 @@ select
       select stage, attempts, log_topic as topic, log_partition as partition, log_offset as "offset", code, detail, remedy, dead_lettered_at
       from revision_dead_letters where generation in ('', s.generation) and document_id = s.document_id and ord = s.ord
     ) x
-  ) as burials,
+  ) as dead_letters,
   (select coalesce(sum(tokens), 0)::int from child_chunks where generation = s.generation and document_id = s.document_id and ord = coalesce(s.visible, s.ord)) as tokens
 from revision_states s
 join documents d on d.id = s.document_id
 join document_revisions r on r.document_id = s.document_id and r.ord = s.ord
-left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = s.accepted_id
+left join inbox h on h.generation = '' and h.stage = 'receive' and h.event_id = s.accepted_id
 left join revision_texts t on t.generation = s.generation and t.document_id = s.document_id and t.ord = s.ord
 where s.tenant = $1 and may_read($4::text[], d.readers) and ($2::uuid is null or s.accepted_id = $2) and ($3::uuid is null or (s.document_id = $3 and s.ord = (select max(ord) from document_revisions where document_id = $3)))
 
@@ -107,19 +107,19 @@ where s.tenant = $1 and may_read($4::text[], d.readers) and ($2::uuid is null or
 -- the producer's id, from which its internal id is derived. A caller with limited access ($6, $7) sees its own
 -- events and those of documents it may read.
 select
-  coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id, l.said ->> 'external_id') as external_id,
+  coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id, l.document_summary ->> 'external_id') as external_id,
   (j.id is not null or h.event_id is not null and (d.id is not null or $3 is not null))
-    and ($6::text[] is null or j.asked_by = $7::text or (d.latest is not null and may_read($6, d.readers))) as known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.reacted, false) as passed_on,
+    and ($6::text[] is null or j.requested_by = $7::text or (d.latest is not null and may_read($6, d.readers))) as is_known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.is_reaction_done, false) as is_admitted,
   coalesce(d.accepted_id = $2 and d.withdrawn = d.latest, false) as withdraws,
   exists (select from document_amendments a where a.accepted_id = $2 and not a.by_revision) and coalesce(behind.claim <> 'superseded', true) as amends,
-  coalesce(behind.claim = 'superseded' or later.log_offset > h.log_offset, false) as overtaken,
-  case when l.event_id is not null and ($6::text[] is null or j.asked_by = $7) then jsonb_build_object(
+  coalesce(behind.claim = 'superseded' or later.log_offset > h.log_offset, false) as is_superseded,
+  case when l.event_id is not null and ($6::text[] is null or j.requested_by = $7) then jsonb_build_object(
     'stage', l.stage, 'attempts', l.attempts, 'topic', l.log_topic, 'partition', l.log_partition, 'offset', l.log_offset,
     'code', l.code, 'detail', l.detail, 'remedy', l.remedy
-  ) end as burial
+  ) end as dead_letter
 from (select 1) one
 left join jobs j on j.id = $2 and j.tenant = $1
-left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = $2 and h.payload_sha256 is distinct from 'erased'
+left join inbox h on h.generation = '' and h.stage = 'receive' and h.event_id = $2 and h.payload_sha256 is distinct from 'erased'
 left join lateral (
   select * from dead_letters
   where coalesce(tenant, 'default') = $1 and (event_id = $2 or (producer_source = $4 and producer_event_id = $3))
@@ -127,17 +127,17 @@ left join lateral (
   order by dead_lettered_at desc limit 1
 ) l on true
 left join lateral (
-  select claim, document_id from generations g join handled on generation = g.name and stage = 'transcribe' and event_id = $5 limit 1
+  select claim, document_id from generations g join inbox on generation = g.name and stage = 'transcribe' and event_id = $5 limit 1
 ) behind on true
 left join documents d on d.id = coalesce(j.document_id, behind.document_id) and d.tenant = $1
-left join handled later on later.generation = '' and later.stage = 'receive' and later.event_id = d.accepted_id and later.log_partition = h.log_partition
+left join inbox later on later.generation = '' and later.stage = 'receive' and later.event_id = d.accepted_id and later.log_partition = h.log_partition
 limit 1
 
 -- name: latest_event
 -- Latest known event of a document: its latest job, or its latest dead letter at ingress.
 select event_id
 from (
-  select id as event_id, created_at as known_at from jobs where tenant = $1 and document_id = $2 and ($3::text[] is null or asked_by = $4::text)
+  select id as event_id, created_at as known_at from jobs where tenant = $1 and document_id = $2 and ($3::text[] is null or requested_by = $4::text)
   union all
   select event_id, dead_lettered_at from dead_letters where tenant = $1 and document_id = $2 and stage = 'receive' and closed_at is null and $3::text[] is null
 ) every
@@ -154,7 +154,7 @@ with revisions as (
   union all
   select r.revision, '', 'receive', 1, 'done', 1, h.log_topic, h.log_partition, h.log_offset, r.received_at, null, null
   from revisions r join document_revisions d on d.document_id = r.document_id and d.ord = r.ord
-  join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = d.accepted_id
+  join inbox h on h.generation = '' and h.stage = 'receive' and h.event_id = d.accepted_id
   union all
   select b.revision, b.generation, b.stage, 1, 'failed', b.attempts, b.log_topic, b.log_partition, b.log_offset, b.dead_lettered_at, null,
          jsonb_build_object('code', b.code, 'detail', b.detail, 'remedy', b.remedy)
@@ -243,7 +243,7 @@ on conflict (tenant, document_id) do update set source = excluded.source
 
 -- name: open_job
 -- Store a job; an existing one stays.
-insert into jobs (id, tenant, document_id, event_id, source, external_id, asked_by)
+insert into jobs (id, tenant, document_id, event_id, source, external_id, requested_by)
 values ($1, $2, $3, $4, $5, $6, $7)
 on conflict do nothing
 

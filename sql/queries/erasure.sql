@@ -8,7 +8,7 @@ union
 select subject from keystore.keys where tenant = $1 and subject::text = $3 and $2 = 'document' and destroyed_at is null
   and not exists (select from runs r where r.id = subject) and not exists (select from feedback f where subject in (f.id, f.run_id))
 union
-select document_id from ingress_failures where tenant = $1 and said ->> 'collection' = $3 and $2 = 'collection'
+select document_id from ingress_failures where tenant = $1 and document_summary ->> 'collection' = $3 and $2 = 'collection'
 union
 select coalesce(document_id, event_id) from dead_letters
 where tenant = $1 and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')
@@ -45,7 +45,7 @@ with named (source, external_id) as (
 )
 select count(distinct (s.name, n.external_id))
 from named n join sources s on s.ce_source = n.source
-where exists (select from source_rows r where r.source = s.name and r.external_id = n.external_id and r.live)
+where exists (select from source_rows r where r.source = s.name and r.external_id = n.external_id and r.is_live)
   or exists (select from source_notes o where o.source = s.name and o.key = 'item:' || n.external_id and (o.value ->> 'live')::bool)
 
 -- name: citing_runs
@@ -56,7 +56,7 @@ from runs r, lateral (
   union all
   select jsonb_path_query(r.candidates, 'lax $.**.document_id') #>> '{}'
   union all
-  select jsonb_path_query(r.basis, 'lax $.**.document_id') #>> '{}'
+  select jsonb_path_query(r.run_record, 'lax $.**.document_id') #>> '{}'
 ) cited
 where r.tenant = $1 and cited.named = any($2)
 order by r.id
@@ -76,8 +76,8 @@ where coalesce(document_id, event_id) = any($1::uuid[]) and blob is not null
 
 -- name: erase_runs
 -- Clear the contents of runs that cite erased documents; the runs stay.
-update runs set request = null, response = null, candidates = '[]', numbers = '{}', basis = null
-where id = any($1) and (request, response, basis) is distinct from (null, null, null)
+update runs set request = null, response = null, candidates = '[]', numbers = '{}', run_record = null
+where id = any($1) and (request, response, run_record) is distinct from (null, null, null)
 
 -- name: erase_source_changes
 -- Delete stored columns of the documents' source rows, also under keys they had before.
@@ -103,7 +103,7 @@ with named (source, external_id) as (
 ), remembered as (
   select s.name, n.external_id from named n join sources s on s.ce_source = n.source
 ), rows as (
-  delete from source_rows r using remembered m where r.source = m.name and r.external_id = m.external_id and not r.live returning 1
+  delete from source_rows r using remembered m where r.source = m.name and r.external_id = m.external_id and not r.is_live returning 1
 )
 delete from source_notes n using remembered m where n.source = m.name and n.key = 'item:' || m.external_id and not coalesce((n.value ->> 'live')::bool, false)
 
@@ -111,21 +111,21 @@ delete from source_notes n using remembered m where n.source = m.name and n.key 
 -- Delete processed records of these producer events ($2) and ingress dead letters ($1) from topic `raw`.
 -- Only on the Postgres log.
 with places as (
-  select log_offset from handled where generation = '' and stage = 'receive' and log_topic = 'raw' and event_id = any($2::uuid[]) and reacted
+  select log_offset from inbox where generation = '' and stage = 'receive' and log_topic = 'raw' and event_id = any($2::uuid[]) and is_reaction_done
   union
   select log_offset from dead_letters where stage = 'receive' and log_topic = 'raw' and coalesce(document_id, event_id) = any($1::uuid[])
-), gone as (
+), deleted as (
   delete from events e using places p where e.topic = 'raw' and e.position = p.log_offset returning e.topic, e.xact, e.position
 ), {record_expired_ranges}
-select count(*) from gone
+select count(*) from deleted
 
 -- name: erase_outcomes
 -- Delete outcomes on the Postgres log that name these documents or their unreadable events.
-with gone as (
+with deleted as (
   delete from events where topic = 'outcomes' and (headers ->> 'ce_document' = any($1) or headers ->> 'ce_causationid' = any($2))
   returning topic, xact, position
 ), {record_expired_ranges}
-select count(*) from gone
+select count(*) from deleted
 
 -- name: erase_withdrawn_rows
 -- Delete rows of the withdrawn life from `{table}`.
@@ -137,18 +137,18 @@ where t.document_id = k.document_id
 -- Delete jobs of these documents, except those of unread uploads and of another life.
 -- A job may be opened after its event was read, so one before $2, or with a handled event, counts as read. Ingress
 -- keeps the event id.
-with gone as (
+with deleted as (
   delete from jobs j
   where j.document_id = any($1) and not exists (select from document_revisions r where r.document_id = j.document_id and r.accepted_id = j.id)
-    and (j.created_at < $2 or exists (select from handled h where h.generation = '' and h.stage = 'receive' and h.event_id = j.id and h.reacted))
+    and (j.created_at < $2 or exists (select from inbox h where h.generation = '' and h.stage = 'receive' and h.event_id = j.id and h.is_reaction_done))
   returning j.id
 )
-update handled h set payload_sha256 = 'erased' from gone g where h.generation = '' and h.stage = 'receive' and h.event_id = g.id
+update inbox h set payload_sha256 = 'erased' from deleted g where h.generation = '' and h.stage = 'receive' and h.event_id = g.id
 
 -- name: erase_document_rows
 -- Delete documents that have had no revision since their withdrawal.
 -- If events stay readable ($2), reduce them to bare tombstones, or a rebuild would restore the documents.
-with gone as (
+with deleted as (
   delete from documents where id = any($1) and latest <= withdrawn and not $2
 )
 update documents d set
@@ -260,7 +260,7 @@ select from documents where id = any($1) order by id for update
 
 -- name: erase_ingress_payloads
 -- Replace the payload hashes of erased ingress events, which ingress then recognizes by id only.
-update handled
+update inbox
 set payload_sha256 = 'erased'
 where generation = '' and stage = 'receive' and event_id = any($1)
 

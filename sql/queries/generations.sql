@@ -2,7 +2,7 @@
 -- Builds of generations that are not dropped, oldest first; or of generation $1.
 select
   g.name, g.config, g.how, g.topics, g.state, g.base, g.purpose, coalesce(b.phase, 'loading') as phase, coalesce(b.paused, false) as paused,
-  b.events_per_second, coalesce(b.keep, false) as keep, b.error, b.started_at, coalesce(b.built_at, g.built_at) as built_at, b.events, b.rows,
+  b.events_per_second, coalesce(b.keep_previous, false) as keep_previous, b.error, b.started_at, coalesce(b.built_at, g.built_at) as built_at, b.events, b.rows,
   coalesce((select jsonb_object_agg(engine, inputs) from generation_engine_calls c where c.generation = g.name), '{}') as engine_calls
 from generations g left join generation_builds b on b.generation = g.name
 where g.state <> 'dropped' and ($1::text is null or g.name = $1)
@@ -11,7 +11,7 @@ order by g.created_at, g.name
 -- name: allocate_generation_name
 -- Allocate the next generation name; with $1 keep and $2 events per second of its build.
 -- Counts dropped and failed generations as well, so that no name is reused.
-insert into generation_builds (generation, keep, events_per_second)
+insert into generation_builds (generation, keep_previous, events_per_second)
 select 'g' || 1 + coalesce(max(substring(name from '^g(\d{1,9})$')::int), 0), $1, $2
 from (select name from generations union all select generation from generation_builds) names
 returning generation
@@ -39,7 +39,7 @@ order by g.created_at, g.name
 -- Size of a generation: documents, parts, distinct passages and texts, tokens, and bytes of its tables.
 select
   (select count(*) from visible where generation = $1) as documents,
-  (select count(*) from visible v join settled s on s.generation = $1 and s.document_id = v.document_id and s.ord = v.ord and s.kind = 'chunks'
+  (select count(*) from visible v join revision_parts s on s.generation = $1 and s.document_id = v.document_id and s.ord = v.ord and s.kind = 'chunks'
    where v.generation = $1) as parts,
   (select count(distinct (p.document_id, p.section, p.text)) from visible v
    join parent_chunks p on p.generation = $1 and p.document_id = v.document_id and p.ord = v.ord where v.generation = $1) as passages,

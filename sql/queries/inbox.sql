@@ -1,20 +1,20 @@
 -- name: inbox_entries
 -- Existing claims of these events.
-select event_id, claim, payload_sha256, flip, unchanged, reacted, begun, log_topic, log_partition, log_offset
-from handled where generation = $1 and stage = $2 and event_id = any($3::uuid[])
+select event_id, claim, payload_sha256, visibility_change, is_unchanged, is_reaction_done, open_attempts, log_topic, log_partition, log_offset
+from inbox where generation = $1 and stage = $2 and event_id = any($3::uuid[])
 
 -- name: claim_events
 -- Claim events and record the first attempt at each; returns the events that this transaction claimed.
 -- Ordered inserts, so that two transactions that claim the same events cannot deadlock.
 with new as (
   select * from unnest($3::uuid[], $4::text[], $5::int[], $6::bigint[], $7::text[], $8::text[], $9::bool[], $10::uuid[], $11::text[], $12::int[], $13::text[])
-    as n (event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord, part, state)
+    as n (event_id, log_topic, log_partition, log_offset, claim, payload_sha256, is_unchanged, document_id, ord, part, state)
 ), claimed as (
-  insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord, part, begun)
-  select $1, $2, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord::bigint[], part, 1 from new order by event_id
+  insert into inbox (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, is_unchanged, document_id, ord, part, open_attempts)
+  select $1, $2, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, is_unchanged, document_id, ord::bigint[], part, 1 from new order by event_id
   on conflict do nothing
   returning event_id
-), begun as (
+), started as (
   insert into job_stages (generation, document_id, ord, stage, part, state, attempts, log_topic, log_partition, log_offset, started_at, duration_ms)
   select $1, document_id, ord::bigint[], $2, part, state, 1, log_topic, log_partition, log_offset, clock_timestamp(), case when state = 'done' then 0 end
   from new join claimed using (event_id)
@@ -26,28 +26,28 @@ select event_id from claimed
 
 -- name: record_redelivery
 -- Count a redelivery of pending events as another attempt, while fewer than $4 are recorded.
-with owed as (
-  select event_id from handled
-  where generation = $1 and stage = $2 and event_id = any($3::uuid[]) and begun < $4 and not reacted
+with pending_events as (
+  select event_id from inbox
+  where generation = $1 and stage = $2 and event_id = any($3::uuid[]) and open_attempts < $4 and not is_reaction_done
   order by event_id for update
 ), noted as (
-  update handled h set begun = h.begun + 1
-  from owed where h.generation = $1 and h.stage = $2 and h.event_id = owed.event_id
+  update inbox h set open_attempts = h.open_attempts + 1
+  from pending_events where h.generation = $1 and h.stage = $2 and h.event_id = pending_events.event_id
 )
 update job_stages j set attempts = j.attempts + 1
-from handled h
+from inbox h
 where h.generation = $1 and h.stage = $2 and h.event_id = any($3::uuid[])
   and j.generation = $1 and j.document_id = h.document_id and j.ord = h.ord and j.stage = $2 and j.part = h.part
 
 -- name: record_visibility_changes
 -- Store visibility changes; a redelivery of the event reads them while the reaction is pending.
-update handled h set flip = n.flip::jsonb
-from unnest($3::uuid[], $4::text[]) n (event_id, flip)
+update inbox h set visibility_change = n.visibility_change::jsonb
+from unnest($3::uuid[], $4::text[]) n (event_id, visibility_change)
 where h.generation = $1 and h.stage = $2 and h.event_id = n.event_id
 
 -- name: record_revived_revisions
 -- Store which revisions late withdrawals revived; a redelivery reads them while the reaction is pending.
-update handled h set revived = n.ord::bigint[]
+update inbox h set revived_ord = n.ord::bigint[]
 from unnest($3::uuid[], $4::text[]) n (event_id, ord)
 where h.generation = $1 and h.stage = $2 and h.event_id = n.event_id
 
@@ -58,28 +58,28 @@ where h.generation = $1 and h.stage = $2 and h.event_id = n.event_id
 with unsynced as (
   select set_config('synchronous_commit', 'off', true)
 )
-update handled h set begun = h.begun + 1
+update inbox h set open_attempts = h.open_attempts + 1
 from unsynced
-where h.generation = any ($1::text[]) and h.stage = $2 and h.event_id = any ($3::uuid[]) and not h.reacted
+where h.generation = any ($1::text[]) and h.stage = $2 and h.event_id = any ($3::uuid[]) and not h.is_reaction_done
 
 -- name: end_attempts
 -- Record that the current attempts at these reactions have ended.
 with unsynced as (
   select set_config('synchronous_commit', 'off', true)
 )
-update handled h set begun = greatest(h.begun - 1, 0)
+update inbox h set open_attempts = greatest(h.open_attempts - 1, 0)
 from unsynced
-where h.generation = any ($1::text[]) and h.stage = $2 and h.event_id = any ($3::uuid[]) and not h.reacted
+where h.generation = any ($1::text[]) and h.stage = $2 and h.event_id = any ($3::uuid[]) and not h.is_reaction_done
 
 -- name: complete_events
 -- Mark the reactions of these events as done, or as failed with an error.
 with mine as (
   select h.generation, h.event_id, n.attempts, n.error
-  from handled h join unnest($3::uuid[], $4::int[], $5::text[]) n (event_id, attempts, error) using (event_id)
-  where h.generation = any($1::text[]) and h.stage = $2 and not h.reacted
+  from inbox h join unnest($3::uuid[], $4::int[], $5::text[]) n (event_id, attempts, error) using (event_id)
+  where h.generation = any($1::text[]) and h.stage = $2 and not h.is_reaction_done
   order by h.event_id for update of h
-), settled as (
-  update handled h set reacted = true
+), completed as (
+  update inbox h set is_reaction_done = true
   from mine where h.generation = mine.generation and h.stage = $2 and h.event_id = mine.event_id
   returning h.generation, h.document_id, h.ord, h.part, mine.attempts, mine.error
 )
@@ -88,20 +88,20 @@ set state = case when s.error is null then 'done' else 'failed' end,
     attempts = greatest(j.attempts, s.attempts),
     duration_ms = extract(epoch from clock_timestamp() - j.started_at) * 1000,
     error = s.error::jsonb
-from settled s
+from completed s
 where j.generation = s.generation and j.document_id = s.document_id and j.ord = s.ord and j.stage = $2 and j.part = s.part
 
 -- name: prune_inbox
 -- Delete claims below the acknowledged prefix.
 -- Unhandled claims stay for another 10,000 offsets: on the Postgres log a lower position may come later in reading
 -- order.
-delete from handled
-where stage = $2 and log_topic = $3 and log_partition = $4 and log_offset < $5 and generation = any($1::text[]) and (reacted or log_offset < $5 - 10000)
+delete from inbox
+where stage = $2 and log_topic = $3 and log_partition = $4 and log_offset < $5 and generation = any($1::text[]) and (is_reaction_done or log_offset < $5 - 10000)
 
 -- name: restore_inbox
 -- Restore ingress claims by id and payload hash; their positions in `raw` are unknown.
-insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, reacted)
-select '', 'receive', id, 'raw', -1, -1, 'owed', hash, true from unnest($1::uuid[], $2::text[]) d (id, hash)
+insert into inbox (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, is_reaction_done)
+select '', 'receive', id, 'raw', -1, -1, 'pending', hash, true from unnest($1::uuid[], $2::text[]) d (id, hash)
 on conflict do nothing
 
 -- name: mark_reactions_done
@@ -111,8 +111,8 @@ on conflict do nothing
 with missing as (
   select unnest($6::text[]) as id
 )
-insert into handled as h (generation, stage, event_id, log_topic, log_partition, log_offset, claim, reacted)
-select distinct on (e.headers ->> 'ce_id') $1, $2, (e.headers ->> 'ce_id')::uuid, e.topic, 0, e.position, 'owed', true
+insert into inbox as h (generation, stage, event_id, log_topic, log_partition, log_offset, claim, is_reaction_done)
+select distinct on (e.headers ->> 'ce_id') $1, $2, (e.headers ->> 'ce_id')::uuid, e.topic, 0, e.position, 'pending', true
 from events e
 where e.topic = $3
   and not exists (select from missing where missing.id = e.headers ->> 'ce_keyid')
@@ -126,18 +126,18 @@ where e.topic = $3
     or exists (select from keystore.keys k where k.id::text = e.headers ->> 'ce_keyid' and k.destroyed_at is not null)
   )
 order by e.headers ->> 'ce_id', e.position
-on conflict (generation, stage, event_id) do update set reacted = true
+on conflict (generation, stage, event_id) do update set is_reaction_done = true
 
 -- name: engine_results
 -- Cached engine results; `n` is the ordinal of the key in the parameters.
-select k.n, m.answer
+select k.n, m.result
 from unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[]) with ordinality k (tenant, document_id, engine, input_sha256, n)
-join memo m using (document_id, engine, input_sha256, tenant)
+join engine_results m using (document_id, engine, input_sha256, tenant)
 
 -- name: insert_engine_results
 -- Store engine results; existing ones stay.
-insert into memo (tenant, document_id, engine, input_sha256, answer)
-select * from unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[], $5::bytea[]) a (tenant, document_id, engine, input_sha256, answer)
+insert into engine_results (tenant, document_id, engine, input_sha256, result)
+select * from unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[], $5::bytea[]) a (tenant, document_id, engine, input_sha256, result)
 order by document_id, engine, input_sha256, tenant
 on conflict do nothing
 
@@ -145,8 +145,8 @@ on conflict do nothing
 -- Number of these keys that have a cached engine result.
 select count(*)
 from unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[]) k (tenant, document_id, engine, input_sha256)
-join memo m using (document_id, engine, input_sha256, tenant)
+join engine_results m using (document_id, engine, input_sha256, tenant)
 
 -- name: delete_claims
 -- Delete claims, so that the events are processed as if they were new.
-delete from handled where generation = $1 and stage = $2 and event_id = any($3)
+delete from inbox where generation = $1 and stage = $2 and event_id = any($3)

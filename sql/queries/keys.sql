@@ -41,11 +41,11 @@ select max(slot) from keystore.keys
 
 -- name: add_readable_tenant
 -- Record that a tenant's events are stored unencrypted.
-insert into keystore.readable (tenant) values ($1) on conflict do nothing
+insert into keystore.unencrypted_tenants (tenant) values ($1) on conflict do nothing
 
 -- name: readable_since
 -- Since when events of a tenant or of all ($2) are stored unencrypted.
-select min(since) from keystore.readable where tenant in ($1, $2)
+select min(since) from keystore.unencrypted_tenants where tenant in ($1, $2)
 
 -- name: unsigned_events
 -- Offsets below which unsigned events are accepted, with their MAC.

@@ -6,10 +6,10 @@ with appended as (
   from unnest($1::text[], $2::bytea[], $3::text[], $4::bytea[]) with ordinality r (topic, key, headers, value, n)
   order by r.n
   returning position, topic
-), told as materialized (
+), reported as materialized (
   select pg_notify('anabranch_events', string_agg(distinct topic, ',')) from appended
 )
-select array(select position from appended order by position) as positions, (select count(*) from told) as told
+select array(select position from appended order by position) as positions, (select count(*) from reported) as reported
 
 -- name: read_events
 -- Next records of a reader in (transaction, position) order: at most $4, and about $5 bytes.
@@ -111,17 +111,17 @@ select pg_notify('anabranch_events', topic) from ended
 -- name: reset_reader_cursor
 -- Move group $1 in topic $2 before the first event whose reaction is pending, else to the end.
 -- $3 generation, $4 stage, $5 whether the stage publishes anything.
-with owed as (
+with pending_events as (
   select e.xact, e.position
   from events e
   where e.topic = $2 and $5
     and not exists (
-      select from handled h where h.generation = $3 and h.stage = $4 and h.event_id::text = e.headers ->> 'ce_id' and (h.reacted or h.claim <> 'owed')
+      select from inbox h where h.generation = $3 and h.stage = $4 and h.event_id::text = e.headers ->> 'ce_id' and (h.is_reaction_done or h.claim <> 'pending')
     )
   order by e.xact, e.position limit 1
 ), place as (
   select e.xact, e.position from events e
-  where e.topic = $2 and not exists (select from owed o where (e.xact, e.position) >= (o.xact, o.position))
+  where e.topic = $2 and not exists (select from pending_events o where (e.xact, e.position) >= (o.xact, o.position))
   order by e.xact desc, e.position desc limit 1
 )
 insert into log_readers (reader, topic, xact, position)
@@ -131,18 +131,18 @@ on conflict (reader, topic) do update set xact = excluded.xact, position = exclu
 -- name: advance_consumer_offsets
 -- Advance the offsets of a group; returns partitions whose stored offset is lower than expected.
 -- $1 group, $2 topic, $3 partitions, $4 offsets, $5 expected offsets.
-with told as (
+with reported as (
   select * from unnest($3::int[], $4::bigint[], $5::bigint[]) t (partition, next_offset, expected)
 ), missed as (
-  select t.partition, t.expected, coalesce(r.next_offset, 0) as known
-  from told t left join consumer_offsets r on r.reader = $1 and r.topic = $2 and r.partition = t.partition
+  select t.partition, t.expected, coalesce(r.next_offset, 0) as stored
+  from reported t left join consumer_offsets r on r.reader = $1 and r.topic = $2 and r.partition = t.partition
   where coalesce(r.next_offset, 0) < t.expected
 ), noted as (
   insert into consumer_offsets as r (reader, topic, partition, next_offset)
-  select $1, $2, partition, next_offset from told where not exists (select from missed) order by partition
+  select $1, $2, partition, next_offset from reported where not exists (select from missed) order by partition
   on conflict (reader, topic, partition) do update set next_offset = excluded.next_offset where r.next_offset < excluded.next_offset
 )
-select partition, expected, known from missed order by partition
+select partition, expected, stored from missed order by partition
 
 -- name: oldest_unread_time
 -- When the first record of topic $2 was appended that reader $1 has not finished.
@@ -163,23 +163,23 @@ with expired as (
   where t.retention_ms is not null and e.appended_at < clock_timestamp() - t.retention_ms * interval '1 millisecond'
     and exists (select from log_readers r where r.topic = t.topic)
     and not exists (select from log_readers r where r.topic = t.topic and (r.xact, r.position) < (e.xact, e.position))
-), gone as (
+), deleted as (
   delete from events where position in (select position from expired) returning topic, xact, position
 ), below as (
   select g.topic, max(g.position) + 1 as position,
     (select min(e.position) from events e where e.topic = g.topic and e.position not in (select position from expired)) as stays
-  from gone g group by g.topic
+  from deleted g group by g.topic
 ), cut as (
   update topics t set expired_below = greatest(t.expired_below, least(b.position, b.stays)) from below b where b.topic = t.topic
 ), {record_expired_ranges}
-select count(*) from gone
+select count(*) from deleted
 
 -- name: delete_events
 -- Delete at most $2 records of topics $1 and return how many.
-with gone as (
+with deleted as (
   delete from events where position in (select position from events where topic = any ($1::text[]) limit $2) returning 1
 )
-select count(*) from gone
+select count(*) from deleted
 
 -- name: record_expired_ranges
 -- Included CTEs: record the deleted records of `gone` as one batch, for readers that missed them.
@@ -187,7 +187,7 @@ counted as (
   update expired_batches set batch = batch + 1 returning batch
 ), noted as (
   insert into expired_ranges (topic, first_xact, first_position, xact, position, first_batch, batch, records)
-  select topic, xact, position, xact, position, batch, batch, 1 from gone, counted
+  select topic, xact, position, xact, position, batch, batch, 1 from deleted, counted
 )
 
 -- name: fold_expired_ranges

@@ -104,12 +104,12 @@ from document_amendments a
 left join documents d on d.id = a.document_id
 where d.id is null or a.ord < d.withdrawn
 union all
-select 'memo', count(*)::int from memo m
-where not exists (select from documents d where d.id = m.document_id) and not exists (select from handled h where h.stage = 'receive' and h.event_id = m.document_id)
+select 'engine_results', count(*)::int from engine_results m
+where not exists (select from documents d where d.id = m.document_id) and not exists (select from inbox h where h.stage = 'receive' and h.event_id = m.document_id)
 
 -- name: lexical_count_mismatches
 -- Number of words and configurations whose statistics differ from the visible chunks.
-with told as (
+with reported as (
   select generation, tenant, cfg::text, lexeme, sum(delta)::bigint as n from lexical_deltas group by 1, 2, 3, 4
   union all
   select generation, tenant, cfg::text, null, sum(chunks) from corpus_deltas group by 1, 2, 3
@@ -123,7 +123,7 @@ with told as (
 select
   count(*) filter (where coalesce(t.lexeme, c.lexeme) is not null)::int as lexical_counts,
   count(*) filter (where coalesce(t.lexeme, c.lexeme) is null)::int as corpus_counts
-from (select * from told where n <> 0) t
+from (select * from reported where n <> 0) t
 full join counted c on c.generation = t.generation and c.tenant = t.tenant and c.cfg = t.cfg and c.lexeme is not distinct from t.lexeme
 where t.n is distinct from c.n
 

@@ -14,7 +14,7 @@ returning *
 -- name: record_replay_progress
 -- Store the progress of a replay and renew its lease.
 update replays
-set places = $3, read = $4, replayed = $5, superseded = $6, buried = $7, resumed_at = coalesce(resumed_at, clock_timestamp()),
+set positions = $3, read = $4, replayed = $5, superseded = $6, dead_lettered = $7, resumed_at = coalesce(resumed_at, clock_timestamp()),
     lease_until = case when state = 'running' then clock_timestamp() + make_interval(secs => $8) end,
     lease_owner = case when state = 'running' then lease_owner end
 where id = $1 and lease_owner = $2
@@ -22,13 +22,13 @@ returning case when state = 'running' then id end
 
 -- name: reopen_ingress_events
 -- Reopen the ingress reaction to these events, if the payload is the same.
-update handled h set reacted = false, begun = 0
+update inbox h set is_reaction_done = false, open_attempts = 0
 from unnest($1::uuid[], $2::text[]) n (event_id, payload_sha256)
 where h.generation = '' and h.stage = 'receive' and h.event_id = n.event_id and h.payload_sha256 = n.payload_sha256
 
 -- name: replay_columns
 -- Included columns of a replay, with the rate of the current run.
-id, tenant, kind, stage, generation, chosen, state, per_second, total, read, replayed, superseded, buried, error, created_at, started_at, ended_at,
+id, tenant, kind, stage, generation, selection, state, per_second, total, read, replayed, superseded, dead_lettered, error, created_at, started_at, ended_at,
 case when state = 'running' and read > read_at_resume
   then (read - read_at_resume) / greatest(extract(epoch from clock_timestamp() - resumed_at), 0.001) end::real as rate
 
@@ -38,7 +38,7 @@ select id, read from replays where state = 'running' and lease_until > clock_tim
 
 -- name: insert_replay
 -- Store a replay.
-insert into replays (id, tenant, kind, stage, generation, chosen, per_second, letters, topic, starts, ends, total)
+insert into replays (id, tenant, kind, stage, generation, selection, per_second, dead_letter_ids, topic, start_offsets, end_offsets, total)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 
 -- name: list_replays

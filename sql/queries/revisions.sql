@@ -69,10 +69,10 @@ where id = $1
 -- name: revived_revisions
 -- Accepted revisions that these events revived.
 select h.event_id as by, r.document_id, r.ord, r.tenant, r.source, r.content_sha256, r.blob, r.fields, r.event_id, r.accepted_id, r.received_at, d.numbered
-from handled h
+from inbox h
 join documents d on d.id = h.document_id
-join document_revisions r on r.document_id = h.document_id and r.ord = h.revived
-where h.generation = $1 and h.stage = $2 and h.event_id = any($3::uuid[]) and not h.reacted
+join document_revisions r on r.document_id = h.document_id and r.ord = h.revived_ord
+where h.generation = $1 and h.stage = $2 and h.event_id = any($3::uuid[]) and not h.is_reaction_done
 
 -- name: revision_fields
 -- Producer fields of all revisions of these documents.
@@ -80,11 +80,11 @@ select document_id, ord, accepted_id, fields from document_revisions where docum
 
 -- name: amendments
 -- Amendments of these documents.
-select document_id, ord, accepted_id, said, by_revision from document_amendments where document_id = any($1::uuid[])
+select document_id, ord, accepted_id, fields, by_revision from document_amendments where document_id = any($1::uuid[])
 
 -- name: add_amendment
 -- Store an amendment, or the fields of a late revision that has no row of its own.
-insert into document_amendments (document_id, ord, accepted_id, tenant, said, by_revision, received_at, log_topic, log_partition, log_offset)
+insert into document_amendments (document_id, ord, accepted_id, tenant, fields, by_revision, received_at, log_topic, log_partition, log_offset)
 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
 where not exists (select from document_revisions r where r.document_id = $1 and r.ord = $2 and $6)
 on conflict do nothing

@@ -1,6 +1,6 @@
 -- name: upsert_run
 -- Store a query, its answer, or both; either may arrive first.
-insert into runs as r (id, tenant, kind, request, received_at, generation, response, answered_at, candidates, numbers, basis, asked_by)
+insert into runs as r (id, tenant, kind, request, received_at, generation, response, answered_at, candidates, numbers, run_record, requested_by)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (id) do update set
   kind = coalesce(nullif(excluded.kind, ''), r.kind), request = coalesce(excluded.request, r.request), received_at = coalesce(excluded.received_at, r.received_at),
@@ -8,19 +8,19 @@ on conflict (id) do update set
   answered_at = coalesce(excluded.answered_at, r.answered_at),
   candidates = case when excluded.response is null then r.candidates else excluded.candidates end,
   numbers = case when excluded.response is null then r.numbers else excluded.numbers end,
-  basis = coalesce(excluded.basis, r.basis), asked_by = coalesce(excluded.asked_by, r.asked_by)
+  run_record = coalesce(excluded.run_record, r.run_record), requested_by = coalesce(excluded.requested_by, r.requested_by)
 
 -- name: run
 -- A run with everything that was recorded of it.
-select id as run_id, kind, request, received_at, generation, response, answered_at, candidates, numbers, basis
+select id as run_id, kind, request, received_at, generation, response, answered_at, candidates, numbers, run_record
 from runs
-where tenant = $1 and id = $2 and ($3::text is null or asked_by = $3)
+where tenant = $1 and id = $2 and ($3::text is null or requested_by = $3)
 
 -- name: runs
 -- Runs, newest first, without their recorded details.
 select id as run_id, kind, received_at, generation, answered_at, request -> 'query' as query, response -> 'refused' as refused, response -> 'answer' as answer
 from runs
-where tenant = $1 and ($5::text is null or asked_by = $5) and ($2::timestamptz is null or (coalesce(received_at, answered_at), id) < ($2, $3::uuid))
+where tenant = $1 and ($5::text is null or requested_by = $5) and ($2::timestamptz is null or (coalesce(received_at, answered_at), id) < ($2, $3::uuid))
 order by coalesce(received_at, answered_at) desc, id desc
 limit $4
 
@@ -38,14 +38,14 @@ limit $4
 
 -- name: insert_feedback
 -- Store feedback ($1 to $8) and its judgements ($9, a list of objects). Repeating it has no effect.
-with said as (
+with inserted as (
   insert into feedback (id, tenant, given_at, run_id, query, useful, corrected_answer, note) values ($1, $2, $3, $4, $5, $6, $7, $8)
   on conflict do nothing returning id
 )
 insert into judgements (feedback_id, part, tenant, document_id, external_id, revision, char_start, char_end, quote, grade)
-select said.id, j.part, $2, (j.judged ->> 'document_id')::uuid, j.judged ->> 'external_id', (j.judged ->> 'revision')::int,
+select inserted.id, j.part, $2, (j.judged ->> 'document_id')::uuid, j.judged ->> 'external_id', (j.judged ->> 'revision')::int,
        (j.judged ->> 'char_start')::int, (j.judged ->> 'char_end')::int, j.judged ->> 'quote', (j.judged ->> 'grade')::int
-from said, jsonb_array_elements($9::jsonb) with ordinality j (judged, part)
+from inserted, jsonb_array_elements($9::jsonb) with ordinality j (judged, part)
 
 -- name: question_judgements
 -- Judgements of a period by query, newest first; the latest grade of a passage wins.
@@ -111,8 +111,8 @@ with others as materialized (
   select coalesce(array_agg(name), '{}') as names from generations where name <> $1 and state in ('live', 'standby', 'shadow')
 ), asked as (
   select distinct (c ->> 'id')::uuid as id
-  from runs r, jsonb_array_elements((r.basis -> 'chunks') || (r.basis -> 'parents')) c
-  where r.basis is not null and (r.generation = $1 or r.generation not in (select name from generations where state in ('live', 'standby', 'shadow')))
+  from runs r, jsonb_array_elements((r.run_record -> 'chunks') || (r.run_record -> 'parents')) c
+  where r.run_record is not null and (r.generation = $1 or r.generation not in (select name from generations where state in ('live', 'standby', 'shadow')))
 ), texts as (
   select t.document_id, t.tenant, t.text from asked a join child_chunks t on t.generation = $1 and t.id = a.id
   where not exists (select from child_chunks o, others where o.generation = any (others.names) and o.id = a.id)
@@ -160,27 +160,27 @@ limit 1
 -- Positions of a revision's events, from its rows or else from job rows.
 -- All parts of a step come from one generation: $3 if possible, else any.
 with known as (
-  select 'transcribed' as step, 1 as part, generation, log_topic, log_partition, log_offset, fact_id, 0 as note
+  select 'transcribed' as step, 1 as part, generation, log_topic, log_partition, log_offset, event_id, 0 as note
   from revision_texts where document_id = $1 and ord = $2
   union all
-  select case kind when 'chunks' then 'chunked' else 'embedded' end, part, generation, log_topic, log_partition, log_offset, fact_id, 0
-  from settled where document_id = $1 and ord = $2 and kind in ('chunks', 'vectors')
+  select case kind when 'chunks' then 'chunked' else 'embedded' end, part, generation, log_topic, log_partition, log_offset, event_id, 0
+  from revision_parts where document_id = $1 and ord = $2 and kind in ('chunks', 'vectors')
   union all
   select s.step, j.part, j.generation, j.log_topic, j.log_partition, j.log_offset, null, 1
   from job_stages j join (values ('chunk', 'transcribed'), ('embed', 'chunked'), ('index', 'embedded')) s (stage, step) using (stage)
   where j.document_id = $1 and j.ord = $2
-), chosen as (
+), selected as (
   select distinct on (step) step, generation from known order by step, generation = coalesce($3, '') desc, note, generation
 )
-select distinct on (position(step in 'transcribed chunked embedded'), part) step, part, generation, log_topic, log_partition, log_offset, fact_id
-from known join chosen using (step, generation)
+select distinct on (position(step in 'transcribed chunked embedded'), part) step, part, generation, log_topic, log_partition, log_offset, event_id
+from known join selected using (step, generation)
 order by position(step in 'transcribed chunked embedded'), part, note
 
 -- name: lineage_ingress
 -- Position of an event in topic `raw`, as its ingress claim recorded it.
 -- Claims are kept forever, but a rebuild of the tables loses the position (partition -1).
-select log_topic, log_partition, log_offset from handled where log_partition >= 0 and generation = '' and stage = 'receive' and event_id = $1
+select log_topic, log_partition, log_offset from inbox where log_partition >= 0 and generation = '' and stage = 'receive' and event_id = $1
 
 -- name: run_question
 -- Query of a run, of any caller or only of caller $3.
-select request ->> 'query' from runs where tenant = $1 and id = $2 and ($3::text is null or asked_by = $3)
+select request ->> 'query' from runs where tenant = $1 and id = $2 and ($3::text is null or requested_by = $3)

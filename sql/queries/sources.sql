@@ -18,9 +18,9 @@ on conflict (name) do update set epoch = greatest(sources.epoch, excluded.epoch)
 -- Sources with the status of their readers.
 select s.name, s.ce_source, s.spec, s.epoch, s.resets, s.removed, s.withdraw,
   (select count(*) from documents d where d.source = s.ce_source and d.tenant = s.spec ->> 'tenant' and d.latest is not null and (d.withdrawn is null or d.withdrawn < d.latest)) as documents,
-  (select count(*) from source_rows r where r.source = s.name and r.owed) as owed,
-  (select count(distinct c.key) from source_changes c where c.source = s.name and not c.gone and not exists (
-     select 1 from source_rows r where r.source = c.source and r.key = c.key)) as unsure,
+  (select count(*) from source_rows r where r.source = s.name and r.is_pending) as pending,
+  (select count(distinct c.key) from source_changes c where c.source = s.name and not c.is_deleted and not exists (
+     select 1 from source_rows r where r.source = c.source and r.key = c.key)) as incomplete,
   (select last_change_at from source_states t where t.source = s.name) as last_change_at,
   (select n.value from source_notes n where n.source = s.name and n.key = 'status') as status
 from sources s order by s.name
@@ -33,8 +33,8 @@ order by external_id limit $3
 
 -- name: acquire_source_lease
 -- Acquire the lease that makes one process the reader of a source.
-update source_states set holder = $2, lease_until = clock_timestamp() + make_interval(secs => $3)
-where source = $1 and (holder is null or holder = $2 or lease_until < clock_timestamp()) returning 1
+update source_states set lease_owner = $2, lease_until = clock_timestamp() + make_interval(secs => $3)
+where source = $1 and (lease_owner is null or lease_owner = $2 or lease_until < clock_timestamp()) returning 1
 
 -- name: source_linked
 -- These row keys and all keys they were renamed from or to.
@@ -48,33 +48,33 @@ select key from linked
 
 -- name: source_changes
 -- Stored changes of these source rows.
-select key, table_name, epoch, sequence, read, gone, columns, unknown, old_key from source_changes where source = $1 and key = any($2::text[])
+select key, table_name, epoch, sequence, is_snapshot_read, is_deleted, columns, unchanged_columns, old_key from source_changes where source = $1 and key = any($2::text[])
 
 -- name: add_source_changes
 -- Store changes of source rows; existing ones stay.
-insert into source_changes (source, key, epoch, sequence, read, table_name, gone, columns, unknown, old_key)
+insert into source_changes (source, key, epoch, sequence, is_snapshot_read, table_name, is_deleted, columns, unchanged_columns, old_key)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) on conflict do nothing
 
 -- name: prune_source_changes
 -- Delete changes that no later change needs.
 -- These are older than a complete change, not among the newest 16, and older than a week or than the newest 256.
 delete from source_changes c using (
-  select key, epoch, sequence, read, gone,
+  select key, epoch, sequence, is_snapshot_read, is_deleted,
     row_number() over w as age,
-    bool_or(unknown = '{}') over (w rows between unbounded preceding and 1 preceding) as covered,
+    bool_or(unchanged_columns = '{}') over (w rows between unbounded preceding and 1 preceding) as covered,
     added_at < clock_timestamp() - interval '7 days' as old
   from source_changes where source = $1 and key = any($2::text[])
-  window w as (partition by key order by epoch desc, sequence desc, read, gone)
+  window w as (partition by key order by epoch desc, sequence desc, is_snapshot_read, is_deleted)
 ) known
-where c.source = $1 and (c.key, c.epoch, c.sequence, c.read, c.gone) = (known.key, known.epoch, known.sequence, known.read, known.gone)
+where c.source = $1 and (c.key, c.epoch, c.sequence, c.is_snapshot_read, c.is_deleted) = (known.key, known.epoch, known.sequence, known.is_snapshot_read, known.is_deleted)
   and known.covered and known.age > 16 and (known.old or known.age > 256)
 
 -- name: upsert_source_row
 -- Store the last published state of a source row.
-insert into source_rows (source, key, table_name, epoch, sequence, step, digest, external_id, live, released_ids, owed)
+insert into source_rows (source, key, table_name, epoch, sequence, step, digest, external_id, is_live, released_ids, is_pending)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 on conflict (source, key) do update set table_name = excluded.table_name, epoch = excluded.epoch, sequence = excluded.sequence, step = excluded.step,
-  digest = excluded.digest, external_id = excluded.external_id, live = excluded.live, released_ids = excluded.released_ids, owed = excluded.owed
+  digest = excluded.digest, external_id = excluded.external_id, is_live = excluded.is_live, released_ids = excluded.released_ids, is_pending = excluded.is_pending
 
 -- name: advance_source_progress
 -- Store up to which offset a source partition is applied.
@@ -106,7 +106,7 @@ from source_tables t where t.source = $1 and t.ended is not null
 
 -- name: source_live_below
 -- Rows whose documents are live and were last published below a mark.
-select key from source_rows where source = $1 and table_name = $2 and live and (epoch, sequence) < ($3, $4) and key > $5 order by key limit $6
+select key from source_rows where source = $1 and table_name = $2 and is_live and (epoch, sequence) < ($3, $4) and key > $5 order by key limit $6
 
 -- name: untracked_source_documents
 -- Documents of a source that its reader's state does not contain.
@@ -174,12 +174,12 @@ update source_states set last_change_at = clock_timestamp() where source = $1
 -- name: mark_source_row_published
 -- Mark a source row as published, unless its state has changed since.
 update source_rows
-set owed = false, released_ids = '{}'
+set is_pending = false, released_ids = '{}'
 where source = $1 and key = $2 and (epoch, sequence, step, digest) = ($3::int, $4::bigint, $5::int, $6::text)
 
 -- name: pending_source_rows
 -- Rows whose last state is not published yet, after a key.
-select key from source_rows where source = $1 and owed and key > $2 order by key limit $3
+select key from source_rows where source = $1 and is_pending and key > $2 order by key limit $3
 
 -- name: end_snapshot_sweep
 -- Mark an ended snapshot as swept.
@@ -191,7 +191,7 @@ insert into source_states (source) values ($1) on conflict do nothing
 
 -- name: source_state_id
 -- Random id of a source's state.
-select reader from source_states where source = $1
+select state_id from source_states where source = $1
 
 -- name: has_source_state
 -- Whether a source has stored state.
@@ -213,7 +213,7 @@ select key, value from source_notes where source = $1
 
 -- name: release_source_lease
 -- Release the lease of a source.
-update source_states set holder = null where source = $1 and holder = $2
+update source_states set lease_owner = null where source = $1 and lease_owner = $2
 
 -- name: declared_sources
 -- Declared sources, including removed ones.

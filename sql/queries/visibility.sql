@@ -8,7 +8,7 @@ select v.document_id, v.ord from visible v join live_generation l on l.name = v.
 
 -- name: visible_revisions
 -- Visible revisions: inputs, last consecutive revision with the same content, whether a later one differs.
-select v.document_id, r.content_sha256, t.how, r.fields, changed.ord is not null as overtaken,
+select v.document_id, r.content_sha256, t.how, r.fields, changed.ord is not null as is_superseded,
        greatest(v.ord, (
          select max(ord) from document_revisions same
          where same.document_id = v.document_id and same.ord > v.ord and (changed.ord is null or same.ord < changed.ord)
@@ -32,14 +32,14 @@ with candidate as (
   select document_id, ord::bigint[] as ord, tenant, event_id from unnest($2::uuid[], $3::text[], $4::text[], $5::uuid[]) k (document_id, ord, tenant, event_id)
 ), complete as (
   select c.document_id, c.ord, c.tenant, c.event_id
-  from candidate c join settled s on s.generation = $1 and s.document_id = c.document_id and s.ord = c.ord
+  from candidate c join revision_parts s on s.generation = $1 and s.document_id = c.document_id and s.ord = c.ord
   group by c.document_id, c.ord, c.tenant, c.event_id
   having count(*) filter (where s.kind = 'chunks') >= max(s.parts) filter (where s.kind = 'chunks')
      and count(*) filter (where s.kind = 'vectors') >= max(s.parts) filter (where s.kind = 'vectors')
 ), flipped as materialized (
   select c.*, v.ord as previous,
          (select count(*) from child_chunks x where x.generation = $1 and x.document_id = c.document_id and x.ord = c.ord)::int as chunks,
-         exists (select from settled o where o.generation = $1 and o.document_id = c.document_id and o.ord < c.ord)
+         exists (select from revision_parts o where o.generation = $1 and o.document_id = c.document_id and o.ord < c.ord)
            or exists (select from revision_texts o where o.generation = $1 and o.document_id = c.document_id and o.ord < c.ord) as follows
   from complete c left join visible v on v.generation = $1 and v.document_id = c.document_id
   where v.ord is null or v.ord < c.ord
@@ -48,8 +48,8 @@ with candidate as (
   select $1, document_id, ord, tenant, chunks from flipped order by document_id
   on conflict (generation, document_id) do update set ord = excluded.ord, chunks = excluded.chunks
 ), noted as (
-  update handled h
-  set flip = jsonb_build_object('document_id', f.document_id, 'order', f.ord, 'chunks', f.chunks, 'previous', f.previous)
+  update inbox h
+  set visibility_change = jsonb_build_object('document_id', f.document_id, 'order', f.ord, 'chunks', f.chunks, 'previous', f.previous)
   from flipped f where h.generation = $1 and h.stage = $6 and h.event_id = f.event_id
 ), signed as (
   select document_id, ord, 1 as sign from flipped union all select document_id, previous, -1 from flipped where previous is not null
@@ -124,13 +124,13 @@ where v.generation = $1 and v.document_id = k.document_id and v.ord < k.ord::big
 -- Delete rows of revisions older than these, and move the texts of chunks and parents into the history.
 with k as (
   select document_id, ord::bigint[] as ord from unnest($2::uuid[], $3::text[]) k (document_id, ord)
-), gone as (
+), deleted as (
   delete from child_chunks t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord returning t.document_id, t.tenant, t.text
 ), parents as (
   delete from parent_chunks t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord returning t.document_id, t.tenant, t.text
 ), kept as (
   insert into chunk_history (document_id, text_sha256, tenant, text)
-  select distinct document_id, sha256(convert_to(text, 'UTF8')) as hash, tenant, text from (select * from gone union all select * from parents) g order by document_id, hash
+  select distinct document_id, sha256(convert_to(text, 'UTF8')) as hash, tenant, text from (select * from deleted union all select * from parents) g order by document_id, hash
   on conflict (document_id, text_sha256) do update set generation = null where chunk_history.generation is not null
 ), vectors as (
   delete from chunk_vectors t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
@@ -143,7 +143,7 @@ with k as (
 ), claimed as (
   delete from claims t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
 ), parts as (
-  delete from settled t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
+  delete from revision_parts t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
 )
 delete from revision_texts t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
 

@@ -40,14 +40,16 @@ class ChangeDeadLetters:
             stage=f"source {self.spec.name}",
             event_id=event_id,
             tenant=self.spec.tenant,
-            place=LogPosition(
+            position=LogPosition(
                 topic=position.topic, partition=position.partition, offset=position.offset
             ),
             code=error.code,
             detail=error.detail[:2000],
             remedy=error.remedy,
             attempts=1,
-            record=await self.blobs.put(f"_buried/{event_id}", stored_record.record.value or b""),
+            record=await self.blobs.put(
+                f"_dead_letters/{event_id}", stored_record.record.value or b""
+            ),
             producer_source=self.spec.ce_source,
         )
         cause: Event[EventDeadLettered] = Event(
@@ -58,7 +60,7 @@ class ChangeDeadLetters:
             time=None,
             tenant=self.spec.tenant,
         )
-        emission = Emission(cause, data, id_parts=("buried", "source", str(event_id)))
+        emission = Emission(cause, data, id_parts=("dead_lettered", "source", str(event_id)))
         await self.log.append(
             [await Publisher("source", None, self.codec, self.clock).build_record(emission)]
         )

@@ -27,7 +27,7 @@ PROBLEM_KEY = "problem"
 class UrlsReader:
     """Runs until cancelled, in one process at a time.
 
-    An address that fails keeps its document. One that answers 404 or 410 `gone_after` times in a
+    An address that fails keeps its document. One that answers 404 or 410 `withdraw_after_misses` times in a
     row is withdrawn.
     """
 
@@ -125,7 +125,7 @@ class UrlsReader:
     ) -> None:
         misses = int(item.get("misses", 0)) + 1
         await self.item_states.store_item(url, item | request_fields | {"misses": misses})
-        if item.get("live") and misses >= self.config.gone_after:
+        if item.get("live") and misses >= self.config.withdraw_after_misses:
             await self.item_states.publish_withdrawn(url)
             await self.item_states.store_item(url, request_fields | {"misses": misses})
 

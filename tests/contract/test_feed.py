@@ -285,7 +285,7 @@ async def test_cursor_beyond_recreated_topic_is_rejected_with_remedy(case: FeedC
     ):
         with pytest.raises(CursorAhead, match=r"offset 3 of others\[0\], which ends at 1") as found:
             await refused
-        assert found.value.code == "PLACE_AHEAD" and "begin" in found.value.remedy
+        assert found.value.code == "CURSOR_AHEAD" and "begin" in found.value.remedy
 
 
 async def test_cursor_drops_deleted_topic(case: FeedCase) -> None:

@@ -1,4 +1,4 @@
-"""Twenty encrypted PDFs in a row: what nobody can read is buried, and stops no worker, however much
+"""Twenty encrypted PDFs in a row: what nobody can read is dead-lettered, and stops no worker, however much
 of it there is.
 """
 

@@ -15,7 +15,7 @@ takes about 150 MiB, and its queues may hold 48 MiB a stage.
 
 @dataclass(frozen=True)
 class FaultResult:
-    """`lost` counts events without an outcome, `doubled` outcomes beyond the first; `buried` is
+    """`lost` counts events without an outcome, `doubled` outcomes beyond the first; `dead_letters` is
     what was and what should have been. `wrong` says what else.
     """
 
@@ -48,7 +48,7 @@ class FaultResult:
         if self.n_duplicated:
             yield f"{self.n_duplicated} outcomes too many"
         if self.dead_letters[0] != self.dead_letters[1]:
-            yield f"{self.dead_letters[0]} events buried, {self.dead_letters[1]} expected"
+            yield f"{self.dead_letters[0]} events dead-lettered, {self.dead_letters[1]} expected"
         if self.peak_rss_bytes > MAX_RSS_BYTES:
             yield f"a worker took {self.peak_rss_bytes:,} bytes"
         if not self.views_equal:
@@ -93,7 +93,7 @@ def evaluate_trial(
     )
     trial.expect(
         dead_letters == expected,
-        f"buried otherwise than expected: {sorted(dead_letters ^ expected)[:5]}",
+        f"dead-lettered otherwise than expected: {sorted(dead_letters ^ expected)[:5]}",
     )
     for worker in trial.fleet.find_unexpected_exits():
         trial.expect(

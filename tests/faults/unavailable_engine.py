@@ -1,5 +1,5 @@
 """An engine that is away for minutes: its stage waits, those before it go on, and nothing is
-buried.
+dead-lettered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def inject(trial: FaultTrial) -> int:
     trial.expect(trial.fleet.count_unfinished(EMBED_STAGE) > 0, "nothing waited for the engine")
     trial.expect(
         fetch_dead_letters(trial.fleet) <= trial.baseline.dead_letters,
-        f"buried while the engine was away: {sorted(fetch_dead_letters(trial.fleet) - trial.baseline.dead_letters)}",
+        f"dead-lettered while the engine was away: {sorted(fetch_dead_letters(trial.fleet) - trial.baseline.dead_letters)}",
     )
     trial.model_relay.unavailable = False
     return trial.model_relay.n_refused

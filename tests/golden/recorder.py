@@ -104,7 +104,9 @@ async def produce_all_events(world: ApiWorld) -> None:
         lambda: _has_value(world, f"/v1/erasures/{receipt['receipt_id']}", "state", "done")
     )
     await wait_until_idle(world)
-    await _send(world.http.post("/v1/generations", json={"purpose": "rebuild", "keep": False}))
+    await _send(
+        world.http.post("/v1/generations", json={"purpose": "rebuild", "keep_previous": False})
+    )
     await wait_until(
         lambda: _has_rows(world.worker.storage.pool, "live_generation where name = 'g2'")
     )
@@ -195,7 +197,7 @@ def make_structured_record(sequence: int, event_type: str, payload: dict[str, An
 def make_source_events() -> list[EventData]:
     spec = SourceSpec(
         name="pages",
-        takes=UrlsSource(urls=["https://example.org/a"], every_s=86_400.0),
+        connector=UrlsSource(urls=["https://example.org/a"], every_s=86_400.0),
         tenant="default",
     )
     return [
@@ -306,6 +308,8 @@ def record_all(folder: Path) -> None:
             json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
         )
     views_by_log = {}
+    # Both logs are signed with one key: a recording holds one.
+    master_key = b64encode(os.urandom(32)).decode()
     for name in LOG_NAMES:
         with tempfile.TemporaryDirectory(
             prefix="anabranch-record-", ignore_cleanup_errors=True
@@ -317,7 +321,7 @@ def record_all(folder: Path) -> None:
                 sets = [
                     "logging.level=error",
                     f"log.encrypt={'true' if name == 'sealed' else 'false'}",
-                    f"log.master_key={b64encode(os.urandom(32)).decode()}",
+                    f"log.master_key={master_key}",
                 ]
                 sets.append(
                     f"database.url={postgres.dsn}"

@@ -25,12 +25,12 @@ VIEWS = {
     "runs": "select kind, request->>'query' as query, generation, response->>'answer' as answer from runs",
     "feedback": "select query, useful, note from feedback",
     "judgements": "select external_id, quote, grade from judgements",
-    "dead_letters": "select stage, generation, buried_type, code, detail, resolution, closed_reason from dead_letters",
+    "dead_letters": "select stage, generation, original_type, code, detail, resolution, closed_reason from dead_letters",
     "generations": "select name, state, base, purpose from generations",
     "live": "select name from live_generation",
-    "sources": "select name, ce_source, spec->'takes'->>'kind' as kind, epoch, removed, withdraw from sources",
+    "sources": "select name, ce_source, spec->'connector'->>'kind' as kind, epoch, removed, withdraw from sources",
     "erasures": "select scope, documents, removed, events, method, remains from erasures",
-    "audit": "select tenant, who, role, what, outcome from audit_events",
+    "audit": "select tenant, actor, role, action, outcome from audit_events",
     "destroyed": "select count(*) from keystore.keys where wrapped is null",
 }
 

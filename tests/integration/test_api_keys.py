@@ -320,7 +320,7 @@ async def test_every_change_is_recorded_without_its_secret(keys: ApiKeyStack) ->
         for text in told
     ] == ["created", "rotated", "revoked"]
     assert "request-1" in told[1] and all(
-        '"who":"key:a"' in text and '"tenant":"acme"' in text for text in told
+        '"actor":"key:a"' in text and '"tenant":"acme"' in text for text in told
     )
 
 

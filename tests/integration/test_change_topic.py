@@ -15,7 +15,7 @@ from tests.support.source_environment import SourceEnvironment, run_source_envir
 
 SPEC = SourceSpec(
     name="notes",
-    takes=DebeziumSource(topic=TOPIC, mapping=RowMapping(body=["body"], title="title")),
+    connector=DebeziumSource(topic=TOPIC, mapping=RowMapping(body=["body"], title="title")),
 )
 
 

@@ -55,11 +55,11 @@ async def insert_child_chunk(pool: Pool, of: str, text: str) -> RequestedText:
 
 
 async def insert_run(pool: Pool, on: str, *read: RequestedText) -> None:
-    basis: dict[str, Any] = {"chunks": [{"id": str(one.id)} for one in read], "parents": []}
+    run_record: dict[str, Any] = {"chunks": [{"id": str(one.id)} for one in read], "parents": []}
     await pool.execute(
-        "insert into runs (id, tenant, kind, generation, basis) values (gen_random_uuid(), 'default', 'query', $1, $2)",
+        "insert into runs (id, tenant, kind, generation, run_record) values (gen_random_uuid(), 'default', 'query', $1, $2)",
         on,
-        basis,
+        run_record,
     )
 
 
@@ -133,7 +133,7 @@ async def test_lineage_parts_come_from_one_generation(pool: Pool) -> None:
         if part == 1:
             await insert_test_generation(pool, name, "live" if name == "g1" else "standby")
         await pool.execute(
-            "insert into settled (generation, tenant, document_id, ord, kind, part, parts, log_topic, log_partition, log_offset, fact_id) "
+            "insert into revision_parts (generation, tenant, document_id, ord, kind, part, parts, log_topic, log_partition, log_offset, event_id) "
             "values ($1, 'default', $2, '{1,1}', 'chunks', $3, 3, 'chunked', 0, $4, gen_random_uuid())",
             name, DOCUMENT_ID, part, number,
         )  # fmt: skip

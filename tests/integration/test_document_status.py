@@ -50,12 +50,12 @@ async def insert_job(stack: SearchStack, doc: SampleDocument) -> None:
 
 
 async def insert_receive_claim(
-    stack: SearchStack, event: UUID, offset: int, *, reacted: bool = True
+    stack: SearchStack, event: UUID, offset: int, *, is_reaction_done: bool = True
 ) -> None:
     await stack.connection.execute(
-        """insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, reacted)
-           values ('', 'receive', $1, 'raw', 0, $2, 'owed', 'hash', $3)""",
-        *(event, offset, reacted),
+        """insert into inbox (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, is_reaction_done)
+           values ('', 'receive', $1, 'raw', 0, $2, 'pending', 'hash', $3)""",
+        *(event, offset, is_reaction_done),
     )
 
 
@@ -92,7 +92,7 @@ async def insert_settled_parts(
 ) -> None:
     for part in range(1, have + 1):
         await stack.connection.execute(
-            """insert into settled (generation, document_id, ord, kind, part, parts, tenant, fact_id, log_topic, log_partition, log_offset)
+            """insert into revision_parts (generation, document_id, ord, kind, part, parts, tenant, event_id, log_topic, log_partition, log_offset)
                values ('g1', $1, $2, $3, $4, $5, $6, $7, $8, 0, $9)""",
             *(
                 doc.id,
@@ -313,7 +313,7 @@ async def test_event_skipped_by_transcribe_is_superseded(database: str) -> None:
         await insert_job(desk, late)
         await insert_receive_claim(desk, make_job_id(late), 7)
         await desk.connection.execute(
-            """insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, document_id)
+            """insert into inbox (generation, stage, event_id, log_topic, log_partition, log_offset, claim, document_id)
                values ('g1', 'transcribe', $1, 'accepted', 0, 7, 'superseded', $2)""",
             *(make_derived_id("receive", "", make_job_id(late), 0), DOCUMENT.id),
         )

@@ -43,7 +43,7 @@ async def test_lag_and_doctor_name_the_unavailable_engine(
         await at_work.wait_for(told)
         found = await at_work.fetch_lag("embed")
         assert (
-            found["why"] == "stalled: http://embedder.test does not answer"
+            found["reason"] == "stalled: http://embedder.test does not answer"
             and "model server" in found["remedy"]
         )
         assert not (await at_work.fetch_lag("chunk"))["paused"]

@@ -17,7 +17,7 @@ LOG_TABLES = {
     "expired_ranges": "places",
     "expired_batches": "a number",
     "consumer_offsets": "places",
-    "handled": "ids, places, orders, and hashes of payloads",
+    "inbox": "ids, places, orders, and hashes of payloads",
     "index_changes": "transactions, and names of tenants and generations",
     "dropped_states": "ids of documents and names of blobs, which are hashes; an erasure finds the blobs by the document",
     "reader_status": "codes, and types and versions of events",
@@ -45,7 +45,7 @@ KEY_TABLES = {
     "keystore.keys": "destroyed",
     "keystore.master": "a fingerprint",
     "keystore.signing_keys": "keys that open nothing",
-    "keystore.readable": "tenants and times",
+    "keystore.unencrypted_tenants": "tenants and times",
     "keystore.unsigned_events": "offsets",
     "credentials.api_keys": "hashes of secrets",
 }

@@ -470,10 +470,10 @@ def test_invalid_events_are_rejected_with_reason_and_others_pass(
             == answers[name]["data"]["document_id"]
             == str(make_document_id("default", "", name))
         ), "it could be read, so its document is known"
-    buried = {str(row[0]) for row in system.select("select event_id from dead_letters")}
+    dead_lettered = {str(row[0]) for row in system.select("select event_id from dead_letters")}
     for name in UNREADABLE:
         assert answers[name]["data"]["document_id"] is None
-        assert answers[name]["key"] in buried, "keyed by the internal id under which it is buried"
+        assert answers[name]["key"] in dead_lettered, "keyed by the internal id of the dead letter"
 
 
 def test_oversized_events_do_not_stop_the_pipeline(system: WorkerCluster) -> None:

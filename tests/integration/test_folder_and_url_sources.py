@@ -150,7 +150,7 @@ async def test_urls_are_polled_and_ingested_only_when_changed(
 ) -> None:
     EntityTagSite.pages = {"/a": "Herons stand.", "/b": "Egrets walk."}
     a, b, absent = (f"http://{site}/{name}" for name in ("a", "b", "absent"))
-    takes = {"kind": "urls", "urls": [a, b, absent], "every_s": 0.1, "gone_after": 2}
+    takes = {"kind": "urls", "urls": [a, b, absent], "every_s": 0.1, "withdraw_after_misses": 2}
     async with run_source_environment(
         tmp_path / "data", database, f"ingest.url_allow={site}", f"ingest.folders={tmp_path}"
     ) as world:

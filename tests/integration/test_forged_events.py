@@ -248,7 +248,7 @@ async def test_copied_decision_is_not_applied_again(at_work: Pipeline) -> None:
     decided = await at_work.pool.fetchval("select decided_at from live_generation")
     for _ in range(3):
         assert await append_and_fetch_codes(at_work, first) == []
-        await storage.pool.execute("delete from handled where stage = 'transcribe'")
+        await storage.pool.execute("delete from inbox where stage = 'transcribe'")
     assert await at_work.pool.fetchval("select decided_at from live_generation") == decided
 
 

@@ -255,7 +255,8 @@ async def test_replacement_worker_resumes_build(database: str, tmp_path: Path) -
         await at_work.wait_for(lambda: count_visible(at_work, name))
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         already = await at_work.pool.fetchval(
-            "select count(distinct document_id) from memo where engine = $1", sulking.fingerprint
+            "select count(distinct document_id) from engine_results where engine = $1",
+            sulking.fingerprint,
         )
         assert 0 < already < len(many)
         await at_work.wait_for_state(name, "shadow")

@@ -99,8 +99,8 @@ async def test_drop_deletes_rows_first_and_tables_after_open_readers(
         removal = await remove_generation_tables(pool, "g2", timeout_s=0.5)
         assert (
             not removal.removed
-            and removal.held_by is not None
-            and removal.held_by["state"] == "idle in transaction"
+            and removal.blocked_by is not None
+            and removal.blocked_by["state"] == "idle in transaction"
         )
         assert await count_rows(pool, "g2") == 0
         assert await pool.fetchval("select count(*) from child_chunks") == len(WORDS)

@@ -23,7 +23,7 @@ from tests.support.simulated_table import TOPIC, SimulatedTable
 
 RECORD_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 SPEC = SourceSpec(
-    name="notes", takes=DebeziumSource(topic=TOPIC, mapping=RowMapping(body=["body"]))
+    name="notes", connector=DebeziumSource(topic=TOPIC, mapping=RowMapping(body=["body"]))
 )
 
 
@@ -35,7 +35,7 @@ class ScriptedReader:
             MemoryLog(lambda: RECORD_TIME),
             open_blobs("memory:///"),
             Codec(),
-            SPEC.takes,
+            SPEC.connector,
         )
         assert isinstance(takes, DebeziumSource)
         self.applier = ChangeApplier(

@@ -69,7 +69,7 @@ async def begin_and_write(writer: asyncpg.Connection) -> None:
 
 async def test_no_lag_gives_no_diagnosis(storage: Storage) -> None:
     found = await fetch_lag_line(storage)
-    assert (found["lag"], found["why"], found["remedy"], found["oldest_seconds"]) == (
+    assert (found["lag"], found["reason"], found["remedy"], found["oldest_seconds"]) == (
         0,
         None,
         None,
@@ -80,7 +80,7 @@ async def test_no_lag_gives_no_diagnosis(storage: Storage) -> None:
 async def test_stage_without_consumer_is_reported_with_waiting_time(storage: Storage) -> None:
     await append_control_record(storage, hours_ago=1)
     found = await fetch_lag_line(storage)
-    assert (found["lag"], found["why"]) == (1, "no worker consumes it") and found[
+    assert (found["lag"], found["reason"]) == (1, "no worker consumes it") and found[
         "oldest_seconds"
     ] >= 3600
 
@@ -100,11 +100,11 @@ async def test_transaction_holding_the_horizon_is_named(
         and "create temporary table held" in horizon["query"]
     )
     assert (
-        "held by a transaction of slow loader" in found["why"]
+        "held by a transaction of slow loader" in found["reason"]
         and f"pg_terminate_backend({horizon['pid']})" in found["remedy"]
     )
     await writer.execute("rollback")
-    assert (await fetch_lag_line(storage))["why"] == "it is being processed"
+    assert (await fetch_lag_line(storage))["reason"] == "it is being processed"
 
 
 async def test_first_lock_holder_in_queue_is_named(
@@ -132,14 +132,15 @@ async def test_first_lock_holder_in_queue_is_named(
             await asyncio.sleep(0)
     found = await fetch_lag_line(storage)
     assert (
-        "locked by a transaction of slow loader" in found["why"] and "in share mode" in found["why"]
+        "locked by a transaction of slow loader" in found["reason"]
+        and "in share mode" in found["reason"]
     )
     assert f"pg_terminate_backend({writer.get_server_pid()})" in found["remedy"]
     await writer.execute("rollback")
     for connection, task in zip(queue, waiting, strict=True):
         await task
         await connection.close()
-    assert "locked" not in (await fetch_lag_line(storage))["why"]
+    assert "locked" not in (await fetch_lag_line(storage))["reason"]
 
 
 async def test_repeatedly_retried_event_is_named(storage: Storage) -> None:
@@ -153,9 +154,9 @@ async def test_repeatedly_retried_event_is_named(storage: Storage) -> None:
     )
     found = await fetch_lag_line(storage)
     assert (
-        str(document) in found["why"]
-        and "control[0]@7" in found["why"]
-        and "attempt 4" in found["why"]
+        str(document) in found["reason"]
+        and "control[0]@7" in found["reason"]
+        and "attempt 4" in found["reason"]
         and str(document) in found["remedy"]
     )
 
@@ -165,7 +166,7 @@ async def test_unstarted_lag_is_not_reported_as_in_progress(storage: Storage) ->
     await insert_lease(storage)
     await append_control_record(storage, hours_ago=1)
     found = await fetch_lag_line(storage)
-    assert found["why"] == "no pending event is being processed" and "worker" in found["remedy"]
+    assert found["reason"] == "no pending event is being processed" and "worker" in found["remedy"]
 
 
 async def test_doctor_warns_only_about_long_waits(storage: Storage, settings: Settings) -> None:

@@ -113,8 +113,8 @@ class TestRevisions:
             "river",
             "delta",
         }
-        assert await count_rows(pool, "parent_chunks", "chunk_vectors", "revision_texts", "settled") == {
-            "parent_chunks": 3, "chunk_vectors": 3, "revision_texts": 1, "settled": 2,
+        assert await count_rows(pool, "parent_chunks", "chunk_vectors", "revision_texts", "revision_parts") == {
+            "parent_chunks": 3, "chunk_vectors": 3, "revision_texts": 1, "revision_parts": 2,
         }  # fmt: skip
 
     async def test_word_counts_cover_only_visible_revisions(
@@ -210,7 +210,7 @@ class TestRevisions:
         await ledger.prune("embed", "chunked", 0, 5)
         assert {
             row["log_offset"]
-            for row in await pool.fetch("select log_offset from handled where stage = 'embed'")
+            for row in await pool.fetch("select log_offset from inbox where stage = 'embed'")
         } == {5, 6}
 
     async def test_superseded_withdrawal_still_removes_older_revisions(
@@ -314,10 +314,10 @@ class TestConcurrency:
         await asyncio.gather(
             *(PgLedger(pool, G1).claim(stage, counted, [event]) for _ in range(10))
         )
-        assert await count_rows(pool, "handled", "child_chunks", "settled") == {
-            "handled": 2,
+        assert await count_rows(pool, "inbox", "child_chunks", "revision_parts") == {
+            "inbox": 2,
             "child_chunks": 1,
-            "settled": 1,
+            "revision_parts": 1,
         }
 
     async def test_ten_deliveries_at_ingress_are_one_claim(self, pool: Pool) -> None:
@@ -440,9 +440,9 @@ class TestRows:
                 )
             ],
         )
-        assert await count_rows(pool, "parent_chunks", "settled") == {
+        assert await count_rows(pool, "parent_chunks", "revision_parts") == {
             "parent_chunks": 100,
-            "settled": 1,
+            "revision_parts": 1,
         }
         assert await pool.fetchval("select pages from parent_chunks limit 1") == [1, 2]
 
@@ -459,7 +459,7 @@ class TestRows:
         )
         small = await compute_checksum(pool)
         await pool.execute(
-            "truncate handled, documents, visible, settled, child_chunks, parent_chunks, chunk_vectors, lexical_deltas, corpus_deltas, revision_texts, job_stages"
+            "truncate inbox, documents, visible, revision_parts, child_chunks, parent_chunks, chunk_vectors, lexical_deltas, corpus_deltas, revision_texts, job_stages"
         )
         every = [make_revision_events(f"doc{number}", 1, [f"w{number}"]) for number in range(60)]
         for stage in range(4):
@@ -584,15 +584,15 @@ class TestSettling:
             (1, "running", 2, None),
             (2, "running", 1, None),
         ]
-        buried = EventDeadLettered(
+        dead_letter = EventDeadLettered(
             stage="embed",
             event_id=two.id,
-            place=LogPosition(topic="chunked", partition=0, offset=2),
+            position=LogPosition(topic="chunked", partition=0, offset=2),
             code="BAD",
             detail="no",
             attempts=5,
         )
-        await ledger.complete("embed", [one.id], [buried])
+        await ledger.complete("embed", [one.id], [dead_letter])
         assert [tuple(row) for row in await pool.fetch(states)] == [
             (1, "done", 2, None),
             (2, "failed", 5, "BAD"),
@@ -610,7 +610,7 @@ class TestSettling:
         for stage in ("transcribe", "chunk", "embed", "index"):
             await ledger.complete(stage, [fact.id for fact in facts], [])
             await ledger.prune(stage, "accepted", 0, 100)
-        assert await pool.fetchval("select count(*) from handled where stage <> 'control'") == 0
+        assert await pool.fetchval("select count(*) from inbox where stage <> 'control'") == 0
         assert {answer.status for answer in await claim_events(ledger, *facts)} == {
             ClaimStatus.PENDING
         }

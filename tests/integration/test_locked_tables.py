@@ -88,8 +88,8 @@ async def test_locked_log_error_names_the_lock_holder(
     for line in lines:
         assert (
             line["lag"] is None
-            and line["why"].startswith("events is locked by a transaction of slow loader")
-            and "lock table" in line["why"]
+            and line["reason"].startswith("events is locked by a transaction of slow loader")
+            and "lock table" in line["reason"]
         )
         assert f"pg_terminate_backend({lock_holder.get_server_pid()})" in line["remedy"]
     await lock_holder.execute("rollback")

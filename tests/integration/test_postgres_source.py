@@ -472,7 +472,7 @@ async def test_unsupported_table_fails_with_reason(
 
 
 async def test_dsn_password_is_not_written_to_the_log(world: SourceEnvironment) -> None:
-    body = {"name": "crm", "takes": make_takes() | {"dsn": "postgresql://me:secret@db/shop"}}
+    body = {"name": "crm", "connector": make_takes() | {"dsn": "postgresql://me:secret@db/shop"}}
     response = await world.http.post("/v1/sources", json=body)
     assert (response.status_code, response.json()["code"]) == (422, "DSN_IN_REQUEST")
     assert "secret" not in response.text

@@ -82,7 +82,7 @@ async def test_newer_event_version_pauses_partition_until_worker_upgrade(
                 await older.wait_for(lambda: _are_stages_paused(older, {"embed", "extract"}))
         found = await older.fetch_lag("embed")
         assert (
-            found["why"]
+            found["reason"]
             == "stalled in partition 0: This worker does not support document.chunked.v2 on topic chunked; its newest version is v1."
         )
         assert found["remedy"].startswith("Upgrade this worker") and found["lag"] >= 1
@@ -134,11 +134,11 @@ async def test_newer_event_version_on_raw_is_dead_lettered(
         await at_work.push_and_wait_until_visible({"beside": "Herons nest."})
         await at_work.wait_for(lambda: at_work.pool.fetchval("select count(*) from dead_letters"))
         [letter] = await at_work.pool.fetch(
-            "select stage, code, detail, remedy, buried_type from dead_letters"
+            "select stage, code, detail, remedy, original_type from dead_letters"
         )
     assert (
         tuple(letter)[:2] == ("receive", "UNKNOWN_VERSION")
-        and letter["buried_type"] == "document.received.v2"
+        and letter["original_type"] == "document.received.v2"
     )
     assert (
         letter["detail"] == "Unknown version document.received.v2. The newest is v1."

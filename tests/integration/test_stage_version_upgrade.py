@@ -130,7 +130,7 @@ async def test_old_version_index_serves_during_reindex_without_loss(
         await newer.wait_for(lambda: _is_stage_paused(newer, stage))
         found = await newer.fetch_lag(stage)
         assert (
-            f"{stage} of generation g1 was built by another version" in found["why"]
+            f"{stage} of generation g1 was built by another version" in found["reason"]
             and "anabranch reindex" in found["remedy"]
         )
         findings = await stalls.check_stages(settings)

@@ -62,7 +62,7 @@ async def test_source_name_belongs_to_the_first_tenant(database: str) -> None:
         for tenant in ("acme", "bolt"):
             await write_shared_rows(
                 desk.connection,
-                [SourceRow(SourceSpec(name="crm", tenant=tenant, takes=FOLDER_SOURCE), 1)],
+                [SourceRow(SourceSpec(name="crm", tenant=tenant, connector=FOLDER_SOURCE), 1)],
             )  # type: ignore[arg-type]
         [source] = await PgSources(desk.pool).list_overview()
         assert source["spec"]["tenant"] == "acme"
@@ -72,7 +72,7 @@ async def test_source_count_excludes_other_tenants(database: str) -> None:
     async with open_search_stack(database) as desk:
         await write_shared_rows(
             desk.connection,
-            [SourceRow(SourceSpec(name="crm", tenant="acme", takes=FOLDER_SOURCE), 1)],
+            [SourceRow(SourceSpec(name="crm", tenant="acme", connector=FOLDER_SOURCE), 1)],
         )  # type: ignore[arg-type]
         await insert_documents(
             desk.connection,

@@ -1,4 +1,4 @@
-"""`kill -9` of the only worker, or of all of them, while a generation is built, while buried events
+"""`kill -9` of the only worker, or of all of them, while a generation is built, while dead-lettered events
 are read again, and while a stage reacts again.
 """
 
@@ -68,7 +68,7 @@ async def count_memoized(worker_group: WorkerGroup, name: str) -> int:
     assert embedder is not None
     return int(
         await worker_group.pool.fetchval(
-            "select count(*) from memo where engine = $1", embedder.fingerprint
+            "select count(*) from engine_results where engine = $1", embedder.fingerprint
         )
     )
 
@@ -185,7 +185,7 @@ async def start_redrive_and_replay(worker_group: WorkerGroup) -> tuple[UUID, UUI
 
 async def is_replay_under_way(worker_group: WorkerGroup, replay: UUID, least: int) -> bool:
     found = await worker_group.replay_service.get_replay(TENANT, replay)
-    assert found["state"] == "running" and found["left"] > 0, found
+    assert found["state"] == "running" and found["remaining"] > 0, found
     return bool(found["read"] >= least)
 
 
@@ -200,5 +200,6 @@ async def wait_for_replay_end(worker_group: WorkerGroup, replay: UUID, count: in
 
     found = await wait_until(over)
     return [
-        found[name] for name in ("state", "read", "replayed", "superseded", "buried", "left")
+        found[name]
+        for name in ("state", "read", "replayed", "superseded", "dead_lettered", "remaining")
     ] == ["done", count, count, 0, 0, 0]

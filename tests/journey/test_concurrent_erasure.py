@@ -232,7 +232,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
     takes = {"kind": "folder", "path": str(folder), "every_s": 0.1}
     approve(world.settings.data_dir, "folders", [str(folder)])
     assert (
-        await world.http.post("/v1/sources", json={"name": "letters", "takes": takes})
+        await world.http.post("/v1/sources", json={"name": "letters", "connector": takes})
     ).status_code == 202
 
     async def there() -> str | None:

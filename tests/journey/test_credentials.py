@@ -141,12 +141,12 @@ def test_audit_events_are_listed_per_tenant(server: dict[str, Any]) -> None:
         }
         deadline = time.monotonic() + TIMEOUT_S
         acts: list[dict[str, Any]] = []
-        while not wanted <= {(act["what"], act["outcome"]) for act in acts}:
+        while not wanted <= {(act["action"], act["outcome"]) for act in acts}:
             acts = http.get("/v1/audit").json()["items"]
             assert time.monotonic() < deadline, acts
             time.sleep(0.1)
         assert {act["tenant"] for act in acts} == {"initech"}
-        assert {act["who"] for act in acts} == {"local", f"key:{key.split('_')[1]}"}
+        assert {act["actor"] for act in acts} == {"local", f"key:{key.split('_')[1]}"}
     with open_http_client(server) as operator:
         assert "initech" in {act["tenant"] for act in operator.get("/v1/audit").json()["items"]}
         named = operator.get("/v1/audit", headers={"X-Anabranch-Tenant": "initech"}).json()["items"]

@@ -336,7 +336,7 @@ async def test_generation_is_promoted_rolled_back_and_dropped(world: ApiWorld) -
     } == {"g1": ("live", 3, False), "g2": ("standby", 3, True)}
     assert listed["g2"]["chunks"] == 3 and listed["g2"]["bytes"] > 0
     gone = (await world.http.delete("/v1/generations/g2")).json()
-    assert gone == {"generation": "g2", "removed": True, "held_by": None, "topics": []}
+    assert gone == {"generation": "g2", "removed": True, "blocked_by": None, "topics": []}
     assert (await world.http.get("/v1/generations/g2")).json()["state"] == "dropped"
     assert (
         await world.http.post("/v1/query", json={"query": "heron?", "generation": "g2"})

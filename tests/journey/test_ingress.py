@@ -79,8 +79,8 @@ async def test_document_failed_at_ingress_is_listed_and_counted(world: ApiWorld)
         "stages": {"receive": 1},
         "list": "/v1/dead-letters",
     }
-    [buried] = (await get(world, health["dead_letters"]["list"]))["items"]
-    assert buried["document_id"] == receipt["document_id"]
+    [dead_letter] = (await get(world, health["dead_letters"]["list"]))["items"]
+    assert dead_letter["document_id"] == receipt["document_id"]
 
 
 async def test_document_rejected_at_ingress_keeps_names_collection_and_tags(

@@ -101,7 +101,7 @@ async def test_redrive_after_fix_ingests_failed_documents(
         for cause in (await get(world, "/v1/dead-letters/causes"))["items"]
     }
     assert causes.pop(("receive", "FETCH_FAILED")) == 2 and list(causes.values()) == [1]
-    assert (await redrive_and_wait(world, code="FETCH_FAILED"))["buried"] == 2, (
+    assert (await redrive_and_wait(world, code="FETCH_FAILED"))["dead_lettered"] == 2, (
         "nothing has been mended yet"
     )
     site.is_fixed = True

@@ -143,7 +143,7 @@ async def add_table_source(world: ApiWorld, kafka: KafkaClientSettings) -> None:
         "mapping": {"body": ["body"], "title": "title"},
     }
     response = await world.http.post(
-        "/v1/sources", json={"name": "notes", "takes": takes, "collection": "birds"}
+        "/v1/sources", json={"name": "notes", "connector": takes, "collection": "birds"}
     )
     assert response.status_code == 202, response.text
     produce(
@@ -247,7 +247,7 @@ async def test_broker_files_contain_no_erased_text(
             "anabranch.source_changes",
             "anabranch.runs",
             "anabranch.feedback",
-            "anabranch.memo",
+            "anabranch.engine_results",
         } <= shown
 
         first = await erase(world, "collection", "birds")

@@ -65,9 +65,11 @@ async def test_redrive_after_fix_equals_clean_run(
             ("embed", "CHOOSY", 1)
         ]
         dry = await post(world, "/v1/dead-letters/redrive", {"code": "CHOOSY", "dry_run": True})
-        assert dry == {"events": 1, "stages": {"embed": 1}, "left_out": 0, "replays": []}
+        assert dry == {"events": 1, "stages": {"embed": 1}, "skipped": 0, "replays": []}
         [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
-        assert (await wait_for_replay(world, replay))["buried"] == 1, "nothing has been mended yet"
+        assert (await wait_for_replay(world, replay))["dead_lettered"] == 1, (
+            "nothing has been mended yet"
+        )
         [letter] = await fetch_dead_letters(world)
         assert letter["attempts"] == 2, "its redrive counts"
         embedder.rejected_words.clear()
@@ -118,7 +120,7 @@ async def test_discarded_dead_letter_is_closed_with_reason(world: ApiWorld) -> N
         if (fact := await storage.codec.decode(stored))
     ]
     assert [
-        (data.event_id, data.how, data.reason)
+        (data.event_id, data.resolution, data.reason)
         for data in said
         if isinstance(data, DeadLetterClosed)
     ] == [(UUID(letter["event_id"]), "discarded", "not ours")]
@@ -130,7 +132,7 @@ async def test_discarded_dead_letter_is_closed_with_reason(world: ApiWorld) -> N
 
 @on_both_logs
 async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) -> None:
-    """Nobody has mended it: it is buried again, under the same id, with the same reason."""
+    """Nobody has mended it: it is dead-lettered again, under the same id, with the same reason."""
     record = await build_raw_record(
         DocumentWithdrawn(tenant="default", document_id="no uuid"),
         "e-1",
@@ -140,15 +142,15 @@ async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) ->
     )
     await world.worker.storage.log.append([record])
 
-    async def buried() -> bool:
+    async def is_dead_lettered() -> bool:
         return bool(await fetch_dead_letters(world))
 
-    await wait_until(buried)
+    await wait_until(is_dead_lettered)
     [letter] = await fetch_dead_letters(world)
     await truncate_topic(world.worker.storage, world.settings, "raw")
     assert [stored async for stored in world.worker.storage.log.read("raw")] == []
     [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
-    assert (await wait_for_replay(world, replay))["buried"] == 1
+    assert (await wait_for_replay(world, replay))["dead_lettered"] == 1
 
     async def again() -> bool:
         return bool(
@@ -202,17 +204,17 @@ async def test_redrive_of_duplicate_id_keeps_first_inbox_entry(world: ApiWorld) 
             [Record("raw", b"a", json.dumps(payload).encode(), headers)]
         )
 
-    async def buried() -> bool:
+    async def is_dead_lettered() -> bool:
         return [letter["code"] for letter in await fetch_dead_letters(world)] == ["DUPLICATE_ID"]
 
-    await wait_until(buried)
+    await wait_until(is_dead_lettered)
     await wait_until(lambda: is_idle(world))
     [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
-    assert (await wait_for_replay(world, replay))["buried"] == 1
+    assert (await wait_for_replay(world, replay))["dead_lettered"] == 1
     claims = await world.worker.storage.pool.fetch(
-        "select reacted from handled where generation = '' and stage = 'receive'"
+        "select is_reaction_done from inbox where generation = '' and stage = 'receive'"
     )
-    assert [claim["reacted"] for claim in claims] == [True]
+    assert [claim["is_reaction_done"] for claim in claims] == [True]
 
 
 async def insert_dropped_generation_letter(world: ApiWorld, document: str) -> UUID:
@@ -239,7 +241,7 @@ async def test_redrive_by_document_selects_readable_dead_letters(
     await insert_dropped_generation_letter(world, bird["document_id"])
     embedder.rejected_words.clear()
     answer = await post(world, "/v1/dead-letters/redrive", {"document_id": bird["document_id"]})
-    assert (answer["events"], answer["left_out"], len(answer["replays"])) == (1, 1, 1)
+    assert (answer["events"], answer["skipped"], len(answer["replays"])) == (1, 1, 1)
     assert (await wait_for_replay(world, answer["replays"][0]))["replayed"] == 1
     await wait_until(lambda: has_state(world, bird["document_id"], "searchable"))
     assert await has_state(world, other["document_id"], "failed")
@@ -257,7 +259,7 @@ async def test_redrive_skips_dead_letters_of_dropped_generation(
     old = await insert_dropped_generation_letter(world, receipt["document_id"])
     embedder.rejected_words.clear()
     answer = await post(world, "/v1/dead-letters/redrive", {"all": True})
-    assert (answer["events"], answer["left_out"], len(answer["replays"])) == (1, 1, 1)
+    assert (answer["events"], answer["skipped"], len(answer["replays"])) == (1, 1, 1)
     assert (await wait_for_replay(world, answer["replays"][0]))["replayed"] == 1
     await wait_until(lambda: has_state(world, receipt["document_id"], "searchable"))
     refused = await post(world, "/v1/dead-letters/redrive", {"event_ids": [str(old)]}, 422)
@@ -278,19 +280,21 @@ async def test_unrecoverable_dead_letter_does_not_block_others(
         )
         await world.worker.storage.log.append([record])
 
-    async def buried() -> bool:
+    async def is_dead_lettered() -> bool:
         return len(await fetch_dead_letters(world)) == 2
 
-    await wait_until(buried)
+    await wait_until(is_dead_lettered)
     before = {
         letter["event_id"]: letter["dead_lettered_at"] for letter in await fetch_dead_letters(world)
     }
     lost, kept = before
     await world.worker.storage.pool.execute("delete from events where topic = 'raw'")
-    await world.worker.storage.blobs.delete([f"_buried/{lost}", f"_buried/{lost}.headers"])
+    await world.worker.storage.blobs.delete(
+        [f"_dead_letters/{lost}", f"_dead_letters/{lost}.headers"]
+    )
     [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
     found = await wait_for_replay(world, replay)
-    assert (found["state"], found["buried"]) == ("done", 2)
+    assert (found["state"], found["dead_lettered"]) == ("done", 2)
 
     async def again() -> bool:
         now = {

@@ -35,12 +35,12 @@ def test_redrive_discard_and_replay_command_exit_codes(folder: Path, tmp_path: P
         assert run_json("dlq", "redrive", "--all", "--dry-run", *here) == {
             "events": 1,
             "stages": {"receive": 1},
-            "left_out": 0,
+            "skipped": 0,
             "replays": [],
             "schema_version": 1,
         }
         [again] = run_json("dlq", "redrive", "--all", *here, expected=5)["replays"]
-        assert (again["state"], again["buried"]) == ("done", 1)
+        assert (again["state"], again["dead_lettered"]) == ("done", 1)
         assert run_anabranch("dlq", "redrive", *here).returncode == 2, "it was not said which"
         assert run_anabranch("dlq", "discard", letter["event_id"], *here).returncode == 2, (
             "it was not said why"
@@ -54,7 +54,7 @@ def test_redrive_discard_and_replay_command_exit_codes(folder: Path, tmp_path: P
             == 1
         )
         [done] = run_json("replay", "start", "--stage", "chunk", *here)["replays"]
-        assert (done["read"], done["replayed"], done["left"]) == (1, 1, 0)
+        assert (done["read"], done["replayed"], done["remaining"]) == (1, 1, 0)
         assert [one["kind"] for one in list_items("replay", "list", *here)] == ["replay", "redrive"]
         unknown = run_anabranch("replay", "show", "00000000-0000-8000-8000-000000000000", *here)
         assert unknown.returncode == 3 and "`anabranch" in unknown.stderr

@@ -38,7 +38,12 @@ async def test_replay_is_idempotent_and_calls_no_engine(
     assert dry["replay_id"] is None and dry["topic"] == "chunked"
     replay = (await post(world, "/v1/replays", {"stage": "embed"}))["replay_id"]
     found = await wait_for_replay(world, replay)
-    assert (found["state"], found["replayed"], found["buried"], found["left"]) == ("done", 5, 0, 0)
+    assert (found["state"], found["replayed"], found["dead_lettered"], found["remaining"]) == (
+        "done",
+        5,
+        0,
+        0,
+    )
     assert embedder.n_calls == calls, "the memo answers"
     assert await compute_database_checksum(database) == before
 
@@ -138,7 +143,7 @@ async def test_dry_run_counts_match_replay_for_every_selector(world: ApiWorld) -
     for chosen, count in choices:
         dry, done = await dry_run_and_replay(world, stage="chunk", **chosen)
         assert (dry["events_chosen"], done["replayed"]) == (count, count), chosen
-        assert (dry["events_read"], 0) == (done["read"], done["left"]) and done[
+        assert (dry["events_read"], 0) == (done["read"], done["remaining"]) and done[
             "state"
         ] == "done", chosen
 
@@ -230,7 +235,7 @@ async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: 
         done = await wait_for_replay(
             world, (await post(world, "/v1/replays", {"stage": stage}))["replay_id"]
         )
-        assert (done["state"], done["buried"]) == ("done", 0), done
+        assert (done["state"], done["dead_lettered"]) == ("done", 0), done
         await wait_until(lambda: is_idle(world))
         assert await compute_database_checksum(database) == before, stage
         assert await read_outcomes(world) == told, (

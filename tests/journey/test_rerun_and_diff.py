@@ -76,7 +76,7 @@ async def test_diff_names_new_revision_as_cause(world: ApiWorld) -> None:
     ]
     await wait_until_recorded(world, changed["now"]["run_id"])
     both = await diff_run(world, answer["run_id"], other=changed["now"]["run_id"])
-    assert (both["reasons"], both["gone"]) == (changed["reasons"], changed["gone"])
+    assert (both["reasons"], both["removed"]) == (changed["reasons"], changed["removed"])
 
 
 async def test_unknown_run_returns_404(world: ApiWorld) -> None:

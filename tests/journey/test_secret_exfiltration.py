@@ -107,6 +107,6 @@ async def test_caller_cannot_choose_folder_or_database(world: ApiWorld, tmp_path
         ),
         (table | {"table": "notes", "dsn": "postgresql://192.0.2.1/postgres"}, "DSN_IN_REQUEST"),
     ):
-        response = await world.http.post("/v1/sources", json={"name": "pwn", "takes": takes})
+        response = await world.http.post("/v1/sources", json={"name": "pwn", "connector": takes})
         assert (response.status_code, response.json()["code"]) == (422, code)
     assert (await world.http.get("/v1/sources")).json()["items"] == []

@@ -273,7 +273,7 @@ async def _create_tenant_objects(stack: TenantStack, tenant: str) -> None:
         "/v1/sources",
         json={
             "name": name,
-            "takes": {"kind": "urls", "urls": [f"http://127.0.0.1:9/{tenant}source"]},
+            "connector": {"kind": "urls", "urls": [f"http://127.0.0.1:9/{tenant}source"]},
         },
     )
     if added.status_code == 202:

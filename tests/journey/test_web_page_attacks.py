@@ -38,7 +38,7 @@ def test_dns_rebinding_cannot_read_folder(
     with open_http_client(ready) as http:
         if not stolen:
             del http.headers["Authorization"]
-        source = {"name": "pwn", "takes": {"kind": "folder", "path": str(tmp_path)}}
+        source = {"name": "pwn", "connector": {"kind": "folder", "path": str(tmp_path)}}
         for response in (
             http.post("/v1/sources", json=source, headers=headers),
             http.post("/v1/search", json={"query": "private key"}, headers=headers),
@@ -109,7 +109,7 @@ def test_local_cli_can_watch_folder_that_http_cannot(
     (library / "a.md").write_text("# A\n\nHerons stand.\n")
     takes = {"kind": "folder", "path": str(library)}
     with open_http_client(ready) as http:
-        refused = http.post("/v1/sources", json={"name": "library", "takes": takes})
+        refused = http.post("/v1/sources", json={"name": "library", "connector": takes})
         assert (refused.status_code, refused.json()["code"]) == (422, "FORBIDDEN_FOLDER")
         by_url = run_anabranch(
             "source",

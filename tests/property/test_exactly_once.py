@@ -112,4 +112,4 @@ async def test_poison_document_does_not_affect_others(tmp_path: Path) -> None:
         repeats=1,
     )
     assert len(world.read_visible_state()["texts"]) == 2
-    assert world.read_visible_state()["buried"] == [("embed", "POISON")]
+    assert world.read_visible_state()["dead_lettered"] == [("embed", "POISON")]

@@ -84,7 +84,7 @@ async def test_recorded_stream_yields_same_documents_in_any_order(seed: int) -> 
         Random(seed).shuffle(records)
         reading = SourceHarness()
         await reading.create_topics()
-        spec = SourceSpec(name=table, takes=DebeziumSource(topic="t", mapping=mapping))
+        spec = SourceSpec(name=table, connector=DebeziumSource(topic="t", mapping=mapping))
         applier = ChangeApplier(
             reading.store,
             RawProducer(

@@ -368,7 +368,7 @@ async def fetch_all_rows(pool: Pool) -> dict[str, set[tuple[Any, ...]]]:
     found = {}
     for kind, table in DERIVED_TABLES.items():
         places = (
-            ", fact_id, log_topic, log_partition, log_offset"
+            ", event_id, log_topic, log_partition, log_offset"
             if kind in (PartCompletedRow, TextRow)
             else ""
         )
@@ -383,7 +383,7 @@ async def fetch_all_rows(pool: Pool) -> dict[str, set[tuple[Any, ...]]]:
         "select d.id, d.title, d.collection, d.tags, d.metadata, d.amended from documents d join visible v on v.document_id = d.id"
     )
     found["amendments"] = await pool.fetch(
-        "select document_id, ord, accepted_id, said, by_revision from document_amendments"
+        "select document_id, ord, accepted_id, fields, by_revision from document_amendments"
     )
     found["states"] = await pool.fetch(
         "select document_id, ord, state, unchanged, visible, chunks from revision_states"
@@ -399,7 +399,7 @@ async def truncate_tables(pool: Pool) -> None:
         "documents",
         "document_revisions",
         "document_amendments",
-        "handled",
+        "inbox",
         "job_stages",
         "chunk_history",
         "dead_letters",

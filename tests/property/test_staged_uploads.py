@@ -101,5 +101,5 @@ async def test_staged_key_of_other_event_is_rejected(tmp_path: Path) -> None:
         "default", make_received_id("default", "test", "another")
     ) + sha256_hex(BODY)
     world = await run_upload(tmp_path / "other", [], key)
-    assert ("receive", "FORBIDDEN_KEY") in world.read_visible_state()["buried"]
+    assert ("receive", "FORBIDDEN_KEY") in world.read_visible_state()["dead_lettered"]
     assert await blob_exists(world, key)

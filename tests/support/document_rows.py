@@ -148,7 +148,7 @@ async def insert_index_rows(
     markdown = "\n\n".join(doc.texts)
     await connection.execute(
         """insert into revision_texts (generation, document_id, ord, tenant, title, language, media_type, content_sha256, text_sha256, characters, markdown,
-             warnings, fact_id, log_topic, log_partition, log_offset)
+             warnings, event_id, log_topic, log_partition, log_offset)
            values ($1, $2, $3, $4, $5, $6, 'text/markdown', '', '', $7, $8, '[]', $2, 'ocr_done', 0, $9)""",
         *key,
         doc.title,

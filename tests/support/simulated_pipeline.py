@@ -413,7 +413,7 @@ class SimulatedPipeline:
                 for document, state in self.memory_ledger.documents.items()
                 if state.withdrawal_order
             },
-            "buried": sorted(
+            "dead_lettered": sorted(
                 (stage, event.code) for (stage, _), event in self.memory_ledger.dead_letters.items()
             ),
         }

@@ -29,7 +29,9 @@ class SourceEnvironment:
     worker: Worker
 
     async def add_source(self, name: str, takes: Mapping[str, Any], **more: Any) -> None:
-        response = await self.http.post("/v1/sources", json={"name": name, "takes": takes, **more})
+        response = await self.http.post(
+            "/v1/sources", json={"name": name, "connector": takes, **more}
+        )
         assert response.status_code == 202, response.text
 
     async def fetch_source(self, name: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tests.support.simulated_table import TOPIC
 
 FIXED_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 MAPPING = RowMapping(body=["body"], title="title")
-SPEC = SourceSpec(name="notes", takes=DebeziumSource(topic=TOPIC, mapping=MAPPING))
+SPEC = SourceSpec(name="notes", connector=DebeziumSource(topic=TOPIC, mapping=MAPPING))
 EventOrder = list[int]
 
 

@@ -96,7 +96,7 @@ REPLAY_BODY: Mapping[str, Any] = {
     "read": 0,
     "replayed": 0,
     "superseded": 0,
-    "buried": 0,
+    "dead_lettered": 0,
     "error": None,
     "created_at": RECEIVED_AT,
     "started_at": None,
@@ -307,7 +307,7 @@ class FakeGenerations:
         }
 
     async def drop(self, name: str) -> dict[str, Any]:
-        return {"generation": name, "removed": True, "held_by": None, "topics": ["embedded.g2"]}
+        return {"generation": name, "removed": True, "blocked_by": None, "topics": ["embedded.g2"]}
 
 
 class NoRecords:
@@ -438,7 +438,7 @@ class NoReplays:
         return []
 
     async def redrive(self, tenant: str, request: RedriveRequest) -> dict[str, Any]:
-        return {"events": 0, "stages": {}, "left_out": 0, "replays": []}
+        return {"events": 0, "stages": {}, "skipped": 0, "replays": []}
 
     async def discard_dead_letters(self, tenant: str, request: DiscardRequest) -> dict[str, Any]:
         return {"events": 0}

@@ -155,10 +155,10 @@ async def test_cached_answer_is_recorded_as_a_full_run() -> None:
     assert responses[2].trace.timings_ms.keys() == {"plan", "total"}, (
         "of what was done for this answer"
     )
-    assert (facts[2].candidates, facts[2].numbers, facts[2].basis) == (
+    assert (facts[2].candidates, facts[2].numbers, facts[2].run_record) == (
         facts[1].candidates,
         facts[1].numbers,
-        facts[1].basis,
+        facts[1].run_record,
     )
 
 

@@ -21,7 +21,7 @@ REPLAY_STARTED = {
     "missing": [],
     "topic": "ocr_done",
 }
-REDRIVE_STARTED = {"events": 2, "stages": {"receive": 2}, "left_out": 0, "replays": [REPLAY_ID]}
+REDRIVE_STARTED = {"events": 2, "stages": {"receive": 2}, "skipped": 0, "replays": [REPLAY_ID]}
 
 
 def make_replay_status(**more: Any) -> dict[str, Any]:
@@ -32,20 +32,20 @@ def make_replay_status(**more: Any) -> dict[str, Any]:
         "total": 2,
         "replayed": 2,
         "superseded": 0,
-        "buried": 0,
+        "dead_lettered": 0,
         "state": "done",
         "eta_s": None,
     } | more
 
 
-@pytest.mark.parametrize(("buried", "code"), [(0, 0), (1, 5)])
+@pytest.mark.parametrize(("dead_lettered", "code"), [(0, 0), (1, 5)])
 def test_documents_retry_redrives_dead_letters_of_the_document(
-    serve_answers: ServeAnswers, buried: int, code: int, capsys: pytest.CaptureFixture[str]
+    serve_answers: ServeAnswers, dead_lettered: int, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = serve_answers(
         {
-            "/v1/dead-letters/redrive": {**REDRIVE_STARTED, "left_out": 1},
-            f"/v1/replays/{REPLAY_ID}": make_replay_status(buried=buried),
+            "/v1/dead-letters/redrive": {**REDRIVE_STARTED, "skipped": 1},
+            f"/v1/replays/{REPLAY_ID}": make_replay_status(dead_lettered=dead_lettered),
         },
         UNLIMITED_REQUESTS,
     )
@@ -94,7 +94,7 @@ def test_invalid_rate_is_rejected(rate: str, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("ended", "code"), [({}, 0), ({"buried": 1}, 5), ({"state": "cancelled"}, 1)]
+    ("ended", "code"), [({}, 0), ({"dead_lettered": 1}, 5), ({"state": "cancelled"}, 1)]
 )
 def test_replay_watch_exit_code_reflects_outcome(
     serve_answers: ServeAnswers,

@@ -292,7 +292,7 @@ async def test_cursor_of_another_log_resets_stream() -> None:
     assert (opened.event, reset.event, reset.data["code"], reset.data["after"]) == (
         "open",
         "reset",
-        "PLACE_AHEAD",
+        "CURSOR_AHEAD",
         place,
     )
     assert "begin" in reset.data["remedy"] and reset.cursor == opened.cursor != place

@@ -39,7 +39,9 @@ class WatchedFolder:
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.log, self.store = folder, MemoryLog(lambda: NOW), CountingStore()
-        source = DeclaredSource(SourceSpec(name="library", takes=FolderSource(path=str(folder))), 1)
+        source = DeclaredSource(
+            SourceSpec(name="library", connector=FolderSource(path=str(folder))), 1
+        )
         blobs = open_blobs("memory:///")
         known = ItemStates(
             source,
@@ -49,7 +51,9 @@ class WatchedFolder:
             self.log,
             lambda: NOW,
         )
-        self.reader = FolderReader(source.spec.takes, known, blobs, max_bytes, lambda: NOW, within)  # type: ignore[arg-type]
+        self.reader = FolderReader(
+            source.spec.connector, known, blobs, max_bytes, lambda: NOW, within
+        )  # type: ignore[arg-type]
 
     def write_file(self, name: str, text: str = "Herons stand.") -> Path:
         path = self.folder / name

@@ -272,8 +272,8 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
         return []
 
     class Watched(NoInstrumentation):
-        def count_finished(self, stage: str, buried_code: str | None) -> None:
-            settled.add(buried_code or "fine")
+        def count_finished(self, stage: str, dead_letter_code: str | None) -> None:
+            settled.add(dead_letter_code or "fine")
             if (
                 len(world.memory_ledger.inbox) == 3
                 and sum(handled.has_reacted for handled in world.memory_ledger.inbox.values()) == 2

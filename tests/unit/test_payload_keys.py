@@ -299,7 +299,7 @@ async def test_dead_letter_without_document_has_its_own_key(
         stage="receive",
         event_id=RUN,
         tenant="t",
-        place=LogPosition(topic="raw", partition=0, offset=1),
+        position=LogPosition(topic="raw", partition=0, offset=1),
         code="BAD",
         detail="canary",
     )

@@ -55,7 +55,7 @@ class FakeRecordedTexts:
 
 async def rerun_query(built: RetrievalHarness, **options: Any) -> Rerun:
     return await rerun_run(
-        {"basis": None, "response": None, **make_run_row(built)},
+        {"run_record": None, "response": None, **make_run_row(built)},
         LOCAL_CALLER,
         FakeRecordedTexts(built, **options),
         PunctuationSentenceSplitter(),
@@ -175,7 +175,7 @@ async def test_rerun_names_document_of_missing_passage() -> None:
 async def test_rerun_detects_tampered_answer() -> None:
     built = make_harness()
     await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
-    row = {"basis": None, **make_run_row(built)}
+    row = {"run_record": None, **make_run_row(built)}
     row["response"]["answer"] += "!"
     made = await rerun_run(
         row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
@@ -187,7 +187,7 @@ async def test_rerun_requires_recorded_response() -> None:
     built = make_harness()
     await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
     built.published_events.pop()
-    with pytest.raises(NotFound, match="has no response, no basis"):
+    with pytest.raises(NotFound, match="has no response, no run_record"):
         await rerun_query(built)
 
 
@@ -195,4 +195,6 @@ async def test_run_record_contains_hashes_instead_of_text() -> None:
     built = make_harness()
     await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, k=1), RUN_ID)
     row = make_run_row(built)
-    assert "Two technicians" not in json.dumps([row["basis"], row["candidates"], row["numbers"]])
+    assert "Two technicians" not in json.dumps(
+        [row["run_record"], row["candidates"], row["numbers"]]
+    )

@@ -60,7 +60,7 @@ async def test_withdrawn_document_is_a_reason_for_different_answer() -> None:
         ),
     )
     assert diff.answer_changed and diff.citations_changed and not diff.same
-    assert [(one.external_id, one.rank_now) for one in diff.gone] == [("pump", None)]
+    assert [(one.external_id, one.rank_now) for one in diff.removed] == [("pump", None)]
     assert ("document", "Pump is no longer searchable (withdrawn)") in list_reasons(diff)
 
 
@@ -70,7 +70,7 @@ async def test_new_document_is_a_reason_for_moved_ranks() -> None:
         await query_and_record(make_corpus(pump=PUMP, lease=LEASE, staff=STAFF), 2),
     )
     diff = compare_runs(then, now, NO_CONTEXT)
-    assert [(one.external_id, one.rank_then, one.rank_now) for one in diff.new] == [
+    assert [(one.external_id, one.rank_then, one.rank_now) for one in diff.added] == [
         ("pump", None, 1)
     ]
     assert ("document", "Pump was not retrieved then: it is new or has changed") in list_reasons(

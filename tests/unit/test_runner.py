@@ -446,12 +446,14 @@ async def test_undecodable_record_outcome_is_keyed_by_event_id(world: SimulatedP
 
     world.log.store(Record("raw", None, b"{", {}))
     await process_records(make_runner(world, react), world.log.topics["raw"])
-    (told,), (buried,) = world.log.topics["outcomes"], world.log.topics["dead_letters"]
+    (told,), (dead_letter,) = world.log.topics["outcomes"], world.log.topics["dead_letters"]
     assert DocumentOutcome.model_validate_json(told.record.value or b"").document_id is None
     assert (
         told.record.key
-        == buried.record.key
-        == str(EventDeadLettered.model_validate_json(buried.record.value or b"").event_id).encode()
+        == dead_letter.record.key
+        == str(
+            EventDeadLettered.model_validate_json(dead_letter.record.value or b"").event_id
+        ).encode()
     )
 
 

@@ -43,8 +43,8 @@ class FakeSourceTables:
 def make_source_row(
     takes: dict[str, Any], *, epoch: int = 1, removed: bool = False, tenant: str = "default"
 ) -> dict[str, Any]:
-    spec = SourceSpec(name="crm", tenant=tenant, takes=takes).model_dump(mode="json")  # type: ignore[arg-type]
-    told = {"documents": 3, "owed": 0, "unsure": 0, "last_change_at": None, "status": None}
+    spec = SourceSpec(name="crm", tenant=tenant, connector=takes).model_dump(mode="json")  # type: ignore[arg-type]
+    told = {"documents": 3, "pending": 0, "incomplete": 0, "last_change_at": None, "status": None}
     return {
         "name": "crm",
         "spec": spec,
@@ -84,7 +84,7 @@ async def read_decisions(log: MemoryLog) -> list[Any]:
 
 
 def make_request(**takes: Any) -> SourceRequest:
-    return SourceRequest(name="crm", takes=takes)  # type: ignore[arg-type]
+    return SourceRequest(name="crm", connector=takes)  # type: ignore[arg-type]
 
 
 async def test_readded_source_gets_a_higher_epoch() -> None:
@@ -192,7 +192,7 @@ async def test_source_name_conflict_does_not_reveal_tenant(removed: bool) -> Non
 
 
 def test_record_epoch_is_determined_by_its_offset() -> None:
-    spec = SourceSpec(name="crm", takes=TOPIC_SOURCE)  # type: ignore[arg-type]
+    spec = SourceSpec(name="crm", connector=TOPIC_SOURCE)  # type: ignore[arg-type]
     declared = DeclaredSource(
         spec,
         5,
@@ -279,7 +279,9 @@ async def wait_until(world: SupervisedSources, holds: Any) -> None:
 
 
 def make_declared_source(epoch: int = 1, *, removed: bool = False) -> DeclaredSource:
-    return DeclaredSource(SourceSpec(name="library", takes=FOLDER_SOURCE), epoch, removed=removed)  # type: ignore[arg-type]
+    return DeclaredSource(
+        SourceSpec(name="library", connector=FOLDER_SOURCE), epoch, removed=removed
+    )  # type: ignore[arg-type]
 
 
 async def test_reader_restarts_per_epoch_and_stops_on_removal(

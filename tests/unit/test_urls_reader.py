@@ -49,7 +49,7 @@ class UrlsReaderHarness:
     async def restart_and_read_problems(self) -> dict[str, str]:
         """What is told by a reader that has just been started."""
         takes = UrlsSource(urls=[AWAY, THERE], every_s=3600)
-        source = DeclaredSource(SourceSpec(name="site", takes=takes), 1)
+        source = DeclaredSource(SourceSpec(name="site", connector=takes), 1)
         known = ItemStates(
             source,
             self.store,

@@ -124,7 +124,7 @@ async def test_failed_extraction_leaves_document_searchable(
 async def test_wrong_embedding_dimension_is_retried_and_reported(
     fake: FakeOpenAI, database: str, tmp_path: Path
 ) -> None:
-    """The model gives 64 numbers and refuses to give more; nothing is buried, since no document is
+    """The model gives 64 numbers and refuses to give more; nothing is dead-lettered, since no document is
     at fault.
     """
     observer = RetryRecorder()
