@@ -14,14 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jiwer
 from rapidfuzz import fuzz
-from rapidfuzz.distance import Levenshtein
 
 _LINK = re.compile(r"!?\[([^\[\]]*+)\]\([^\[)]*+\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--(?:(?!<!--).)*?-->", re.DOTALL)
 _DELIMITER_ROW = re.compile(r"^(?=[^\n]*?--)(?:[^\S\n]|[:|-])++$", re.MULTILINE)
 _LINE_MARK = re.compile(r"^[^\S\n]*+(?:#{1,6}\s++|>\s?|[-*+]\s++(?=\S)|```.*$)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
+_CHARACTERS = jiwer.ReduceToListOfListOfChars()
 
 
 def strip_markdown(text: str) -> str:
@@ -43,17 +44,16 @@ def character_error_rate(truth: str, text: str) -> float:
 
     Returns 0 if both texts are empty, and 1 if only the truth is.
     """
-    return _error_rate(truth, text)
+    if not truth:
+        return float(bool(text))
+    # jiwer would strip the texts by default.
+    return float(
+        jiwer.cer(truth, text, reference_transform=_CHARACTERS, hypothesis_transform=_CHARACTERS)
+    )
 
 
 def word_error_rate(truth: str, text: str) -> float:
-    return _error_rate(truth.split(), text.split())
-
-
-def _error_rate(truth: Sequence[str], text: Sequence[str]) -> float:
-    if not truth:
-        return float(bool(text))
-    return Levenshtein.distance(truth, text) / len(truth)
+    return float(jiwer.wer(truth, text)) if truth.strip() else float(bool(text.strip()))
 
 
 def tokenize(text: str) -> list[str]:

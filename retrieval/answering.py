@@ -11,29 +11,34 @@ from retrieval.extractive_answer import extract_answer
 from retrieval.generative_answer import PartialAnswer, generate_answer
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.quote_candidates import QuoteCandidate, extract_quote_candidates
+from retrieval.response_builder import should_answer
 from retrieval.retrieval_result import RetrievalResult
 from schemas.errors import AnabranchError, InvalidModelOutput
 
 
 async def write_draft(
     query: QueryContext, result: RetrievalResult, resources: RetrievalResources
-) -> AnswerDraft:
-    """Write the draft from the contexts of `result`, falling back to quotes when the chat model
-    fails.
+) -> AnswerDraft | None:
+    """Write the draft from the contexts of `result`, or return None when they do not suit.
+
+    Falls back to quotes when the chat model fails.
     """
-    quote_candidates = extract_quote_candidates(result.contexts, resources.sentences)
-    profile, chat = query.profile.answer, resources.chat
-    if chat is None or profile.model != "default":
-        return await _quote(query, result, quote_candidates, resources)
-    on_delta = PartialAnswer(query.on_progress).feed if query.is_streamed else None
-    try:
-        async with asyncio.timeout(profile.timeout_s):
-            return await generate_answer(
-                result.contexts, quote_candidates, query.plan, chat, on_delta
-            )
-    except (AnabranchError, TimeoutError) as error:
-        draft = await _quote(query, result, quote_candidates, resources)
-        return _mark_fallback(draft, chat.model, error, profile.timeout_s)
+    if not should_answer(query, result):
+        return None
+    with query.stopwatch.measure_step("answer"):
+        quote_candidates = extract_quote_candidates(result.contexts, resources.sentences)
+        profile, chat = query.profile.answer, resources.chat
+        if chat is None or profile.model != "default":
+            return await _quote(query, result, quote_candidates, resources)
+        on_delta = PartialAnswer(query.on_progress).feed if query.is_streamed else None
+        try:
+            async with asyncio.timeout(profile.timeout_s):
+                return await generate_answer(
+                    result.contexts, quote_candidates, query.plan, chat, on_delta
+                )
+        except (AnabranchError, TimeoutError) as error:
+            draft = await _quote(query, result, quote_candidates, resources)
+            return _mark_fallback(draft, chat.model, error, profile.timeout_s)
 
 
 async def _quote(

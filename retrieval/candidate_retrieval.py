@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from retrieval.channels import ChannelOutput, ChannelRequest, Retrieve
-from retrieval.fusion import score_pairs
+from retrieval.fusion import FusionInput, score_pairs
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.query_plan import QueryPlan, choose_channels
 from retrieval.timing import Clock, elapsed_ms
@@ -338,17 +338,19 @@ def _is_foreign(chunk: ChunkView, language: str | None) -> bool:
     return chunk.language is not None and chunk.language.split("-")[0] != language
 
 
-def score_word_pairs(
+def build_fusion_input(
     query: QueryContext,
     candidates: ChannelCandidates,
     chunks: Mapping[UUID, ChunkView],
     config: LexicalConfig,
-) -> dict[UUID, float]:
-    """Return word-pair scores of the lexical candidates; empty when the profile does not use them."""
-    if not query.profile.fusion.bigram or candidates.lexical is None:
-        return {}
-    views = [chunks[hit.chunk_id] for hit in candidates.hits["lexical"] if hit.chunk_id in chunks]
-    return score_pairs(query.plan.question, views, candidates.lexical.idf, config)
+) -> FusionInput:
+    """Return the hits of all channels, with word-pair scores if the profile uses them."""
+    pair_scores: dict[UUID, float] = {}
+    if query.profile.fusion.bigram and candidates.lexical is not None:
+        hits = candidates.hits["lexical"]
+        views = [chunks[hit.chunk_id] for hit in hits if hit.chunk_id in chunks]
+        pair_scores = score_pairs(query.plan.question, views, candidates.lexical.idf, config)
+    return FusionInput(candidates.hits, candidates.complete, pair_scores)
 
 
 class ChunkLoader:

@@ -6,21 +6,29 @@ Caching, publishing, dry runs and evaluation wrap them from outside, in `retriev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from retrieval.answer_drafts import AnswerDraft
 from retrieval.answering import write_draft
-from retrieval.candidate_retrieval import retrieve_chunks, score_word_pairs
-from retrieval.fusion import FusionInput, fuse_candidates
-from retrieval.parent_expansion import expand_to_parents, fold_parents
+from retrieval.candidate_retrieval import build_fusion_input, retrieve_chunks
+from retrieval.fusion import fuse_candidates
+from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.query_plan import choose_route, escalate_route
 from retrieval.relevance import check_relevance
-from retrieval.reranking import rerank_parents
-from retrieval.response_builder import build_response, build_trace, should_answer
-from retrieval.retrieval_result import Ranking, RetrievalResult, attach_contexts, attach_results
-from schemas.ports.search import SnapshotVersion
+from retrieval.reranking import RerankResult, rerank_parents
+from retrieval.response_builder import build_response, build_trace
+from retrieval.retrieval_result import (
+    Ranking,
+    RetrievalResult,
+    attach_contexts,
+    attach_results,
+    date_result,
+)
+from schemas.ports.engines import QueryEmbedding
+from schemas.ports.search import IndexSnapshot
 from schemas.questions import QueryResponse, Route
 
 Goal = Literal["ranking", "results", "answer"]
@@ -57,7 +65,7 @@ async def run_pipeline(
     documents.
     """
     # 1. Plan: `query.plan` holds the language, keywords and names that `plan_query` found.
-    plan, request, profile, stopwatch = query.plan, query.request, query.profile, query.stopwatch
+    plan, request, profile = query.plan, query.request, query.profile
 
     # 2. Route: choose the channels.
     route = route or choose_route(request, plan)
@@ -67,24 +75,17 @@ async def run_pipeline(
         candidates, chunks = await retrieve_chunks(query, resources, snapshot, route, depth)
 
         # 4. Fuse the channels' scores into one.
-        with stopwatch.measure_step("fuse"):
-            pair_scores = score_word_pairs(
-                query, candidates, chunks, snapshot.generation.config.lexical
+        with query.stopwatch.measure_step("fuse"):
+            fusion = fuse_candidates(
+                build_fusion_input(query, candidates, chunks, snapshot.generation.config.lexical),
+                chunks,
+                profile.fusion,
             )
-            inputs = FusionInput(candidates.hits, candidates.complete, pair_scores)
-            fusion = fuse_candidates(inputs, chunks, profile.fusion)
-
             # 5. Expand child chunks to their parents.
             parents = expand_to_parents(fusion.candidates, profile.rerank.expand)
 
         # 6. Rerank the best parents, and fold near-duplicates.
-        reranked, reranker = None, resources.get_reranker(profile)
-        if reranker is not None and parents:
-            with stopwatch.measure_step("rerank"):
-                embedding, states = candidates.embedded_query, resources.states
-                reranked = await rerank_parents(
-                    parents, plan.question, embedding, reranker, snapshot, states, profile.rerank
-                )
+        reranked = await _rerank(query, resources, snapshot, parents, candidates.embedded_query)
         n_distinct = depth or max(request.k, profile.rerank.keep)
         ranked = fold_parents(reranked.parents if reranked else parents, profile, n_distinct)
         ranking = Ranking(tuple(ranked), candidates, fusion, reranked)
@@ -98,23 +99,13 @@ async def run_pipeline(
         if goal == "ranking":
             return PipelineResult(retrieval)
 
-        # 8. Read the best parents: trimmed and packed as contexts for an answer, or as search
-        # results.
-        tenant, collections = query.caller.tenant, request.filters.collections
-        version = SnapshotVersion(tenant, snapshot.generation.name, snapshot.state)
-        retrieval = replace(
-            retrieval,
-            missing_collections=tuple(
-                await snapshot.find_missing_collections(tenant, collections) if collections else ()
-            ),
-            snapshot_version=version if ranking.is_complete else None,
-        )
-        with stopwatch.measure_step("read"):
-            attach = attach_contexts if goal == "answer" else attach_results
+        # 8. Pack: read the best parents as contexts of an answer, or as search results.
+        attach = attach_contexts if goal == "answer" else attach_results
+        retrieval = await date_result(query, retrieval, snapshot)
+        with query.stopwatch.measure_step("read"):
             retrieval = await attach(query, retrieval, snapshot)
 
-    # Steps 3 to 8 run again, with all channels, when a rule chose too few and nothing relevant was
-    # found.
+    # A rule may have chosen too few channels: steps 3 to 8 run again with all of them.
     reason = f"{route.mode} alone: {relevance.reason}"
     if relevance.refused and (wider_route := escalate_route(route, reason)) is not None:
         escalated = await run_pipeline(query, resources, goal, route=wider_route)
@@ -123,13 +114,32 @@ async def run_pipeline(
         return PipelineResult(retrieval)
 
     # 9. Answer from the contexts. The snapshot is closed: a chat model may take minutes.
-    draft: AnswerDraft | None = None
-    if should_answer(query, retrieval):
-        with stopwatch.measure_step("answer"):
-            draft = await write_draft(query, retrieval, resources)
+    draft = await write_draft(query, retrieval, resources)
 
     # 10. Judge the draft, and build the response: an answer, or a refusal.
     response = build_response(
         query, retrieval, draft, lambda: build_trace(query, retrieval, draft, resources)
     )
     return PipelineResult(retrieval, draft, response)
+
+
+async def _rerank(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    parents: Sequence[RankedParent],
+    embedded_query: QueryEmbedding | None,
+) -> RerankResult | None:
+    reranker = resources.get_reranker(query.profile)
+    if reranker is None or not parents:
+        return None
+    with query.stopwatch.measure_step("rerank"):
+        return await rerank_parents(
+            parents,
+            query.plan.question,
+            embedded_query,
+            reranker,
+            snapshot,
+            resources.states,
+            query.profile.rerank,
+        )

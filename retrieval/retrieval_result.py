@@ -16,7 +16,7 @@ from retrieval.query_context import QueryContext
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult
 from retrieval.words import strip_accents
-from schemas.ports.search import ChunkView, ParentView, SnapshotVersion
+from schemas.ports.search import ChunkView, IndexSnapshot, ParentView, SnapshotVersion
 from schemas.questions import Route, SearchResult
 from schemas.values import Span
 
@@ -81,6 +81,20 @@ class PassageReader(Protocol):
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
 
     async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]: ...
+
+
+async def date_result(
+    query_context: QueryContext, result: RetrievalResult, snapshot: IndexSnapshot
+) -> RetrievalResult:
+    """Add the version of the index, for the answer cache, and the collections that do not exist."""
+    tenant, names = query_context.caller.tenant, query_context.request.filters.collections
+    missing = await snapshot.find_missing_collections(tenant, names) if names else ()
+    version = SnapshotVersion(tenant, snapshot.generation.name, snapshot.state)
+    return replace(
+        result,
+        missing_collections=tuple(missing),
+        snapshot_version=version if result.ranking.is_complete else None,
+    )
 
 
 async def attach_results(
