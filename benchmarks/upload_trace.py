@@ -15,8 +15,6 @@ import json
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,43 +29,41 @@ IDLE_S = 5.0
 DOCUMENT = b"# Pumps\n\nThe pump is oiled every week by Ada Lovelace.\n"
 
 
-@contextmanager
-def trace_files() -> Iterator[set[str]]:
-    """Collect the project's files in which a function is called, in any thread."""
-    called: set[str] = set()
+class CallTrace:
+    """Profile function that collects the project's files in which a function is called."""
 
-    def record_call(frame: FrameType, event: str, argument: object) -> None:
+    def __init__(self) -> None:
+        self._called: set[str] = set()
+        # Set before the pipeline starts its threads: they inherit it when they start.
+        threading.setprofile(self._record_call)
+        sys.setprofile(self._record_call)
+
+    def _record_call(self, frame: FrameType, event: str, argument: object) -> None:
         if event == "call" and frame.f_code.co_name != "<module>":
-            called.add(frame.f_code.co_filename)
+            self._called.add(frame.f_code.co_filename)
 
-    files: set[str] = set()
-    threading.setprofile(record_call)
-    sys.setprofile(record_call)
-    try:
-        yield files
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-        files |= {
-            str(path.relative_to(ROOT))
-            for path in map(Path, called)
-            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES
-        }
+    def take_files(self) -> set[str]:
+        """Return the files since the last call."""
+        called, self._called = self._called, set()
+        paths = [Path(name).relative_to(ROOT) for name in called if name.startswith(f"{ROOT}/")]
+        return {str(path) for path in paths if path.parts[0] in PACKAGES}
 
 
 async def measure() -> dict[str, Any]:
+    trace = CallTrace()
     async with run_pipeline(NO_OVERRIDES) as bench, serve_api(bench, NO_OVERRIDES) as http:
         await upload(http, b"warm up", "warm-up")
         await bench.wait_until_searchable(1)
-        with trace_files() as idle_files:
-            await asyncio.sleep(IDLE_S)
-        with trace_files() as files:
-            await upload(http, DOCUMENT, "pumps")
-            await bench.wait_until_searchable(2)
+        trace.take_files()
+        await asyncio.sleep(IDLE_S)
+        idle_files = trace.take_files()
+        await upload(http, DOCUMENT, "pumps")
+        await bench.wait_until_searchable(2)
+        files = trace.take_files()
     run_child_jobs()  # imports the readers
-    with trace_files() as child_files:
-        run_child_jobs()
-    files |= child_files
+    trace.take_files()
+    run_child_jobs()
+    files |= trace.take_files()
     return {
         "benchmark": "upload_trace",
         "files": len(files),

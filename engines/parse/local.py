@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -19,7 +18,7 @@ from engines.sandbox_child import DESCRIPTOR_PATH
 from schemas.errors import AnabranchError
 from schemas.ids import fingerprint
 from schemas.ports.engines import LocalFile, ParsePlan
-from schemas.values import Notice, Transcript
+from schemas.values import Transcript
 
 VERSION = 2
 _LIBRARIES = tuple(
@@ -79,20 +78,16 @@ class LocalParser:
         await self._sandbox.warm()
 
     async def plan(self, file: LocalFile) -> ParsePlan:
-        plan_record = json.loads(
-            await self._run_in_sandbox(
-                sandbox_jobs.plan_document,
-                file,
-                file.name,
-                file.media_type,
-                self._max_pages,
-                subject=_get_display_name(file),
-            )
+        plan = await self._run_in_sandbox(
+            sandbox_jobs.plan_document,
+            file,
+            file.name,
+            file.media_type,
+            self._max_pages,
+            subject=_get_display_name(file),
         )
-        notices = tuple(Notice(**notice) for notice in plan_record["notices"])
-        return ParsePlan(
-            plan_record["media_type"], tuple(plan_record["parts"]), plan_record["pages"], notices
-        )
+        # Validated, because a hostile document may control the child that sends it.
+        return sandbox_jobs.PLAN_ADAPTER.validate_json(plan)
 
     async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
         data = await self._run_in_sandbox(

@@ -5,24 +5,24 @@ Format readers are imported on first use.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from engines.parse import archive
 from engines.parse.formats import FORMAT_BY_TYPE, detect_media_type
 from engines.parse.refusals import check_characters, limit_characters
+from schemas.ports.engines import ParsePlan
 from schemas.values import Notice
 
+PLAN_ADAPTER = TypeAdapter(ParsePlan)
 WHOLE_DOCUMENT = "all"
 TEXT_PART_PAGES, OCR_PART_PAGES = 16, 2
 """Pages per part. OCR takes seconds per page, and other documents wait until a part is done."""
 
 
 def plan_document(path: str, name: str | None, claimed_type: str | None, max_pages: int) -> bytes:
-    """Detect the type and split the document into parts.
-
-    Return JSON with media_type, parts, pages and notices.
-    """
+    """Detect the type and split the document into parts; return a ParsePlan as JSON."""
     file = Path(path)
     detected = detect_media_type(file, name, claimed_type)
     notices = (
@@ -45,13 +45,9 @@ def plan_document(path: str, name: str | None, claimed_type: str | None, max_pag
         parts = [
             f"pages {first}-{min(first + size - 1, pages)}" for first in range(1, pages + 1, size)
         ]
-    record = {
-        "media_type": detected.media_type,
-        "parts": parts,
-        "pages": pages,
-        "notices": [notice.model_dump() for notice in notices],
-    }
-    return json.dumps(record).encode()
+    return PLAN_ADAPTER.dump_json(
+        ParsePlan(detected.media_type, tuple(parts), pages, tuple(notices))
+    )
 
 
 def parse_page_range(part: str) -> range:
