@@ -25,13 +25,6 @@ from services.instrumentation.metrics import Metrics
 from streams.asyncapi import get_schema_file_name
 from streams.stage import Stage
 
-ORDERING_POLICIES = {
-    "once_per_id": "once for each `ce_id`",
-    "latest": "if later than the document's latest",
-    "visible": "unless older than what is visible or withdrawn",
-    "always": "always",
-}
-
 
 def format_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
@@ -48,7 +41,7 @@ def format_topology() -> str:
             (
                 f"`{stage.name}`",
                 f"`{stage.topic}`",
-                ORDERING_POLICIES[stage.ordering_policy],
+                stage.ordering_policy.description,
                 _format_code(_list_row_types(stage)),
                 _format_code(event.event_type() for event in stage.emits),
             )

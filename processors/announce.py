@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schemas.events import DocumentIndexed, Event, GenerationPromoted
+from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import CONTROL
 from streams.stage import Emission, PendingEvent, Stage
@@ -56,7 +57,7 @@ STAGE = Stage(
     "announce",
     CONTROL,
     1,
-    ordering_policy="always",
+    ordering_policy=OrderingPolicy.ALWAYS,
     react=react,
     emits=(DocumentIndexed,),
     fails_document=False,

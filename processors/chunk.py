@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from processors.outcomes import make_superseded_outcome
 from processors.transcribe import load_transcript
 from schemas.events import DocumentChunked, DocumentSuperseded, DocumentTranscribed, Event
-from schemas.ports.ledger import ClaimStatus
+from schemas.ports.ledger import ClaimStatus, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import Row, TextRow
 from schemas.topics import OCR_DONE
@@ -125,7 +125,7 @@ STAGE = Stage(
     "chunk",
     OCR_DONE,
     VERSION,
-    ordering_policy="visible",
+    ordering_policy=OrderingPolicy.VISIBLE,
     project=project,
     react=react,
     batch_size=8,

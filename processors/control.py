@@ -18,6 +18,7 @@ from schemas.events import (
     SourceRemoved,
     SourceReset,
 )
+from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import (
     AuditRow,
     ErasureReceiptRow,
@@ -102,7 +103,7 @@ STAGE = Stage(
     "control",
     CONTROL,
     1,
-    ordering_policy="always",
+    ordering_policy=OrderingPolicy.ALWAYS,
     project=project,
     fails_document=False,
     serves_all_generations=True,

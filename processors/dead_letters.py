@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from schemas.errors import MalformedEvent
 from schemas.events import DeadLetterClosed, Event, EventDeadLettered
+from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import DeadLetterClosedRow, DeadLetterRow, Row
 from schemas.topics import DEAD_LETTERS
 from streams.stage import Stage
@@ -49,7 +50,7 @@ STAGE = Stage(
     "dead_letters",
     DEAD_LETTERS,
     1,
-    ordering_policy="always",
+    ordering_policy=OrderingPolicy.ALWAYS,
     project=project,
     fails_document=False,
     serves_all_generations=True,

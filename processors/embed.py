@@ -22,7 +22,7 @@ from schemas.events import (
 )
 from schemas.ids import sha256_hex
 from schemas.ports.engines import TextEmbedding
-from schemas.ports.ledger import ClaimStatus, MemoKey
+from schemas.ports.ledger import ClaimStatus, MemoKey, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import ChildRow, ParentRow, PartCompletedRow, Row
 from schemas.topics import CHUNKED
@@ -220,7 +220,7 @@ STAGE = Stage(
     "embed",
     CHUNKED,
     VERSION,
-    ordering_policy="visible",
+    ordering_policy=OrderingPolicy.VISIBLE,
     project=project,
     react=react,
     batch_size=16,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schemas.events import ErasureCompleted, ErasureRequested
+from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import CONTROL
 from streams.stage import Emission, PendingEvent, Stage
@@ -27,7 +28,7 @@ STAGE = Stage(
     "erase",
     CONTROL,
     1,
-    ordering_policy="always",
+    ordering_policy=OrderingPolicy.ALWAYS,
     react=react,
     emits=(ErasureCompleted,),
     deadline_s=24 * 3600,

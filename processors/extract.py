@@ -14,7 +14,7 @@ from uuid import UUID
 
 from engines.extract.relations import unify_types
 from schemas.events import DocumentChunked, EntitiesExtracted, Event
-from schemas.ports.ledger import ClaimStatus, MemoKey
+from schemas.ports.ledger import ClaimStatus, MemoKey, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import CHUNKED
 from schemas.values import Claim as Property
@@ -187,7 +187,7 @@ STAGE = Stage(
     "extract",
     CHUNKED,
     VERSION,
-    ordering_policy="visible",
+    ordering_policy=OrderingPolicy.VISIBLE,
     react=react,
     batch_size=8,
     fails_document=False,

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from schemas.events import EntitiesExtracted, Event
 from schemas.ids import content_id
+from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import ClaimRow, MentionRow, PartCompletedRow, RelationRow, Row
 from schemas.topics import ENTITIES
 from streams.stage import Stage
@@ -62,5 +63,10 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
 
 
 STAGE = Stage(
-    "graph", ENTITIES, VERSION, ordering_policy="visible", project=project, fails_document=False
+    "graph",
+    ENTITIES,
+    VERSION,
+    ordering_policy=OrderingPolicy.VISIBLE,
+    project=project,
+    fails_document=False,
 )

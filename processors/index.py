@@ -14,6 +14,7 @@ import numpy as np
 from processors.outcomes import make_final_outcomes
 from schemas.errors import MalformedEvent
 from schemas.events import ChunksEmbedded, DocumentIndexed, DocumentSuperseded, Event
+from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import PartCompletedRow, Row, TokenStateRow, VectorRow
 from schemas.topics import EMBEDDED
@@ -64,7 +65,7 @@ STAGE = Stage(
     "index",
     EMBEDDED,
     VERSION,
-    ordering_policy="visible",
+    ordering_policy=OrderingPolicy.VISIBLE,
     project=project,
     react=react,
     emits=(DocumentIndexed, DocumentSuperseded),

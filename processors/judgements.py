@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.events import Event, FeedbackGiven
+from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import FeedbackRow, Row
 from schemas.topics import FEEDBACK
 from streams.stage import Stage
@@ -29,7 +30,7 @@ STAGE = Stage(
     "judgements",
     FEEDBACK,
     1,
-    ordering_policy="always",
+    ordering_policy=OrderingPolicy.ALWAYS,
     project=project,
     fails_document=False,
     serves_all_generations=True,

@@ -48,6 +48,7 @@ from schemas.events import (
 )
 from schemas.ids import sha256_hex, sha256_of_file
 from schemas.ports.engines import LocalFile, ParsePlan
+from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import LatestRevision, StagePorts
 from schemas.topics import RAW
 from schemas.urls import redact_urls
@@ -388,7 +389,7 @@ STAGE = Stage(
     "receive",
     RAW,
     VERSION,
-    ordering_policy="once_per_id",
+    ordering_policy=OrderingPolicy.ONCE_PER_ID,
     react=react,
     emits=(DocumentAccepted, AmendmentAccepted, DocumentRemoved),
     batch_size=1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.events import Event, QueryAnswered, QueryReceived
+from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import Row, RunRow
 from schemas.topics import QUERIES
 from streams.stage import Stage
@@ -47,7 +48,7 @@ STAGE = Stage(
     "runs",
     QUERIES,
     1,
-    ordering_policy="always",
+    ordering_policy=OrderingPolicy.ALWAYS,
     project=project,
     fails_document=False,
     serves_all_generations=True,

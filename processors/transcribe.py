@@ -31,7 +31,7 @@ from schemas.events import (
 )
 from schemas.ids import canonical_json, sha256_hex
 from schemas.ports.engines import BlobStore, LocalFile, ParsePlan
-from schemas.ports.ledger import ClaimStatus, MemoKey
+from schemas.ports.ledger import ClaimStatus, MemoKey, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import AmendmentRow, DocumentRow, Row, WithdrawalRow
 from schemas.topics import ACCEPTED
@@ -281,7 +281,7 @@ STAGE = Stage(
     "transcribe",
     ACCEPTED,
     VERSION,
-    ordering_policy="latest",
+    ordering_policy=OrderingPolicy.LATEST,
     project=project,
     react=react,
     batch_size=1,

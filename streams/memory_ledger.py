@@ -112,9 +112,14 @@ class MemoryLedger:
         event = projected.event
         entry = self.inbox.get((stage, event.id))
         if entry is not None:
-            if ordering_policy == "once_per_id" and entry.payload_sha256 != event.payload_sha256:
+            if (
+                ordering_policy == OrderingPolicy.ONCE_PER_ID
+                and entry.payload_sha256 != event.payload_sha256
+            ):
                 return ClaimResult(ClaimStatus.DUPLICATE)
-            if ordering_policy == "once_per_id" and is_repeat(event.position, entry.position):
+            if ordering_policy == OrderingPolicy.ONCE_PER_ID and is_repeat(
+                event.position, entry.position
+            ):
                 return ClaimResult(ClaimStatus.DONE)
             if entry.has_reacted:
                 return replace(entry.claim_result, status=ClaimStatus.DONE, revived_revision=None)
@@ -130,12 +135,12 @@ class MemoryLedger:
     def _apply_ordering_policy(
         self, ordering_policy: OrderingPolicy, projected: ProjectedEvent
     ) -> ClaimResult:
-        if ordering_policy in ("always", "once_per_id"):
+        if ordering_policy in (OrderingPolicy.ALWAYS, OrderingPolicy.ONCE_PER_ID):
             self._insert_rows(projected.rows)
             return ClaimResult(ClaimStatus.PENDING)
         document_id, order = projected.event.data.document_id, tuple(projected.event.data.order)
         state = self.documents.setdefault(document_id, _DocumentState())
-        if ordering_policy == "latest":
+        if ordering_policy == OrderingPolicy.LATEST:
             return self._apply_latest_policy(state, projected, order)
         if self._is_older(order, state.withdrawal_order) or self._is_older(
             order, self._get_visible_order(document_id)

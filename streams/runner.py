@@ -38,6 +38,7 @@ from schemas.ports.ledger import (
     ClaimResult,
     ClaimStatus,
     Ledger,
+    OrderingPolicy,
     ProjectedEvent,
 )
 from schemas.ports.log import RecordAppender
@@ -229,7 +230,7 @@ class StageRunner:
         """Delete inbox entries below an offset that will not be read again."""
         # Not for ingress and `control`: a late duplicate would be applied after newer events and
         # decisions.
-        if self.stage.ordering_policy != "once_per_id" and self.stage.topic != CONTROL:
+        if self.stage.ordering_policy != OrderingPolicy.ONCE_PER_ID and self.stage.topic != CONTROL:
             await self._retry_outages(
                 lambda: self.ledger.prune(self.stage.name, topic, partition, below)
             )

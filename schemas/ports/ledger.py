@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Literal, Protocol
+from enum import Enum, StrEnum
+from typing import Protocol
 from uuid import UUID
 
 from schemas.amendments import OrderKey
@@ -13,13 +13,23 @@ from schemas.events import Event, EventDeadLettered
 from schemas.generations import Generation
 from schemas.rows import DocumentRow, Row
 
-OrderingPolicy = Literal["latest", "visible", "always", "once_per_id"]
-"""Decides whether an event takes effect.
 
-`latest`: if its order is greater than the document's latest (transcribe). `visible`: unless its order is
-older than the visible or withdrawn one. `always`: unconditionally (control, runs, dead letters).
-`once_per_id`: once per event id, with a payload hash to detect duplicate ids (receive).
-"""
+class OrderingPolicy(StrEnum):
+    """Decides whether an event takes effect."""
+
+    description: str
+
+    def __new__(cls, value: str, description: str) -> OrderingPolicy:
+        policy = str.__new__(cls, value)
+        policy._value_, policy.description = value, description
+        return policy
+
+    LATEST = "latest", "if later than the document's latest"
+    VISIBLE = "visible", "unless older than what is visible or withdrawn"
+    ALWAYS = "always", "always"
+    ONCE_PER_ID = "once_per_id", "once for each `ce_id`"
+    """The payload's hash detects duplicate ids."""
+
 
 ATTEMPTS_RECORDED_BY_CLAIM = 2
 """Unfinished attempts that claims record. An event with this many is suspected of crashing workers; from

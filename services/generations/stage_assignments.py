@@ -17,7 +17,7 @@ from processors import transcribe
 from processors.outcomes import make_final_outcomes
 from schemas.events import DocumentAccepted
 from schemas.generations import UPSTREAM_STAGES, Generation
-from schemas.ports.ledger import ClaimStatus
+from schemas.ports.ledger import ClaimStatus, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import ACCEPTED, OCR_DONE, RAW
 from services.generations.first_generation import FIRST_GENERATION
@@ -110,7 +110,7 @@ class _AssignmentPlan:
                     topic,
                     suppresses_outcomes=False,
                 )
-        elif stage.ordering_policy == "latest":
+        elif stage.ordering_policy == OrderingPolicy.LATEST:
             yield from self._assign_document_stage(stage)
         else:
             for generation in self.generations:
@@ -133,7 +133,10 @@ class _AssignmentPlan:
             role=StageRole.PRODUCE if produces else StageRole.REPORT_OUTCOMES,
         )
         text_stage = replace(
-            stage, name=RETRANSCRIBE, ordering_policy="visible", project=project_nothing
+            stage,
+            name=RETRANSCRIBE,
+            ordering_policy=OrderingPolicy.VISIBLE,
+            project=project_nothing,
         )
         for topic in dict.fromkeys(
             _resolve_topic(generation, OCR_DONE) for generation in self.generations
@@ -230,7 +233,7 @@ def restrict_to_document_changes(assignment: StageAssignment) -> StageAssignment
     """
     return (
         replace(assignment, stage=replace(assignment.stage, delegate_if=_needs_text))
-        if assignment.stage.ordering_policy == "latest"
+        if assignment.stage.ordering_policy == OrderingPolicy.LATEST
         else None
     )
 

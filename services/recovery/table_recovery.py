@@ -19,7 +19,7 @@ from schemas.events import (
     EventData,
     KeysDestroyed,
 )
-from schemas.ports.ledger import ProjectedEvent
+from schemas.ports.ledger import OrderingPolicy, ProjectedEvent
 from schemas.records import StoredRecord
 from schemas.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES
 from services.erasure.eraser import REASON_PREFIX
@@ -279,7 +279,7 @@ class TableRecovery:
             assignment.group,
             assignment.topic,
             dict.fromkeys(acknowledged, 0)
-            if assignment.stage.ordering_policy == "once_per_id"
+            if assignment.stage.ordering_policy == OrderingPolicy.ONCE_PER_ID
             else acknowledged,
         )
 
@@ -289,7 +289,7 @@ class TableRecovery:
         `receive` starts at 0: its inbox makes redelivered events a no-op.
         """
         stage, generation = assignment.stage, assignment.generation
-        if stage.ordering_policy == "once_per_id":
+        if stage.ordering_policy == OrderingPolicy.ONCE_PER_ID:
             return
         claiming_generation = "" if stage.serves_all_generations else generation.name
         await reset_reader_cursor(

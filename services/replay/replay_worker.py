@@ -21,6 +21,7 @@ import structlog
 from schemas.errors import AnabranchError, NotFound, PermanentError, TransientError
 from schemas.events import DeadLetterClosed, Event
 from schemas.ids import content_id
+from schemas.ports.ledger import OrderingPolicy
 from schemas.records import Record, StoredRecord
 from schemas.topics import DEAD_LETTERS
 from services.storage import Storage
@@ -223,7 +224,7 @@ class ReplayWorker:
             return []
 
         async def reopen(events: Sequence[Event[Any]]) -> None:
-            if runner.stage.ordering_policy == "once_per_id":
+            if runner.stage.ordering_policy == OrderingPolicy.ONCE_PER_ID:
                 await replays.reopen_ingress_events(
                     {event.id: event.payload_sha256 for event in events}
                 )

@@ -13,6 +13,7 @@ from uuid import UUID
 from processors import STAGES
 from schemas.errors import InvalidRequest, NotFound, unknown_resource_error
 from schemas.generations import Generation
+from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.log import EventLog
 from schemas.records import Position, StoredRecord
 from schemas.replay_requests import (
@@ -384,7 +385,9 @@ def _resolve_stage(request: ReplayRequest) -> Stage:
             code="UNKNOWN_STAGE",
             remedy=f"Available stages: {', '.join(stages)}.",
         )
-    if stage.ordering_policy == "once_per_id" and (request.document_ids or request.collection):
+    if stage.ordering_policy == OrderingPolicy.ONCE_PER_ID and (
+        request.document_ids or request.collection
+    ):
         remedy = "Replay stage transcribe, or select by time or offsets."
         raise InvalidRequest("Events of topic raw cannot be selected by document.", remedy=remedy)
     return stage

@@ -421,7 +421,7 @@ def _build_ledger(assignment: StageAssignment, pool: Pool) -> Ledger:
     # The document stage completes its claims: `retranscribe` has claims of its own.
     leaves_pending = (
         assignment.role is StageRole.REPORT_OUTCOMES
-        and assignment.stage.ordering_policy != "latest"
+        and assignment.stage.ordering_policy != OrderingPolicy.LATEST
     )
     return (OutcomesOnlyLedger if leaves_pending else PgLedger)(pool, assignment.generation)
 

@@ -97,7 +97,7 @@ async def claim_shared(
     for event in events:
         if event.event.id in erased_results:
             results.append(erased_results[event.event.id])
-        elif ordering == "once_per_id":
+        elif ordering == OrderingPolicy.ONCE_PER_ID:
             results.append(_resolve_ingress_claim(event, entries[event.event.id]))
         else:
             results.append(entries[event.event.id].result)
@@ -118,13 +118,13 @@ async def claim_documents(
     Raises MissingDocuments or ClaimCollision; roll back and start over.
     """
     # First of all, while the transaction has neither an id nor locks that others wait for.
-    if ordering == "visible" and has_completing_parts(events):
+    if ordering == OrderingPolicy.VISIBLE and has_completing_parts(events):
         await share_visibility_lock(connection, generation.name)
     # A new document needs a row to lock.
-    if ordering == "latest":
+    if ordering == OrderingPolicy.LATEST:
         await add_stubs(connection, events)
     states = await lock_documents(connection, generation, ordering, events)
-    if ordering == "latest":
+    if ordering == OrderingPolicy.LATEST:
         await load_visible_revisions(connection, generation.name, states)
         await amendments.load_statements(connection, events, states)
     await record_redelivery(connection, generation.name, stage, known_entries)
@@ -142,11 +142,11 @@ async def claim_documents(
     if any(event.rows for event in new_events):
         await record_index_change(
             connection,
-            ALL_GENERATIONS if ordering == "latest" else generation.name,
+            ALL_GENERATIONS if ordering == OrderingPolicy.LATEST else generation.name,
             collect_tenants(new_events).values(),
         )
     results |= erased_results
-    if ordering == "latest":
+    if ordering == OrderingPolicy.LATEST:
         results |= await _attach_revived(connection, generation.name, stage, results)
         titles = {
             event.event.id: amendments.resolve_amended_title(states[event.event.data.document_id])
@@ -178,7 +178,7 @@ class _RevisionBatch:
         )
         visibility_changes = await (
             self._write_revisions(verdicts)
-            if self.ordering == "latest"
+            if self.ordering == OrderingPolicy.LATEST
             else self._write_parts(verdicts)
         )
         return {
@@ -190,7 +190,7 @@ class _RevisionBatch:
 
     def _decide(self, event: ProjectedEvent) -> Verdict:
         state = self.states[event.event.data.document_id]
-        if self.ordering == "latest":
+        if self.ordering == OrderingPolicy.LATEST:
             return revision_policy.decide_revision(
                 event, state, self.generation.how.get("transcribe")
             )

@@ -126,7 +126,7 @@ async def load_visible_revisions(connection: Connection, generation: str, states
 
 def _choose_lock_clause(ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> str:
     # Accepting and withdrawing a revision exclude everything else.
-    if ordering == "latest":
+    if ordering == OrderingPolicy.LATEST:
         return "for update"
     # Parts that may complete a revision exclude each other: under READ COMMITTED two concurrent
     # transactions each miss the other's part, and the revision never becomes visible (100 of 100

@@ -131,14 +131,14 @@ def _to_values(ordering: OrderingPolicy, verdict: Verdict) -> tuple[Any, ...]:
     event = verdict.event.event
     position = event.position
     assert position is not None, f"event {event.id} was not read from a log"
-    has_document = ordering in ("latest", "visible")
+    has_document = ordering in (OrderingPolicy.LATEST, OrderingPolicy.VISIBLE)
     return (
         event.id,
         position.topic,
         position.partition,
         position.offset,
         verdict.claim.value,
-        event.payload_sha256 if ordering == "once_per_id" else None,
+        event.payload_sha256 if ordering == OrderingPolicy.ONCE_PER_ID else None,
         verdict.is_unchanged,
         event.data.document_id if has_document else None,
         format_array(event.data.order) if has_document else None,

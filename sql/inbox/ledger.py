@@ -129,7 +129,7 @@ class PgLedger:
             except ClaimCollision:
                 generation = (
                     SHARED_GENERATION
-                    if ordering in ("once_per_id", "always")
+                    if ordering in (OrderingPolicy.ONCE_PER_ID, OrderingPolicy.ALWAYS)
                     else self.generation.name
                 )
                 known_entries = await fetch_inbox_entries(
@@ -161,7 +161,7 @@ class PgLedger:
         write_rows: RowWriter,
     ) -> list[ClaimResult]:
         async with self._pool.acquire() as connection, connection.transaction():
-            if ordering in ("once_per_id", "always"):
+            if ordering in (OrderingPolicy.ONCE_PER_ID, OrderingPolicy.ALWAYS):
                 return await claim_shared(connection, stage, ordering, events, known_entries)
             return await claim_documents(
                 connection, self.generation, stage, ordering, events, known_entries, write_rows
