@@ -110,17 +110,13 @@ async def prepare_api(
         retrievers = await stack.enter_async_context(
             open_retriever_pool(PgGenerations(storage.pool), prepare_for_generation)
         )
-        documents, records, past_texts = (
-            PgDocuments(storage.pool, (stage.name for stage in STAGES if stage.topic.per_document)),
-            PgListings(storage.pool),
-            PgRecordedTexts(storage.pool),
-        )
+        document_stages = (stage.name for stage in STAGES if stage.topic.per_document)
+        documents = PgDocuments(storage.pool, document_stages)
+        records, past_texts = PgListings(storage.pool), PgRecordedTexts(storage.pool)
         query_service = QueryService(retrievers, metrics, overrides.fresh_id)
         profiles = load_all_profiles(settings)
-        api_keys, audit = (
-            PgApiKeys(storage.pool),
-            AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id),
-        )
+        api_keys = PgApiKeys(storage.pool)
+        audit = AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
         decisions = GenerationDecisions(
             event_log, storage.codec, overrides.clock, overrides.fresh_id
         )

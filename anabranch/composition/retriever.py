@@ -24,8 +24,7 @@ from schemas.events import EventData
 from schemas.generations import Generation
 from schemas.ports.search import SearchIndex
 from services.engines import check_embedder, warm_in_background
-from services.query.caches import Caches, open_caches
-from services.query.retriever_pool import OutdatedEmbedder
+from services.query.retriever_pool import Caches, OutdatedEmbedder, open_caches
 from services.storage import Storage
 
 

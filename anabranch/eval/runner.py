@@ -33,7 +33,7 @@ from schemas.principals import Principal
 from schemas.questions import SearchRequest
 from schemas.records import Record
 from schemas.topics import OUTCOMES
-from services.monitoring.consumer_lag import fetch_stage_lags
+from services.monitoring.lag_diagnosis import fetch_stage_lags
 from services.storage import Storage
 from sql.pool import close_pool, open_pool
 from sql.search import PgSearch

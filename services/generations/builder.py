@@ -15,7 +15,6 @@ from schemas.errors import AnabranchError, PermanentError, TransientError
 from schemas.generations import Generation
 from services.generations.decisions import GenerationDecisions
 from services.generations.removal import finish_drop
-from services.generations.retention import check_retained
 from services.generations.stage_assignments import (
     StageAssignment,
     assign_stages,
@@ -25,7 +24,7 @@ from services.storage import Storage
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.generation_removal import begin_generation_drop, list_unremoved_generations
 from sql.generation_switch import switch_generation
-from sql.generations import PgGenerations
+from sql.generations import PgGenerations, fetch_first_needed_positions
 from sql.integrity import find_differing_tables
 from sql.partitions import build_indexes
 from sql.pool import Pool
@@ -256,3 +255,25 @@ def _is_unfinished(build: GenerationBuild) -> bool:
         build.generation.state == "building"
         or (build.purpose == "rebuild" and build.generation.state == "shadow")
     )
+
+
+async def check_retained(storage: Storage, live: str, *, read_by: str | None = None) -> None:
+    """Raise PermanentError with code NOT_RETAINED and the missing ranges.
+
+    Offsets that generation `read_by` has consumed are not needed.
+    """
+    missing = []
+    for required in await fetch_first_needed_positions(storage.pool, live, read_by):
+        first = (await storage.log.fetch_offset_bounds(required.topic)).get(
+            required.partition, (0, 0)
+        )[0]
+        if required.offset < first:
+            missing.append(
+                f"{required.topic}, partition {required.partition}: offsets {required.offset} to {first - 1}"
+            )
+    if missing:
+        raise PermanentError(
+            f"the log no longer holds what {live} was made from: {'; '.join(missing)}",
+            code="NOT_RETAINED",
+            remedy="Change an earlier stage too, or send the missing documents again.",
+        )

@@ -281,7 +281,7 @@ class GenerationComparer:
                 parent.document_id,
                 parent.char_start,
                 parent.char_end,
-                _split_words(parent.text) if match_words else frozenset(),
+                frozenset(parent.text.casefold().split()) if match_words else frozenset(),
             )
             for item in dry_run.passages
             if (parent := parents.get(item.parent_id)) is not None
@@ -344,7 +344,3 @@ def _count_mapped(
         for name, side in zip(SIDES, sides, strict=True)
     }
     return JudgementCounts(sum(len(query.judgements) for query in queries), counts)
-
-
-def _split_words(text: str) -> frozenset[str]:
-    return frozenset(text.casefold().split())

@@ -14,6 +14,7 @@ from schemas.errors import InvalidRequest, PermanentError
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from schemas.topics import count_partitions
 from services.engines import Engines, diff_settings
+from services.generations.builder import check_retained
 from services.generations.decisions import GenerationDecisions, wait_until_projected
 from services.generations.reindex_plan import (
     OUTPUT_TOPICS,
@@ -21,7 +22,6 @@ from services.generations.reindex_plan import (
     ReindexPlanner,
     find_changed_stages,
 )
-from services.generations.retention import check_retained
 from services.storage import Storage
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.generations import PgGenerations, no_live_generation_error, unknown_generation_error

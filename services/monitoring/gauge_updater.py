@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 from schemas.errors import TransientError
 from schemas.timestamps import utc_now
 from services.instrumentation.metrics import Metrics
-from services.monitoring.consumer_lag import fetch_stage_lags
+from services.monitoring.lag_diagnosis import fetch_stage_lags
 from services.storage import Storage
 from sql.documents import PgDocuments
 from sql.generations import PgGenerations

@@ -288,7 +288,7 @@ class ConsumerSupervisor:
         runner_args: tuple[Any, ...] = (
             assignment.stage,
             ledger,
-            _instrument_log(event_log, self.instrumentation),
+            NotifyingLog(OutcomeLoggingLog(event_log), self.instrumentation.count_published),
             ports,
             publisher,
             codec,
@@ -443,7 +443,3 @@ class ThrottledRunner(StageRunner):
             works += await super().claim(records[:batch_size])
             records = records[batch_size:]
         return works
-
-
-def _instrument_log(event_log: RecordAppender, instrumentation: Instrumentation) -> RecordAppender:
-    return NotifyingLog(OutcomeLoggingLog(event_log), instrumentation.count_published)

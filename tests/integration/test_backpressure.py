@@ -29,7 +29,7 @@ from schemas.ports.log import OpenSink, Partition, Sink, Subscriber, Subscriptio
 from schemas.records import Record
 from schemas.topics import CHUNKED, EMBEDDED
 from schemas.values import ChildChunk, Origin, ParentChunk
-from services.monitoring.consumer_lag import fetch_stage_lags
+from services.monitoring.lag_diagnosis import fetch_stage_lags
 from streams.codec import Codec
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.memory_log import choose_partition

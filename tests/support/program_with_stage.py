@@ -15,7 +15,7 @@ from anabranch.kafka.acls import KafkaPrincipals, build_required_grants
 from anabranch.kafka.settings import resolve_retention_ms, resolve_topic_partitions
 from engines.embed.null import NullEmbedder
 from processors import STAGES
-from services.monitoring.consumer_lag import list_consumers
+from services.monitoring.lag_diagnosis import list_consumers
 from tests.support.api_world import ApiWorld, run_system
 
 TEXT = "# Insurance\n\nThe ferry is insured under policy AM-55871."

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch.config.overrides import Overrides
-from services.monitoring.consumer_lag import fetch_stage_lags
+from services.monitoring.lag_diagnosis import fetch_stage_lags
 from sql.integrity import compute_checksum
 from sql.pool import close_pool, open_pool
 from tests.fakes.rejecting_embedder import RejectingEmbedder

@@ -21,7 +21,7 @@ from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import ChatReply, OnDelta, TextEmbedding
 from schemas.ports.search import SnapshotVersion
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest
-from services.query import caches
+from services.query import retriever_pool
 from tests.support.api_client import LOCAL_CALLER, make_caller
 from tests.unit.retrieval_fakes import ScriptedChat
 from tests.unit.retrieval_harness import STAFF, RetrievalHarness, make_harness
@@ -290,8 +290,8 @@ async def test_cleanup_task_survives_unexpected_errors(monkeypatch: pytest.Monke
         await desk.answers.evict_stale()
     assert len(desk.answers) == 0
     await desk.ask()
-    monkeypatch.setattr(caches, "INVALIDATION_INTERVAL_S", 0.0)
-    tidying = asyncio.create_task(caches.invalidate_periodically(desk.answers))
+    monkeypatch.setattr(retriever_pool, "INVALIDATION_INTERVAL_S", 0.0)
+    tidying = asyncio.create_task(retriever_pool.invalidate_periodically(desk.answers))
     while len(desk.answers):
         await asyncio.sleep(0)
     await asyncio.sleep(0)
