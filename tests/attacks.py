@@ -91,6 +91,7 @@ ATTACKS: dict[str, tuple[str, ...]] = {
         "tests/journey/test_server_path_leaks.py",
     ),
     "Broken and hostile files": ("tests/journey/test_bad_input.py",),
+    "Unknown, misspelt and repeated query parameters": ("tests/unit/test_query_parameters.py",),
     "Requests made up from the OpenAPI document": ("tests/journey/test_openapi_fuzz.py",),
 }
 

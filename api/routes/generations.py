@@ -194,12 +194,21 @@ class PromotionResponse(ResponseModel):
     )
 
 
+class LockHolder(ResponseModel):
+    """A transaction that keeps a table of the generation open."""
+
+    pid: int
+    application: str | None
+    state: str | None
+    seconds: float | None = Field(description="Since the transaction began.")
+
+
 class DropResponse(ResponseModel):
     generation: str
     removed: bool = Field(
         description="True when all its tables are dropped; false while a transaction still holds one."
     )
-    blocked_by: dict[str, Any] | None
+    blocked_by: LockHolder | None
     topics: list[str] = Field(description="Deleted topics, which no other generation uses.")
 
 
