@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from sql.embedded_host import (
@@ -415,6 +415,7 @@ class EmbeddedPostgres:
         return f"postgresql://{role}@/{database}?host={folder}&port={self._read_pid_file()[3]}"
 
     def _run(self, program: str, *arguments: str, stdin_text: str | None = None) -> str:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         # To a file: the server inherits the output of pg_ctl, and a pipe would stay open until the
         # server stops.
         with tempfile.TemporaryFile() as output:
@@ -424,29 +425,20 @@ class EmbeddedPostgres:
                 stdout=output,
                 stderr=output,
                 cwd="/",
-                env=self._build_environment(),
+                env=inherited | {"LC_ALL": "C.UTF-8", "HOME": str(self.root)},
                 check=False,
-                **self._build_process_identity(),
+                user=self._account.pw_uid if self._account else None,
+                group=self._account.pw_gid if self._account else None,
+                extra_groups=[] if self._account else None,
             )
             output.seek(0)
             output_text = output.read().decode(errors="replace")
         if process.returncode:
+            log_tail = self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
             raise DatabaseUnavailable(
-                f"{program} failed with exit code {process.returncode}: {output_text.strip()}\n{self._read_log_tail()}"
+                f"{program} failed with exit code {process.returncode}: {output_text.strip()}\n{log_tail}"
             )
         return output_text
-
-    def _build_environment(self) -> dict[str, str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        return inherited | {"LC_ALL": "C.UTF-8", "HOME": str(self.root)}
-
-    def _build_process_identity(self) -> dict[str, Any]:
-        if self._account is None:
-            return {}
-        return {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}
-
-    def _read_log_tail(self) -> str:
-        return self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
 
 
 def find_relocated_tables(root: Path) -> Path | None:

@@ -87,7 +87,8 @@ class PgErasure:
 
         A repeated call returns the documents that the first one recorded.
         """
-        subjects = await self._fetch_subjects(receipt)
+        subject_rows = await fetch_rows(self._pool, "erasure_subjects", receipt)
+        subjects = [row["subject"] for row in subject_rows]
         if await self.has_begun(receipt):
             return subjects
         documents = sorted({*subjects, *await self.find_documents(tenant, scope, name)})
@@ -304,10 +305,6 @@ class PgErasure:
         """Return place → count, over all attempts."""
         rows = await fetch_rows(self._pool, "erasure_counts", receipt)
         return {row["place"]: row["removed"] for row in rows}
-
-    async def _fetch_subjects(self, receipt: UUID) -> list[UUID]:
-        rows = await fetch_rows(self._pool, "erasure_subjects", receipt)
-        return [row["subject"] for row in rows]
 
     async def _add_counts(
         self, connection: Connection, receipt: UUID, removed: Mapping[str, int]

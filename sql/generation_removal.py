@@ -86,10 +86,12 @@ async def remove_generation_tables(
         ):
             if acquired and await _has_tables(pool, name):
                 await _remove_tables(pool, connection, name, timeout_s)
-    has_tables = await _has_tables(pool, name)
-    return Removal(
-        not has_tables, await _find_blocking_transaction(pool, name) if has_tables else None
+    if not await _has_tables(pool, name):
+        return Removal(removed=True)
+    blocker = await fetch_row(
+        pool, "partition_blocker", _format_partition_names(name), list(PARTITIONED_TABLES)
     )
+    return Removal(removed=False, held_by=dict(blocker) if blocker else None)
 
 
 async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_s: float) -> None:
@@ -128,13 +130,6 @@ async def _truncate_partition(connection: Connection, partition: str) -> None:
 
 async def _has_tables(pool: Pool, name: str) -> bool:
     return bool(await fetch_value(pool, "has_partitions", _format_partition_names(name)))
-
-
-async def _find_blocking_transaction(pool: Pool, name: str) -> dict[str, Any] | None:
-    row = await fetch_row(
-        pool, "partition_blocker", _format_partition_names(name), list(PARTITIONED_TABLES)
-    )
-    return dict(row) if row else None
 
 
 def _format_partition_names(name: str) -> list[str]:

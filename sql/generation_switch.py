@@ -68,7 +68,9 @@ async def switch_generation(
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
-            live = await _fetch_live_name(connection)
+            live: str | None = await connection.fetchval(load_query("live_name"))
+            if live is None:
+                raise no_live_generation_error()
             if live == name:
                 return SwitchResult(
                     name, await connection.fetchval(load_query("previous_name")), has_moved=False
@@ -152,13 +154,6 @@ def _switched_meanwhile_error() -> TransientError:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-async def _fetch_live_name(connection: Connection) -> str:
-    live = await connection.fetchval(load_query("live_name"))
-    if live is None:
-        raise no_live_generation_error()
-    return str(live)
 
 
 async def _check_target(connection: Connection, name: str) -> None:

@@ -315,7 +315,10 @@ def encode_headers(headers: Headers) -> str:
 
 
 def decode_headers(text: str) -> dict[str, bytes]:
-    return {name: _decode(value) for name, value in json.loads(text).items()}
+    return {
+        name: value.encode() if isinstance(value, str) else b64decode(value["base64"])
+        for name, value in json.loads(text).items()
+    }
 
 
 def to_stored_record(topic: str, row: asyncpg.Record) -> StoredRecord:
@@ -332,10 +335,6 @@ def _encode(value: bytes) -> EncodedHeader:
     except UnicodeDecodeError:
         return {"base64": b64encode(value).decode()}
     return text if "\0" not in text else {"base64": b64encode(value).decode()}
-
-
-def _decode(value: EncodedHeader) -> bytes:
-    return value.encode() if isinstance(value, str) else b64decode(value["base64"])
 
 
 async def adopt_imported_log(pool: Pool) -> bool:

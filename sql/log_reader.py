@@ -243,17 +243,12 @@ class PgSubscription:
         async with self._listener.listen(self._lease.topic) as wakeup:
             while True:
                 try:
-                    await self._read_until_failure(
-                        PgPartition(self._lease.topic, await self._wait_for_lease(wakeup)), wakeup
-                    )
+                    while (cursor := await self._lease.acquire()) is None:
+                        await _wait_for_event(wakeup, self._poll_s)
+                    partition = PgPartition(self._lease.topic, cursor)
+                    await self._read_until_failure(partition, wakeup)
                 except TransientError:
                     await asyncio.sleep(RETRY_S)
-
-    async def _wait_for_lease(self, wakeup: asyncio.Event) -> ReaderCursor:
-        """Wait for the group's lease and return its cursor."""
-        while (cursor := await self._lease.acquire()) is None:
-            await _wait_for_event(wakeup, self._poll_s)
-        return cursor
 
     async def _read_until_failure(self, partition: PgPartition, wakeup: asyncio.Event) -> None:
         # No TaskGroup: when a connection fails because its task is cancelled, the group raises the

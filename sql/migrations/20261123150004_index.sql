@@ -1,5 +1,5 @@
 -- The index: projections partitioned by generation; row keys are (generation, ord, content id). Secondary indexes
--- are built per partition (sql/secondary_indexes.py), so that a generation that is being loaded has only primary
+-- are built per partition (sql/partitions.py), so that a generation that is being loaded has only primary
 -- keys.
 set local search_path = anabranch, extensions, public;
 
