@@ -13,10 +13,8 @@ from schemas.ids import make_derived_id, make_received_id
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
 from sql.document_status import build_ingress_line, build_stage_lines, resolve_ingress_state
-from sql.errors import translate_database_errors
 from sql.page_cursor import format_cursor, parse_cursor
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, execute, fetch_rows
 
 Body = dict[str, Any]
 _NULL_FIELDS = (
@@ -34,11 +32,7 @@ _NULL_FIELDS = (
 )
 UNSEEN_DOCUMENT: Body = dict.fromkeys(
     (*_NULL_FIELDS, "received_at", "visible_revision", "characters", "pages", "error")
-) | {
-    "tags": [],
-    "metadata": {},
-    "revision": 0,
-}
+) | {"tags": [], "metadata": {}, "revision": 0}
 """Fields of a document before any of its events is admitted; its status is added."""
 
 
@@ -69,7 +63,8 @@ class PgDocuments:
         """
         received_at, last_id = parse_cursor(after)
         id_by_name = ids.make_document_id(caller.tenant, "", external_id) if external_id else None
-        rows = await self._fetch(
+        rows = await fetch_rows(
+            self._pool,
             "documents",
             caller.tenant,
             None,
@@ -97,7 +92,8 @@ class PgDocuments:
 
         Includes documents that are withdrawn, still at ingress, or failed there.
         """
-        rows = await self._fetch(
+        rows = await fetch_rows(
+            self._pool,
             "documents",
             caller.tenant,
             document_id,
@@ -115,8 +111,8 @@ class PgDocuments:
     async def fetch_revisions(
         self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
     ) -> tuple[list[Body], int | None]:
-        rows = await self._fetch(
-            "revisions", caller.tenant, document_id, after, limit + 1, caller.readers
+        rows = await fetch_rows(
+            self._pool, "revisions", caller.tenant, document_id, after, limit + 1, caller.readers
         )
         return [dict(row) for row in rows[:limit]], rows[limit - 1]["revision"] if len(
             rows
@@ -125,15 +121,23 @@ class PgDocuments:
     async def fetch_chunks(
         self, caller: Principal, document_id: UUID, *, after: int, limit: int
     ) -> tuple[list[Body], int | None]:
-        rows = await self._fetch(
-            "document_chunks", caller.tenant, document_id, after, limit + 1, caller.readers
+        rows = await fetch_rows(
+            self._pool,
+            "document_chunks",
+            caller.tenant,
+            document_id,
+            after,
+            limit + 1,
+            caller.readers,
         )
         return [dict(row) for row in rows[:limit]], rows[limit - 1]["ordinal"] if len(
             rows
         ) > limit else None
 
     async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
-        rows = await self._fetch("document_text", caller.tenant, document_id, caller.readers)
+        rows = await fetch_rows(
+            self._pool, "document_text", caller.tenant, document_id, caller.readers
+        )
         return DocumentText(**rows[0]) if rows else None
 
     async def fetch_status(
@@ -153,16 +157,21 @@ class PgDocuments:
             job_id = make_received_id(caller.tenant, source or "", event_id)
         if job_id is None and document_id is None:
             return None
-        rows = await self._fetch(
-            "document_status", caller.tenant, job_id, document_id, caller.readers
+        rows = await fetch_rows(
+            self._pool, "document_status", caller.tenant, job_id, document_id, caller.readers
         )
         if rows:
             return _to_status_body(dict(rows[0]), self._stages)
         if job_id is None:
             [job_id] = [
                 row["event_id"]
-                for row in await self._fetch(
-                    "latest_event", caller.tenant, document_id, caller.readers, caller.id
+                for row in await fetch_rows(
+                    self._pool,
+                    "latest_event",
+                    caller.tenant,
+                    document_id,
+                    caller.readers,
+                    caller.id,
                 )
             ] or [None]
         return (
@@ -174,7 +183,8 @@ class PgDocuments:
     async def fetch_counts(self, tenant: str | None) -> dict[str, int]:
         """Return the number of documents per state, of one tenant or of all."""
         return {
-            row["state"]: row["documents"] for row in await self._fetch("document_counts", tenant)
+            row["state"]: row["documents"]
+            for row in await fetch_rows(self._pool, "document_counts", tenant)
         }
 
     async def filter_readable(self, caller: Principal, document_ids: Collection[UUID]) -> set[UUID]:
@@ -182,8 +192,12 @@ class PgDocuments:
         return (
             {
                 row["id"]
-                for row in await self._fetch(
-                    "readable_documents", caller.tenant, list(document_ids), caller.readers
+                for row in await fetch_rows(
+                    self._pool,
+                    "readable_documents",
+                    caller.tenant,
+                    list(document_ids),
+                    caller.readers,
                 )
             }
             if document_ids
@@ -195,7 +209,8 @@ class PgDocuments:
     ) -> Body | None:
         row = dict(
             (
-                await self._fetch(
+                await fetch_rows(
+                    self._pool,
                     "ingress_status",
                     caller.tenant,
                     job_id,
@@ -219,10 +234,6 @@ class PgDocuments:
             "tokens_estimate": 0,
             "warnings": [],
         }
-
-    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        with translate_database_errors():
-            return list(await self._pool.fetch(load_query(name), *parameters))
 
 
 def _to_document_body(row: asyncpg.Record, caller: Principal) -> Body:
@@ -295,15 +306,15 @@ class PgDocumentEvents:
         started_at, duration_ms, error`. The list is empty for an unknown document. Raises
         DatabaseUnavailable.
         """
-        with translate_database_errors():
-            rows = await self._pool.fetch(
-                load_query("document_events"),
-                caller.tenant,
-                document_id,
-                after,
-                limit + 1,
-                caller.readers,
-            )
+        rows = await fetch_rows(
+            self._pool,
+            "document_events",
+            caller.tenant,
+            document_id,
+            after,
+            limit + 1,
+            caller.readers,
+        )
         return [dict(row) for row in rows[:limit]], after + limit if len(rows) > limit else None
 
 
@@ -323,14 +334,14 @@ class PgJobs:
         requested_by: str | None,
     ) -> None:
         """Open a job. Opening it again has no effect."""
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("open_job"),
-                job_id,
-                tenant,
-                document_id,
-                event_id,
-                source,
-                external_id,
-                requested_by,
-            )
+        await execute(
+            self._pool,
+            "open_job",
+            job_id,
+            tenant,
+            document_id,
+            event_id,
+            source,
+            external_id,
+            requested_by,
+        )

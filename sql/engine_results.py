@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schemas.ports.ledger import MemoKey
-from sql.errors import translate_database_errors
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, execute, fetch_rows, fetch_value
 
 
 class PgEngineResultCache:
@@ -19,25 +17,21 @@ class PgEngineResultCache:
     async def fetch(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]:
         if not keys:
             return {}
-        with translate_database_errors():
-            rows = await self._pool.fetch(load_query("engine_results"), *_to_columns(keys))
+        rows = await fetch_rows(self._pool, "engine_results", *_to_columns(keys))
         return {keys[row["n"] - 1]: row["result"] for row in rows}
 
     async def count_cached(self, keys: Sequence[MemoKey]) -> int:
         """Return how many of these distinct keys have a result."""
-        with translate_database_errors():
-            return int(
-                await self._pool.fetchval(load_query("count_engine_results"), *_to_columns(keys))
-            )
+        return int(await fetch_value(self._pool, "count_engine_results", *_to_columns(keys)))
 
     async def store(self, results: Mapping[MemoKey, bytes]) -> None:
         if results:
-            with translate_database_errors():
-                await self._pool.execute(
-                    load_query("insert_engine_results"),
-                    *_to_columns(list(results)),
-                    list(results.values()),
-                )
+            await execute(
+                self._pool,
+                "insert_engine_results",
+                *_to_columns(list(results)),
+                list(results.values()),
+            )
 
 
 def _to_columns(keys: Sequence[MemoKey]) -> tuple[list[object], ...]:

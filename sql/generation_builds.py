@@ -16,8 +16,7 @@ from schemas.generations import Generation
 from sql.advisory_locks import try_lock, wait_for_lock
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.errors import translate_database_errors
-from sql.pool import Pool
-from sql.query_loader import load_query
+from sql.pool import Pool, execute, execute_many, fetch_rows, fetch_value
 
 BUILD_DECISION_LOCK = "a generation to build"
 PACE_FIELDS = ("paused", "events_per_second")
@@ -74,12 +73,11 @@ class PgGenerationBuilds:
 
         With `keep_previous` a rebuild keeps the previous generation on standby.
         """
-        with translate_database_errors():
-            return str(
-                await self._pool.fetchval(
-                    load_query("allocate_generation_name"), keep_previous, events_per_second
-                )
+        return str(
+            await fetch_value(
+                self._pool, "allocate_generation_name", keep_previous, events_per_second
             )
+        )
 
     async def set_pace(self, generation: str, pace: Mapping[str, Any]) -> None:
         """Set `paused` and `events_per_second`; a missing key leaves its value.
@@ -96,13 +94,7 @@ class PgGenerationBuilds:
         await self._upsert(generation, phase=phase, error=None)
 
     async def mark_built(self, generation: str, *, events: int, rows: int) -> None:
-        with translate_database_errors():
-            await self._pool.execute(
-                load_query("mark_build_done"),
-                generation,
-                events,
-                rows,
-            )
+        await execute(self._pool, "mark_build_done", generation, events, rows)
 
     async def record_failure(self, generation: str, error: Exception) -> None:
         anabranch_error = error if isinstance(error, AnabranchError) else None
@@ -121,11 +113,11 @@ class PgGenerationBuilds:
         """Add to the counts of inputs that engines processed for the build."""
         if not calls:
             return
-        with translate_database_errors():
-            await self._pool.executemany(
-                load_query("add_engine_calls"),
-                [(generation, engine, inputs) for engine, inputs in calls.items()],
-            )
+        await execute_many(
+            self._pool,
+            "add_engine_calls",
+            [(generation, engine, inputs) for engine, inputs in calls.items()],
+        )
 
     async def count_rows(self, generation: str) -> int:
         """Count the rows in all partitions of a generation, except lexical statistics."""
@@ -148,8 +140,7 @@ class PgGenerationBuilds:
                 yield acquired
 
     async def _fetch_builds(self, name: str | None) -> list[GenerationBuild]:
-        with translate_database_errors():
-            rows = await self._pool.fetch(load_query("builds"), name)
+        rows = await fetch_rows(self._pool, "builds", name)
         return [_parse_build(dict(row)) for row in rows]
 
     async def _upsert(self, generation: str, **values: Any) -> None:
