@@ -91,7 +91,7 @@ async def remove_generation_tables(
     blocker = await fetch_row(
         pool, "partition_blocker", _format_partition_names(name), list(PARTITIONED_TABLES)
     )
-    return Removal(removed=False, held_by=dict(blocker) if blocker else None)
+    return Removal(removed=False, blocked_by=dict(blocker) if blocker else None)
 
 
 async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_s: float) -> None:
