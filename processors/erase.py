@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.events import ErasureCompleted, ErasureRequested
+from schemas.events import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import CONTROL
@@ -30,7 +30,7 @@ STAGE = Stage(
     1,
     ordering_policy=OrderingPolicy.ALWAYS,
     react=react,
-    emits=(ErasureCompleted,),
+    emits=(KeysDestroyed, ErasureCompleted),
     deadline_s=24 * 3600,
     fails_document=False,
     serves_all_generations=True,

@@ -10,9 +10,17 @@ from typing import Any
 
 import pytest
 
-from schemas.events import EventData, list_event_classes, map_event_classes
+from processors import STAGES
+from schemas.events import (
+    DocumentFailed,
+    EventData,
+    EventDeadLettered,
+    list_event_classes,
+    map_event_classes,
+)
 from schemas.topics import RAW
 from streams.asyncapi import JSON_SCHEMA, get_schema_file_name
+from streams.stage import Stage
 from tests.golden.recording import (
     RecordedEvent,
     decode_or_error,
@@ -45,6 +53,23 @@ def test_every_event_version_is_recorded(event: type[EventData]) -> None:
     if event.topic.is_sealed:
         wanted |= {(event.topic, kind, SEALED) for kind in list_versions(event)}
     assert wanted <= DECODED_KINDS, "record them: python -m tests.golden.recorder NAME"
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_recorded_events_of_stage_are_declared(stage: Stage) -> None:
+    recorded_events = {
+        (recorded.topic, recorded.event_type)
+        for _, _, recorded in RECORDED_EVENTS
+        if recorded.event_type
+        and recorded.stored.record.headers.get("ce_source") == f"anabranch/{stage.name}".encode()
+    }
+    of_failures = {
+        (event.topic, event.event_type()) for event in (EventDeadLettered, DocumentFailed)
+    }
+    declared = {(event.topic, event.event_type()) for event in stage.emits}
+    assert recorded_events - of_failures <= declared
+    if stage.output_topic:
+        assert stage.output_topic in {topic for topic, _ in recorded_events}
 
 
 @pytest.mark.parametrize("recording", list_recordings(), ids=lambda path: path.name)
