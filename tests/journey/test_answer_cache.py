@@ -116,6 +116,7 @@ async def test_cached_run_supports_lineage_rerun_and_diff(world: ApiWorld) -> No
 async def test_cache_hits_are_counted_in_metrics(world: ApiWorld) -> None:
     await world.ingest_until_searchable(NOTE, external_id="toll")
     await ask_until_cached(world)
+    await world.ask(QUESTION, k=3)  # another request, the same embedding
     lines = (await world.http.get("/metrics")).text.splitlines()
     assert 'anabranch_cache_requests_total{cache="answers",outcome="hit"} 1.0' in lines
     assert any(
