@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.environment import FaultEnvironment
-from tests.faults.report import format_fault_table, write_table
+from tests.faults.report import format_await_coverage, format_fault_table, write_table
 from tests.faults.suite import FAULTS, FaultSuite
 from tests.support.kafka_fixture import run_broker
 from tests.support.postgres_fixture import run_postgres
@@ -41,6 +41,9 @@ def main() -> int:
             FaultEnvironment(broker, server), arguments.seed, arguments.minutes, log_progress
         ).run_all(faults)
     print(format_fault_table(rows))
+    for row in rows:
+        if row.await_coverage is not None:
+            print(f"\n{format_await_coverage(row.await_coverage)}")
     if arguments.write is not None:
         write_table(arguments.write, rows)
     return int(not all(row.passed for row in rows))

@@ -1,14 +1,15 @@
-"""Every await of a stage between reading an event and acknowledging it, seen from the event loop:
-the place to die at.
+"""Observe from the event loop every await of a stage between reading an event and acknowledging it.
 
-A crossing is `stage|place|side`: `place` is the line of ours that waits and what it waits for,
-`side` whether its answer is out (`asked`) or has just come (`answered`).
+An await point is `stage|place|side`: `place` is our line that waits and what it waits for, `side`
+whether the request is out (`asked`) or the response has just arrived (`answered`). Its site is the
+line alone, `file:line`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,37 @@ from streams.runner import StageRunner
 
 ROOT = Path(__file__).parents[2]
 SOURCE_FOLDERS = tuple(
-    f"{ROOT / room}/" for room in ("streams", "sql", "processors", "engines", "anabranch")
+    f"{ROOT / room}/"
+    for room in ("streams", "sql", "processors", "engines", "services", "anabranch")
 )
-IDLE = "PartitionSink._until"
+IDLE = PartitionSink._wait_until.__qualname__
 """Waits for something to do, with nothing in hand."""
 OnAwaitPoint = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class AwaitCoverage:
+    """The await points that a run came by, and those at which a worker was killed."""
+
+    seen: frozenset[str]
+    struck: frozenset[str]
+
+    @property
+    def sites_seen(self) -> set[str]:
+        return get_sites(self.seen | self.struck)
+
+    @property
+    def sites_struck(self) -> set[str]:
+        return get_sites(self.struck)
+
+    @property
+    def sites_never_struck(self) -> list[str]:
+        return sorted(self.sites_seen - self.sites_struck)
+
+
+def get_sites(await_points: Iterable[str]) -> set[str]:
+    """Return the `file:line` of each await point."""
+    return {await_point.split("|")[1].split(" ")[0] for await_point in await_points}
 
 
 class TracedCoroutine(Coroutine[Any, Any, Any]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.faults.await_points import AwaitCoverage
 from tests.faults.trial import FaultTrial, fetch_dead_letters
 
 MAX_RSS_BYTES = 320 * 1024 * 1024
@@ -30,6 +31,7 @@ class FaultResult:
     views_equal: bool
     elapsed_s: float
     violations: tuple[str, ...] = ()
+    await_coverage: AwaitCoverage | None = None
     completed: bool = True
     """False where the trial broke off: `wrong` says where, and nothing else is known."""
 
@@ -120,4 +122,5 @@ def evaluate_trial(
         views_equal=not different,
         elapsed_s=elapsed_s,
         violations=tuple(trial.violations),
+        await_coverage=trial.await_coverage,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tests.fakes.openai_server import FakeOpenAI
+from tests.faults.await_points import AwaitCoverage
 from tests.faults.environment import FaultEnvironment
 from tests.faults.relay import TcpRelay
 from tests.faults.worker import CROSSED
@@ -47,6 +48,8 @@ class FaultTrial:
     expected_dead_letters: set[tuple[str, str]] = field(default_factory=set)
     sent_ids: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    await_coverage: AwaitCoverage | None = None
+    """Set by the fault that kills workers at awaits."""
     model_server: FakeOpenAI | None = None
     """The embedding server, where one is asked for."""
     model_relay: TcpRelay | None = None

@@ -37,8 +37,9 @@ CROSSED, DIED = "crossed ", "died "
 
 @dataclass(frozen=True)
 class WorkerOrders:
-    """What a worker is and does. `die_at` is a crossing; `census` notes every crossing when it is
-    first made.
+    """What a worker is and does.
+
+    It dies at the await point `die_at`; `census` notes every await point when it is first reached.
     """
 
     notes: str
@@ -59,11 +60,10 @@ def run_worker(orders: WorkerOrders) -> None:
 
 async def _run_until_stopped(orders: WorkerOrders) -> None:
     notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    if orders.census or orders.die_at:
-        trace_await_points(
-            asyncio.get_running_loop(),
-            _note_await_points(notes) if orders.census else _kill_at(notes, orders.die_at),
-        )
+    if orders.census:
+        trace_await_points(asyncio.get_running_loop(), _note_await_points(notes))
+    elif orders.die_at is not None:
+        trace_await_points(asyncio.get_running_loop(), _kill_at(notes, orders.die_at))
     # The fault strikes each event as often as there are awaits: what three kills do to an event has
     # a test of its own.
     settings = load_settings(sets=["worker.lost_attempts=1000"])
@@ -111,7 +111,7 @@ def _note_await_points(notes: int) -> Callable[[str], None]:
     return on_await_point
 
 
-def _kill_at(notes: int, kill_point: str | None) -> Callable[[str], None]:
+def _kill_at(notes: int, kill_point: str) -> Callable[[str], None]:
     def on_await_point(crossing: str) -> None:
         if crossing == kill_point:
             write_notes(notes, DIED + crossing)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+from streams.partition_sink import PartitionSink
+from tests.faults.await_points import AwaitCoverage, find_await_point
 from tests.faults.report import write_table
 from tests.faults.result import FaultResult
 
@@ -40,3 +43,39 @@ def test_results_of_faults_not_rerun_are_kept(tmp_path: Path) -> None:
 def test_fault_that_was_never_injected_fails() -> None:
     assert FAULT_RESULT.passed
     assert list(replace(FAULT_RESULT, n_injected=0).list_problems()) == ["it never struck"]
+
+
+def test_share_of_struck_awaits_and_sites_never_struck_are_written(tmp_path: Path) -> None:
+    page = tmp_path / "faults.md"
+    page.write_text(
+        "<!-- generated: faults -->\n<!-- end: faults -->\n"
+        "<!-- generated: await coverage -->\n<!-- end: await coverage -->\n"
+    )
+    coverage = AwaitCoverage(
+        seen=frozenset(
+            {
+                "chunk|sql/log.py:10 execute|asked",
+                "chunk|sql/log.py:10 execute|answered",
+                "index|sql/log.py:10 execute|asked",
+                "index|sql/ledger.py:7 fetch|asked",
+            }
+        ),
+        struck=frozenset({"chunk|sql/log.py:10 execute|asked", "chunk|streams/retry.py:3|asked"}),
+    )
+    write_table(page, [replace(FAULT_RESULT, await_coverage=coverage)])
+    text = page.read_text()
+    assert "struck: 2 of 3 (67%)" in text and "struck: 2 of 5 (40%)" in text
+    assert "- `sql/ledger.py:7`" in text and "- `sql/log.py:10`" not in text
+
+
+def test_idle_wait_of_a_partition_is_no_await_point() -> None:
+    async def wait() -> str | None:
+        partition = object.__new__(PartitionSink)
+        waiting = PartitionSink._wait_until(partition, asyncio.Event(), lambda: False)
+        waiting.send(None)
+        try:
+            return find_await_point(waiting)
+        finally:
+            waiting.close()
+
+    assert asyncio.run(wait()) is None
