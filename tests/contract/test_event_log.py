@@ -13,6 +13,7 @@ import pytest
 from schemas.errors import ConfigurationError
 from schemas.ports.log import Partition
 from schemas.records import Position, Record, StoredRecord
+from tests.support.eventually import eventually
 from tests.support.log_cases import (
     CollectingSink,
     LogCase,
@@ -20,7 +21,6 @@ from tests.support.log_cases import (
     log_and_subscriber,
     open_case,
     run_subscription,
-    wait_until,
 )
 
 __all__ = ["log_and_subscriber", "open_case"]
@@ -163,7 +163,7 @@ class TestTopics:
         async with run_subscription(
             case.subscriber, "readers", TOPIC, auto_acknowledge=True
         ) as reader:
-            await wait_until(lambda: len(reader.records) == 20)
+            await eventually(lambda: len(reader.records) == 20)
         await case.log.delete_topics([TOPIC, "never there"])
         await case.log.create_topics({TOPIC: 4}, retention_ms={})
         assert (
@@ -172,7 +172,7 @@ class TestTopics:
         )
         await case.log.append(make_numbered_records([7]))
         async with run_subscription(case.subscriber, "readers", TOPIC) as reader:
-            await wait_until(lambda: read_numbers(reader.records) == [7])
+            await eventually(lambda: read_numbers(reader.records) == [7])
         assert [record.record async for record in case.log.read("others")] == [other]
 
     async def test_empty_topic_has_equal_start_and_end(self, case: LogCase) -> None:
@@ -268,9 +268,9 @@ class TestSubscribing:
     async def test_existing_and_new_records_are_delivered_in_order(self, case: LogCase) -> None:
         await case.log.append(make_numbered_records(range(100)))
         async with run_subscription(case.subscriber, "g", TOPIC) as reader:
-            await wait_until(lambda: len(reader.records) == 100)
+            await eventually(lambda: len(reader.records) == 100)
             await case.log.append(make_numbered_records(range(100, 200)))
-            await wait_until(lambda: len(reader.records) == 200)
+            await eventually(lambda: len(reader.records) == 200)
         assert Counter(read_numbers(reader.records)) == Counter(range(200))
         for sink in reader.sinks:
             assert read_numbers(sink.received) == sorted(read_numbers(sink.received))
@@ -288,7 +288,7 @@ class TestSubscribing:
             ]
         )
         async with run_subscription(case.subscriber, "g", TOPIC) as reader:
-            await wait_until(lambda: len(reader.records) == 3)
+            await eventually(lambda: len(reader.records) == 3)
         in_place = sorted(reader.records, key=lambda record: record.position)
         assert in_place == sorted(await read_all(case), key=lambda record: record.position)
 
@@ -298,28 +298,28 @@ class TestSubscribing:
             run_subscription(case.subscriber, "one", TOPIC, auto_acknowledge=True) as one,
             run_subscription(case.other_subscriber, "two", TOPIC) as two,
         ):
-            await wait_until(lambda: len(one.records) == len(two.records) == 20)
+            await eventually(lambda: len(one.records) == len(two.records) == 20)
         assert await case.log.fetch_committed_offsets("two", TOPIC) == {}
 
     async def test_unacknowledged_records_are_redelivered(self, case: LogCase) -> None:
         await case.log.append(make_numbered_records(range(20)))
         async with run_subscription(case.subscriber, "g", TOPIC) as first:
-            await wait_until(lambda: len(first.records) == 20)
+            await eventually(lambda: len(first.records) == 20)
         async with run_subscription(case.other_subscriber, "g", TOPIC) as second:
-            await wait_until(lambda: len(second.records) == 20)
+            await eventually(lambda: len(second.records) == 20)
         assert sorted(read_numbers(second.records)) == list(range(20))
 
     async def test_subscription_resumes_after_acknowledged_prefix(self, case: LogCase) -> None:
         positions = await case.log.append(make_numbered_records(range(20), key=b"one"))
         partition, middle = positions[0].partition, positions[12].offset
         async with run_subscription(case.subscriber, "g", TOPIC) as first:
-            await wait_until(lambda: len(first.records) == 20)
+            await eventually(lambda: len(first.records) == 20)
             holder = next(sink for sink in first.open_sinks if sink.partition.number == partition)
             holder.partition.acknowledge(positions[4].offset + 1)
             holder.partition.acknowledge(middle + 1)
         assert await case.log.fetch_committed_offsets("g", TOPIC) == {partition: middle + 1}
         async with run_subscription(case.other_subscriber, "g", TOPIC) as second:
-            await wait_until(lambda: len(second.records) == 7)
+            await eventually(lambda: len(second.records) == 7)
         assert read_numbers(second.records) == list(range(13, 20))
 
     async def test_pending_records_are_counted_from_acknowledged_offset(
@@ -330,7 +330,7 @@ class TestSubscribing:
         await case.log.append([Record("others", b"1", b"not counted")])
         partition, middle = positions[0].partition, positions[12].offset
         async with run_subscription(case.subscriber, "g", TOPIC) as reader:
-            await wait_until(lambda: len(reader.records) == 20)
+            await eventually(lambda: len(reader.records) == 20)
             sink = next(sink for sink in reader.open_sinks if sink.partition.number == partition)
             sink.partition.acknowledge(middle + 1)
         below = {partition: positions[15].offset}
@@ -362,13 +362,13 @@ class TestSubscribing:
     async def test_closed_sink_cannot_acknowledge(self, case: LogCase) -> None:
         positions = await case.log.append(make_numbered_records(range(5), key=b"one"))
         async with run_subscription(case.subscriber, "g", TOPIC) as reader:
-            await wait_until(lambda: len(reader.records) == 5)
+            await eventually(lambda: len(reader.records) == 5)
         assert all(sink.closed for sink in reader.sinks)
         for sink in reader.sinks:
             sink.partition.acknowledge(positions[-1].offset + 1)
             sink.partition.resume()
         async with run_subscription(case.subscriber, "g", TOPIC) as again:
-            await wait_until(lambda: len(again.records) == 5)
+            await eventually(lambda: len(again.records) == 5)
         assert await case.log.fetch_committed_offsets("g", TOPIC) == {}
 
     async def test_restarts_neither_lose_nor_duplicate_records(self, case: LogCase) -> None:
@@ -379,10 +379,10 @@ class TestSubscribing:
             async with run_subscription(
                 case.subscriber, "g", TOPIC, auto_acknowledge=True
             ) as reader:
-                await wait_until(lambda reader=reader: len(reader.records) > 0)  # type: ignore[misc]
+                await eventually(lambda reader=reader: len(reader.records) > 0)  # type: ignore[misc]
             seen.update(read_numbers(reader.records))
         async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
-            await wait_until(lambda: len(seen.keys() | set(read_numbers(reader.records))) == 200)
+            await eventually(lambda: len(seen.keys() | set(read_numbers(reader.records))) == 200)
         seen.update(read_numbers(reader.records))
         assert seen == Counter(range(200)), (
             "acknowledged on delivery and stopped cleanly: each exactly once"
@@ -411,16 +411,16 @@ class TestSubscribing:
 class TestGroupSharing:
     async def test_partition_is_assigned_to_one_member_only(self, case: LogCase) -> None:
         async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as one:
-            await wait_until(lambda: len(one.open_sinks) == case.partitions)
+            await eventually(lambda: len(one.open_sinks) == case.partitions)
             async with run_subscription(
                 case.other_subscriber, "g", TOPIC, auto_acknowledge=True
             ) as two:
                 if case.splits_partitions:
-                    await wait_until(
+                    await eventually(
                         lambda: len(one.open_sinks) == len(two.open_sinks) == case.partitions // 2
                     )
                 await case.log.append(make_numbered_records(range(200)))
-                await wait_until(lambda: len(one.records) + len(two.records) >= 200)
+                await eventually(lambda: len(one.records) + len(two.records) >= 200)
                 held = [
                     sink.partition.number for reader in (one, two) for sink in reader.open_sinks
                 ]
@@ -430,37 +430,37 @@ class TestGroupSharing:
     async def test_new_member_receives_no_acknowledged_records(self, case: LogCase) -> None:
         async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as one:
             await case.log.append(make_numbered_records(range(1_000)))
-            await wait_until(lambda: len(one.records) == 1_000)
+            await eventually(lambda: len(one.records) == 1_000)
             async with run_subscription(
                 case.other_subscriber, "g", TOPIC, auto_acknowledge=True
             ) as two:
                 if case.splits_partitions:
-                    await wait_until(lambda: len(two.open_sinks) == case.partitions // 2)
+                    await eventually(lambda: len(two.open_sinks) == case.partitions // 2)
                 await case.log.append(make_numbered_records(range(1_000, 1_100)))
-                await wait_until(lambda: count_distinct(one, two) == 1_100)
+                await eventually(lambda: count_distinct(one, two) == 1_100)
         assert Counter(read_numbers([*one.records, *two.records])) == Counter(range(1_100))
 
     async def test_remaining_member_takes_over_partitions(self, case: LogCase) -> None:
         async with run_subscription(
             case.other_subscriber, "g", TOPIC, auto_acknowledge=True
         ) as two:
-            await wait_until(lambda: len(two.open_sinks) == case.partitions)
+            await eventually(lambda: len(two.open_sinks) == case.partitions)
             async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as one:
                 await case.log.append(make_numbered_records(range(100)))
-                await wait_until(lambda: count_distinct(one, two) >= 100)
+                await eventually(lambda: count_distinct(one, two) >= 100)
             await case.log.append(make_numbered_records(range(100, 200)))
-            await wait_until(lambda: count_distinct(one, two) == 200)
+            await eventually(lambda: count_distinct(one, two) == 200)
             assert len(two.open_sinks) == case.partitions
 
     async def test_new_member_resumes_after_stopped_member(self, case: LogCase) -> None:
         async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as one:
             await case.log.append(make_numbered_records(range(100)))
-            await wait_until(lambda: len(one.records) == 100)
+            await eventually(lambda: len(one.records) == 100)
         await case.log.append(make_numbered_records(range(100, 200)))
         async with run_subscription(
             case.other_subscriber, "g", TOPIC, auto_acknowledge=True
         ) as two:
-            await wait_until(lambda: len(two.records) == 100)
+            await eventually(lambda: len(two.records) == 100)
         assert sorted(read_numbers(two.records)) == list(range(100, 200))
 
 
@@ -498,7 +498,7 @@ class TestBackPressure:
         async with run_subscription(
             case.subscriber, "g", TOPIC, capacity=lambda number: 5 if number == stuck else None
         ) as reader:
-            await wait_until(
+            await eventually(
                 lambda: (
                     all(
                         len(sink.received) == expected[sink.partition.number]
@@ -509,7 +509,7 @@ class TestBackPressure:
                 )
             )
             [held] = [sink for sink in reader.open_sinks if sink.partition.number == stuck]
-            await wait_until(lambda: held.is_full)
+            await eventually(lambda: held.is_full)
             assert len(held.received) < expected[stuck]
             while len(held.received) < expected[stuck]:
                 held.drain()
@@ -519,9 +519,9 @@ class TestBackPressure:
 
     async def test_resume_without_pause_has_no_effect(self, case: LogCase) -> None:
         async with run_subscription(case.subscriber, "g", TOPIC) as reader:
-            await wait_until(lambda: len(reader.open_sinks) == case.partitions)
+            await eventually(lambda: len(reader.open_sinks) == case.partitions)
             for sink in reader.open_sinks:
                 sink.partition.resume()
             await case.log.append(make_numbered_records(range(50)))
-            await wait_until(lambda: len(reader.records) == 50)
+            await eventually(lambda: len(reader.records) == 50)
         assert sorted(read_numbers(reader.records)) == list(range(50))

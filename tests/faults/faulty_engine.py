@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.faults.trial import FaultTrial, seconds_since
-from tests.support.cluster import wait_until
+from tests.support.eventually import eventually_blocking
 
 BURST_SIZE = 3
 """Wrong answers in a row: fewer than an event is tried."""
@@ -31,6 +31,6 @@ def inject_in_bursts(trial: FaultTrial, make_fault: Callable[[], dict[str, Any]]
         trial.push_next(
             max(EVENTS_PER_BURST, len(trial.events) // len(trial.get_rounds(RECOVERY_S)))
         )
-        wait_until(lambda: server.n_pending_faults == 0, "the engine to be asked")
+        eventually_blocking(lambda: server.n_pending_faults == 0, what="the engine to be asked")
         time.sleep(RECOVERY_S)
     return n_faults

@@ -16,7 +16,8 @@ from tests.faults.environment import FaultEnvironment
 from tests.faults.relay import TcpRelay
 from tests.faults.worker import CROSSED
 from tests.faults.worker_fleet import WorkerFleet
-from tests.support.cluster import collect_outcomes, tail_topic, wait_until
+from tests.support.cluster import collect_outcomes, tail_topic
+from tests.support.eventually import eventually_blocking
 from tests.support.workload import KafkaEvent, generate_histories, interleave
 
 DeadLetterCodes = frozenset[tuple[str, str]]
@@ -72,7 +73,7 @@ class FaultTrial:
     def start_workers(self, count: int = 1, **how: Any) -> None:
         """So many workers, ready."""
         workers = [self.fleet.spawn_worker(**how) for _ in range(count)]
-        wait_until(lambda: all(worker.is_ready for worker in workers), "workers")
+        eventually_blocking(lambda: all(worker.is_ready for worker in workers), what="workers")
 
     def finish(self) -> None:
         """The rest of the workload, by a worker that nothing happens to, until everything has
@@ -87,9 +88,10 @@ class FaultTrial:
     def wait_for_outcomes(self, count: int) -> dict[str, set[tuple[str, str]]]:
         """What was told of the events once so many have an outcome."""
         with tail_topic(self.fleet.settings, "outcomes") as outcomes:
-            wait_until(
-                lambda: len(collect_outcomes(outcomes)) >= count,
-                lambda: (
+            eventually_blocking(
+                lambda: len(collect_outcomes(outcomes)),
+                lambda n_outcomes: n_outcomes >= count,
+                what=lambda: (
                     f"outcomes of {sorted(set(self.sent_ids) - collect_outcomes(outcomes).keys())[:20]}"
                 ),
             )
@@ -147,11 +149,13 @@ def fetch_dead_letters(fleet: WorkerFleet) -> DeadLetterCodes:
 
 def run_baseline(fleet: WorkerFleet, events: Sequence[KafkaEvent]) -> Baseline:
     worker = fleet.spawn_worker(census=True)
-    wait_until(lambda: worker.is_ready, "a worker")
+    eventually_blocking(lambda: worker.is_ready, what="a worker")
     fleet.push(events)
     with tail_topic(fleet.settings, "outcomes") as outcomes:
-        wait_until(
-            lambda: len(collect_outcomes(outcomes)) == len(events), "every outcome of the clean run"
+        eventually_blocking(
+            lambda: len(collect_outcomes(outcomes)),
+            lambda n_outcomes: n_outcomes == len(events),
+            what="every outcome of the clean run",
         )
     fleet.wait_until_idle()
     return Baseline(

@@ -23,7 +23,7 @@ from services.storage import Storage
 from sql.generation_removal import begin_generation_drop
 from tests.faults.environment import PARTITIONS
 from tests.faults.trial import Fault, FaultTrial
-from tests.support.cluster import wait_until
+from tests.support.eventually import eventually_blocking
 from tests.support.postgres_fixture import run_in_thread
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ def wait_for_build_error(trial: FaultTrial, name: str) -> str:
             )
         )
 
-    wait_until(lambda: bool(error()), "the rebuild to fail")
+    eventually_blocking(lambda: bool(error()), what="the rebuild to fail")
     return error()
 
 

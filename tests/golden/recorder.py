@@ -13,7 +13,6 @@ import os
 import sys
 import tempfile
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from streams.publisher import build_root_event
 from tests.golden.recording import LOG_NAMES, RECORDINGS_DIR, RecordedEvent, decode_or_error
 from tests.golden.views import fetch_views
 from tests.support.api_world import ApiWorld, run_system
+from tests.support.eventually import eventually
 
 TEXT = """# Weir House
 
@@ -100,17 +100,17 @@ async def produce_all_events(world: ApiWorld) -> None:
     receipt = await _send(
         world.http.post("/v1/erasures", json={"scope": "document", "name": secret["document_id"]})
     )
-    await wait_until(
+    await eventually(
         lambda: _has_value(world, f"/v1/erasures/{receipt['receipt_id']}", "state", "done")
     )
     await wait_until_idle(world)
     await _send(
         world.http.post("/v1/generations", json={"purpose": "rebuild", "keep_previous": False})
     )
-    await wait_until(
+    await eventually(
         lambda: _has_rows(world.worker.storage.pool, "live_generation where name = 'g2'")
     )
-    await wait_until(
+    await eventually(
         lambda: _has_rows(
             world.worker.storage.pool, "generations where name = 'g1' and state = 'dropped'"
         )
@@ -119,7 +119,7 @@ async def produce_all_events(world: ApiWorld) -> None:
     await world.worker.storage.log.append(
         [await encode_event(world.worker.storage, event) for event in make_source_events()]
     )
-    await wait_until(lambda: _has_rows(world.worker.storage.pool, "sources where removed"))
+    await eventually(lambda: _has_rows(world.worker.storage.pool, "sources where removed"))
     await wait_until_idle(world)
 
 
@@ -228,13 +228,7 @@ async def wait_until_idle(world: ApiWorld) -> None:
 
     for _ in range(3):
         await asyncio.sleep(1.0)
-        await wait_until(idle)
-
-
-async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(180):
-        while not await condition():
-            await asyncio.sleep(0.1)
+        await eventually(idle)
 
 
 async def _send(request: Any) -> Any:

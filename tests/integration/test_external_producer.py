@@ -24,7 +24,8 @@ import pytest
 from schemas.ids import make_document_id
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.support.broken_files import make_encrypted_pdf, make_pdf
-from tests.support.cluster import WorkerCluster, run_cluster, wait_until
+from tests.support.cluster import WorkerCluster, run_cluster
+from tests.support.eventually import eventually_blocking
 from tests.support.postgres_fixture import clone_database
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +79,7 @@ def system(
         ) as found,
     ):
         worker = found.start_worker(real_parser=True)
-        wait_until(lambda: worker.is_ready, "the worker")
+        eventually_blocking(lambda: worker.is_ready, what="the worker")
         yield found
 
 

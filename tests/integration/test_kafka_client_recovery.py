@@ -18,8 +18,9 @@ from mode.threads import MethodQueue
 from streams.kafka.faust_app import FaustConsumer
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
+from tests.support.eventually import eventually
 from tests.support.kafka_numbers import TOPIC, append_numbers, log
-from tests.support.log_cases import SubscriptionReader, run_subscription, wait_until
+from tests.support.log_cases import SubscriptionReader, run_subscription
 
 pytestmark = pytest.mark.kafka
 
@@ -47,7 +48,7 @@ def consumers(monkeypatch: pytest.MonkeyPatch) -> list[FaustConsumer]:
 
 async def wait_for_numbers(reader: SubscriptionReader, *numbers: int) -> None:
     wanted = {str(number).encode() for number in numbers}
-    await wait_until(lambda: wanted <= {stored.record.value for stored in reader.records})
+    await eventually(lambda: wanted <= {stored.record.value for stored in reader.records})
 
 
 async def test_both_threads_share_one_queue_despite_slow_creation(
@@ -77,7 +78,7 @@ async def test_subscription_restarts_when_its_client_stops(
         holder, name = which.split(".")
         task = getattr(getattr(consumers[0]._thread._consumer, holder), name)
         task.get_loop().call_soon_threadsafe(task.cancel)
-        await wait_until(lambda: len(consumers) == 2)
+        await eventually(lambda: len(consumers) == 2)
         await append_numbers(log, range(2, 3))
         await wait_for_numbers(reader, 2)
 
@@ -94,10 +95,10 @@ async def test_interrupted_commits_resume(
 
     commit = FaustConsumer.commit
     async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
-        await wait_until(lambda: len(reader.open_sinks) == 6)
+        await eventually(lambda: len(reader.open_sinks) == 6)
         monkeypatch.setattr(FaustConsumer, "commit", broken_off)
         await append_numbers(log, range(1, 2))
-        await wait_until(lambda: len(consumers) == 2)
+        await eventually(lambda: len(consumers) == 2)
         async with asyncio.timeout(60):
             while sum((await log.fetch_committed_offsets("g", TOPIC)).values()) < 1:
                 await asyncio.sleep(0.05)

@@ -20,8 +20,8 @@ from tests.support.cluster import (
     collect_outcomes,
     run_cluster,
     tail_topic,
-    wait_until,
 )
+from tests.support.eventually import eventually_blocking
 from tests.support.workload import KafkaEvent, generate_histories, interleave, make_received
 
 pytestmark = pytest.mark.kafka
@@ -57,26 +57,26 @@ def run_with_kill(
     each event.
     """
     first, second = system.start_worker(pause_s=0.05), system.start_worker(pause_s=0.05)
-    wait_until(lambda: first.is_ready and second.is_ready, "two workers")
+    eventually_blocking(lambda: first.is_ready and second.is_ready, what="two workers")
     most = len(events) * 2 // 3
     with tail_topic(system.settings, "outcomes") as outcomes:
         system.push(events[:most])
-        wait_until(
+        eventually_blocking(
             lambda: (
                 len(collect_outcomes(outcomes)) > most // 5
                 and bool(first.embedded_words)
                 and bool(second.embedded_words)
             ),
-            "the middle",
+            what="the middle",
         )
         first.stop(signal.SIGKILL)
         assert len(collect_outcomes(outcomes)) < most, "killed in the middle"
         third = system.start_worker()
-        wait_until(lambda: third.is_ready, "a third worker")
+        eventually_blocking(lambda: third.is_ready, what="a third worker")
         system.push(events[most:])
-        wait_until(
+        eventually_blocking(
             lambda: len(collect_outcomes(outcomes)) == len(events),
-            lambda: (
+            what=lambda: (
                 f"outcomes of {sorted({headers['ce_id'] for _, headers, _ in events} - collect_outcomes(outcomes).keys())}"
             ),
         )
@@ -88,11 +88,13 @@ def run_uninterrupted(
     system: WorkerCluster, events: Iterable[KafkaEvent], count: int
 ) -> dict[str, set[tuple[str, str]]]:
     worker = system.start_worker()
-    wait_until(lambda: worker.is_ready, "a worker")
+    eventually_blocking(lambda: worker.is_ready, what="a worker")
     system.push(events)
     with tail_topic(system.settings, "outcomes") as outcomes:
-        wait_until(
-            lambda: len(collect_outcomes(outcomes)) == count, "every outcome of the clean run"
+        eventually_blocking(
+            lambda: len(collect_outcomes(outcomes)),
+            lambda n_outcomes: n_outcomes == count,
+            what="every outcome of the clean run",
         )
         system.wait_until_idle()
         return collect_outcomes(outcomes)
@@ -105,7 +107,11 @@ def get_outcome_types(outcomes: set[tuple[str, str]]) -> set[str]:
 def read_in_append_order(system: WorkerCluster, topic: str, count: int) -> list[ConsumedRecord]:
     """What a topic holds, in the order in which the door numbers revisions."""
     with tail_topic(system.settings, topic) as records:
-        wait_until(lambda: len(records.poll_records()) == count, f"all of {topic}")
+        eventually_blocking(
+            lambda: len(records.poll_records()),
+            lambda n_records: n_records == count,
+            what=f"all of {topic}",
+        )
         return sorted(records.poll_records(), key=lambda record: record.append_position)
 
 
@@ -155,12 +161,18 @@ def test_two_workers_for_one_stage_share_its_partitions(interrupted_cluster: Wor
         interrupted_cluster.start_worker("embed"),
         interrupted_cluster.start_worker(*others),
     )
-    wait_until(lambda: one.is_ready and two.is_ready and rest.is_ready, "three workers")
+    eventually_blocking(
+        lambda: one.is_ready and two.is_ready and rest.is_ready, what="three workers"
+    )
     interrupted_cluster.wait_for_members("anabranch.embed.g1", 2)
     names = [f"shared-{number}" for number in range(100)]
     interrupted_cluster.push(make_received(name, 0, f"Herons of {name}") for name in names)
     with tail_topic(interrupted_cluster.settings, "outcomes") as outcomes:
-        wait_until(lambda: len(outcomes.poll_records()) == len(names), "every outcome")
+        eventually_blocking(
+            lambda: len(outcomes.poll_records()),
+            lambda n_records: n_records == len(names),
+            what="every outcome",
+        )
     chunked = read_in_append_order(interrupted_cluster, "chunked", len(names))
     partitions = {
         record.data["origin"]["external_id"]: record.append_position[1] for record in chunked

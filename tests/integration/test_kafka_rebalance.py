@@ -18,8 +18,9 @@ from schemas.ports.log import Partition
 from streams.kafka.faust_app import seek_to_first_unread
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
+from tests.support.eventually import eventually
 from tests.support.kafka_numbers import TOPIC, append_numbers, log
-from tests.support.log_cases import TIMEOUT_S, CollectingSink, run_subscription, wait_until
+from tests.support.log_cases import TIMEOUT_S, CollectingSink, run_subscription
 
 __all__ = ["log"]
 
@@ -48,7 +49,7 @@ async def test_slow_seek_keeps_the_assignment(
     async with run_subscription(
         FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2), "g", TOPIC
     ) as reader:
-        await wait_until(lambda: len(reader.records) == 100)
+        await eventually(lambda: len(reader.records) == 100)
     assert len(reader.sinks) == 6
 
 
@@ -62,11 +63,11 @@ async def test_worker_slow_to_close_sinks_rejoins(
     sinks: list[CollectingSink] = []
     subscriber = FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2)
     slow = asyncio.create_task(subscriber.subscribe("g", TOPIC, open_sink).run())
-    await wait_until(lambda: len(sinks) == 6)
+    await eventually(lambda: len(sinks) == 6)
     async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
-        await wait_until(lambda: len(reader.open_sinks) == 3)
+        await eventually(lambda: len(reader.open_sinks) == 3)
         await append_numbers(log, range(100))
-        await wait_until(
+        await eventually(
             lambda: len(reader.records) + sum(len(sink.received) for sink in sinks) == 100
         )
         assert sum(not sink.closed for sink in sinks) == 3
@@ -94,11 +95,11 @@ async def test_rejected_join_is_retried(
     subscriber = FaustSubscriber(kafka_settings, session_timeout_s=6)
     async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as first:
         if refused > 1:
-            await wait_until(lambda: len(first.open_sinks) == 6)
+            await eventually(lambda: len(first.open_sinks) == 6)
         async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as second:
-            await wait_until(lambda: len(first.open_sinks) == len(second.open_sinks) == 3)
+            await eventually(lambda: len(first.open_sinks) == len(second.open_sinks) == 3)
             await append_numbers(log, range(100))
-            await wait_until(lambda: len(first.records) + len(second.records) == 100)
+            await eventually(lambda: len(first.records) + len(second.records) == 100)
 
 
 async def test_client_restarts_when_its_membership_ends(
@@ -111,7 +112,7 @@ async def test_client_restarts_when_its_membership_ends(
     monkeypatch.setattr(GroupCoordinator, "_do_rejoin_group", ended)
     await append_numbers(log, range(100))
     async with run_subscription(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
-        await wait_until(lambda: len(reader.records) == 100)
+        await eventually(lambda: len(reader.records) == 100)
 
 
 async def test_subscription_restarts_when_flow_is_never_resumed(
@@ -127,7 +128,7 @@ async def test_subscription_restarts_when_flow_is_never_resumed(
     monkeypatch.setattr("streams.kafka.faust_app._STALL_TIMEOUT_S", 1.0)
     await append_numbers(log, range(100))
     async with run_subscription(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
-        await wait_until(lambda: len(reader.records) == 100)
+        await eventually(lambda: len(reader.records) == 100)
 
 
 async def test_records_dropped_in_rebalance_are_refetched_without_committed_offset(

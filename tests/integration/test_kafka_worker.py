@@ -26,10 +26,11 @@ from streams.kafka.faust_app import FetchThread
 from streams.kafka.jars import find_java, get_default_jars_dir
 from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
+from tests.support.eventually import eventually
 from tests.support.forked_process import ForkedProcess, fork_process
 from tests.support.kafka_numbers import TOPIC, append_numbers, log
 from tests.support.kafka_worker import KafkaWorkerOrders, run_kafka_worker
-from tests.support.log_cases import CollectingSink, run_subscription, wait_until
+from tests.support.log_cases import CollectingSink, run_subscription
 
 __all__ = ["log"]
 
@@ -92,26 +93,26 @@ class TestFaults:
     ) -> None:
         first, _ = workers.start_worker(TOPIC), workers.start_worker(TOPIC)
         trickle = asyncio.create_task(append_slowly(log, 2_000))
-        await wait_until(lambda: workers.count_noted_by(1) > 50 and workers.count_noted_by(2) > 50)
+        await eventually(lambda: workers.count_noted_by(1) > 50 and workers.count_noted_by(2) > 50)
         stop_process(first, signal.SIGKILL)
         workers.start_worker(TOPIC)
-        await wait_until(lambda: workers.count_noted_by(3) > 50)
+        await eventually(lambda: workers.count_noted_by(3) > 50)
         await trickle
-        await wait_until(lambda: workers.count_noted().keys() == set(range(2_000)))
+        await eventually(lambda: workers.count_noted().keys() == set(range(2_000)))
 
     async def test_scaling_workers_loses_nothing(
         self, log: KafkaLog, workers: KafkaWorkerProcesses
     ) -> None:
         trickle = asyncio.create_task(append_slowly(log, 3_000))
         workers.start_worker(TOPIC)
-        await wait_until(lambda: workers.count_noted_by(1) > 50)
+        await eventually(lambda: workers.count_noted_by(1) > 50)
         workers.start_worker(TOPIC)
-        await wait_until(lambda: workers.count_noted_by(2) > 50)
+        await eventually(lambda: workers.count_noted_by(2) > 50)
         third = workers.start_worker(TOPIC)
-        await wait_until(lambda: workers.count_noted_by(3) > 50)
+        await eventually(lambda: workers.count_noted_by(3) > 50)
         stop_process(third, signal.SIGINT)
         await trickle
-        await wait_until(lambda: workers.count_noted().keys() == set(range(3_000)))
+        await eventually(lambda: workers.count_noted().keys() == set(range(3_000)))
 
     async def test_one_process_consumes_several_topics(
         self, log: KafkaLog, workers: KafkaWorkerProcesses
@@ -121,7 +122,7 @@ class TestFaults:
         await append_numbers(log, range(100))
         await append_numbers(log, range(100, 200), "others")
         await append_numbers(log, range(200, 300), "more")
-        await wait_until(lambda: workers.count_noted().keys() == set(range(300)))
+        await eventually(lambda: workers.count_noted().keys() == set(range(300)))
 
 
 class TestSlowConsumers:
@@ -131,7 +132,7 @@ class TestSlowConsumers:
         subscriber = FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2)
         await append_numbers(log, range(2_000))
         async with run_subscription(subscriber, "g", TOPIC, capacity=lambda number: 1) as reader:
-            await wait_until(
+            await eventually(
                 lambda: (
                     len(reader.open_sinks) == 6 and all(sink.is_full for sink in reader.open_sinks)
                 )
@@ -152,10 +153,10 @@ class TestSlowConsumers:
             FaustSubscriber(kafka_settings, session_timeout_s=6), "g", TOPIC, auto_acknowledge=True
         ) as reader:
             await append_numbers(log, range(10))
-            await wait_until(lambda: len(reader.records) == 10)
+            await eventually(lambda: len(reader.records) == 10)
             time.sleep(8)
             await append_numbers(log, range(10, 100))
-            await wait_until(lambda: len(reader.records) == 100)
+            await eventually(lambda: len(reader.records) == 100)
         assert len(reader.sinks) == 6
 
     async def test_memory_stays_bounded_while_a_sink_is_full(
@@ -165,7 +166,7 @@ class TestSlowConsumers:
         async with run_subscription(
             FaustSubscriber(kafka_settings), "g", TOPIC, capacity=lambda number: 5
         ) as reader:
-            await wait_until(lambda: any(sink.is_full for sink in reader.open_sinks))
+            await eventually(lambda: any(sink.is_full for sink in reader.open_sinks))
             await asyncio.sleep(2)
             assert len(reader.records) <= 5 + 100, "at most what one fetch handed over"
             assert len(reader.open_sinks) == 6
@@ -180,9 +181,9 @@ class TestProducerTransactions:
         async with run_subscription(
             FaustSubscriber(kafka_settings), "g", TOPIC, auto_acknowledge=True
         ) as reader:
-            await wait_until(lambda: len(reader.records) == 2)
+            await eventually(lambda: len(reader.records) == 2)
             await append_numbers(log, range(7, 8))
-            await wait_until(lambda: len(reader.records) == 3)
+            await eventually(lambda: len(reader.records) == 3)
         assert reader.values == [b"kept 1", b"kept 2", b"7"]
 
 
@@ -232,7 +233,7 @@ class TestRejections:
             ] == []
         async with run_subscription(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
             await append_numbers(log, range(10))
-            await wait_until(lambda: len(reader.records) == 10)
+            await eventually(lambda: len(reader.records) == 10)
 
 
 class TestBroker:
@@ -248,7 +249,7 @@ class TestBroker:
             assert elsewhere.status() == here.status()
             assert elsewhere.status().pid == pid
             await elsewhere.stop()
-            await wait_until(lambda: not here.status().is_running)
+            await eventually(lambda: not here.status().is_running)
         finally:
             await here.stop()
 
@@ -265,14 +266,14 @@ class TestBroker:
                 FaustSubscriber(settings, session_timeout_s=6), "g", TOPIC, auto_acknowledge=True
             ) as reader:
                 await append_numbers(log, range(500))
-                await wait_until(lambda: len(reader.records) == 500)
+                await eventually(lambda: len(reader.records) == 500)
                 os.kill(broker.status().pid or 0, signal.SIGKILL)
-                await wait_until(lambda: not broker.status().is_running)
+                await eventually(lambda: not broker.status().is_running)
                 appending = asyncio.create_task(append_numbers(log, range(500, 600)))
                 await broker.start()
                 assert broker.bootstrap_servers == settings.bootstrap_servers
                 await appending
-                await wait_until(
+                await eventually(
                     lambda: {int(value or b"") for value in reader.values} == set(range(600))
                 )
         finally:
@@ -297,7 +298,7 @@ class TestBroker:
             ) as reader:
                 await asyncio.sleep(3)
                 await broker.start()
-                await wait_until(
+                await eventually(
                     lambda: {int(value or b"") for value in reader.values} >= set(range(10))
                 )
         finally:

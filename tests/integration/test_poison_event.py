@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs
-from tests.support.worker_group import WorkerGroup, wait_until, worker_group
+from tests.support.worker_group import WorkerGroup, worker_group
 
 __all__ = ["worker_group"]
 
@@ -28,7 +29,7 @@ async def test_event_that_kills_three_workers_is_dead_lettered(worker_group: Wor
         async def over(worker=worker) -> bool:  # type: ignore[no-untyped-def]
             return worker.process.poll() is not None or bool(await fetch_dead_letters(worker_group))
 
-        await wait_until(over)
+        await eventually(over)
         if await fetch_dead_letters(worker_group):
             break
         assert len(workers) < 5

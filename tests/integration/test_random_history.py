@@ -18,11 +18,12 @@ from sql.integrity import check_integrity
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.support.cluster import WorkerCluster
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs
 from tests.support.pipeline import EVENT_TIME, make_event
 from tests.support.server_process import run_anabranch
 from tests.support.simulated_pipeline import LINES, LONG, SHORT
-from tests.support.worker_group import WorkerGroup, to_environment, wait_until, worker_group
+from tests.support.worker_group import WorkerGroup, to_environment, worker_group
 
 __all__ = ["worker_group"]
 
@@ -87,7 +88,7 @@ async def test_random_history_leaves_no_orphans_and_latest_texts_win(
         await asyncio.to_thread(crew.wait_for_members, "anabranch.receive", 2)
     half = len(records) // 2
     await worker_group.storage.log.append(records[:half])
-    await wait_until(lambda: fetch_visible_texts(worker_group))
+    await eventually(lambda: fetch_visible_texts(worker_group))
     first.stop(signal.SIGKILL)
     await worker_group.start_worker()
     await worker_group.storage.log.append(records[half:])

@@ -15,6 +15,7 @@ from services.generations.reindex import start_rebuild
 from sql.integrity import compute_checksum
 from sql.pool import connect
 from sql.replays import PgReplays
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_kafka
 from tests.support.pipeline import run_pipeline
 from tests.support.reindex_cases import OVERRIDES, SETTING_CHANGES, WORDS, make_overrides
@@ -22,7 +23,6 @@ from tests.support.worker_group import (
     WorkerGroup,
     kill_when_stalled,
     list_embedded_words,
-    wait_until,
     worker_group,
 )
 
@@ -101,7 +101,7 @@ async def test_index_is_rebuilt_after_builder_is_killed(
     await transaction.start()
     await reader.fetch("select count(*) from child_chunks")
     name = await start_rebuild(worker_group.storage, worker_group.decisions, keep_previous=True)
-    await wait_until(lambda: count_index_builds(worker_group, name))
+    await eventually(lambda: count_index_builds(worker_group, name))
     first.stop(signal.SIGKILL)
     second = await worker_group.start_worker()
     await transaction.rollback()
@@ -146,12 +146,12 @@ async def test_redrive_and_replay_survive_worker_kills(
     mending = await worker_group.start_worker(refuse=REFUSED)
     await worker_group.push_texts({**INITIAL_DOCUMENTS, **birds})
     await worker_group.wait_until_idle()
-    await wait_until(lambda: has_dead_letters(worker_group, len(birds)))
+    await eventually(lambda: has_dead_letters(worker_group, len(birds)))
     mending.stop()
     redrive, replay = await start_redrive_and_replay(worker_group)
     workers = [await worker_group.start_worker(of=8, texts=TOGETHER) for _ in range(2)]
-    await wait_until(lambda: is_replay_under_way(worker_group, redrive, TOGETHER))
-    await wait_until(lambda: is_replay_under_way(worker_group, replay, TOGETHER))
+    await eventually(lambda: is_replay_under_way(worker_group, redrive, TOGETHER))
+    await eventually(lambda: is_replay_under_way(worker_group, replay, TOGETHER))
     for worker in workers:
         worker.stop(signal.SIGKILL)
     spent = [word for worker in workers for word in list_embedded_words(worker, 8)]
@@ -160,7 +160,7 @@ async def test_redrive_and_replay_survive_worker_kills(
     assert await wait_for_replay_end(
         worker_group, redrive, len(birds)
     ) and await wait_for_replay_end(worker_group, replay, len(INITIAL_DOCUMENTS) + len(birds))
-    await wait_until(lambda: has_dead_letters(worker_group, 0))
+    await eventually(lambda: has_dead_letters(worker_group, 0))
     await worker_group.wait_until_idle()
     assert sorted([*spent, *list_embedded_words(final, 8)]) == sorted(
         text.split()[-1] for text in birds.values() if text
@@ -198,7 +198,7 @@ async def wait_for_replay_end(worker_group: WorkerGroup, replay: UUID, count: in
         found = await worker_group.replay_service.get_replay(TENANT, replay)
         return found if found["state"] != "running" else None
 
-    found = await wait_until(over)
+    found = await eventually(over)
     return [
         found[name]
         for name in ("state", "read", "replayed", "superseded", "dead_lettered", "remaining")

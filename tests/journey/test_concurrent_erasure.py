@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,7 +25,7 @@ from sql.erasure import PgErasureReceipts
 from sql.generation_builds import PgGenerationBuilds
 from sql.generation_switch import switch_generation
 from sql.integrity import check_integrity
-from tests.support.api_world import FINAL_STATES, TIMEOUT_S, ApiWorld, run_system
+from tests.support.api_world import FINAL_STATES, ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables
 from tests.support.erasure import (
     CANARY,
@@ -36,19 +35,13 @@ from tests.support.erasure import (
     UNENCRYPTED_TOPICS,
     erase,
 )
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs
 from tests.support.simulated_pipeline import LineParser
 from tests.support.worker_group import SESSION_TIMEOUT_S, WorkerGroup, run_worker_group
 
 CANARIES = (CANARY, METADATA_CANARY)
 BLOCKING_PREFIX = "held"
-
-
-async def wait_until(true: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not (found := await true()):
-            await asyncio.sleep(0.02)
-    return found
 
 
 async def request_erasure(world: ApiWorld, document: str) -> str:
@@ -88,7 +81,7 @@ async def test_upload_during_erasure_is_erased_or_ingested_completely(world: Api
         await asyncio.sleep(0.1)
     assert jobs
     for job in jobs:
-        await wait_until(lambda job=job: is_job_final(world, job))
+        await eventually(lambda job=job: is_job_final(world, job))
     found = await world.http.get(f"/v1/documents/{first['document_id']}")
     if found.status_code == 200 and found.json()["state"] == "searchable":
         assert (
@@ -121,7 +114,7 @@ async def test_collection_erasure_includes_unprocessed_uploads(world: ApiWorld) 
             "/v1/erasures", json={"scope": "collection", "name": "birds"}
         )
         await asyncio.sleep(1.0)  # in which the documents were looked for
-    await wait_until(lambda: is_done(world, response.json()["receipt_id"]))
+    await eventually(lambda: is_done(world, response.json()["receipt_id"]))
     assert (await world.http.get(f"/v1/documents/{waiting['document_id']}")).status_code == 404
     assert await find_in_tables(pool, CANARIES) <= UNENCRYPTED_TOPICS
     assert find_in_files(world.settings.data_dir, CANARIES) == set()
@@ -160,10 +153,10 @@ async def test_erasure_withdraws_document_while_parser_is_busy(
             found = await world.http.get(f"/v1/documents/{gone['document_id']}")
             return found.status_code == 404 or found.json()["state"] == "withdrawn"
 
-        await wait_until(withdrawn)
+        await eventually(withdrawn)
         assert not parser.release_event.is_set() and not await world.search("weir of Marlow")
         parser.release_event.set()
-        await wait_until(lambda: is_done(world, receipt))
+        await eventually(lambda: is_done(world, receipt))
         assert await find_in_tables(world.worker.storage.pool, CANARIES) <= UNENCRYPTED_TOPICS
         assert find_in_files(settings.data_dir, CANARIES) == set()
 
@@ -199,7 +192,7 @@ async def test_running_build_drops_erased_documents(world: ApiWorld, paused: boo
             )
         )
 
-    await wait_until(begun)
+    await eventually(begun)
     if paused:
         await builds.set_pace(name, {"paused": True})
     else:
@@ -213,7 +206,7 @@ async def test_running_build_drops_erased_documents(world: ApiWorld, paused: boo
     async def live() -> bool:
         return bool(await storage.pool.fetchval("select name from live_generation") == name)
 
-    await wait_until(live)
+    await eventually(live)
     assert await find_in_tables(storage.pool, CANARIES) <= UNENCRYPTED_TOPICS
     assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
         stays["document_id"]
@@ -248,7 +241,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
             (folder / "draft").replace(folder / f"{METADATA_CANARY}.md")
             await asyncio.sleep(0.2)
 
-    gone = await wait_until(there)
+    gone = await eventually(there)
     desk = build_reindex_service(
         world.settings, storage, world.worker.builder.decisions, world.worker.overrides
     )
@@ -274,7 +267,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
             and not await there()
         )
 
-    await wait_until(built)
+    await eventually(built)
     again = await erase(world, "document", gone)
     assert again["state"] == "done"
     assert await find_in_tables(storage.pool, [CANARY]) <= UNENCRYPTED_TOPICS
@@ -307,7 +300,7 @@ async def test_running_replay_does_not_restore_erased_documents(world: ApiWorld)
 
     for replay in replays:
         await world.http.post(f"/v1/replays/{replay}/resume")
-        await wait_until(lambda replay=replay: over(replay))
+        await eventually(lambda replay=replay: over(replay))
     pool = world.worker.storage.pool
     assert await find_in_tables(pool, CANARIES) <= UNENCRYPTED_TOPICS
     assert find_in_files(world.settings.data_dir, CANARIES) == set()
@@ -325,7 +318,7 @@ async def test_running_comparison_retains_no_erased_text(world: ApiWorld) -> Non
     async def live() -> bool:
         return bool(await storage.pool.fetchval("select name from live_generation") == name)
 
-    await wait_until(live)
+    await eventually(live)
 
     async def compare() -> int:
         return (
@@ -384,11 +377,11 @@ async def test_erasure_of_killed_worker_completes_on_another(
         async def gone() -> bool:
             return bool(await house.pool.fetchval(KILL_POINT_QUERIES[after]))
 
-        await wait_until(gone)
+        await eventually(gone)
         worker.stop(signal.SIGKILL)
         assert not await find_completed_receipt(house, receipt)
         await house.start_worker()
-        found = await wait_until(lambda: find_completed_receipt(house, receipt))
+        found = await eventually(lambda: find_completed_receipt(house, receipt))
         assert found["documents"] == found["removed"]["documents"] == 6
         assert found["removed"]["keys"] == 6 and found["removed"]["blobs"] >= 6
         assert await find_in_tables(house.pool, CANARIES) <= UNENCRYPTED_TOPICS

@@ -19,6 +19,7 @@ from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables
 from tests.support.erasure import UNENCRYPTED_TOPICS, erase
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs
 from tests.support.replay_helpers import (
     fetch_dead_letters,
@@ -27,7 +28,6 @@ from tests.support.replay_helpers import (
     has_state,
     post,
     wait_for_replay,
-    wait_until,
 )
 
 PAGE_TEXT = "The quetzal flew over the weir."
@@ -107,7 +107,7 @@ async def test_redrive_after_fix_ingests_failed_documents(
     site.is_fixed = True
     assert (await redrive_and_wait(world, code="FETCH_FAILED"))["replayed"] == 2
     for receipt in receipts:
-        await wait_until(
+        await eventually(
             lambda receipt=receipt: has_state(world, receipt["document_id"], "searchable")
         )  # type: ignore[misc]
         assert (await world.wait_until_final(receipt))["state"] == "searchable", (
@@ -124,7 +124,7 @@ async def test_dead_letter_without_document_is_redriven_by_its_job(
     await world.worker.storage.pool.execute("update dead_letters set document_id = null")
     site.is_fixed = True
     assert (await redrive_and_wait(world, document_id=mended["document_id"]))["replayed"] == 1
-    await wait_until(lambda: has_state(world, mended["document_id"], "searchable"))
+    await eventually(lambda: has_state(world, mended["document_id"], "searchable"))
     assert [letter["event_id"] for letter in await fetch_dead_letters(world)] == [
         other["ingestion_job_id"]
     ]
@@ -141,7 +141,7 @@ async def test_redrive_does_not_overwrite_newer_revision_or_withdrawal(
     )
     site.is_fixed = True
     assert (await redrive_and_wait(world, all=True))["state"] == "done"
-    await wait_until(lambda: has_no_dead_letters(world))
+    await eventually(lambda: has_no_dead_letters(world))
     assert {(await world.wait_until_final(receipt))["state"] for receipt in (old, gone)} <= {
         "superseded",
         "withdrawn",

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 from anabranch.process.data_folder import lock_folder, make_folder
 from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import LOCATION_FILE
+from tests.support.eventually import eventually_blocking
 from tests.support.server_process import (
     START_TIMEOUT_S,
     UpProcess,
@@ -58,13 +59,6 @@ def list_processes(folder: Path) -> list[str]:
 
 def is_postgres_running(folder: Path) -> bool:
     return any("bin/postgres" in command for command in list_processes(folder))
-
-
-def wait_until(holds: Callable[[], bool], within_s: float = STOP_TIMEOUT_S) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def assert_all_stop(folder: Path) -> None:
@@ -128,7 +122,7 @@ def test_interrupted_start_leaves_no_process(folder: Path) -> None:
     for started in (lambda: bool(list_processes(folder)), lambda: is_postgres_running(folder)):
         server = UpProcess(folder, **{MARKER_VARIABLE: str(folder)})
         with killed_at_end(server.process):
-            wait_until(started, START_TIMEOUT_S)
+            eventually_blocking(started, stall_s=START_TIMEOUT_S)
             for _ in range(2):
                 server.process.send_signal(signal.SIGINT)
                 time.sleep(0.1)
@@ -152,7 +146,7 @@ def test_command_started_with_sigint_ignored_can_be_stopped(
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
         with killed_at_end(process):
-            wait_until(lambda: catches(process, signal.SIGTERM))
+            eventually_blocking(lambda: catches(process, signal.SIGTERM), stall_s=STOP_TIMEOUT_S)
             process.send_signal(number)
             process.wait(STOP_TIMEOUT_S)
 
@@ -183,7 +177,7 @@ def test_closed_terminal_stops_up(folder: Path) -> None:
     )
     os.close(theirs)
     with killed_at_end(process):
-        wait_until(ready_file.exists, START_TIMEOUT_S)
+        eventually_blocking(ready_file.exists, stall_s=START_TIMEOUT_S)
         os.close(ours)
         process.wait(STOP_TIMEOUT_S)
         assert_all_stop(folder)
@@ -201,7 +195,7 @@ def test_interrupted_command_stops_its_server(folder: Path) -> None:
             preexec_fn=reset_stop_signals,
         )
         with killed_at_end(process):
-            wait_until(lambda: is_postgres_running(folder), START_TIMEOUT_S)
+            eventually_blocking(lambda: is_postgres_running(folder), stall_s=START_TIMEOUT_S)
             process.send_signal(number)
             process.wait(STOP_TIMEOUT_S)
             assert_all_stop(folder)

@@ -18,6 +18,7 @@ from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.api_world import ApiWorld, run_system
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs, truncate_topic
 from tests.support.replay_helpers import (
     compute_database_checksum,
@@ -31,7 +32,6 @@ from tests.support.replay_helpers import (
     overrides,
     post,
     wait_for_replay,
-    wait_until,
 )
 
 __all__ = ["embedder", "overrides"]
@@ -75,8 +75,8 @@ async def test_redrive_after_fix_equals_clean_run(
         embedder.rejected_words.clear()
         [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
         assert (await wait_for_replay(world, replay))["replayed"] == 1
-        await wait_until(lambda: has_state(world, receipt["document_id"], "searchable"))
-        await wait_until(lambda: has_no_dead_letters(world))
+        await eventually(lambda: has_state(world, receipt["document_id"], "searchable"))
+        await eventually(lambda: has_no_dead_letters(world))
         assert len(await world.search("heron")) == 2
     async with run_system(clean_settings, other_database, overrides) as world:
         await world.ingest_until_searchable("A note about otters.", external_id="otter")
@@ -95,7 +95,7 @@ async def test_redrive_does_not_restore_old_revision(
     embedder.rejected_words.clear()
     [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
     assert (await wait_for_replay(world, replay))["superseded"] == 1
-    await wait_until(lambda: has_no_dead_letters(world))
+    await eventually(lambda: has_no_dead_letters(world))
     [chunk] = (await get(world, f"/v1/documents/{old['document_id']}/chunks"))["items"]
     assert "otter" in chunk["text"]
 
@@ -112,7 +112,7 @@ async def test_discarded_dead_letter_is_closed_with_reason(world: ApiWorld) -> N
             200,
         )
     )["events"] == 1
-    await wait_until(lambda: has_no_dead_letters(world))
+    await eventually(lambda: has_no_dead_letters(world))
     storage = world.worker.storage
     said = [
         fact.data
@@ -145,7 +145,7 @@ async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) ->
     async def is_dead_lettered() -> bool:
         return bool(await fetch_dead_letters(world))
 
-    await wait_until(is_dead_lettered)
+    await eventually(is_dead_lettered)
     [letter] = await fetch_dead_letters(world)
     await truncate_topic(world.worker.storage, world.settings, "raw")
     assert [stored async for stored in world.worker.storage.log.read("raw")] == []
@@ -157,7 +157,7 @@ async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) ->
             (await fetch_dead_letters(world))[0]["dead_lettered_at"] > letter["dead_lettered_at"]
         )
 
-    await wait_until(again)
+    await eventually(again)
     [after] = await fetch_dead_letters(world)
     assert (after["event_id"], after["code"], after["producer_event_id"]) == (
         letter["event_id"],
@@ -183,9 +183,9 @@ async def test_concurrent_redrives_process_each_dead_letter_once(
         for replay in answer["replays"]
     ]
     assert set(states) == {"done"}
-    await wait_until(lambda: has_no_dead_letters(world))
+    await eventually(lambda: has_no_dead_letters(world))
     for receipt in receipts:
-        await wait_until(
+        await eventually(
             lambda receipt=receipt: has_state(world, receipt["document_id"], "searchable")
         )  # type: ignore[misc]
     assert len(await world.search("heron", k=50)) == 5
@@ -207,8 +207,8 @@ async def test_redrive_of_duplicate_id_keeps_first_inbox_entry(world: ApiWorld) 
     async def is_dead_lettered() -> bool:
         return [letter["code"] for letter in await fetch_dead_letters(world)] == ["DUPLICATE_ID"]
 
-    await wait_until(is_dead_lettered)
-    await wait_until(lambda: is_idle(world))
+    await eventually(is_dead_lettered)
+    await eventually(lambda: is_idle(world))
     [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
     assert (await wait_for_replay(world, replay))["dead_lettered"] == 1
     claims = await world.worker.storage.pool.fetch(
@@ -243,7 +243,7 @@ async def test_redrive_by_document_selects_readable_dead_letters(
     answer = await post(world, "/v1/dead-letters/redrive", {"document_id": bird["document_id"]})
     assert (answer["events"], answer["skipped"], len(answer["replays"])) == (1, 1, 1)
     assert (await wait_for_replay(world, answer["replays"][0]))["replayed"] == 1
-    await wait_until(lambda: has_state(world, bird["document_id"], "searchable"))
+    await eventually(lambda: has_state(world, bird["document_id"], "searchable"))
     assert await has_state(world, other["document_id"], "failed")
     refused = await post(world, "/v1/dead-letters/redrive", {"document_id": str(UUID(int=1))}, 404)
     assert (refused["code"], refused["detail"]) == (
@@ -261,7 +261,7 @@ async def test_redrive_skips_dead_letters_of_dropped_generation(
     answer = await post(world, "/v1/dead-letters/redrive", {"all": True})
     assert (answer["events"], answer["skipped"], len(answer["replays"])) == (1, 1, 1)
     assert (await wait_for_replay(world, answer["replays"][0]))["replayed"] == 1
-    await wait_until(lambda: has_state(world, receipt["document_id"], "searchable"))
+    await eventually(lambda: has_state(world, receipt["document_id"], "searchable"))
     refused = await post(world, "/v1/dead-letters/redrive", {"event_ids": [str(old)]}, 422)
     assert refused["code"] == "GENERATION_GONE" and "chunked.g0" in refused["detail"]
 
@@ -283,7 +283,7 @@ async def test_unrecoverable_dead_letter_does_not_block_others(
     async def is_dead_lettered() -> bool:
         return len(await fetch_dead_letters(world)) == 2
 
-    await wait_until(is_dead_lettered)
+    await eventually(is_dead_lettered)
     before = {
         letter["event_id"]: letter["dead_lettered_at"] for letter in await fetch_dead_letters(world)
     }
@@ -303,7 +303,7 @@ async def test_unrecoverable_dead_letter_does_not_block_others(
         }
         return now[kept] > before[kept] and now[lost] == before[lost]
 
-    await wait_until(again)
+    await eventually(again)
 
 
 async def test_bug_in_redrive_fails_redrive_not_worker(

@@ -10,6 +10,7 @@ import pytest
 from sql.replays import PgReplays
 from tests.fakes.rejecting_embedder import RejectingEmbedder
 from tests.support.api_world import ApiWorld
+from tests.support.eventually import eventually
 from tests.support.log_backends import expire_topic, on_both_logs
 from tests.support.replay_helpers import (
     compute_database_checksum,
@@ -21,7 +22,6 @@ from tests.support.replay_helpers import (
     post,
     read_outcomes,
     wait_for_replay,
-    wait_until,
 )
 
 __all__ = ["embedder", "overrides"]
@@ -228,15 +228,15 @@ async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: 
     async def amended() -> bool:
         return bool((await get(world, f"/v1/documents/{changed['document_id']}"))["title"] == "New")
 
-    await wait_until(amended)
-    await wait_until(lambda: is_idle(world))
+    await eventually(amended)
+    await eventually(lambda: is_idle(world))
     before, told = await compute_database_checksum(database), await read_outcomes(world)
     for stage in ("receive", "transcribe", "chunk", "embed", "extract", "index"):
         done = await wait_for_replay(
             world, (await post(world, "/v1/replays", {"stage": stage}))["replay_id"]
         )
         assert (done["state"], done["dead_lettered"]) == ("done", 0), done
-        await wait_until(lambda: is_idle(world))
+        await eventually(lambda: is_idle(world))
         assert await compute_database_checksum(database) == before, stage
         assert await read_outcomes(world) == told, (
             f"{stage} tells of what came since as if it had come first"

@@ -15,6 +15,7 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from tests.support.api_client import api_client
+from tests.support.eventually import eventually
 
 FINAL_STATES = {"searchable", "failed", "superseded", "withdrawn"}
 
@@ -42,25 +43,28 @@ class ApiWorld:
 
     async def wait_until_final(self, receipt: dict[str, Any]) -> dict[str, Any]:
         """The status of a job once nothing more will happen to it."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                response = await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
-                if response.status_code == 200 and response.json()["state"] in FINAL_STATES:
-                    return dict(response.json())
-                await asyncio.sleep(0.02)
+        return await eventually(
+            lambda: self._fetch_status(receipt),
+            lambda status: status.get("state") in FINAL_STATES,
+            what=f"a final state of {receipt}",
+        )
 
     async def wait_until_all_stages_done(self, receipt: dict[str, Any]) -> dict[str, Any]:
         """The status of a job once all its stages are done, the graph's too, which no search waits
         for.
         """
-        async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                status = (
-                    await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
-                ).json()
-                if all(line["state"] == "done" for line in status["stages"]):
-                    return dict(status)
-                await asyncio.sleep(0.02)
+        return await eventually(
+            lambda: self._fetch_status(receipt),
+            lambda status: (
+                bool(status) and all(line["state"] == "done" for line in status["stages"])
+            ),
+            what=f"all stages of {receipt}",
+        )
+
+    async def _fetch_status(self, receipt: dict[str, Any]) -> dict[str, Any]:
+        """Return the status of a job, empty before the job is known."""
+        response = await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
+        return dict(response.json()) if response.status_code == 200 else {}
 
     async def ingest_until_searchable(
         self, body: bytes | str, filename: str = "note.md", **fields: Any
@@ -100,6 +104,8 @@ async def run_system(settings: Settings, dsn: str, overrides: Overrides) -> Asyn
 
 
 async def _wait_until_ready(http: httpx2.AsyncClient) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while (await http.get("/readyz")).status_code != 200:
-            await asyncio.sleep(0.02)
+    async def fetch_readiness() -> tuple[int, str]:
+        response = await http.get("/readyz")
+        return response.status_code, response.text
+
+    await eventually(fetch_readiness, lambda answer: answer[0] == 200, what="a ready API")

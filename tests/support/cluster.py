@@ -4,10 +4,8 @@ consumer of `outcomes` out.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +33,7 @@ from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
 from streams.stage import Stage
 from streams.stage_consumer import format_group_name
+from tests.support.eventually import eventually, eventually_blocking
 from tests.support.forked_process import fork_process
 from tests.support.null_worker import READY, NullWorkerOrders, run_null_worker
 from tests.support.postgres_fixture import run_in_thread
@@ -47,15 +46,6 @@ COORDINATOR_NOT_READY = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 """What a broker says of a group that it is only getting to know."""
-
-
-def wait_until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not true():
-        assert time.monotonic() < deadline, (
-            f"waited in vain: {what if isinstance(what, str) else what()}"
-        )
-        time.sleep(0.05)
 
 
 class ProcessHandle(Protocol):
@@ -155,7 +145,7 @@ class WorkerCluster:
                 == count
             )
 
-        wait_until(joined, f"{count} members of {group}")
+        eventually_blocking(joined, what=f"{count} members of {group}")
 
     def push(self, records: Iterable[tuple[str | None, Mapping[str, str], bytes]]) -> None:
         """(key, headers, value) onto `raw`."""
@@ -170,16 +160,18 @@ class WorkerCluster:
         """Until these stages have finished what is in their topics."""
 
         async def quiet(log: KafkaLog) -> None:
-            deadline = time.monotonic() + TIMEOUT_S
-            while unfinished := {
-                stage.name: places
-                for stage in stages
-                if (places := await _find_unread_ranges(log, stage))
-            }:
-                assert time.monotonic() < deadline, (
-                    f"waited in vain for what is left, partition by partition: {unfinished}"
-                )
-                await asyncio.sleep(0.2)
+            async def find_unfinished() -> dict[str, dict[int, tuple[int, int]]]:
+                return {
+                    stage.name: places
+                    for stage in stages
+                    if (places := await _find_unread_ranges(log, stage))
+                }
+
+            await eventually(
+                find_unfinished,
+                lambda unfinished: not unfinished,
+                what="all stages to finish every partition",
+            )
 
         self._run_with_log(quiet)
 
@@ -291,7 +283,7 @@ class TopicTail:
         )
         self._records: list[ConsumedRecord] = []
         name = settings.topic_prefix + topic
-        wait_until(lambda: bool(self._list_partitions(name)), f"topic {name}")
+        eventually_blocking(lambda: bool(self._list_partitions(name)), what=f"topic {name}")
         self._consumer.assign(
             [
                 TopicPartition(name, partition, OFFSET_BEGINNING)

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 STALL_TIMEOUT_S = 90.0
@@ -20,7 +20,7 @@ class StallDeadline:
     fails soon when nothing moves; pytest's own timeout bounds the total.
     """
 
-    def __init__(self, what: str, stall_s: float) -> None:
+    def __init__(self, what: str | Callable[[], str], stall_s: float) -> None:
         self._what, self._stall_s = what, stall_s
         self._started_at = self._changed_at = time.monotonic()
         self._last_value: object = None
@@ -32,21 +32,42 @@ class StallDeadline:
         if value != self._last_value:
             self._last_value, self._changed_at = value, now
         if now - self._changed_at > self._stall_s:
+            what = self._what if isinstance(self._what, str) else self._what()
             raise AssertionError(
-                f"Timed out waiting for {self._what}: no change in {self._stall_s:g} s "
+                f"Timed out waiting for {what}: no change in {self._stall_s:g} s "
                 f"({now - self._started_at:.0f} s in all). Last value: {value!r}"
             )
         self._poll_s = min(MAX_POLL_S, self._poll_s * 1.5)
         return self._poll_s
 
 
+@overload
 async def eventually(
-    probe: Callable[[], T | Awaitable[T]],
-    accept: Callable[[T], object] = bool,
+    probe: Callable[[], Awaitable[T]],
+    accept: Callable[[T], object] = ...,
     *,
-    what: str = "",
+    what: str | Callable[[], str] = ...,
+    stall_s: float = ...,
+) -> T: ...
+
+
+@overload
+async def eventually(
+    probe: Callable[[], T],
+    accept: Callable[[T], object] = ...,
+    *,
+    what: str | Callable[[], str] = ...,
+    stall_s: float = ...,
+) -> T: ...
+
+
+async def eventually(
+    probe: Callable[[], Any],
+    accept: Callable[[Any], object] = bool,
+    *,
+    what: str | Callable[[], str] = "",
     stall_s: float = STALL_TIMEOUT_S,
-) -> T:
+) -> Any:
     """Poll `probe` until `accept` holds for its value, and return the value."""
     deadline = StallDeadline(what or probe.__qualname__, stall_s)
     while True:
@@ -62,7 +83,7 @@ def eventually_blocking(
     probe: Callable[[], T],
     accept: Callable[[T], object] = bool,
     *,
-    what: str = "",
+    what: str | Callable[[], str] = "",
     stall_s: float = STALL_TIMEOUT_S,
 ) -> T:
     """Do the same as `eventually` where no event loop runs."""

@@ -214,9 +214,3 @@ async def run_subscription(
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():
-            await asyncio.sleep(0.01)

@@ -22,6 +22,7 @@ from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record
+from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import LineParser
 
 TIMEOUT_S = 90.0
@@ -88,22 +89,28 @@ class Pipeline:
         """Every reader has finished everything that is in the log, and has said so."""
         storage = self.worker.storage
 
-        async def idle() -> bool:
+        async def count_pending() -> list[int]:
             readers = [reader for reader, _ in self.worker.consumers.assignment_tasks.values()]
-            return len(readers) >= len(STAGES) and not sum(
-                [await storage.log.count_pending(reader.group, reader.topic) for reader in readers]
-            )
+            return [
+                await storage.log.count_pending(reader.group, reader.topic) for reader in readers
+            ]
 
         for _ in range(2):
-            await self.wait_for(idle)
+            await self.wait_for(
+                count_pending, lambda pending: len(pending) >= len(STAGES) and not any(pending)
+            )
 
-    async def wait_for(self, condition: Callable[[], Awaitable[Any]]) -> Any:
-        async with asyncio.timeout(TIMEOUT_S):
-            while not (found := await condition()):
-                if self.running.done():
-                    self.running.result()
-                await asyncio.sleep(0.05)
-        return found
+    async def wait_for(
+        self, probe: Callable[[], Awaitable[Any]], accept: Callable[[Any], object] = bool
+    ) -> Any:
+        """Wait for a value of the probe; fails at once where the worker ends by itself."""
+
+        async def probe_running() -> Any:
+            if self.running.done():
+                self.running.result()
+            return await probe()
+
+        return await eventually(probe_running, accept, what=probe.__qualname__)
 
     async def fetch_build(self, name: str) -> GenerationBuild | None:
         return await PgGenerationBuilds(self.pool).get(name)

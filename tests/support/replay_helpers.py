@@ -4,9 +4,7 @@ replay comes to.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +14,8 @@ from services.monitoring.lag_diagnosis import fetch_stage_lags
 from sql.integrity import compute_checksum
 from sql.pool import close_pool, open_pool
 from tests.fakes.rejecting_embedder import RejectingEmbedder
-from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.api_world import ApiWorld
+from tests.support.eventually import eventually
 
 
 @pytest.fixture
@@ -43,12 +42,6 @@ async def get(world: ApiWorld, path: str) -> dict[str, Any]:
     return dict(response.json())
 
 
-async def wait_until(true: Callable[[], Any]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not await true():
-            await asyncio.sleep(0.05)
-
-
 async def wait_for_replay(world: ApiWorld, replay: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
@@ -56,7 +49,7 @@ async def wait_for_replay(world: ApiWorld, replay: str) -> dict[str, Any]:
         found.update(await get(world, f"/v1/replays/{replay}"))
         return found["state"] in ("done", "failed", "cancelled")
 
-    await wait_until(is_done)
+    await eventually(is_done)
     return found
 
 
@@ -74,7 +67,7 @@ async def ingest_until_failed(world: ApiWorld, text: str, name: str) -> dict[str
             for letter in await fetch_dead_letters(world)
         )
 
-    await wait_until(listed)
+    await eventually(listed)
     return receipt
 
 

@@ -4,7 +4,6 @@ which works on nothing.
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -33,13 +32,14 @@ from sql.pool import Pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.support.cluster import WorkerProcess
+from tests.support.eventually import eventually
 from tests.support.failing_worker import (
     STOPPED_ANSWERING,
     FailingWorkerOrders,
     run_failing_worker,
 )
 from tests.support.forked_process import fork_process
-from tests.support.pipeline import EVENT_TIME, TIMEOUT_S, make_event
+from tests.support.pipeline import EVENT_TIME, make_event
 from tests.support.reindex_cases import APPROVED_SETTINGS, OVERRIDES
 
 SESSION_TIMEOUT_S = 6
@@ -74,7 +74,7 @@ class WorkerGroup:
                 errors,
             )
         )
-        await wait_until(_to_async(lambda: self.workers[-1].is_ready))
+        await eventually(_to_async(lambda: self.workers[-1].is_ready))
         return self.workers[-1]
 
     async def push_texts(self, texts: Mapping[str, str | None]) -> None:
@@ -93,7 +93,7 @@ class WorkerGroup:
     async def wait_until_idle(self) -> None:
         """Nothing that is in the log is still to be read by anyone."""
         for _ in range(2):
-            await wait_until(self._is_idle)
+            await eventually(self._is_idle)
 
     async def _is_idle(self) -> bool:
         found = assign_stages(await PgGenerations(self.pool).fetch_undropped(), STAGES)
@@ -107,7 +107,7 @@ class WorkerGroup:
             assert build is None or build.error is None, build.error
             return build if build is not None and build.generation.state == state else None
 
-        build = await wait_until(there)
+        build = await eventually(there)
         assert isinstance(build, GenerationBuild)
         return build
 
@@ -171,7 +171,7 @@ async def kill_when_stalled(
             list_embedded_words(worker)
         )
 
-    await wait_until(kept)
+    await eventually(kept)
     worker.stop(signal.SIGKILL)
     return list_embedded_words(worker)
 
@@ -179,13 +179,6 @@ async def kill_when_stalled(
 def list_embedded_words(worker: WorkerProcess, dimension: int = 24) -> list[str]:
     """The last words of the texts of this dimension that it has embedded."""
     return [line.split()[1] for line in worker.embedded_words if line.startswith(f"{dimension} ")]
-
-
-async def wait_until(true: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not (found := await true()):
-            await asyncio.sleep(0.05)
-    return found
 
 
 def _to_async(said: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
