@@ -1,4 +1,4 @@
-"""Fixtures that every room's tests share, and the order of the files."""
+"""Fixtures that all tests share, and the order of the files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
     "tests.support.postgres_fixture",
     "tests.support.kafka_fixture",
     "tests.support.log_backends",
 ]
+
+# A busy machine takes longer for an example than hypothesis expects, which says nothing about ours.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,8 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is on Kafka first, what needs no service last: so processes that share the files end
-    together.
+    """Run tests on Kafka first and those without services last, so that processes which share the
+    files end together.
     """
     on_kafka = {item.path for item in items if item.get_closest_marker("kafka")}
     items.sort(
@@ -37,16 +44,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """All modules are loaded and all tests are known: not to be looked through again by each
-    collection of garbage.
-    """
+    """Exclude the loaded modules and collected tests from each later garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def reset_logging() -> Iterator[None]:
-    """A command that a test runs in its own process sets up logs for all that come after it."""
+    """Undo the logging that a command sets up in this process, for the tests after it."""
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
