@@ -31,7 +31,7 @@ from tests.support.postgres_fixture import clone_database
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.kafka
 
-PROGRAM = Path(__file__).with_name("foreign_producer.py")
+PROGRAM = ROOT / "tests" / "support" / "foreign_producer.py"
 RECEIVED, WITHDRAWN = "document.received.v1", "document.withdrawn.v1"
 INDEXED, FAILED, SUPERSEDED, REMOVED = (
     "document.indexed.v1",

@@ -160,7 +160,7 @@ class StreamClient:
                 name, _, value = (await self.reader.readline()).decode().strip().partition(": ")
                 if name in ("id", "event", "data"):
                     message[name] = json.loads(value) if name == "data" else value
-                if name == "data":
+                elif not name and message:  # A blank line dispatches the message.
                     self.messages.append(message)
                     if enough(message):
                         return

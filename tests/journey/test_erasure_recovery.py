@@ -58,7 +58,7 @@ async def fetch_keys(pool: Pool) -> list[Any]:
 async def restore_keystore(pool: Pool, backup: Sequence[Any], other: Pool) -> None:
     await other.execute("delete from keystore.keys")
     await other.copy_records_to_table("keys", schema_name="keystore", records=backup)
-    for table in ("master", "readable"):
+    for table in ("master", "unencrypted_tenants"):
         await other.copy_records_to_table(
             table,
             schema_name="keystore",
