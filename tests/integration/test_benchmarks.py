@@ -18,7 +18,7 @@ import pytest
         (["rebuild_ratio", "--documents", "4"], {"ratio"}),
         (["search_latency", "--documents", "10", "--questions", "2"], {"ratio_p95", "reranked_ms"}),
         (["upload_latency", "--null", "--repeats", "2"], {"ms"}),
-        (["upload_trace"], {"files", "by_package"}),
+        (["request_trace"], {"upload", "query"}),
     ],
     ids=["pipeline", "rebuild", "search", "upload", "trace"],
 )

@@ -1,10 +1,10 @@
-"""Source files that one upload runs through, from the HTTP request until the document is visible.
+"""Source files that one upload runs through until the document is visible, and one query.
 
-python -m benchmarks.upload_trace
+python -m benchmarks.request_trace
 
 Lists the project's files in which a function is called meanwhile: API, worker, stages and engines
 of one process over an embedded Postgres, and the jobs of the sandbox child. `idle` are the files
-among them that the waiting worker calls anyway.
+that the waiting worker calls anyway; the other lists leave them out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,17 @@ from benchmarks.harness import print_report, run_pipeline, serve_api
 from engines.parse import sandbox_jobs
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("anabranch", "api", "services", "processors", "engines", "streams", "sql", "schemas")
+PACKAGES = (
+    "anabranch",
+    "api",
+    "services",
+    "retrieval",
+    "processors",
+    "engines",
+    "streams",
+    "sql",
+    "schemas",
+)
 IDLE_S = 5.0
 DOCUMENT = b"# Pumps\n\nThe pump is oiled every week by Ada Lovelace.\n"
 
@@ -59,21 +69,35 @@ async def measure() -> dict[str, Any]:
         idle_files = trace.take_files()
         await upload(http, DOCUMENT, "pumps")
         await bench.wait_until_searchable(2)
-        files = trace.take_files()
+        upload_files = trace.take_files()
+        await ask(http)
+        query_files = trace.take_files()
     run_child_jobs()  # imports the readers
     trace.take_files()
     run_child_jobs()
-    files |= trace.take_files()
+    upload_files |= trace.take_files()
     return {
-        "benchmark": "upload_trace",
+        "benchmark": "request_trace",
+        "upload": count_files(upload_files, idle_files),
+        "query": count_files(query_files, idle_files),
+        "idle": sorted(idle_files),
+    }
+
+
+def count_files(files: set[str], idle_files: set[str]) -> dict[str, Any]:
+    return {
         "files": len(files),
         "files_not_idle": len(files - idle_files),
         "by_package": {
             package: sum(file.startswith(f"{package}/") for file in files) for package in PACKAGES
         },
-        "idle": sorted(files & idle_files),
-        "upload": sorted(files - idle_files),
+        "not_idle": sorted(files - idle_files),
     }
+
+
+async def ask(http: Any) -> None:
+    response = await http.post("/v1/query", json={"query": "Who oils the pump?"})
+    response.raise_for_status()
 
 
 async def upload(http: Any, document: bytes, name: str) -> None:
