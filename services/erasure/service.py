@@ -149,6 +149,7 @@ async def build_receipt(
     }
     since = await PgKeystore(storage.pool).fetch_readable_since(request.tenant)
     raw = await _fetch_topic_retention(storage.log, RAW, now)
+    # On the Postgres log the erasure deletes the records of `outcomes` itself (ADR 10).
     outcomes = (
         None
         if storage.log.is_in_database

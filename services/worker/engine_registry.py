@@ -151,6 +151,7 @@ class EngineRegistry:
         engines = await self.stack.enter_async_context(
             self.open_engines(generation, self._find_shared(config))
         )
+        # A model server may serve another model than the settings name.
         check_config_matches(add_engine_fingerprints(config, engines), config, generation.name)
         self.add(config, engines)
         return engines
@@ -158,6 +159,7 @@ class EngineRegistry:
     def _find_shared(self, config: IndexConfig) -> SharedEngines:
         shared = SharedEngines()
         for prepared_config, engines in self.prepared:
+            # The parser includes OCR.
             if (prepared_config.parse, prepared_config.ocr) == (config.parse, config.ocr):
                 shared.parser = engines.parser
             if prepared_config.chunk == config.chunk:
