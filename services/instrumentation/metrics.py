@@ -60,6 +60,7 @@ class IngestLatency:
         for event_id, searchable_at in batch:
             self.pending.popleft()
             if event_id in received_times:
+                # Two clocks, the log's and this process's, may differ.
                 self.observe_seconds(
                     max(0.0, (searchable_at - received_times[event_id]).total_seconds())
                 )

@@ -124,6 +124,7 @@ async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]
     `paused`, and the transaction that holds the log's horizon. `reason` is None without lag. If a lock
     blocks the queries, the numbers are None and `reason` names its holder.
     """
+    # Only on the Postgres log can an open transaction hold consumers back.
     horizon = await fetch_horizon_holder(storage.dsn) if storage.log.is_in_database else None
     consumers = await list_consumers(storage)
     try:
@@ -221,6 +222,7 @@ async def _find_reason(
     """Return the first cause that applies: no consumer, locked tables, held horizon, slow event, no
     progress, or normal processing.
     """
+    # None means that the log does not know.
     if await storage.log.has_reader(line["group"], line["topic"]) is False:
         return (
             "no worker consumes it",

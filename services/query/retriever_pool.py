@@ -165,6 +165,7 @@ class RetrieverPool:
         ):
             return pooled
         async with self.prepare_lock:
+            # Another caller may have prepared it while this one waited for the lock.
             if (pooled := self.retrievers.get(embed_config)) and not isinstance(
                 pooled.error, TransientError
             ):
@@ -197,6 +198,7 @@ class RetrieverPool:
                 if generation.state != "building"
             ]
         except TransientError:
+            # An empty list closes nothing, see `_close_unused`.
             return []
 
     async def _close_unused(self, used_configs: set[EmbedConfig]) -> None:

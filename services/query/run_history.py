@@ -129,6 +129,7 @@ class RunHistory:
                 request = earlier.request.model_copy(update={"generation": name})
                 if isinstance(request, QueryRequest):
                     await retriever.query(
+                        # A recorded request may ask for a stream, which has no reader here.
                         caller, request.model_copy(update={"stream": False}), run_id
                     )
                 else:

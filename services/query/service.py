@@ -142,6 +142,7 @@ class QueryService:
         async with self.retrievers.acquire(request.generation) as (name, retriever):
             try:
                 return await run_query(retriever, name)
+            # The generation was dropped after its retriever was acquired.
             except NotFound:
                 if request.generation is not None:
                     raise

@@ -200,6 +200,7 @@ class ReplayService:
             "running": ["paused", "failed"],
             "cancelled": ["running", "paused", "failed"],
         }[state]
+        # Conditional in SQL, so that a state that changed meanwhile is not overwritten.
         if not await PgReplays(self.storage.pool).set_state(
             tenant, replay_id, allowed_states, state
         ):
@@ -336,6 +337,7 @@ async def _is_at_or_after(log: EventLog, first_retained: Position, since: dateti
     end_offsets = dict.fromkeys(ends, 0) | {
         first_retained.partition: ends[first_retained.partition][1]
     }
+    # Close the reader of the log after one record.
     async with aclosing(
         cast(
             AsyncGenerator[StoredRecord, None],
@@ -375,6 +377,7 @@ def build_not_retained_error(
 
 def _resolve_stage(request: ReplayRequest) -> Stage:
     """Find the stage. Raises InvalidRequest if it cannot be replayed with this selection."""
+    # An erasure is never carried out by a replay.
     stages = {
         stage.name: stage for stage in STAGES if stage.react is not None and stage.name != "erase"
     }
