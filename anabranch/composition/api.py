@@ -83,8 +83,10 @@ async def prepare_api(
             )
         )
         event_log = NotifyingLog(storage.log, metrics.count_published)
+        # Its own pool, so that queries and other requests do not wait for each other's connections.
         pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
         stack.push_async_callback(close_pool, pool)
+        # Opened before the retrievers and closed after them: it publishes their last events.
         event_buffer = await stack.enter_async_context(
             open_event_buffer(event_log, storage.codec, overrides.clock, metrics.usage_lost.inc)
         )

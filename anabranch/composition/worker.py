@@ -103,6 +103,7 @@ async def prepare_worker(
         await delete_foreign_changes(storage.pool)
         if settings.log_kind == "postgres":
             await adopt_imported_log(storage.pool)
+        # Before anything is consumed: reading on would hide what the tables lack.
         await check_tables_current(
             storage,
             await reapply_key_destruction(
@@ -150,6 +151,7 @@ async def prepare_worker(
         builder = GenerationBuilder(
             storage,
             build_pool,
+            # A build waits for all stages, whichever this worker runs.
             tuple(dict.fromkeys((*STAGES, *stages))),
             decisions,
             consumers.sync_builds,

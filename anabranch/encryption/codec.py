@@ -86,10 +86,13 @@ async def _load_signatures(
                 for topic in await log.list_topics()
             }
         )
+        # The ends decide which unsigned events are accepted, so a code under the master key
+        # protects them.
         encoded = canonical_json(unsigned_below)
         unsigned_record = await keystore.record_unsigned_below(
             encoded, compute_mac(keys[0], encoded)
         )
+    # What is stored counts: another process may have recorded its ends first.
     encoded, tag = unsigned_record
     if not hmac.compare_digest(tag, compute_mac(keys[0], encoded)):
         raise ConfigurationError(

@@ -38,6 +38,7 @@ def approve(data_dir: Path, kind: ApprovalKind, values: Iterable[str]) -> None:
     merged = {**existing, kind: list(dict.fromkeys([*existing.get(kind, []), *values]))}
     path = data_dir / APPROVALS_FILE
     temporary_path = path.with_name(f".{APPROVALS_FILE}.{os.getpid()}")
+    # A killed process may have left one with another mode.
     temporary_path.unlink(missing_ok=True)
     temporary_path.touch(mode=0o600)
     temporary_path.write_text(json.dumps(merged, indent=1) + "\n")
@@ -66,6 +67,7 @@ def check_settings_approved(data_dir: Path, assignments: Sequence[str]) -> None:
     if unapproved := sorted(
         {
             assignment.partition("=")[0].strip()
+            # Whole assignments are compared: approving one address approves no other.
             for assignment in set(find_restricted_settings(assignments))
             - set(load_approved(data_dir, "settings"))
         }

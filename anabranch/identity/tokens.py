@@ -43,6 +43,7 @@ async def fetch_jwks(url: str) -> bytes:
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
+            # No redirects: they could lead to a server that the operator did not name.
             httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False) as client,
             client.stream("GET", url, headers={"Accept": "application/json"}) as response,
         ):
@@ -100,6 +101,7 @@ class KeySet:
 
     async def _refresh(self) -> None:
         async with self._lock:
+            # Callers choose the key id: they must not make this server flood the issuer.
             if self.attempted_at is not None and self.clock() - self.attempted_at < self.refresh_s:
                 return
             self.attempted_at = self.clock()
@@ -198,10 +200,12 @@ class TokenAuthenticator:
                     issuer=self.settings.issuer,
                     leeway=LEEWAY_S,
                     options={
+                        # PyJWT accepts a token without `exp` unless it is required here.
                         "require": ["exp", "sub", "aud", *(["iss"] if self.settings.issuer else [])]
                     },
                 ),
             )
+        # Numbers in the claims may be infinite or too large.
         except (PyJWTError, ValueError, ArithmeticError, RecursionError) as error:
             raise Unauthenticated(f"The token is not valid: {error}.") from error
 

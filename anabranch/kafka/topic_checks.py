@@ -128,6 +128,7 @@ def _find_retention_mismatch(
 ) -> tuple[str, str] | None:
     from streams.kafka.topic_config import build_retention_config
 
+    # -1 is Kafka's value for unlimited retention.
     expected = build_retention_config(retention_ms.get(topic, -1))
     differing = [name for name, value in settings.items() if value != expected[name]]
     if not differing:

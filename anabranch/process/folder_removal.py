@@ -63,7 +63,9 @@ def remove_data_folder(settings: Settings) -> None:
     if folder.exists():
         with lock_folder(folder):
             if resolve_embedded_root(settings).exists():
+                # A killed process may have left it running.
                 EmbeddedPostgres(resolve_embedded_root(settings)).stop()
+            # Deleting alone would leave the keys in free blocks of the disk.
             for key in folder.glob("*.key"):
                 overwrite_and_delete(key)
             shutil.rmtree(folder)

@@ -43,6 +43,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
         stored_fingerprint, count = await keystore.fetch_fingerprint(), 0
         if stored_fingerprint != compute_master_key_fingerprint(new_key):
             old_key = resolve_master_key(settings, stored_fingerprint)
+            # Refuses a wrong old key before anything is wrapped with the new one.
             await keystore.ensure_master_key(
                 compute_master_key_fingerprint(old_key), key_file.id if key_file else None
             )
@@ -60,6 +61,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
             def rewrap_signing(name: str, wrapped: bytes) -> bytes:
                 return wrap_signing_key(new_key, name, unwrap_signing_key(old_key, name, wrapped))
 
+            # Kept for verification: events in the log stay signed with it.
             old_signing_key = wrap_signing_key(
                 new_key, compute_master_key_fingerprint(old_key), derive_signing_key(old_key)
             )
@@ -74,6 +76,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
             count = await keystore.rotate(change)
     finally:
         await close_pool(pool)
+    # Only after the commit: until then the old key is needed.
     if settings.log.master_key is None:
         finish_rotation(settings.data_dir)
     return count

@@ -48,6 +48,7 @@ def configure_logs(settings: LoggingSettings) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+    # The renderers escape foreign texts themselves, and their colors must pass.
     handler = logging.StreamHandler(get_unescaped(sys.stderr))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

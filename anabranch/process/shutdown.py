@@ -67,6 +67,7 @@ class _StopRequest:
         self.request_count += 1
         self.work.cancel()
         if self.request_count <= 2:
+            # A thread, since the event loop may be blocked.
             threading.Thread(
                 target=_exit_after,
                 args=((STOP_TIMEOUT_S, SECOND_SIGNAL_TIMEOUT_S)[self.request_count - 1],),

@@ -107,6 +107,7 @@ class ChildProcess:
             stdout=STDERR_FD if self.output is None else self.output,
             stderr=self.output,
             env=dict(self.environment),
+            # Ctrl-C then reaches only this process, which stops its children in order.
             start_new_session=True,
         )
         code = await self.process.wait()
@@ -168,6 +169,7 @@ async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asynci
             else secrets.token_urlsafe(32)
         )
         stack.enter_context(lock_folder(plan.settings.data_dir))
+        # Before anything is stored: the order of revisions depends on the kind of log.
         store_log_kind(plan.settings.data_dir, plan.settings)
         dsn = await stack.enter_async_context(
             open_database(plan.settings, is_ephemeral=plan.ephemeral)
@@ -178,6 +180,7 @@ async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asynci
         server = await _wait_for_server(plan, dsn, port, token, failed)
         for child in children:
             child.is_settled = True
+        # Last, so that commands that find the file find a ready server.
         write_server(plan.settings.data_dir / SERVER_FILE, server)
         stack.callback((plan.settings.data_dir / SERVER_FILE).unlink, missing_ok=True)
         yield server, failed
@@ -222,6 +225,7 @@ def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[C
         "ANABRANCH_DATA_DIR": str(plan.settings.data_dir),
         "ANABRANCH_DATABASE__URL": dsn,
     }
+    # With a database URL a child does not look for the key file in the data folder.
     if key_file := resolve_key_file_path(plan.settings):
         environment["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
     host = ["--host", plan.settings.api.host]
@@ -253,6 +257,7 @@ def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[C
             worker,
             environment,
             plan.output,
+            # A report of an earlier run would make the worker look ready.
             on_start=lambda: report.unlink(missing_ok=True),
         ),
     ]

@@ -110,4 +110,5 @@ def _write_report(path: Path | None, metrics_url: str, outdated: AnabranchError 
                 }
             )
         )
+        # Replaced at once: `up` reads the file as soon as it exists.
         draft.replace(path)
