@@ -56,6 +56,7 @@ from sql.search import PgSearch
 from streams.offset_feed import OffsetFeed
 
 GENERAL_POOL_SIZE = 6
+# The channels of a query run at the same time, each on a connection of its own.
 CONNECTIONS_PER_QUERY = 4
 LOCK_TIMEOUT_S = 10.0
 """A request that waits longer for a locked table fails with code TABLES_LOCKED."""

@@ -194,7 +194,7 @@ class ApiKeyService:
 
 
 def _check_covers(caller: Principal, key: ApiKey) -> None:
-    """Raises Forbidden for a key that permits more than the caller: its secret would lift the
+    """Raise Forbidden for a key that permits more than the caller: its secret would lift the
     caller's limits.
     """
     if ROLES.index(key.role) > ROLES.index(caller.role):

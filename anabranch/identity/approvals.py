@@ -60,7 +60,7 @@ def find_restricted_settings(assignments: Iterable[str]) -> list[str]:
 
 
 def check_settings_approved(data_dir: Path, assignments: Sequence[str]) -> None:
-    """Raises InvalidRequest with code SETTING_NOT_APPROVED.
+    """Raise InvalidRequest with code SETTING_NOT_APPROVED unless all settings are approved.
 
     The error omits values, since they may be keys.
     """

@@ -1,4 +1,4 @@
-"""Authenticate by the local token, an API key or a JSON Web Token, as the form of the credential says."""
+"""Authenticate by local token, API key or JSON Web Token, chosen by the credential's form."""
 
 from __future__ import annotations
 

@@ -67,6 +67,7 @@ async def check_topics(settings: Settings) -> Sequence[TopicCheck]:
             resolve_topic_partitions(settings),
             resolve_retention_ms(settings),
         )
+        # Only the broker knows them: the settings do not name generations.
         generation_partitions = {
             topic: base_partitions[match[1]]
             for topic in await log.list_topics()

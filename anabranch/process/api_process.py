@@ -50,7 +50,7 @@ class HeadTooLarge(Exception):
 
 class HttpProtocol(HttpToolsProtocol):
     resume_count = 0
-    """How often the client has read enough for writing to resume."""
+    """Number of times that the client has read enough for writing to resume."""
     head_bytes = 0
     """Complete names and values of the head being read."""
     pending_bytes = 0

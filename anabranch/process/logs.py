@@ -46,6 +46,7 @@ def configure_logs(settings: LoggingSettings) -> None:
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
+        # A logger that was used before would keep the earlier configuration.
         cache_logger_on_first_use=False,
     )
     # The renderers escape foreign texts themselves, and their colors must pass.
@@ -55,6 +56,7 @@ def configure_logs(settings: LoggingSettings) -> None:
             foreign_pre_chain=shared, processors=_build_renderers(settings)
         )
     )
+    # Replaces the handlers that libraries have installed.
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for name, floor in LIBRARY_LEVELS.items():
         logging.getLogger(name).setLevel(max(level, floor))

@@ -59,8 +59,10 @@ class _StopRequest:
         self.work, self.request_count = work, 0
 
     def request(self, number: signal.Signals = signal.SIGHUP) -> None:
-        """A closed terminal sends SIGHUP twice, from the kernel and from the shell, so only other signals
-        count as a second one.
+        """Cancel the work, and bound the time that it takes to stop.
+
+        A closed terminal sends SIGHUP twice, from the kernel and from the shell, so only other
+        signals count as a second one.
         """
         if self.request_count and number == signal.SIGHUP:
             return

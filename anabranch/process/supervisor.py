@@ -76,6 +76,7 @@ class ChildProcess:
             if not self.is_settled:
                 self._check_startup(code, starts)
             pause = (
+                # After a healthy run the back-off starts again.
                 self.first_pause_s if lifetime_s > HEALTHY_S else min(self.max_pause_s, pause * 2)
             )
             log.error("process_restarted", process=self.name, exit_code=code, pause_s=pause)
@@ -279,6 +280,7 @@ async def _supervise_children(
     try:
         yield failed
     finally:
+        # First, so that stopping the children is not reported as a failure.
         failed.cancel()
         for task in supervision:
             task.cancel()
@@ -301,6 +303,7 @@ async def _wait_for_server(
     plan: LaunchPlan, dsn: str, port: int, token: str, failed: asyncio.Future[None]
 ) -> ServerInfo:
     settings = plan.settings
+    # A wildcard address is one to listen on, not to connect to.
     url = f"http://{settings.api.host if settings.api.host not in ('0.0.0.0', '::') else '127.0.0.1'}:{port}"
     worker_report_body = await _run_unless_failed(
         failed, _wait_until_ready(url, resolve_worker_report(settings) if plan.stages else None)

@@ -47,6 +47,7 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator
     try:
         yield f"http://{host}:{server.server_port}/metrics"
     finally:
+        # Returns once `serve_forever` has noticed, at most STOP_POLL_S later.
         server.shutdown()
         server.server_close()
         thread.join()

@@ -14,7 +14,7 @@ SOURCES_VARIABLE = "ANABRANCH_INGEST__SOURCES"
 
 
 def check_ingress_settings(settings: Settings) -> None:
-    """Raises ConfigurationError if other programs can write to `raw` without an allowlist, or
+    """Raise ConfigurationError if other programs can write to `raw` without an allowlist, or
     topics cannot be bound to producers.
     """
     topics, sources = settings.ingest.topics, settings.ingest.sources

@@ -51,9 +51,9 @@ class DocumentEraser:
     storage: Storage
     clock: Callable[[], datetime]
     is_readable: Callable[[str], bool]
-    """Whether the tenant's events are unencrypted now."""
+    """True if the tenant's events are unencrypted now."""
     versioned_blobs: bool = False
-    """Whether the blob store may keep versions of deleted objects."""
+    """True if the blob store may keep versions of deleted objects."""
 
     async def erase(self, request: ErasureRequested) -> ErasureCompleted:
         tables = PgErasure(self.storage.pool)

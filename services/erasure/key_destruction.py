@@ -1,4 +1,4 @@
-"""Overwrite the shares of destroyed keys, and destroy again what the log says was destroyed."""
+"""Overwrite the shares of destroyed keys, and repeat the destructions that the log records."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class GenerationBuilder:
     build_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     removal_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     dropped_since: dict[str, float] = field(default_factory=dict)
-    """When each dropped generation that still has tables was first seen."""
+    """Time at which each dropped generation that still has tables was first seen."""
 
     async def run(self) -> None:
         """Run until cancelled. Retries while the database or log is unavailable."""

@@ -270,6 +270,7 @@ class GenerationComparer:
 
     async def _dry_run(self, tenant: str, request: SearchRequest, generation: str) -> DryRun:
         async with self.retrievers.acquire(generation) as (name, retriever):
+            # A principal without reader limits: the whole tenant is compared.
             return await retriever.dry_run(
                 Principal("comparison", tenant), request.model_copy(update={"generation": name})
             )
@@ -308,6 +309,7 @@ def _build_request(values: Mapping[str, Any], comparison: ComparisonRequest) -> 
     past_values = {name: values[name] for name in REPLAYED_FIELDS if values.get(name) is not None}
     profile_override = {"profile": comparison.profile} if comparison.profile else {}
     kind = QueryRequest if comparison.answers else SearchRequest
+    # One depth for all queries, whatever the recorded requests had.
     return kind.model_validate({**past_values, **profile_override, "k": RESULT_DEPTH})
 
 

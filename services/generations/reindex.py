@@ -122,6 +122,7 @@ class ReindexService:
         Raises the errors of `plan_build`, and PermanentError with code NOT_RETAINED if the log no
         longer holds the events that the live generation was built from.
         """
+        # Outside the lock below: planning reads the log, which may take long.
         async with self._open_target(settings) as (live, config, engines):
             plan = await self._build_plan(live, config, engines)
         if not plan.is_covered:

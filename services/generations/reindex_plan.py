@@ -186,6 +186,7 @@ class ReindexPlanner:
         event_count = 0
         async for event in self._read_visible_events("transcribe"):
             data = event.data
+            # Withdrawals and amendments call no engine.
             if not isinstance(data, DocumentAccepted):
                 continue
             event_count += 1

@@ -117,7 +117,10 @@ async def sweep_token_states(storage: Storage) -> int:
 
 
 async def _has_pending_references(storage: Storage) -> bool:
-    """Check replays first: the events of a replay that has ended are in a topic."""
+    """Return whether an event in flight, or a running replay, may refer to token states.
+
+    Replays are checked first: the events of a replay that has ended are in a topic.
+    """
     if await PgErasure(storage.pool).fetch_running_replays():
         return True
     assignments = assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES)

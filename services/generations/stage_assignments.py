@@ -33,7 +33,7 @@ It does not write documents or revisions.
 
 
 class StageRole(Enum):
-    """What a consumer does with the events that it claims."""
+    """Role of a consumer: how it handles the events that it claims."""
 
     PRODUCE = "produce"
     """Project rows and emit events."""

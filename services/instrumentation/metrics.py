@@ -52,7 +52,10 @@ class IngestLatency:
             )
 
     async def measure(self, fetch_received_times: FetchReceivedTimes) -> None:
-        """`fetch_received_times` maps event ids to the append times of their events."""
+        """Observe the latency of the pending documents.
+
+        `fetch_received_times` maps event ids to the append times of their events.
+        """
         batch = list(self.pending)
         if not batch:
             return
@@ -131,6 +134,7 @@ class Metrics:
             ["stage"],
             **own,
         )
+        # Registered below through _GaugeCollector.
         self.dead_letters_open = Gauge(
             "anabranch_dead_letters", "Open dead letters", ["stage"], registry=None
         )

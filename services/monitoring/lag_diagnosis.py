@@ -94,6 +94,7 @@ async def fetch_consumer_lag(storage: Storage, consumer: ConsumerKey) -> dict[st
     try:
         return {**asdict(consumer), **await _fetch_offsets(storage, consumer)}
     except ConfigurationError as error:
+        # The base topics always exist, so there it is an error.
         if error.code != "NO_TOPIC" or resolve_topic_generation(consumer.topic) == FIRST_GENERATION:
             raise
         return {**asdict(consumer), "lag": 0, "acknowledged": 0, "end": 0}
@@ -136,6 +137,7 @@ async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]
             await _fetch_line(storage, consumer, horizon, lock, pauses) for consumer in consumers
         ], horizon
     except TransientError as error:
+        # A locked table must not hide the diagnosis, which names the lock's holder.
         if error.code != LOCK_TIMEOUT_CODE:
             raise
         lock_error = await add_lock_holder(error, storage.dsn)

@@ -118,6 +118,7 @@ class RetrieverPool:
         if pooled.retriever is None:
             assert pooled.error is not None
             raise pooled.error
+        # Keeps `_close_unused` from closing it under a running query.
         pooled.user_count += 1
         try:
             yield generation.name, pooled.retriever

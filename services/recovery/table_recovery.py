@@ -134,8 +134,10 @@ class TableRecovery:
         assignments = assign_stages(generations, STAGES, self.storage.producer_topics)
         for assignment in _select_projecting(assignments):
             await self._project_topic(assignment)
+        # Ingress projects no rows; its claims follow from the events that it has accepted.
         await self._restore_ingress()
         await PgErasure(self.storage.pool).add_subjects(self.unreadable_documents)
+        # After the projections, which have brought erased documents back where events are readable.
         await self._reapply_erasures()
         # After the rows, as in a build.
         for generation in generations:

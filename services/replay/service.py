@@ -63,6 +63,7 @@ class ReplayService:
             for group, target in targets.items()
             if isinstance(target, InvalidRequest)
         }
+        # Selected by id, or all of them: an error says more than an empty result.
         if unreadable and (request.event_ids or not groups):
             raise next(target for target in targets.values() if isinstance(target, InvalidRequest))
         stages = Counter(
@@ -100,6 +101,7 @@ class ReplayService:
         """Return the generation to redrive in: its own, or the live one if that shares the topic; else the
         reason why none can.
         """
+        # The stage serves all generations.
         if dead_letter.generation is None:
             return None
         own_generation = await PgGenerations(self.storage.pool).fetch(dead_letter.generation)
@@ -139,6 +141,7 @@ class ReplayService:
             else await self._fetch_generation(request.generation)
         )
         topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
+        # Fixed now: events that are appended later are not part of the replay.
         starts, ends = resolve_offset_range(
             topic, await self.storage.log.fetch_offset_bounds(topic), request.offsets
         )
@@ -158,6 +161,7 @@ class ReplayService:
             mode="json", exclude_none=True, exclude={"dry_run", "per_second", "stage", "generation"}
         )
         if request.dry_run:
+            # Only the records tell which of them match, so a dry run reads the whole range.
             matches = (
                 await load_record_filter(PgReplays(self.storage.pool), tenant, criteria)
             ).matches

@@ -166,6 +166,7 @@ class SourceReaderFactory:
             await self.storage.log.append(
                 [await self._build_withdrawal(spec, name) for name in external_ids]
             )
+            # By key and not by number: withdrawn documents leave the list meanwhile.
             after = external_ids[-1]
 
     async def _build_withdrawal(self, spec: SourceSpec, external_id: str) -> Record:

@@ -56,6 +56,7 @@ class CountingParser:
         return await self.inner.plan(file)
 
     async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
+        # Before the call, since a failed attempt costs as much.
         self.count_inputs("parse", 1)
         return await self.inner.parse(file, plan, part)
 
@@ -84,6 +85,7 @@ class CountingEmbedder:
         return await self.inner.embed(texts)
 
     async def embed_query(self, text: str) -> QueryEmbedding:
+        # Queries are not part of a build, so they are not counted.
         return await self.inner.embed_query(text)
 
 
@@ -102,7 +104,7 @@ OpenEngines = Callable[[Generation, SharedEngines], AbstractAsyncContextManager[
 
 @dataclass(slots=True)
 class EngineRegistry:
-    """Engines are closed with `stack`."""
+    """Open engines, and share them between generations. They are closed with `stack`."""
 
     open_engines: OpenEngines
     instrumentation: Instrumentation
