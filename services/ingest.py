@@ -236,8 +236,8 @@ class IngestService:
             data, event_id, time=self.clock(), codec=self.codec, document_id=document
         )
         await self.log.append([record])
-        # After the event: a job without one would stay pending forever.
         job = make_received_id(data.tenant, API_SOURCE, event_id)
+        # After the event: a job without one would stay pending forever.
         await self.jobs.open(
             job_id=job,
             tenant=data.tenant,

@@ -188,6 +188,7 @@ def _read_environment() -> dict[str, Any]:
 
 def _read_file(named_path: Path | None, folder: Path) -> dict[str, Any]:
     path = named_path or folder / "anabranch.toml"
+    # The default file is optional, a named one is not.
     if named_path is None and not path.exists():
         return {}
     try:
@@ -263,6 +264,7 @@ def _check_setting_name(key: str, setting_names: set[str], label: str, format_na
         or any(key.startswith(f"{name}.") for name in setting_names)
     ):
         return
+    # cutoff=0: there is always a suggestion, however different.
     nearest = difflib.get_close_matches(key, setting_names, n=1, cutoff=0.0)
     raise ConfigurationError(
         f"Unknown setting {label}.",

@@ -52,7 +52,9 @@ async def build_codec(
         compute_master_key_fingerprint(master), key_file.id if key_file else None
     )
     if key_file is not None and (last := await keystore.fetch_last_slot()) is not None:
+        # An older copy of the file must not assign the slots of newer keys again.
         key_file.skip_to(last)
+    # Erasure receipts have to name events that were written unencrypted.
     await keystore.record_readable_tenants(
         settings.log.plain_tenants if settings.log.encrypt else (ALL_TENANTS,)
     )

@@ -40,6 +40,7 @@ class KeyFile:
         self._mutex = Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        # Another process may be creating the file at this moment.
         with self._lock_file():
             if os.fstat(self._file).st_size < HEADER_BYTES:
                 os.pwrite(self._file, MAGIC + uuid4().bytes, 0)

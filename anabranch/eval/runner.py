@@ -176,6 +176,7 @@ class BulkProducer:
 
     async def _wait_for_outcomes(self, pending_ids: set[str], next_offsets: dict[int, int]) -> None:
         while pending_ids:
+            # Without a worker no outcome would ever arrive.
             self.check_worker()
             async for record in self.log.read(OUTCOMES, next_offsets):
                 next_offsets[record.position.partition] = record.position.offset + 1

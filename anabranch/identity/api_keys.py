@@ -93,6 +93,7 @@ class ApiKeyAuthenticator:
             if (cached := self._outcomes.get(pair)) is not None:
                 return cached
             outcome = await asyncio.to_thread(_verify_hash, pair[1], credential)
+        # Failures too, so that repeating a wrong key costs one verification.
         self._outcomes[pair] = outcome
         return outcome
 

@@ -104,6 +104,7 @@ class KeySet:
             # Callers choose the key id: they must not make this server flood the issuer.
             if self.attempted_at is not None and self.clock() - self.attempted_at < self.refresh_s:
                 return
+            # Before the fetch, so that a failed one counts as well.
             self.attempted_at = self.clock()
             try:
                 self.keys = parse_jwks(await self.fetch(self.url))
@@ -242,6 +243,7 @@ class TokenAuthenticator:
                 f"The claim {self.settings.groups_claim!r} is not a list of at most {MAX_GROUPS} names.",
                 code="FORBIDDEN_CLAIMS",
             )
+        # Never None: a token is limited to readers, whatever its role.
         readers = (f"user:{subject}", *(f"group:{group}" for group in groups))
         return Principal(f"jwt:{subject}", tenant, cast("Role", role or "reader"), readers)
 

@@ -87,6 +87,7 @@ def _build_worker_grants(settings: Settings, principal: str) -> Iterator[Grant]:
             topic,
             (*READ_OPERATIONS, *_list_write_operations(settings, topic, "workers")),
         )
+    # Workers finish the removal of a generation, which deletes topics.
     for topic in GENERATION_TOPICS:
         yield _build_topic_grant(
             settings,

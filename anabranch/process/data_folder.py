@@ -171,6 +171,7 @@ def find_server(folder: Path) -> ServerInfo | None:
         return None
     try:
         return ServerInfo(**json.loads((folder / SERVER_FILE).read_text()))
+    # Not written yet, or by a version with other fields.
     except (OSError, ValueError, TypeError):
         return None
 

@@ -34,6 +34,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
     next start resumes. Raises ConfigurationError if another process is connected, or a key is
     wrong.
     """
+    # A running server would go on wrapping new keys with the old master key.
     check_not_in_use(settings.data_dir)
     new_key = _resolve_new_key(settings, new_key_file)
     await migrate(dsn)

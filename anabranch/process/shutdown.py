@@ -67,6 +67,7 @@ class _StopRequest:
         if self.request_count and number == signal.SIGHUP:
             return
         self.request_count += 1
+        # Cancels what is awaited now: after the first request, that is the clean-up.
         self.work.cancel()
         if self.request_count <= 2:
             # A thread, since the event loop may be blocked.

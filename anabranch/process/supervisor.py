@@ -226,7 +226,7 @@ def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[C
         "ANABRANCH_DATA_DIR": str(plan.settings.data_dir),
         "ANABRANCH_DATABASE__URL": dsn,
     }
-    # With a database URL a child does not look for the key file in the data folder.
+    # A child has a database URL, with which a new keystore would get no key file.
     if key_file := resolve_key_file_path(plan.settings):
         environment["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
     host = ["--host", plan.settings.api.host]

@@ -25,6 +25,7 @@ async def wait_for_free_port(
             _bind_port(host, port)
             return
         except OSError as error:
+            # Only a taken port can become free.
             if error.errno != errno.EADDRINUSE or loop.time() >= deadline:
                 raise _build_port_error(host, port, option, error) from error
         await asyncio.sleep(RETRY_S)

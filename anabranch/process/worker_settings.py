@@ -33,6 +33,7 @@ def check_ingress_settings(settings: Settings) -> None:
             code="BAD_SETTING",
             remedy=f"Add each to {SOURCES_VARIABLE}.",
         )
+    # Only the owner of the data folder can write to an embedded log.
     is_embedded = settings.log_kind == "postgres" and (
         settings.mode == "embedded" or resolve_embedded_root(settings).exists()
     )

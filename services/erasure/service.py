@@ -41,6 +41,7 @@ class ErasureService:
     fresh_id: Callable[[], UUID]
 
     async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
+        # The same document whatever the spelling of its UUID.
         name = _normalize_document_id(name) if scope == "document" else name
         await self._check_scope(tenant, scope, name)
         receipt = self.fresh_id()

@@ -232,6 +232,7 @@ class GenerationBuilder:
         await self._check_same_content(live.name, name)
         await switch_generation(self.build_pool, name, self.decisions.publish_promoted)
         await build_store.set_phase(name, "built")
+        # Only after the switch, which refuses a generation that misses a document.
         if not build.keep_previous:
             await begin_generation_drop(self.build_pool, live.name, self.decisions.publish_dropped)
 

@@ -360,7 +360,7 @@ async def load_accepted_events(
     them.
     """
     accepted, starts = AcceptedEvents(), start_offsets or {}
-    # An event that was dead-lettered has no accepted event to restore its claim from.
+    # An erased event may have been dead-lettered instead of accepted; its claim is marked too.
     async for stored in storage.log.read(DEAD_LETTERS, starts.get(DEAD_LETTERS)):
         try:
             await storage.codec.decode(stored)

@@ -190,7 +190,9 @@ class ReplayWorker:
 
     async def _replay(self, replays: PgReplays, replay: Replay, runner: StageRunner) -> bool:
         offsets, tally = {**replay.positions}, replay.counts
+        # A paused replay may resume after retention has passed its position.
         await self._check_retained(replay)
+        # Resolved now, so that a resumed replay sees the collection as it is then.
         record_filter = await load_record_filter(replays, replay.tenant, replay.selection)
         # Producers have the outcomes of events below these offsets, see `reprocess`.
         acknowledged = await self.storage.log.fetch_committed_offsets(
@@ -199,6 +201,7 @@ class ReplayWorker:
         async for batch in _read_batches(self.storage, replay, _limit_batch(replay)):
             matching = [stored for stored in batch if record_filter.matches(stored)]
             results = await self._reprocess(replays, replay, runner, matching, acknowledged)
+            # Of all records read, not only of the matching ones: the next batch begins behind them.
             offsets |= {stored.position.partition: stored.position.offset + 1 for stored in batch}
             _add_to_tally(tally, results, len(batch))
             if not await replays.record_progress(self.owner, replay.id, offsets, tally):

@@ -109,6 +109,7 @@ class SourceSupervisor:
         if source.removed:
             await self._run_exclusively(source, lambda: self.close_down(source))
             return
+        # A reader without state compares with the tables, which may be in a rebuild.
         await self.wait_until_caught_up(source)
         async with self.open_reader(source) as source_reader:
             # A consumer group shares out its partitions; other sources have one reader at a time.
