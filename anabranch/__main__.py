@@ -9,8 +9,9 @@ from anabranch.process.shutdown import exit_process, list_stop_signals
 
 
 def program() -> None:
-    """Leaves at once when the command is done: taking native threads apart at exit is slow, and at
-    times fatal.
+    """Run one command, and leave at once when it is done.
+
+    Taking native threads apart at exit is slow, and at times fatal.
     """
     # A script's background job inherits SIGINT as ignored. raise_signal() would then do nothing,
     # and SIGTERM would be lost.

@@ -38,6 +38,7 @@ STAGES: tuple[Stage, ...] = (
 )
 
 EVENT_CLASSES: tuple[type[EventData], ...] = collect_event_classes(STAGES)
+# Upstream first: a drain waits for the topics in this order.
 TOPICS: tuple[Topic, ...] = order_topics(STAGES)
 
 

@@ -34,6 +34,7 @@ def check_producer(event: Event[IngressData], ports: StagePorts) -> None:
 
     Checks the tenant, the source, the topic, the epoch and the step.
     """
+    # The codec has verified the signature; only claims of other producers remain to be checked.
     if event.is_ours:
         return
     if event.source.startswith(OWN_SOURCE_PREFIX):
@@ -69,6 +70,7 @@ async def take_ownership(event: Event[IngressData], document_id: UUID, ports: St
     owner = await _require_owners(ports).claim_ownership(
         event.data.tenant, document_id, event.source, changeable_sources
     )
+    # The owner after the statement: another source here means that it claimed the document first.
     _check_owner_allowed(event, document_id, owner, {event.source})
 
 
@@ -98,6 +100,7 @@ def _check_owner_allowed(
 
 def _check_topic(event: Event[IngressData], limits: IngressLimits) -> None:
     topic = event.position.topic if event.position else RAW
+    # A source with a topic of its own is bound to it: there the broker's ACLs prove `ce_source`.
     bound_topics = {
         name for name, sources in limits.sources_by_topic.items() if event.source in sources
     }

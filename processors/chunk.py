@@ -16,9 +16,11 @@ from schemas.values import ParentChunk
 from streams.stage import Emission, PendingEvent, Stage
 
 VERSION = 1
+# Also bounds the vectors of one `chunks.embedded` event, which has the same part.
 MAX_PART_CHILDREN = 64
 MAX_PART_BYTES = 400_000
 """Keeps the event of a part well under the log's record limit."""
+# Rough size of one span in JSON.
 SPAN_BYTES = 100
 
 
@@ -50,6 +52,7 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
 
 
 async def _chunk_transcript(pending_event: PendingEvent, ports: StagePorts) -> list[Emission]:
+    # It has no rows, but its producer still needs an outcome.
     if pending_event.status is ClaimStatus.SUPERSEDED:
         return [make_superseded_outcome(pending_event)]
     data: DocumentTranscribed = pending_event.event.data
@@ -88,6 +91,7 @@ def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
     A parent with more children is repeated in each part that has some of them. A document without
     text has one part without chunks.
     """
+    # Never empty: a revision without any part would never be complete, and so never visible.
     parts: list[list[ParentChunk]] = [[]]
     n_children = part_bytes = 0
     for split_parent in (
@@ -115,6 +119,7 @@ def _count_text_bytes(*texts: str) -> int:
 
 
 def _split_parent(parent: ParentChunk) -> Iterable[ParentChunk]:
+    # At least one piece, so that a parent without children is not lost.
     for start in range(0, max(1, len(parent.children)), MAX_PART_CHILDREN):
         yield parent.model_copy(
             update={"children": parent.children[start : start + MAX_PART_CHILDREN]}

@@ -55,6 +55,7 @@ def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Ro
         case GenerationBuilt(generation=name, barrier=barrier):
             yield GenerationBuiltRow(name, barrier)
         case GenerationPromoted(generation=name):
+            # The offset orders promotions: one that arrives again after a later one has no effect.
             yield LiveGenerationRow(name, event.position.offset if event.position else 0)
         case GenerationDropped(generation=name):
             yield GenerationDroppedRow(name)

@@ -19,6 +19,7 @@ def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Row]
             data.event_id, data.stage, data.generation, data.resolution, data.reason, data.closed_at
         )
         return
+    # CloudEvents makes `ce_time` optional; the row needs it.
     if event.time is None:
         raise MalformedEvent("The dead letter has no ce_time.")
     yield DeadLetterRow(

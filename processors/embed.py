@@ -31,6 +31,7 @@ from streams.memoize import build_memo_key, memoize
 from streams.stage import Emission, PendingEvent, Stage
 
 VERSION = 1
+# Little-endian, so that cached bytes mean the same on every machine.
 _HEADER = struct.Struct("<IIff")
 """Length of the vector, length of the states, background_dense, background_maxsim (NaN for None)."""
 
@@ -89,6 +90,8 @@ class _CachedEmbedding:
             if embedding.states is None or embedding.token_ids is None
             else pack_states(embedding.states, embedding.token_ids)
         )
+        # The event and `halfvec` hold float16 too, so the cache loses nothing that is kept
+        # elsewhere.
         return cls(
             embedding.vector.astype("<f2").tobytes(),
             packed_states,
@@ -129,11 +132,13 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
     events: list[Event[DocumentChunked]] = [
         pending_event.event
         for pending_event in pending_events
+        # Its outcome is above; vectors of a superseded revision would never be searched.
         if pending_event.status is not ClaimStatus.SUPERSEDED
     ]
     chunks = [(event.data, child) for event in events for child in _list_children(event.data)]
     embeddings = iter(await _embed_chunks(chunks, ports))
     for event in events:
+        # `embeddings` is in the order of `chunks`, so each event takes its own share.
         embedding_by_chunk = {child.id: next(embeddings) for child in _list_children(event.data)}
         emissions.append(
             Emission(
@@ -179,9 +184,11 @@ async def _embed_chunks(
 async def _build_embedded_event(
     data: DocumentChunked, embeddings: dict[UUID, _CachedEmbedding], ports: StagePorts
 ) -> ChunksEmbedded:
+    # One blob per part. `_encode_vectors` computes the offsets in the same order.
     states = b"".join(embedding.states for embedding in embeddings.values())
     blob = (
         await ports.blobs.put(
+            # The key contains the hash, so a repeated reaction writes the same blob.
             make_blob_key(data.tenant, data.document_id, sha256_hex(states)), states
         )
         if states

@@ -19,6 +19,7 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
             assert ports.eraser is not None, "stage `erase` requires an eraser"
             receipt = await ports.eraser.erase(event.data)
             emissions.append(
+                # One receipt per request, even if a redelivered request is carried out again.
                 Emission(event, receipt, id_parts=("erasure", str(event.data.receipt_id)))
             )
     return emissions
@@ -31,6 +32,7 @@ STAGE = Stage(
     ordering_policy=OrderingPolicy.ALWAYS,
     react=react,
     emits=(KeysDestroyed, ErasureCompleted),
+    # An erasure waits until everything in flight is processed, however slow the engines are.
     deadline_s=24 * 3600,
     fails_document=False,
     serves_all_generations=True,

@@ -36,6 +36,7 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
     events: list[Event[DocumentChunked]] = [
         pending_event.event
         for pending_event in pending_events
+        # Stage `embed` reads the same topic and reports superseded revisions.
         if pending_event.status is not ClaimStatus.SUPERSEDED
     ]
     requests = [
@@ -76,6 +77,7 @@ class ExtractionInput:
     def from_parent(cls, parent: ParentChunk) -> ExtractionInput:
         start = parent.char_start
         children = [
+            # Remove what depends on the place in the document, so that equal texts have equal keys.
             child.model_copy(
                 update={
                     "id": UUID(int=number),
@@ -120,6 +122,7 @@ class ExtractionInput:
 
     def _shift_to_document(self, extracted_item: ExtractedT) -> ExtractedT:
         update = {
+            # The input's chunk ids are ordinals, see `from_parent`.
             "chunk_id": self.chunks[extracted_item.chunk_id.int],
             "char_start": extracted_item.char_start + self.start,
             "char_end": extracted_item.char_end + self.start,
@@ -161,6 +164,7 @@ async def _extract_entities(
             )
 
     results = await memoize(ports.memo, keys, extract_all, cached_results)
+    # Later parts of the document may contain the same passage.
     cached_results |= zip(keys, results, strict=True)
     extractions = [Extraction.model_validate_json(result) for result in results]
     entities = unify_types(

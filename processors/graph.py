@@ -21,6 +21,7 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
     revision = data.document_id, tuple(data.order), data.tenant
     for mention in data.mentions:
         yield MentionRow(
+            # Ids derive from the content, so a part that is delivered again has the same rows.
             content_id("mention", mention.chunk_id, mention.type, mention.key, mention.char_start),
             *revision,
             **mention.model_dump(),
@@ -59,6 +60,7 @@ def project(event: Event[EntitiesExtracted]) -> Iterable[Row]:
             subject_key=subject_key,
             **claim.model_dump(exclude={"subject"}),
         )
+    # Entities do not delay visibility: chunks and vectors alone complete a revision.
     yield PartCompletedRow(*revision, "entities", data.part, data.parts)
 
 

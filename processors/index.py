@@ -40,6 +40,7 @@ def project(event: Event[ChunksEmbedded]) -> Iterable[Row]:
             chunk.background_dense,
             chunk.background_maxsim,
         )
+        # Embedders without token states leave the length at 0.
         if data.states is not None and chunk.state_length:
             yield TokenStateRow(
                 chunk.chunk_id,
@@ -50,6 +51,7 @@ def project(event: Event[ChunksEmbedded]) -> Iterable[Row]:
                 chunk.state_offset,
                 chunk.state_length,
             )
+    # The transaction that stores the last missing part of a revision moves the visibility pointer.
     yield PartCompletedRow(data.document_id, order, data.tenant, "vectors", data.part, data.parts)
 
 

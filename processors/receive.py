@@ -87,6 +87,7 @@ async def _accept_document(
 ) -> DocumentAccepted:
     check_url_credentials("content.url", data.content.url)
     check_url_credentials("source_uri", data.source_uri)
+    # Before any bytes are fetched, unless the id derives from their hash.
     if (document_id := data.resolve_document_id(get_numbering_source(event))) is not None:
         await check_owner(event, document_id, ports)
     blob, filename = await pin_bytes(event, data, ports)
@@ -108,6 +109,8 @@ async def _accept_document(
             if (uri := data.source_uri or data.content.url)
             else None,
             "blob": blob.model_copy(update={"media_type": plan.media_type}),
+            # A recovery restores the inbox of ingress from this hash, which detects a reused
+            # `ce_id`.
             "payload_sha256": event.payload_sha256,
             "received_at": _get_received_at(event),
             "numbered": bool(get_numbering_source(event)),
@@ -185,6 +188,8 @@ def _order_after_latest(
         and latest.is_numbered
         and latest.order is not None
     ):
+        # The suffix decides within one number: a withdrawal (1) sorts after corrections and
+        # amendments (0).
         return [*latest.order[:2], *suffix]
     return _resolve_order(event, ports)
 
@@ -192,18 +197,21 @@ def _order_after_latest(
 def _resolve_order(event: Event[IngressData], ports: StagePorts) -> list[int]:
     if event.sequence is not None:
         epoch = event.epoch if event.epoch is not None else ports.source_epochs.get(event.source, 1)
+        # The third number is 0, below the 1 of a withdrawal. The fourth is `ce_sequencestep`.
         return [epoch, event.sequence, 0, *([event.step] if event.step else [])]
     assert event.position is not None and event.appended_at is not None
     return ports.assign_order(event.position, event.appended_at)
 
 
 def _make_origin(event: Event[IngressData], external_id: str | None) -> Origin:
+    # `accepted_id` fixes the ids of this revision's outcomes, whichever stage publishes them.
     return Origin(
         accepted_id=event.id, event_id=event.event_id, source=event.source, external_id=external_id
     )
 
 
 def _get_received_at(event: Event[IngressData]) -> datetime:
+    # Never the clock: a retry has to publish the same event.
     return event.appended_at or datetime.fromtimestamp(0, UTC)
 
 
@@ -239,6 +247,7 @@ async def pin_bytes(
     incoming, filename = await _store_incoming(event, data, ports)
     check_size(incoming.size, ports.limits.max_bytes)
     blob = await _copy_to_pinned(incoming, _make_pinned_key(event, data, incoming.sha256), ports)
+    # Last: after a crash in between, the retry finds the pinned copy and deletes the staged one.
     await _delete_staged(incoming.key, event, data.tenant, ports)
     return blob, filename
 
@@ -307,6 +316,7 @@ async def _find_upload(
         # An earlier attempt at this event has pinned its upload and deleted the staged copy.
         if not key.startswith(upload_staging_prefix(data.tenant, event.id)):
             raise
+        # The API stages an upload under its hash.
         return await _inspect_blob(_make_pinned_key(event, data, key.rpartition("/")[2]), ports)
 
 
@@ -318,6 +328,7 @@ async def _inspect_blob(key: str, ports: StagePorts) -> BlobRef:
     try:
         async with ports.blobs.open_local(key) as path:
             digest = await asyncio.to_thread(sha256_of_file, path)
+    # Deleted since `get_size`.
     except FileNotFoundError as error:
         raise missing_blob_error(key) from error
     return BlobRef(key=key, sha256=digest, size=size)
@@ -341,6 +352,7 @@ async def _fetch_url(
                 remedy="Check that the URL responds, then send the document again.",
             ) from error
         return [
+            # The JSON has no raw newline, so the first one separates it from the file name.
             b"\n".join(
                 [
                     fetched_file.blob.model_dump_json().encode(),
@@ -349,6 +361,7 @@ async def _fetch_url(
             )
         ]
 
+    # The event's id stands in for the document's, which may derive from the bytes.
     key = build_memo_key(data.tenant, event.id, "fetch", f"{event.id} {url}".encode())
     cached_result = (await memoize(ports.memo, [key], fetch))[0]
     blob, _, name = cached_result.partition(b"\n")
@@ -356,6 +369,8 @@ async def _fetch_url(
 
 
 async def _copy_to_pinned(incoming: BlobRef, key: str, ports: StagePorts) -> BlobRef:
+    # The key contains the hash, so a blob of the same size is a finished copy of an earlier
+    # attempt.
     if await ports.blobs.get_size(key) != incoming.size:
         try:
             await ports.blobs.copy(incoming.key, key)

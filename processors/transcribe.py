@@ -103,6 +103,7 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
     emissions = [
         await _transcribe_or_finish(pending_event, ports) for pending_event in pending_events
     ]
+    # A late withdrawal may remove the text that a later, unchanged revision shared (ADR 6).
     for pending_event in pending_events:
         if pending_event.revived_revision:
             emissions.append(
@@ -118,6 +119,7 @@ async def _transcribe_or_finish(pending_event: PendingEvent, ports: StagePorts) 
         return make_removed_outcome(pending_event)
     if isinstance(pending_event.event.data, AmendmentAccepted):
         return make_amended_outcome(pending_event)
+    # The rows of the identical visible revision answer for this one too.
     if pending_event.is_unchanged:
         return make_indexed_outcome(
             pending_event,
@@ -153,6 +155,7 @@ async def _transcribe_revived(
         "external_id": revision.external_id,
         "received_at": revision.received_at,
     }
+    # Only an input of `_transcribe`, never published, so it needs no hash.
     accepted = DocumentAccepted(**fields, origin=origin, blob=revision.blob, payload_sha256="")
     return Emission(
         pending_event.event, await _transcribe(_apply_amended_title(accepted, pending_event), ports)
@@ -255,12 +258,14 @@ def _derive_title(markdown: str) -> str | None:
     line = next(
         (words for words in markdown.split("\n", 50) if any(char.isalnum() for char in words)), ""
     ).strip("#>*-|_ ")
+    # The 51st piece is the whole rest of the text, hence the limit before it is shortened.
     return textwrap.shorten(line[:1000], MAX_TITLE_CHARS, placeholder=" …") or None
 
 
 async def _store_transcript(
     transcript: Transcript, data: DocumentAccepted, ports: StagePorts
 ) -> BlobRef:
+    # mtime=0 makes the bytes, and so the blob's key, the same in every attempt.
     compressed = gzip.compress(transcript.model_dump_json().encode(), mtime=0)
     return await ports.blobs.put(
         make_blob_key(data.tenant, data.document_id, sha256_hex(compressed)),
@@ -285,6 +290,7 @@ STAGE = Stage(
     project=project,
     react=react,
     batch_size=1,
+    # One reaction parses a whole document, which may be a long scan.
     deadline_s=6 * 3600,
     emits=(DocumentTranscribed, DocumentIndexed, DocumentSuperseded, RemovalCompleted),
 )

@@ -61,11 +61,13 @@ async def warm_in_background(engines: Iterable[object], folder: Path) -> AsyncIt
 async def _warm_engines(engines: Iterable[Warmable], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK_FILE).open("a") as lock:
+        # Polled, since a blocking flock could not be cancelled and would stop the event loop.
         while not _try_lock(lock.fileno()):
             await asyncio.sleep(0.1)
         for engine in engines:
             try:
                 await engine.warm()
+            # Warming only saves time; the first use reports the same error.
             except AnabranchError as error:
                 log.warning("engine_warmup_failed", code=error.code, detail=error.detail)
 

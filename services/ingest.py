@@ -118,6 +118,7 @@ class IngestService:
                 code="LIMITED_TO_READERS",
                 remedy=remedy,
             )
+        # An upload was checked when it was staged.
         if upload is None:
             self.disk.check()
         content, sha256 = await self._resolve_content(caller.tenant, request, upload, event)
@@ -135,11 +136,13 @@ class IngestService:
         event: PlannedEvent,
     ) -> IngestReceipt:
         tenant = caller.tenant
+        # The id that stage `receive` will derive, so that the answer can name it before admission.
         new_document_id = make_document_id(
             tenant, "", request.external_id or request.source_uri or request.url or sha256 or ""
         )
         await self._check_write_access(caller, new_document_id, request.external_id)
         earlier_status = await self._fetch_earlier_status(caller, event, new_document_id, sha256)
+        # After the checks, so that a refused request leaves no blob.
         if request.text is not None:
             await self.blobs.put(content.storage_key or "", request.text.encode())
         is_duplicate = sha256 is not None and await self._is_duplicate(
@@ -234,6 +237,7 @@ class IngestService:
         )
         await self.log.append([record])
         job = make_received_id(data.tenant, API_SOURCE, event_id)
+        # After the event: a job without one would stay pending forever.
         await self.jobs.open(
             job_id=job,
             tenant=data.tenant,
@@ -295,6 +299,7 @@ class IngestService:
             or await self.documents.fetch_document(caller, document) is not None
         ):
             return
+        # Visible without the restriction: the document belongs to other readers.
         if await self.documents.fetch_document(replace(caller, readers=None), document) is not None:
             raise InvalidRequest(
                 f"external_id {external_id!r} cannot be used.",

@@ -15,6 +15,7 @@ from sql.offset_store import PgOffsetStore
 from sql.pool import Pool
 from streams.codec import Codec
 
+# First number of an order. Sources without a declared epoch have 1 too.
 LOG_EPOCH = 1
 
 

@@ -111,12 +111,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
+        # The reader of the pipe, such as `head`, has closed it.
         sys.stderr.close()
         return 0
     except AnabranchError as error:
         _print_error(error)
         return to_exit_code(error)
     except ExceptionGroup as group:
+        # A task group wraps the error that stopped it.
         own_error = _find_own_error(group)
         if own_error is None:
             raise

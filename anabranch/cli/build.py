@@ -90,7 +90,7 @@ def reindex(
 
 
 def _check_exclusive_options(**options: object) -> None:
-    """Raises InvalidRequest for options that contradict each other."""
+    """Raise InvalidRequest for options that contradict each other."""
     set_options = [name for name, value in options.items() if value]
     for option, compatible in (("pause", ()), ("resume", ()), ("plan", ("set",))):
         if option in set_options and (
@@ -126,6 +126,7 @@ async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
     settings = common.load_settings()
     if await wait_for_local_server(settings) is not None:
         return None
+    # Locked, so that no server starts while the tables are filled.
     with lock_folder(settings.data_dir):
         async with open_database(settings) as dsn:
             report = await recover_database(settings, dsn)
@@ -143,7 +144,10 @@ async def _reindex(
     from anabranch.cli.server_connection import open_client, warn_if_server_stops
 
     assignments: Sequence[str] = common.set
+    # The assignments describe the new generation, not a temporary server.
     async with open_client(replace(common, set=()), stages=WORKER_STAGES) as client:
+        # Without --server the caller owns the data folder; over HTTP such settings need this
+        # approval.
         if not common.server and (restricted := find_restricted_settings(assignments)):
             approve(common.load_settings().data_dir, "settings", restricted)
         if pause or resume:

@@ -70,6 +70,7 @@ def _read_credentials() -> dict[str, str]:
     path = find_config_folder() / CREDENTIALS_FILE
     try:
         with path.open(encoding="utf-8") as file:
+            # Checked on the open file, which cannot be exchanged after the check.
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise ConfigurationError(
                     f"{path} is readable by other users.",

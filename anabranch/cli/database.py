@@ -37,6 +37,7 @@ async def _open_database(
     configure_logs(settings.logging)
     server = await wait_for_local_server(settings)
     if server is not None:
+        # The command's own settings may name another log than the server uses.
         check_log_kind(settings, server.log, f"the server in {settings.data_dir}")
         yield server.database_url or _require_external_url(settings)
         return

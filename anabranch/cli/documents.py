@@ -318,6 +318,7 @@ async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> di
         )
     ):
         while (
+            # A lasting server applies the change by itself.
             client.is_ephemeral
             and (await client.get(f"/v1/ingest/status/{accepted['ingestion_job_id']}"))["state"]
             not in FINAL_STATES

@@ -69,6 +69,7 @@ class ApiClient:
         try:
             async with self.http.stream("POST", path, json=body) as response:
                 if response.is_error:
+                    # A streamed response has no text before it is read.
                     await response.aread()
                     raise _parse_problem(response.status_code, response.text)
                 async for name, data in _parse_events(response.aiter_lines()):

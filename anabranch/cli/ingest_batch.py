@@ -57,6 +57,7 @@ def _print_lines(batch: IngestBatch, stop: threading.Event) -> None:
     printed: set[int] = set()
     since_summary_s = 0.0
     while True:
+        # One more pass after the stop, for documents that finished last.
         is_stopped = stop.wait(TICK_S)
         for index, item in enumerate(batch.items):
             if index not in printed and item.is_finished:
@@ -190,7 +191,10 @@ STDIN_NAMES = ("-", "/dev/stdin")
 
 
 def expand_paths(paths: Sequence[str], *, glob: str, recursive: bool) -> list[IngestItem]:
-    """Raises ConfigurationError if no path is given, NotFound for a path that does not exist."""
+    """List the documents to send.
+
+    Raises ConfigurationError if no path is given, NotFound for a path that does not exist.
+    """
     if not paths:
         raise ConfigurationError(
             "No path to ingest was given.", remedy="Give files, folders, URLs, or - for stdin."
@@ -265,6 +269,7 @@ class IngestBatch:
         Raises TransientError if the server becomes unreachable; `items` then hold the state of each.
         """
         slots = asyncio.Semaphore(self.concurrency)
+        # Errors are returned: one raised in gather would leave other uploads running.
         for server_error in await asyncio.gather(
             *(self._send(client, item, slots) for item in self.items)
         ):
@@ -335,6 +340,7 @@ class IngestBatch:
         loop = asyncio.get_running_loop()
         deadline, poll_s = loop.time() + (self.wait_s or 0), POLL_S[0]
         while unfinished := [item for item in self.items if item.job_id and not item.is_finished]:
+            # Only some at a time, so that a large batch does not flood the server.
             await asyncio.gather(
                 *(self._refresh_status(client, item) for item in unfinished[: 4 * self.concurrency])
             )

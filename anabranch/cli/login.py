@@ -28,6 +28,7 @@ def login(*, common: RemoteOptions = DEFAULT) -> int:
             quiet=common.quiet,
         )
     token = _read_token()
+    # Before it is stored, so that a wrong credential is reported now.
     identity = asyncio.run(_fetch_identity(server, token))
     path = store_token(server, token)
     if common.is_json:

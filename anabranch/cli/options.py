@@ -83,7 +83,7 @@ class CommonOptions:
             print_stderr(text, quiet=self.quiet)
 
     def load_settings(self, *extra_sets: str) -> Settings:
-        """Raises ConfigurationError."""
+        """Load the settings. Raises ConfigurationError."""
         from anabranch.config.loader import load_settings
 
         level_sets = (
@@ -116,7 +116,7 @@ class LocalOptions(CommonOptions):
     server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", show=False)] = None
 
     def load_settings(self, *extra_sets: str) -> Settings:
-        """Raises ConfigurationError, also if --server is given."""
+        """Load the settings. Raises ConfigurationError, also if --server is given."""
         from schemas.errors import ConfigurationError
 
         if self.server:

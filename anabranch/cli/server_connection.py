@@ -104,6 +104,7 @@ async def start_temporary_server(
         quiet=common.quiet,
     )
     make_folder(settings.data_dir)
+    # Any free port: the configured one may belong to another server.
     server_settings = settings.model_copy(
         update={"api": settings.api.model_copy(update={"port": 0})}
     )

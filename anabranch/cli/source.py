@@ -353,6 +353,7 @@ def _add_source(
         from anabranch.cli.server_connection import open_or_initialize_client, warn_if_server_stops
 
         async with open_or_initialize_client(common) as client:
+            # First: the server checks the folder against the approvals.
             approve_folder(definition, common)
             answer = await client.post("/v1/sources", body)
             warn_if_server_stops(client, common)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WATCH_INTERVAL_S = 2.0
 LOCK_WAIT_S = 2.0
-"""How long to wait for a locked table before reporting the lock holder."""
+"""Longest wait for a locked table before the lock holder is reported."""
 
 app = App(
     name="topics", help="Inspect topics, consumer lag and Kafka ACLs.", result_action="return_value"

@@ -82,6 +82,7 @@ async def _run_server(plan: LaunchPlan, ready_file: Path | None, common: CommonO
             _announce(server, login_url, plan, common)
             if ready_file is not None:
                 write_server(ready_file, server)
+            # Ends with an error or a cancellation only.
             await failure
 
 

@@ -121,7 +121,7 @@ def watch(
 def _reject_options(
     options: LogWatchOptions | FolderWatchOptions, problem: str, remedy: str
 ) -> None:
-    """Raises ConfigurationError if one of the options is set."""
+    """Raise ConfigurationError if one of the options is set."""
     set_options = [option.name for option in fields(options) if getattr(options, option.name)]
     if set_options:
         raise ConfigurationError(

@@ -151,6 +151,7 @@ async def follow(
                 )
             for entry in filter(event_filter.is_match, page["items"]):
                 print_entry(entry)
+            # After printing, so that an interrupted page is repeated rather than skipped.
             cursor = page["next"]
             if page["end"] and event_filter.is_past_end(now()):
                 return

@@ -56,6 +56,7 @@ from sql.search import PgSearch
 from streams.offset_feed import OffsetFeed
 
 GENERAL_POOL_SIZE = 6
+# The channels of a query run at the same time, each on a connection of its own.
 CONNECTIONS_PER_QUERY = 4
 LOCK_TIMEOUT_S = 10.0
 """A request that waits longer for a locked table fails with code TABLES_LOCKED."""
@@ -83,8 +84,10 @@ async def prepare_api(
             )
         )
         event_log = NotifyingLog(storage.log, metrics.count_published)
+        # Its own pool, so that queries and other requests do not wait for each other's connections.
         pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
         stack.push_async_callback(close_pool, pool)
+        # Opened before the retrievers and closed after them: it publishes their last events.
         event_buffer = await stack.enter_async_context(
             open_event_buffer(event_log, storage.codec, overrides.clock, metrics.usage_lost.inc)
         )

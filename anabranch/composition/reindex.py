@@ -34,6 +34,7 @@ class SettingsReindexTargets:
     async def open_target(
         self, live: Generation, assignments: Sequence[str]
     ) -> AsyncIterator[tuple[IndexConfig, Engines]]:
+        # First: a caller could name a server of its own, to which keys would be sent.
         check_settings_approved(self.settings.data_dir, assignments)
         async with AsyncExitStack() as stack:
             try:

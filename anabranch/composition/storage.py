@@ -45,6 +45,7 @@ async def prepare_storage(
     with code TABLES_LOCKED.
     """
     await migrate(dsn)
+    # On Kafka the offset lies elsewhere, so a lost commit would be a gap in the tables.
     options = ASYNC_COMMIT_SETTINGS if relaxed_commits and settings.log_kind == "postgres" else {}
     pool = await open_pool(
         dsn,
@@ -60,6 +61,7 @@ async def prepare_storage(
                 resolve_topic_partitions(settings), retention_ms=resolve_retention_ms(settings)
             )
             key_file = await open_key_file(settings, pool)
+            # Needs the topics: it reads whether the log began with signed events.
             codec = await build_codec(settings, pool, log, key_file)
             with open_temporary_folder(settings.data_dir.resolve()) as temporary:
                 blobs = overrides.blobs or open_blob_store(settings, temporary)
@@ -112,5 +114,6 @@ def _open_log(
     settings: Settings, dsn: str, pool: Pool, offset_store: PgOffsetStore
 ) -> tuple[TopicListingLog, Subscriber]:
     if settings.log_kind == "postgres":
+        # A new owner for each process: the leases of a killed one expire.
         return PgLog(pool), PgSubscriber(pool, dsn, owner=uuid4())
     return open_kafka(settings, offset_store)

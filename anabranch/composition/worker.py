@@ -70,6 +70,7 @@ class Worker:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
+            # An error of one part ends all, so that the worker is restarted as a whole.
             group.create_task(self.consumers.run())
             if self.sources is not None:
                 group.create_task(self.sources.run())
@@ -100,15 +101,19 @@ async def prepare_worker(
                 overrides=overrides,
             )
         )
+        # Left by a restored dump, they would keep answers of their tenants from being cached.
         await delete_foreign_changes(storage.pool)
         if settings.log_kind == "postgres":
+            # Before any reader starts: imported records lie above the snapshot horizon.
             await adopt_imported_log(storage.pool)
+        # Before anything is consumed: reading on would hide what the tables lack.
         await check_tables_current(
             storage,
             await reapply_key_destruction(
                 storage.log, storage.codec, storage.pool, storage.key_file
             ),
         )
+        # May publish the first generation, so only after the checks above.
         generation, engines = await _prepare_generation(settings, storage, overrides, stack)
         build_pool = await open_pool(
             dsn,
@@ -150,6 +155,7 @@ async def prepare_worker(
         builder = GenerationBuilder(
             storage,
             build_pool,
+            # A build waits for all stages, whichever this worker runs.
             tuple(dict.fromkeys((*STAGES, *stages))),
             decisions,
             consumers.sync_builds,
@@ -221,6 +227,7 @@ def build_ports(
             storage,
             overrides.clock,
             build_readable_check(settings),
+            # Only buckets can keep versions of deleted objects.
             (settings.storage.url or "").startswith("s3:"),
         ),
         generation_switches=PgRevisions(storage.pool),

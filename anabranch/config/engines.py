@@ -70,6 +70,7 @@ def build_unknown_engine_error(section: str, engine: str) -> ConfigurationError:
 async def prepare_engines(
     settings: Settings, config: IndexConfig, overrides: Overrides = NO_OVERRIDES
 ) -> AsyncIterator[Engines]:
+    # Imported here: engines load native libraries that most commands do not need.
     from engines.chunk import create_chunker
     from engines.language_detector import FastTextLanguageDetector
 
@@ -95,6 +96,7 @@ def build_engine_opener(settings: Settings, overrides: Overrides) -> OpenEngines
             for part in fields(shared)
             if (engine := getattr(shared, part.name)) is not None
         }
+        # Resolved already: resolving again would discard the reused engines.
         merged = replace(overrides.resolve_for(generation.config), for_config=None, **reused)
         return prepare_engines(
             resolve_generation_settings(settings, generation.name), generation.config, merged
@@ -205,6 +207,7 @@ async def open_reranker(
         )
         stack.push_async_callback(remote.close)
         return remote
+    # MaxSim compares token states, and this index has none.
     if not generation.config.embed.state_dimension:
         return None
     from engines.rerank.maxsim import MaxSimReranker
@@ -260,6 +263,7 @@ def build_limits(ingest: IngestSettings) -> IngressLimits:
         {name: frozenset(values) for name, values in setting.items()}
         for setting in (ingest.sources, ingest.takeover, ingest.topics)
     )
+    # Left out if empty, so that the default of IngressLimits applies.
     optional_limits = {"tenants_by_source": sources} if sources else {}
     return IngressLimits(
         ingest.max_bytes,

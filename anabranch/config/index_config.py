@@ -35,7 +35,7 @@ def build_index_config(settings: Settings, live: IndexConfig | None = None) -> I
 
 
 def check_index_settings(assignments: Iterable[str]) -> None:
-    """Raises ConfigurationError for a setting that does not shape the index."""
+    """Raise ConfigurationError for a setting that does not shape the index."""
     for assignment in assignments:
         if assignment.partition(".")[0].strip() not in INDEX_SECTIONS:
             raise ConfigurationError(
@@ -73,6 +73,7 @@ def _build_embed_config(settings: Settings) -> EmbedConfig:
         engine="openai",
         model=require_model(embed, "embed"),
         dimension=embed.dimension,
+        # A model server returns vectors, but no token states.
         state_dimension=0,
     )
 

@@ -57,6 +57,7 @@ def read_origins(
     *, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Return the values of each origin, lowest precedence first: `file`, `environment`, `command line`."""
+    # Read first: the environment may name the data folder, which holds the file.
     environment = _read_environment()
     folder = data_dir or Path(
         environment.get("data_dir", Settings.model_fields["data_dir"].default)
@@ -76,6 +77,7 @@ def merge_origins(origins: Mapping[str, dict[str, Any]]) -> Settings:
     merged: dict[str, Any] = {}
     for origin, values in origins.items():
         _reject_unknown(values, origin)
+        # A key that came without an address may be sent to the address of a later origin.
         merged = _merge_dropping_stale_keys(
             merged, values, is_bound=lambda address: address is not None
         )
@@ -150,6 +152,7 @@ def list_setting_names(model: type[BaseModel] = Settings, prefix: str = "") -> I
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     setting_names = set(list_setting_names())
     for name, value in values.items():
+        # Some settings are mappings themselves, such as ingest.sources.
         if isinstance(value, Mapping) and f"{prefix}{name}" not in setting_names:
             yield from flatten(value, f"{prefix}{name}.")
         else:
@@ -168,6 +171,7 @@ def _find_section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _read_environment() -> dict[str, Any]:
+    # EnvSettingsSource ignores unknown variables.
     for name in os.environ:
         key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
         if name.startswith(ENV_PREFIX) and name not in NON_SETTING_VARIABLES:
@@ -184,6 +188,7 @@ def _read_environment() -> dict[str, Any]:
 
 def _read_file(named_path: Path | None, folder: Path) -> dict[str, Any]:
     path = named_path or folder / "anabranch.toml"
+    # The default file is optional, a named one is not.
     if named_path is None and not path.exists():
         return {}
     try:
@@ -255,9 +260,11 @@ def _check_setting_name(key: str, setting_names: set[str], label: str, format_na
     if (
         key in setting_names
         or any(name.startswith(f"{key}.") for name in setting_names)
+        # A key inside a setting that is a mapping.
         or any(key.startswith(f"{name}.") for name in setting_names)
     ):
         return
+    # cutoff=0: there is always a suggestion, however different.
     nearest = difflib.get_close_matches(key, setting_names, n=1, cutoff=0.0)
     raise ConfigurationError(
         f"Unknown setting {label}.",

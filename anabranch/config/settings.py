@@ -22,6 +22,7 @@ def _split_names(value: object) -> object:
     )
 
 
+# NoDecode: otherwise pydantic-settings parses lists in the environment as JSON.
 NameList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
 """List of names, comma-separated in the environment."""
 
@@ -305,6 +306,7 @@ class AuthSettings(SettingsSection):
         if url is not None:
             parts = urlsplit(url)
             is_loopback = parts.hostname in ("localhost", "127.0.0.1", "::1")
+            # A name without a dot, such as that of a container, resolves in a private network only.
             is_container_host = "." not in (parts.hostname or ".") and ":" not in (
                 parts.hostname or ""
             )
@@ -346,6 +348,7 @@ class LoggingSettings(SettingsSection):
 
 
 def _copy_field(config: type[BaseModel], name: str, **bounds: float) -> Any:
+    # Defaults and descriptions are those of the index configuration.
     field = config.model_fields[name]
     return Field(field.default, description=field.description, **bounds)  # type: ignore[call-overload]
 

@@ -23,7 +23,7 @@ PROBE_KEY = "_doctor/probe"
 READY_TIMEOUT_S = 10.0
 """Twice the time that the server allows for its own dependency checks."""
 LOCK_WAIT_S = 2.0
-"""How long to wait for a locked table."""
+"""Longest wait for a locked table."""
 
 
 async def check_server(settings: Settings) -> Sequence[Finding]:
@@ -96,6 +96,7 @@ async def check_database(settings: Settings) -> Sequence[Finding]:
             "anabranch db migrate" if state.pending else "",
         )
     )
+    # The contents can only be read from migrated tables.
     return findings if state.pending else [*findings, *await _check_contents(dsn)]
 
 

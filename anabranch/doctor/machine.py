@@ -65,6 +65,7 @@ async def check_distributions() -> Sequence[Finding]:
 
 
 async def check_offline_models() -> Sequence[Finding]:
+    # Both raise an error if a file is missing, which `run_check` reports.
     locate_weights()
     FastTextLanguageDetector().detect("This is an English sentence about something.")
     return [Finding("local models", "pass", "embedding model and language data are installed")]

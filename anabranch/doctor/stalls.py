@@ -35,6 +35,7 @@ LOCK_THRESHOLD_S = 5.0
 async def check_stages(settings: Settings) -> Sequence[Finding]:
     """Report stalled stages. Skipped without a database, or with pending migrations."""
     dsn = find_dsn(settings)
+    # The doctor migrates nothing, and its queries need the current tables.
     if dsn is None or await list_pending_migrations(dsn):
         return []
     async with _open_storage(settings, dsn) as storage:
@@ -62,6 +63,7 @@ async def check_stages(settings: Settings) -> Sequence[Finding]:
 
 def _report_other_readers(pauses: Sequence[Pause], lags: Sequence[dict[str, Any]]) -> list[Finding]:
     """Report paused readers without lag, and those that no generation uses."""
+    # Readers with lag are reported with its cause already.
     lagging_readers = {(lag["group"], lag["topic"]) for lag in lags if lag["lag"]}
     return [
         Finding(f"reader: {pause.reader}", "warn", format_stall([pause]), pause.remedy)

@@ -52,7 +52,9 @@ async def build_codec(
         compute_master_key_fingerprint(master), key_file.id if key_file else None
     )
     if key_file is not None and (last := await keystore.fetch_last_slot()) is not None:
+        # An older copy of the file must not assign the slots of newer keys again.
         key_file.skip_to(last)
+    # Erasure receipts have to name events that were written unencrypted.
     await keystore.record_readable_tenants(
         settings.log.plain_tenants if settings.log.encrypt else (ALL_TENANTS,)
     )
@@ -86,10 +88,13 @@ async def _load_signatures(
                 for topic in await log.list_topics()
             }
         )
+        # The ends decide which unsigned events are accepted, so a code under the master key
+        # protects them.
         encoded = canonical_json(unsigned_below)
         unsigned_record = await keystore.record_unsigned_below(
             encoded, compute_mac(keys[0], encoded)
         )
+    # What is stored counts: another process may have recorded its ends first.
     encoded, tag = unsigned_record
     if not hmac.compare_digest(tag, compute_mac(keys[0], encoded)):
         raise ConfigurationError(

@@ -40,10 +40,12 @@ class KeyFile:
         self._mutex = Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        # Another process may be creating the file at this moment.
         with self._lock_file():
             if os.fstat(self._file).st_size < HEADER_BYTES:
                 os.pwrite(self._file, MAGIC + uuid4().bytes, 0)
                 os.fsync(self._file)
+                # The folder too: otherwise a crash may lose the name of a synced file.
                 fsync_path(path.parent)
         header = os.pread(self._file, HEADER_BYTES, 0)
         if header[: len(MAGIC)] != MAGIC:
@@ -89,6 +91,7 @@ class KeyFile:
         Returns how many were not empty yet. Idempotent.
         """
         filled = [slot for slot in slots if self.read(slot) is not None]
+        # In place, since a new file would leave the old blocks on the disk.
         for slot in filled:
             os.pwrite(self._file, EMPTY_SHARE, _slot_offset(slot))
         if filled:
@@ -99,6 +102,7 @@ class KeyFile:
         """Reserve all slots up to this one: if the file is an older copy, newer keys refer to them."""
         with self._lock_file():
             if self._find_next_slot() <= slot:
+                # Extends the file with zeros, which `read` reports as missing shares.
                 os.ftruncate(self._file, _slot_offset(slot + 1))
                 os.fsync(self._file)
 
@@ -107,6 +111,7 @@ class KeyFile:
         with self._lock_file():
             first = self._find_next_slot()
             os.pwrite(self._file, b"".join(shares), _slot_offset(first))
+            # On disk before any key is wrapped with one of them.
             os.fsync(self._file)
         return list(enumerate(shares, first))
 
@@ -188,6 +193,7 @@ def finish_rotation(data_dir: Path) -> None:
     )
     if next_path.exists():
         if current_path.exists():
+            # Moved aside, not overwritten yet: a crash here must lose neither key.
             current_path.replace(old_path)
         next_path.replace(current_path)
         fsync_path(data_dir)

@@ -52,7 +52,7 @@ class EphemeralStack:
     worker_task: asyncio.Task[None]
 
     def check_worker(self) -> None:
-        """Raises the error that stopped the worker, or FatalError if it ended."""
+        """Raise the error that stopped the worker, or FatalError if it ended."""
         if self.worker_task.done():
             self.worker_task.result()
             raise FatalError("The worker ended unexpectedly.")
@@ -71,6 +71,7 @@ async def start_ephemeral_stack(
         )
         # Postgres refuses to run as root: the account that runs it instead must be able to enter.
         folder.chmod(0o711)
+        # Defaults for the rest, so that nothing reaches the operator's database, log or blobs.
         stack_settings = settings.model_copy(
             update={
                 "data_dir": folder,
@@ -95,6 +96,7 @@ async def start_ephemeral_stack(
             )
         )
         worker_task = asyncio.create_task(worker.run())
+        # Contexts are left in reverse order: the worker stops before its storage closes.
         exit_stack.push_async_callback(_cancel, worker_task)
         yield EphemeralStack(stack_settings, worker.storage, worker, retriever, worker_task)
 
@@ -133,6 +135,7 @@ class BulkProducer:
 
         `failures` then holds the failed ones by id.
         """
+        # Before publishing, so that no outcome of these documents is missed.
         next_offsets = {
             partition: next_offset
             for partition, (_, next_offset) in (
@@ -173,6 +176,7 @@ class BulkProducer:
 
     async def _wait_for_outcomes(self, pending_ids: set[str], next_offsets: dict[int, int]) -> None:
         while pending_ids:
+            # Without a worker no outcome would ever arrive.
             self.check_worker()
             async for record in self.log.read(OUTCOMES, next_offsets):
                 next_offsets[record.position.partition] = record.position.offset + 1
@@ -189,7 +193,7 @@ class BulkProducer:
 
 
 def raise_if_all_failed(producer: BulkProducer, documents: Sequence[BulkDocument]) -> None:
-    """Raises PermanentError with the first reason if every document failed."""
+    """Raise PermanentError with the first reason if every document failed."""
     if documents and len(producer.failures) == len(documents):
         first_failure = next(iter(producer.failures.values()))
         raise PermanentError(
@@ -262,6 +266,7 @@ async def ingest_documents(
     ]
     await producer.ingest(bulk_documents)
     raise_if_all_failed(producer, bulk_documents)
+    # A document's outcome does not wait for its entities.
     while any(line["lag"] for line in await fetch_stage_lags(stack.storage)):
         stack.check_worker()
         await asyncio.sleep(0.2)

@@ -82,6 +82,7 @@ class ApiKeyAuthenticator:
             (key and key.previous_hash) or DECOY_HASHES[1],
         )
         digest = hashlib.sha256(credential.encode()).digest()
+        # A list: with a generator, any() would stop at the first match and reveal it by the time.
         return any([await self._verify(credential, (digest, hashed)) for hashed in hashes])
 
     async def _verify(self, credential: str, pair: tuple[bytes, str]) -> bool:
@@ -92,6 +93,7 @@ class ApiKeyAuthenticator:
             if (cached := self._outcomes.get(pair)) is not None:
                 return cached
             outcome = await asyncio.to_thread(_verify_hash, pair[1], credential)
+        # Failures too, so that repeating a wrong key costs one verification.
         self._outcomes[pair] = outcome
         return outcome
 
@@ -137,9 +139,11 @@ class ApiKeyService:
         )
         _check_covers(caller, key)
         full_key = f"{KEY_PREFIX}{key_id}_{secret}"
+        # Hashing takes 20 ms of CPU, too long for the event loop.
         key_hash = await asyncio.to_thread(HASHER.hash, full_key)
         async with self.keys.changes() as changes:
             created = await changes.insert(key, key_hash)
+            # If the log does not accept the event, the change is rolled back.
             await self.audit.record(
                 caller, "api_key.created", f"{key_id} {request.role}", request_id
             )
@@ -148,6 +152,7 @@ class ApiKeyService:
     async def list_keys(
         self, caller: Principal, *, after: str | None, limit: int
     ) -> tuple[list[ApiKey], str | None]:
+        # One more than requested tells whether there is another page.
         keys = await self.keys.list_keys(caller.tenant, after=after, limit=limit + 1)
         return keys[:limit], keys[limit - 1].id if len(keys) > limit else None
 
@@ -190,7 +195,7 @@ class ApiKeyService:
 
 
 def _check_covers(caller: Principal, key: ApiKey) -> None:
-    """Raises Forbidden for a key that permits more than the caller: its secret would lift the
+    """Raise Forbidden for a key that permits more than the caller: its secret would lift the
     caller's limits.
     """
     if ROLES.index(key.role) > ROLES.index(caller.role):

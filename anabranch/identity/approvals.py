@@ -38,6 +38,7 @@ def approve(data_dir: Path, kind: ApprovalKind, values: Iterable[str]) -> None:
     merged = {**existing, kind: list(dict.fromkeys([*existing.get(kind, []), *values]))}
     path = data_dir / APPROVALS_FILE
     temporary_path = path.with_name(f".{APPROVALS_FILE}.{os.getpid()}")
+    # A killed process may have left one with another mode.
     temporary_path.unlink(missing_ok=True)
     temporary_path.touch(mode=0o600)
     temporary_path.write_text(json.dumps(merged, indent=1) + "\n")
@@ -59,13 +60,14 @@ def find_restricted_settings(assignments: Iterable[str]) -> list[str]:
 
 
 def check_settings_approved(data_dir: Path, assignments: Sequence[str]) -> None:
-    """Raises InvalidRequest with code SETTING_NOT_APPROVED.
+    """Raise InvalidRequest with code SETTING_NOT_APPROVED unless all settings are approved.
 
     The error omits values, since they may be keys.
     """
     if unapproved := sorted(
         {
             assignment.partition("=")[0].strip()
+            # Whole assignments are compared: approving one address approves no other.
             for assignment in set(find_restricted_settings(assignments))
             - set(load_approved(data_dir, "settings"))
         }

@@ -66,6 +66,7 @@ class AuditLog:
         if last is not None and (now - last).total_seconds() < VISIT_INTERVAL_S:
             return
         await self.record(caller, "tenant.entered", caller.tenant, request_id)
+        # Only once it is published, so that a failed visit is recorded at the next request.
         self._visits.pop(visit, None)
         self._visits[visit] = now
         if len(self._visits) > MAX_VISITS:

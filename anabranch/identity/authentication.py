@@ -1,4 +1,4 @@
-"""Authenticate by the local token, an API key or a JSON Web Token, as the form of the credential says."""
+"""Authenticate by local token, API key or JSON Web Token, chosen by the credential's form."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class LocalTokenAuthenticator:
         if credential is None:
             raise Unauthenticated("The request carries no credential.")
         expected = self.token.get_secret_value() if self.token else ""
+        # In constant time, so that the duration reveals no prefix of the token.
         if not expected or not hmac.compare_digest(credential.encode(), expected.encode()):
             raise Unauthenticated("The bearer token is not valid here.")
         return Principal(id="local", tenant=self.tenant, role="operator").for_tenant(tenant)

@@ -43,6 +43,7 @@ async def fetch_jwks(url: str) -> bytes:
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
+            # No redirects: they could lead to a server that the operator did not name.
             httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False) as client,
             client.stream("GET", url, headers={"Accept": "application/json"}) as response,
         ):
@@ -100,8 +101,10 @@ class KeySet:
 
     async def _refresh(self) -> None:
         async with self._lock:
+            # Callers choose the key id: they must not make this server flood the issuer.
             if self.attempted_at is not None and self.clock() - self.attempted_at < self.refresh_s:
                 return
+            # Before the fetch, so that a failed one counts as well.
             self.attempted_at = self.clock()
             try:
                 self.keys = parse_jwks(await self.fetch(self.url))
@@ -198,10 +201,12 @@ class TokenAuthenticator:
                     issuer=self.settings.issuer,
                     leeway=LEEWAY_S,
                     options={
+                        # PyJWT accepts a token without `exp` unless it is required here.
                         "require": ["exp", "sub", "aud", *(["iss"] if self.settings.issuer else [])]
                     },
                 ),
             )
+        # Numbers in the claims may be infinite or too large.
         except (PyJWTError, ValueError, ArithmeticError, RecursionError) as error:
             raise Unauthenticated(f"The token is not valid: {error}.") from error
 
@@ -238,6 +243,7 @@ class TokenAuthenticator:
                 f"The claim {self.settings.groups_claim!r} is not a list of at most {MAX_GROUPS} names.",
                 code="FORBIDDEN_CLAIMS",
             )
+        # Never None: a token is limited to readers, whatever its role.
         readers = (f"user:{subject}", *(f"group:{group}" for group in groups))
         return Principal(f"jwt:{subject}", tenant, cast("Role", role or "reader"), readers)
 

@@ -68,10 +68,12 @@ def _build_api_grants(settings: Settings, principal: str) -> Iterator[Grant]:
             topic,
             (*READ_OPERATIONS, *_list_write_operations(settings, topic, "api")),
         )
+    # The API starts builds and drops generations, with their topics.
     for topic in GENERATION_TOPICS:
         yield _build_topic_grant(
             settings, principal, f"{topic}.", (*READ_OPERATIONS, "Create", "Delete"), "prefixed"
         )
+    # To read committed offsets for the lag.
     yield Grant(
         principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Describe",)
     )
@@ -85,6 +87,7 @@ def _build_worker_grants(settings: Settings, principal: str) -> Iterator[Grant]:
             topic,
             (*READ_OPERATIONS, *_list_write_operations(settings, topic, "workers")),
         )
+    # Workers finish the removal of a generation, which deletes topics.
     for topic in GENERATION_TOPICS:
         yield _build_topic_grant(
             settings,
@@ -103,7 +106,7 @@ def _build_worker_grants(settings: Settings, principal: str) -> Iterator[Grant]:
 
 
 def _list_write_operations(settings: Settings, topic: str, writer: Writer) -> tuple[str, ...]:
-    # A topic `raw.NAME` belongs to one producer: nobody else writes it.
+    # A topic `raw.NAME` belongs to one producer; no other principal writes it.
     declared = next(declared for declared in TOPICS if declared == get_base_topic(topic))
     is_own = topic not in settings.ingest.topics
     return ("Write",) if is_own and writer in declared.written_by else ()
@@ -116,6 +119,7 @@ def _build_producer_grants(settings: Settings, principals: KafkaPrincipals) -> I
     for topic, principal in {RAW: principals.producer, **producer_principals}.items():
         yield _build_topic_grant(settings, principal, topic, ("Write", "Describe"))
         yield _build_topic_grant(settings, principal, OUTCOMES, ("Read", "Describe"))
+        # For its consumers of `outcomes`.
         yield Grant(
             principal, "group", f"{principal.partition(':')[2]}.", "prefixed", ("Read", "Describe")
         )

@@ -27,6 +27,7 @@ def resolve_topic_partitions(settings: Settings) -> dict[str, int]:
 
 def resolve_retention_ms(settings: Settings) -> dict[str, int]:
     retention_ms = map_retention_ms(TOPICS)
+    # Topics of producers are unencrypted like `raw`, and expire like it.
     return retention_ms | dict.fromkeys(settings.ingest.topics, retention_ms[RAW])
 
 

@@ -67,6 +67,7 @@ async def check_topics(settings: Settings) -> Sequence[TopicCheck]:
             resolve_topic_partitions(settings),
             resolve_retention_ms(settings),
         )
+        # Only the broker knows them: the settings do not name generations.
         generation_partitions = {
             topic: base_partitions[match[1]]
             for topic in await log.list_topics()
@@ -128,6 +129,7 @@ def _find_retention_mismatch(
 ) -> tuple[str, str] | None:
     from streams.kafka.topic_config import build_retention_config
 
+    # -1 is Kafka's value for unlimited retention.
     expected = build_retention_config(retention_ms.get(topic, -1))
     differing = [name for name, value in settings.items() if value != expected[name]]
     if not differing:

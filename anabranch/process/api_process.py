@@ -50,7 +50,7 @@ class HeadTooLarge(Exception):
 
 class HttpProtocol(HttpToolsProtocol):
     resume_count = 0
-    """How often the client has read enough for writing to resume."""
+    """Number of times that the client has read enough for writing to resume."""
     head_bytes = 0
     """Complete names and values of the head being read."""
     pending_bytes = 0
@@ -81,6 +81,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.head_bytes = 0
+        # The first request's timer has run since the connection was made.
         if self.head_timer is None:
             self._start_head_timer()
 
@@ -140,6 +141,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.head_timer = None
 
     def _handle_head_timeout(self) -> None:
+        # Nothing was received: an idle connection, not a slow request.
         if not self.pending_bytes:
             self.transport.close()
         elif not self.transport.is_closing():
@@ -221,6 +223,7 @@ class UvicornServer(uvicorn.Server):
                 },
             )
             for connection, resume_count in stalled.items():
+                # Paused at two checks, and the client has read nothing in between.
                 if previously_stalled.get(connection) == resume_count:
                     connection.transport.abort()
             await asyncio.sleep(STALL_CHECK_S)
@@ -248,6 +251,7 @@ async def serve_api(settings: Settings) -> None:
             log_config=None,
             access_log=False,
             http=HttpProtocol,
+            # The contexts above open and close everything.
             lifespan="off",
             timeout_graceful_shutdown=3,
             timeout_keep_alive=KEEP_ALIVE_S,
@@ -263,6 +267,7 @@ async def _serve_until_cancelled(server: UvicornServer, stop_streams: Callable[[
     """Stop gracefully when cancelled: streams end, running requests are completed."""
     serving = asyncio.create_task(server.serve())
     try:
+        # Shielded: cancelling this task would break off running requests.
         await asyncio.shield(serving)
     except asyncio.CancelledError:
         stop_streams()

@@ -131,6 +131,7 @@ def write_server(path: Path, server: ServerInfo) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
+    # Mode before content, so that the token is never readable by others.
     draft.touch(mode=0o600)
     draft.write_text(json.dumps(asdict(server), indent=1) + "\n")
     draft.replace(path)
@@ -170,6 +171,7 @@ def find_server(folder: Path) -> ServerInfo | None:
         return None
     try:
         return ServerInfo(**json.loads((folder / SERVER_FILE).read_text()))
+    # Not written yet, or by a version with other fields.
     except (OSError, ValueError, TypeError):
         return None
 
@@ -178,6 +180,7 @@ def is_locked(folder: Path) -> bool:
     """Check the lock without creating a file. Raises ConfigurationError without permission."""
     try:
         with (folder / LOCK_FILE).open("rb") as lock:
+            # Shared, so that two checks at once do not see each other as the server.
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -71,6 +71,7 @@ async def _restart_when_killed(server: EmbeddedPostgres, starter: Executor) -> N
         try:
             await asyncio.get_running_loop().run_in_executor(starter, server.start)
         except DatabaseUnavailable as error:
+            # The next check tries again.
             log.error("embedded_postgres_restart_failed", detail=error.detail)
 
 

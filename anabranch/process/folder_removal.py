@@ -44,6 +44,7 @@ def list_removable_folders(settings: Settings) -> list[Path]:
     of one.
     """
     folder, external_folder = settings.data_dir.resolve(), _find_external_folder(settings)
+    # Both must exist, so that a mistyped --data deletes no foreign folder.
     is_data_folder = (folder / LOCK_FILE).exists() and resolve_embedded_root(settings).exists()
     if not is_data_folder and external_folder is None:
         raise NotFound(
@@ -63,7 +64,9 @@ def remove_data_folder(settings: Settings) -> None:
     if folder.exists():
         with lock_folder(folder):
             if resolve_embedded_root(settings).exists():
+                # A killed process may have left it running.
                 EmbeddedPostgres(resolve_embedded_root(settings)).stop()
+            # Deleting alone would leave the keys in free blocks of the disk.
             for key in folder.glob("*.key"):
                 overwrite_and_delete(key)
             shutil.rmtree(folder)

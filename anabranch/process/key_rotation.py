@@ -34,6 +34,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
     next start resumes. Raises ConfigurationError if another process is connected, or a key is
     wrong.
     """
+    # A running server would go on wrapping new keys with the old master key.
     check_not_in_use(settings.data_dir)
     new_key = _resolve_new_key(settings, new_key_file)
     await migrate(dsn)
@@ -43,6 +44,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
         stored_fingerprint, count = await keystore.fetch_fingerprint(), 0
         if stored_fingerprint != compute_master_key_fingerprint(new_key):
             old_key = resolve_master_key(settings, stored_fingerprint)
+            # Refuses a wrong old key before anything is wrapped with the new one.
             await keystore.ensure_master_key(
                 compute_master_key_fingerprint(old_key), key_file.id if key_file else None
             )
@@ -60,6 +62,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
             def rewrap_signing(name: str, wrapped: bytes) -> bytes:
                 return wrap_signing_key(new_key, name, unwrap_signing_key(old_key, name, wrapped))
 
+            # Kept for verification: events in the log stay signed with it.
             old_signing_key = wrap_signing_key(
                 new_key, compute_master_key_fingerprint(old_key), derive_signing_key(old_key)
             )
@@ -74,6 +77,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
             count = await keystore.rotate(change)
     finally:
         await close_pool(pool)
+    # Only after the commit: until then the old key is needed.
     if settings.log.master_key is None:
         finish_rotation(settings.data_dir)
     return count

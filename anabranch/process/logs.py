@@ -46,14 +46,17 @@ def configure_logs(settings: LoggingSettings) -> None:
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
+        # A logger that was used before would keep the earlier configuration.
         cache_logger_on_first_use=False,
     )
+    # The renderers escape foreign texts themselves, and their colors must pass.
     handler = logging.StreamHandler(get_unescaped(sys.stderr))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared, processors=_build_renderers(settings)
         )
     )
+    # Replaces the handlers that libraries have installed.
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for name, floor in LIBRARY_LEVELS.items():
         logging.getLogger(name).setLevel(max(level, floor))

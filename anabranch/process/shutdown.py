@@ -59,14 +59,18 @@ class _StopRequest:
         self.work, self.request_count = work, 0
 
     def request(self, number: signal.Signals = signal.SIGHUP) -> None:
-        """A closed terminal sends SIGHUP twice, from the kernel and from the shell, so only other signals
-        count as a second one.
+        """Cancel the work, and bound the time that it takes to stop.
+
+        A closed terminal sends SIGHUP twice, from the kernel and from the shell, so only other
+        signals count as a second one.
         """
         if self.request_count and number == signal.SIGHUP:
             return
         self.request_count += 1
+        # Cancels what is awaited now: after the first request, that is the clean-up.
         self.work.cancel()
         if self.request_count <= 2:
+            # A thread, since the event loop may be blocked.
             threading.Thread(
                 target=_exit_after,
                 args=((STOP_TIMEOUT_S, SECOND_SIGNAL_TIMEOUT_S)[self.request_count - 1],),

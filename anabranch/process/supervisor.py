@@ -76,6 +76,7 @@ class ChildProcess:
             if not self.is_settled:
                 self._check_startup(code, starts)
             pause = (
+                # After a healthy run the back-off starts again.
                 self.first_pause_s if lifetime_s > HEALTHY_S else min(self.max_pause_s, pause * 2)
             )
             log.error("process_restarted", process=self.name, exit_code=code, pause_s=pause)
@@ -107,6 +108,7 @@ class ChildProcess:
             stdout=STDERR_FD if self.output is None else self.output,
             stderr=self.output,
             env=dict(self.environment),
+            # Ctrl-C then reaches only this process, which stops its children in order.
             start_new_session=True,
         )
         code = await self.process.wait()
@@ -168,6 +170,7 @@ async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asynci
             else secrets.token_urlsafe(32)
         )
         stack.enter_context(lock_folder(plan.settings.data_dir))
+        # Before anything is stored: the order of revisions depends on the kind of log.
         store_log_kind(plan.settings.data_dir, plan.settings)
         dsn = await stack.enter_async_context(
             open_database(plan.settings, is_ephemeral=plan.ephemeral)
@@ -178,6 +181,7 @@ async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asynci
         server = await _wait_for_server(plan, dsn, port, token, failed)
         for child in children:
             child.is_settled = True
+        # Last, so that commands that find the file find a ready server.
         write_server(plan.settings.data_dir / SERVER_FILE, server)
         stack.callback((plan.settings.data_dir / SERVER_FILE).unlink, missing_ok=True)
         yield server, failed
@@ -222,6 +226,7 @@ def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[C
         "ANABRANCH_DATA_DIR": str(plan.settings.data_dir),
         "ANABRANCH_DATABASE__URL": dsn,
     }
+    # A child has a database URL, with which a new keystore would get no key file.
     if key_file := resolve_key_file_path(plan.settings):
         environment["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
     host = ["--host", plan.settings.api.host]
@@ -253,6 +258,7 @@ def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[C
             worker,
             environment,
             plan.output,
+            # A report of an earlier run would make the worker look ready.
             on_start=lambda: report.unlink(missing_ok=True),
         ),
     ]
@@ -274,6 +280,7 @@ async def _supervise_children(
     try:
         yield failed
     finally:
+        # First, so that stopping the children is not reported as a failure.
         failed.cancel()
         for task in supervision:
             task.cancel()
@@ -296,6 +303,7 @@ async def _wait_for_server(
     plan: LaunchPlan, dsn: str, port: int, token: str, failed: asyncio.Future[None]
 ) -> ServerInfo:
     settings = plan.settings
+    # A wildcard address is one to listen on, not to connect to.
     url = f"http://{settings.api.host if settings.api.host not in ('0.0.0.0', '::') else '127.0.0.1'}:{port}"
     worker_report_body = await _run_unless_failed(
         failed, _wait_until_ready(url, resolve_worker_report(settings) if plan.stages else None)

@@ -25,6 +25,7 @@ async def wait_for_free_port(
             _bind_port(host, port)
             return
         except OSError as error:
+            # Only a taken port can become free.
             if error.errno != errno.EADDRINUSE or loop.time() >= deadline:
                 raise _build_port_error(host, port, option, error) from error
         await asyncio.sleep(RETRY_S)
@@ -40,6 +41,7 @@ def _bind_port(host: str, port: int) -> int:
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
     with socket.socket(family, kind, protocol) as probe:
+        # Connections of an earlier server in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         return int(probe.getsockname()[1])

@@ -47,6 +47,7 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator
     try:
         yield f"http://{host}:{server.server_port}/metrics"
     finally:
+        # Returns once `serve_forever` has noticed, at most STOP_POLL_S later.
         server.shutdown()
         server.server_close()
         thread.join()
@@ -110,4 +111,5 @@ def _write_report(path: Path | None, metrics_url: str, outdated: AnabranchError 
                 }
             )
         )
+        # Replaced at once: `up` reads the file as soon as it exists.
         draft.replace(path)

@@ -14,7 +14,7 @@ SOURCES_VARIABLE = "ANABRANCH_INGEST__SOURCES"
 
 
 def check_ingress_settings(settings: Settings) -> None:
-    """Raises ConfigurationError if other programs can write to `raw` without an allowlist, or
+    """Raise ConfigurationError if other programs can write to `raw` without an allowlist, or
     topics cannot be bound to producers.
     """
     topics, sources = settings.ingest.topics, settings.ingest.sources
@@ -33,6 +33,7 @@ def check_ingress_settings(settings: Settings) -> None:
             code="BAD_SETTING",
             remedy=f"Add each to {SOURCES_VARIABLE}.",
         )
+    # Only the owner of the data folder can write to an embedded log.
     is_embedded = settings.log_kind == "postgres" and (
         settings.mode == "embedded" or resolve_embedded_root(settings).exists()
     )

@@ -81,6 +81,7 @@ class DrainBarrier:
         ]
 
     async def _wait_for_assignments(self, assignments: Sequence[StageAssignment]) -> datetime:
+        # The time comes first: whatever was decrypted before it is awaited below.
         started_at, replays = (
             await PgErasure(self.storage.pool).fetch_time(),
             await PgErasure(self.storage.pool).fetch_running_replays(),
@@ -93,6 +94,7 @@ class DrainBarrier:
                     if get_base_topic(assignment.topic) == topic
                 ]
             )
+        # Pairs of a replay and its number of records read, which a finished batch changes.
         while (
             replays.items() & (await PgErasure(self.storage.pool).fetch_running_replays()).items()
         ):
@@ -106,6 +108,7 @@ class DrainBarrier:
         }
         for assignment in assignments:
             log.debug("drain_waiting", stage=assignment.stage.name, topic=assignment.topic)
+            # A consumer that was stopped or halted meanwhile would never reach the barrier.
             while (
                 await self.storage.log.count_pending(
                     assignment.group, assignment.topic, barriers[assignment.topic]

@@ -51,9 +51,9 @@ class DocumentEraser:
     storage: Storage
     clock: Callable[[], datetime]
     is_readable: Callable[[str], bool]
-    """Whether the tenant's events are unencrypted now."""
+    """True if the tenant's events are unencrypted now."""
     versioned_blobs: bool = False
-    """Whether the blob store may keep versions of deleted objects."""
+    """True if the blob store may keep versions of deleted objects."""
 
     async def erase(self, request: ErasureRequested) -> ErasureCompleted:
         tables = PgErasure(self.storage.pool)
@@ -101,6 +101,7 @@ class DocumentEraser:
             log.info(
                 "erasure_round_repeated", receipt=str(request.receipt_id), documents=len(remaining)
             )
+        # Empty unless a document was sent again in every round.
         await self._withdraw(tables, request, remaining)
         await tables.add_counts(request.receipt_id, {RESENT_COUNT: len(remaining)})
         await self._compact_statistics()
@@ -112,6 +113,7 @@ class DocumentEraser:
     async def _run_round(
         self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]
     ) -> None:
+        # Withdrawn first, so that no query finds it while its data disappear.
         await self._withdraw(tables, request, documents)
         await self._destroy_keys(
             tables,
@@ -125,6 +127,7 @@ class DocumentEraser:
             CACHE_TTL_S + KEY_CACHE_MARGIN_S
         )  # by then no process has the keys cached
         drain_barrier = DrainBarrier(self.storage)
+        # A build may take hours, so the data of serving generations are deleted before.
         if await drain_barrier.has_builds():
             await self._delete_data(
                 tables, request, documents, await drain_barrier.wait_for_serving()
@@ -160,6 +163,7 @@ class DocumentEraser:
                     for document, order in batch
                 ]
             )
+        # They take effect through `receive` and `transcribe`, like those of any producer.
         while await tables.has_pending_withdrawal(orders):
             await asyncio.sleep(POLL_S)
 
@@ -171,6 +175,8 @@ class DocumentEraser:
             document_id=str(document),
             reason=f"{REASON_PREFIX}{request.receipt_id}",
         )
+        # A retry sends the same id. A document that was sent again has another order, so another
+        # id.
         event_id = f"erase/{request.receipt_id}/{document}/{'.'.join(map(str, order))}"
         return await build_raw_record(
             data, event_id, time=self.clock(), codec=self.storage.codec, document_id=document
@@ -184,6 +190,7 @@ class DocumentEraser:
         for keys in _split_batches(
             await keystore.fetch_current_ids(request.tenant, list(subjects)), KEYS_PER_EVENT
         ):
+            # Recorded first: after the destruction a retry would no longer find the keys to count.
             await tables.record_items(request.receipt_id, "keys", keys)
             destruction = KeysDestroyed(
                 receipt_id=request.receipt_id, tenant=request.tenant, keys=keys
@@ -222,9 +229,11 @@ class DocumentEraser:
             keys = await find_document_blobs(
                 self.storage.blobs, tables, request, batch, uploads, before
             )
+            # Recorded by id, so that a repeated step counts each blob once.
             await tables.record_items(
                 request.receipt_id, "blobs", [content_id("blob", key) for key in keys]
             )
+            # Blobs before rows: a retry finds the blobs by the rows.
             await self.storage.blobs.delete(keys)
             await tables.erase_rows(
                 request.receipt_id, request.tenant, batch, before=before, readable=is_readable
@@ -283,6 +292,7 @@ async def find_document_blobs(
     hashes = await tables.fetch_content_sizes(documents)
     for stored in uploads:
         is_identical_upload = (
+            # A later upload is not part of the request.
             stored.modified_at < request.requested_at
             and await _matches_content_hash(blobs, stored, hashes)
         )

@@ -1,4 +1,4 @@
-"""Overwrite the shares of destroyed keys, and destroy again what the log says was destroyed."""
+"""Overwrite the shares of destroyed keys, and repeat the destructions that the log records."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ async def reapply_key_destruction(
         if stored.record.headers.get("ce_type", b"").startswith(type_prefix):
             try:
                 event = await codec.decode(stored)
+            # Forged or damaged: applying it would destroy keys for good.
             except PermanentError as error:
                 log.warning(
                     "event_skipped", topic=CONTROL, offset=stored.position.offset, code=error.code

@@ -41,6 +41,7 @@ class ErasureService:
     fresh_id: Callable[[], UUID]
 
     async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
+        # The same document whatever the spelling of its UUID.
         name = _normalize_document_id(name) if scope == "document" else name
         await self._check_scope(tenant, scope, name)
         receipt = self.fresh_id()
@@ -149,6 +150,7 @@ async def build_receipt(
     }
     since = await PgKeystore(storage.pool).fetch_readable_since(request.tenant)
     raw = await _fetch_topic_retention(storage.log, RAW, now)
+    # On the Postgres log the erasure deletes the records of `outcomes` itself (ADR 10).
     outcomes = (
         None
         if storage.log.is_in_database

@@ -33,6 +33,7 @@ from streams.stage import Stage
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.2
+# With CHECK_INTERVAL_S, 30 s for events in flight to reach both generations.
 MAX_CHECKS = 60
 CHECK_INTERVAL_S = 0.5
 DROP_GRACE_S = 3.0
@@ -53,7 +54,7 @@ class GenerationBuilder:
     build_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     removal_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     dropped_since: dict[str, float] = field(default_factory=dict)
-    """When each dropped generation that still has tables was first seen."""
+    """Time at which each dropped generation that still has tables was first seen."""
 
     async def run(self) -> None:
         """Run until cancelled. Retries while the database or log is unavailable."""
@@ -69,6 +70,7 @@ class GenerationBuilder:
 
     async def _reconcile(self) -> None:
         builds = await PgGenerationBuilds(self.storage.pool).list_by_name()
+        # The generation was dropped.
         await _cancel_tasks([task for name, task in self.build_tasks.items() if name not in builds])
         self.build_tasks, self.removal_tasks = (
             _select_running(self.build_tasks),
@@ -95,6 +97,7 @@ class GenerationBuilder:
 
     async def _remove(self, name: str) -> None:
         try:
+            # The build's own lock: a removal must not overlap a build of the same generation.
             async with PgGenerationBuilds(self.build_pool).try_lock(name) as is_owner:
                 if (
                     is_owner
@@ -116,6 +119,7 @@ class GenerationBuilder:
     async def _run_build(self, build: GenerationBuild) -> None:
         build_store = PgGenerationBuilds(self.build_pool)
         try:
+            # A session lock, which Postgres releases if this worker dies.
             async with build_store.try_lock(build.generation.name) as is_owner:
                 if is_owner:
                     await self._build(build, build_store)
@@ -141,9 +145,12 @@ class GenerationBuilder:
             await build_store.set_phase(generation.name, "loading")
             await self._wait_until_settled(generation)
             await build_store.set_phase(generation.name, "indexing")
+            # After the load: one index build is cheaper than an update for each row.
             await self._build_indexes(generation)
             await build_store.set_phase(generation.name, "catching up")
+            # Events arrived while the indexes were built.
             barrier = await self._wait_until_settled(generation)
+            # Before the build is marked, so that its stored cost is complete.
             await self.sync_builds()
             await build_store.mark_built(
                 generation.name,
@@ -158,6 +165,7 @@ class GenerationBuilder:
                     if resolve_topic_generation(topic) != generation.name
                 },
             )
+            # A switch refuses a generation whose state is still `building`.
             await self._wait_until_built(generation.name)
         if build.purpose == "rebuild":
             await self._replace_live(generation.name, build_store)
@@ -169,7 +177,9 @@ class GenerationBuilder:
         assignments = await self._list_assignments(generation)
         topics = {assignment.topic for assignment in assignments}
         barrier = {topic: await self.storage.fetch_ends(topic) for topic in sorted(topics)}
+        # Upstream first: what a stage has passed is in the next topic.
         for assignment in assignments:
+            # Its own topics fill during the load, so their ends are fetched at their turn.
             if resolve_topic_generation(assignment.topic) == generation.name:
                 barrier[assignment.topic] = await self.storage.fetch_ends(assignment.topic)
             while await self.storage.log.count_pending(
@@ -214,6 +224,7 @@ class GenerationBuilder:
     async def _replace_live(self, name: str, build_store: PgGenerationBuilds) -> None:
         build = await build_store.get(name)
         live = await PgGenerations(self.storage.pool).fetch_live()
+        # Any other state means that it was switched to or dropped meanwhile.
         if build is None or live is None or build.generation.state != "shadow":
             return
         await build_store.set_phase(name, "checking")
@@ -221,6 +232,7 @@ class GenerationBuilder:
         await self._check_same_content(live.name, name)
         await switch_generation(self.build_pool, name, self.decisions.publish_promoted)
         await build_store.set_phase(name, "built")
+        # Only after the switch, which refuses a generation that misses a document.
         if not build.keep_previous:
             await begin_generation_drop(self.build_pool, live.name, self.decisions.publish_dropped)
 

@@ -126,6 +126,7 @@ class GenerationComparer:
             raise failures[0]
 
     async def _fetch_generation(self, name: str) -> Generation:
+        # Raises for a generation that is unknown or not built.
         async with self.retrievers.acquire(name):
             generation = await self.generations.fetch(name)
         if generation is None:
@@ -149,6 +150,7 @@ class GenerationComparer:
         ):
             judgements_by_text[query].append(_judgement_from_feedback(judged))
         document_ids = await self._resolve_document_names(tenant, request, names)
+        # Three origins: golden questions, recorded runs, and judged questions that are neither.
         queries = [
             ComparisonQuery(
                 f"golden:{number}",
@@ -166,6 +168,7 @@ class GenerationComparer:
                         f"real:{run_id}", "real", _build_request(past_request, request), run_id
                     )
                 )
+            # An earlier version recorded it: report the question instead of failing the comparison.
             except ValidationError as error:
                 failed[f"real:{run_id}"] = FailedQuestion(
                     str(past_request.get("query")),
@@ -224,6 +227,7 @@ class GenerationComparer:
         visible_documents = (
             await self.passages.fetch_documents(generation.name, tenant, ids, []) if ids else []
         )
+        # Character offsets of judgements apply only to texts that were made the same way.
         has_judged_text = generation.how.get("transcribe") == reference.how.get("transcribe")
         documents = {}
         for document in visible_documents:
@@ -251,6 +255,7 @@ class GenerationComparer:
     ) -> ComparedQuestion:
         """Run the query on both generations; the order alternates."""
         answers: dict[str, SideResult] = {}
+        # Different texts have different offsets, so passages are also compared by their words.
         match_words = sides[0].generation.how.get("transcribe") != sides[1].generation.how.get(
             "transcribe"
         )
@@ -265,6 +270,7 @@ class GenerationComparer:
 
     async def _dry_run(self, tenant: str, request: SearchRequest, generation: str) -> DryRun:
         async with self.retrievers.acquire(generation) as (name, retriever):
+            # A principal without reader limits: the whole tenant is compared.
             return await retriever.dry_run(
                 Principal("comparison", tenant), request.model_copy(update={"generation": name})
             )
@@ -303,6 +309,7 @@ def _build_request(values: Mapping[str, Any], comparison: ComparisonRequest) -> 
     past_values = {name: values[name] for name in REPLAYED_FIELDS if values.get(name) is not None}
     profile_override = {"profile": comparison.profile} if comparison.profile else {}
     kind = QueryRequest if comparison.answers else SearchRequest
+    # One depth for all queries, whatever the recorded requests had.
     return kind.model_validate({**past_values, **profile_override, "k": RESULT_DEPTH})
 
 

@@ -49,6 +49,7 @@ async def find_current_generation(
         return live
     async for stored in log.read(CONTROL):
         try:
+            # A forged or unreadable record cannot create a generation.
             event = await codec.decode(stored)
         except (PermanentError, NewerVersion):
             continue

@@ -44,6 +44,7 @@ async def start_rebuild(
     """
     live = await fetch_live_generation(storage)
     build_store = PgGenerationBuilds(storage.pool)
+    # A concurrent request waits here and finds the build of the first one.
     async with build_store.lock_decision():
         unfinished = [
             build
@@ -52,15 +53,18 @@ async def start_rebuild(
         ]
         if unfinished:
             return unfinished[0].generation.name
+        # Before a name is allocated, since names are never reused.
         await check_retained(storage, live.name)
         name = await build_store.allocate_name(
             keep_previous=keep_previous, events_per_second=events_per_second
         )
+        # Before the decision, on which workers open the engines.
         if store_settings is not None:
             store_settings(name, live.name)
         await decisions.publish_created(
             live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild"
         )
+        # Inside the lock: the next request finds the build only once it is projected.
         await _wait_for_generation(storage, name)
     return name
 
@@ -118,6 +122,7 @@ class ReindexService:
         Raises the errors of `plan_build`, and PermanentError with code NOT_RETAINED if the log no
         longer holds the events that the live generation was built from.
         """
+        # Outside the lock below: planning reads the log, which may take long.
         async with self._open_target(settings) as (live, config, engines):
             plan = await self._build_plan(live, config, engines)
         if not plan.is_covered:
@@ -130,6 +135,7 @@ class ReindexService:
         async with build_store.lock_decision():
             name = await build_store.allocate_name(events_per_second=events_per_second)
             generation = _build_generation(live, name, config, plan.stages)
+            # Topics and settings first: workers start on the decision.
             await self._create_topics(generation)
             self.targets.store_settings(name, live.name, settings)
             await self.decisions.publish_created(generation, live.name, "reindex")
@@ -148,7 +154,7 @@ class ReindexService:
         )
 
     async def get_build(self, name: str) -> dict[str, Any]:
-        """Raises NotFound."""
+        """Return the build. Raises NotFound."""
         build = await PgGenerationBuilds(self.storage.pool).get(name)
         if build is None:
             raise unknown_generation_error(name)

@@ -93,6 +93,7 @@ class ReindexPlan:
             },
             "memo_hits": self.estimate.memo_hit_count,
             "tokens": self.estimate.token_count,
+            # Only vectors grow with the dimension.
             "bytes": self.size.other_bytes
             + self.size.vector_bytes * self.dimension // self.live.config.embed.dimension,
             "minutes": {"low": low, "high": high},
@@ -104,6 +105,7 @@ class ReindexPlan:
 
         Everything is projected again, whatever the first changed stage.
         """
+        # Each part is projected by `embed`, `index` and `graph`.
         projected_count = self.size.documents + 3 * self.size.parts
         return tuple(  # type: ignore[return-value]
             round(
@@ -184,6 +186,7 @@ class ReindexPlanner:
         event_count = 0
         async for event in self._read_visible_events("transcribe"):
             data = event.data
+            # Withdrawals and amendments call no engine.
             if not isinstance(data, DocumentAccepted):
                 continue
             event_count += 1
@@ -264,9 +267,11 @@ class ReindexPlanner:
         base_topic, seen_ids = INPUT_TOPICS[stage], set[UUID]()
         async for stored in self.storage.log.read(self.live.topics.get(base_topic, base_topic)):
             try:
+                # Erased, forged or newer: not part of the index.
                 event = await self.storage.codec.decode(stored)
             except (PermanentError, NewerVersion):
                 continue
+            # The log may hold an event twice.
             if event.id not in seen_ids and visible.get(event.data.document_id) == tuple(
                 event.data.order
             ):

@@ -71,8 +71,10 @@ async def finish_drop(pool: Pool, log: EventLog, name: str) -> DroppedGeneration
         if generation is not None
         else []
     )
+    # The rows are the only list of these blobs, and they are about to be deleted.
     if generation is not None and generation.topics.get(EMBEDDED, EMBEDDED) in topics:
         await record_dropped_states(pool, name)
+    # Before the tables: workers retry a removal only while the generation has tables.
     await log.delete_topics(topics)
     removal = await remove_generation_tables(pool, name)
     return DroppedGeneration(name, removal.removed, removal.blocked_by, tuple(topics))
@@ -107,6 +109,7 @@ async def sweep_token_states(storage: Storage) -> int:
         # Only now: what was on its way a moment ago may refer to one.
         batch = await fetch_dropped_states(storage.pool, BATCH_SIZE)
         unused = [key for key, is_used in batch.items() if not is_used]
+        # Blobs before their records, so that an interrupted sweep finds them again.
         await storage.blobs.delete(unused)
         await delete_dropped_states(storage.pool, list(batch))
         deleted_count += len(unused)
@@ -114,7 +117,10 @@ async def sweep_token_states(storage: Storage) -> int:
 
 
 async def _has_pending_references(storage: Storage) -> bool:
-    """Check replays first: the events of a replay that has ended are in a topic."""
+    """Return whether an event in flight, or a running replay, may refer to token states.
+
+    Replays are checked first: the events of a replay that has ended are in a topic.
+    """
     if await PgErasure(storage.pool).fetch_running_replays():
         return True
     assignments = assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES)

@@ -67,6 +67,7 @@ class GenerationService:
                 "reasons": failures,
                 "comparison": report,
             }
+        # Refused if another switch came after the comparison.
         return _format_switch(
             await switch_generation(
                 self.pool, name, self.decisions.publish_promoted, expected_live=live

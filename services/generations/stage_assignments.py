@@ -33,7 +33,7 @@ It does not write documents or revisions.
 
 
 class StageRole(Enum):
-    """What a consumer does with the events that it claims."""
+    """Role of a consumer: how it handles the events that it claims."""
 
     PRODUCE = "produce"
     """Project rows and emit events."""
@@ -92,6 +92,7 @@ class _AssignmentPlan:
     producer_topics: Sequence[str]
 
     def assign(self, stage: Stage) -> Iterator[StageAssignment]:
+        # One consumer group for all generations; this one only supplies the configuration.
         if stage.serves_all_generations:
             yield StageAssignment(
                 stage,
@@ -110,6 +111,7 @@ class _AssignmentPlan:
                     topic,
                     suppresses_outcomes=False,
                 )
+        # Only `transcribe` compares with the latest order.
         elif stage.ordering_policy == OrderingPolicy.LATEST:
             yield from self._assign_document_stage(stage)
         else:
@@ -123,6 +125,7 @@ class _AssignmentPlan:
         primary = self.serving[0]
         primary_topic = _resolve_topic(primary, OCR_DONE)
         produces = primary_topic == OCR_DONE
+        # Always in the group of g1, whose offset outlives the generation.
         yield StageAssignment(
             stage if produces else replace(stage, react=_emit_acceptance_outcomes),
             stage.name,
@@ -141,6 +144,7 @@ class _AssignmentPlan:
         for topic in dict.fromkeys(
             _resolve_topic(generation, OCR_DONE) for generation in self.generations
         ):
+            # Otherwise the assignment above emits the texts itself.
             if topic != primary_topic or topic != OCR_DONE:
                 successor = self._find_successor(OCR_DONE, topic)
                 yield StageAssignment(
@@ -160,6 +164,7 @@ class _AssignmentPlan:
             generation.state not in SERVING_STATES,
         )
         output_topic = _resolve_topic(generation, stage.output_topic or stage.topic)
+        # It owns the output topic, so one consumer both projects and emits.
         if resolve_topic_generation(output_topic) == generation.name:
             yield StageAssignment(
                 stage,
@@ -170,6 +175,7 @@ class _AssignmentPlan:
                 suppresses_outcomes,
             )
             return
+        # Another generation emits these events; here they may still complete a revision.
         if stage.projects:
             reports = stage.react is not None and not suppresses_outcomes
             yield StageAssignment(
@@ -186,6 +192,7 @@ class _AssignmentPlan:
             and self._has_no_owner(output_topic)
             and self._find_successor(stage.output_topic, output_topic) == generation
         ):
+            # In the dropped owner's group, to continue at its offset.
             yield StageAssignment(
                 stage,
                 stage.name,

@@ -52,7 +52,10 @@ class IngestLatency:
             )
 
     async def measure(self, fetch_received_times: FetchReceivedTimes) -> None:
-        """`fetch_received_times` maps event ids to the append times of their events."""
+        """Observe the latency of the pending documents.
+
+        `fetch_received_times` maps event ids to the append times of their events.
+        """
         batch = list(self.pending)
         if not batch:
             return
@@ -60,6 +63,7 @@ class IngestLatency:
         for event_id, searchable_at in batch:
             self.pending.popleft()
             if event_id in received_times:
+                # Two clocks, the log's and this process's, may differ.
                 self.observe_seconds(
                     max(0.0, (searchable_at - received_times[event_id]).total_seconds())
                 )
@@ -130,6 +134,7 @@ class Metrics:
             ["stage"],
             **own,
         )
+        # Registered below through _GaugeCollector.
         self.dead_letters_open = Gauge(
             "anabranch_dead_letters", "Open dead letters", ["stage"], registry=None
         )

@@ -79,6 +79,7 @@ class LogEntryBuilder:
             return None
         event_id, source, event_type = guess_producer_attributes(stored.record)
         data = await self._decode_data(stored)
+        # No tenant in the headers: a decision. Those about generations concern every tenant.
         if (
             record_tenant is None
             and not (event_type or "").startswith("generation.")
@@ -118,6 +119,7 @@ class LogEntryBuilder:
             )
         except TransientError:
             raise
+        # It stays in the list, so that the feed shows no gap.
         except AnabranchError as error:
             return {"unreadable": error.detail}
         return data
@@ -247,6 +249,7 @@ class EventFeed:
                 code="TOO_MANY_STREAMS",
                 remedy="Close a stream, or poll GET /v1/events.",
             )
+        # No await since the check above, so no stream can slip in between.
         self.open_streams += 1
         try:
             cursor, reset = await self._resolve_start(
@@ -257,6 +260,7 @@ class EventFeed:
                 yield reset
             feed_stream = _FeedStream(self, caller, topics, document, cursor)
             while not self.closing.is_set():
+                # Close the inner generator at once when the client disconnects.
                 async with aclosing(feed_stream.read_messages()) as step:
                     async for message in step:
                         yield message
@@ -339,10 +343,12 @@ class _FeedStream:
             )
         if self._idle_s >= IDLE_S:
             self._idle_s = 0.0
+            # Lets a client that receives nothing resume from a recent cursor.
             yield FeedMessage(event="idle", data={}, cursor=self._cursor)
 
     async def _read_page(self) -> AsyncGenerator[FeedMessage, None]:
         """The cursor advances with each message, so that no failure skips or repeats one."""
+        # Expanded again for each page: a new generation may have topics of its own.
         feed, topics = self._feed.feed, await self._feed._expand_topics(self._topics)
         try:
             page = await feed.read_page(self._cursor, topics, PAGE_SIZE)
@@ -358,6 +364,7 @@ class _FeedStream:
         for record, entry in await self._feed.entries.build_entries(
             page.records, self._caller, self._document
         ):
+            # Before the message: after an error the next call continues behind it.
             self._cursor = record.cursor
             if entry is not None:
                 yield FeedMessage(
@@ -383,6 +390,7 @@ class _FeedStream:
             return None
         now = await feed.fetch_end_cursor(topics)
         backlog = await feed.count_following(previous_cursor, topics, MAX_COUNTED)
+        # What arrived after `now` is not missed: the stream continues there.
         missed = backlog - await feed.count_following(now, topics, MAX_COUNTED)
         # The client may have stalled here for long, and retention may have removed records
         # meanwhile.

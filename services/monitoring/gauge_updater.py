@@ -44,6 +44,7 @@ class GaugeUpdater:
 
     async def _fetch_oldest_age_s(self, line: Mapping[str, Any]) -> float:
         oldest_at = await self.storage.log.fetch_oldest_pending_time(line["group"], line["topic"])
+        # The clocks of the log and of this process may differ.
         return max(0.0, (self.clock() - oldest_at).total_seconds()) if oldest_at else 0.0
 
     async def update(self) -> None:
@@ -79,6 +80,7 @@ class GaugeUpdater:
 
 def _replace_samples(gauge: Gauge, samples: Mapping[tuple[str, ...], float]) -> None:
     """Set the samples and drop all others."""
+    # A label that no longer occurs would keep its last value.
     gauge.clear()
     for labels, number in samples.items():
         gauge.labels(*labels).set(number)

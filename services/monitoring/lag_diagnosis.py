@@ -94,6 +94,7 @@ async def fetch_consumer_lag(storage: Storage, consumer: ConsumerKey) -> dict[st
     try:
         return {**asdict(consumer), **await _fetch_offsets(storage, consumer)}
     except ConfigurationError as error:
+        # The base topics always exist, so there it is an error.
         if error.code != "NO_TOPIC" or resolve_topic_generation(consumer.topic) == FIRST_GENERATION:
             raise
         return {**asdict(consumer), "lag": 0, "acknowledged": 0, "end": 0}
@@ -124,6 +125,7 @@ async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]
     `paused`, and the transaction that holds the log's horizon. `reason` is None without lag. If a lock
     blocks the queries, the numbers are None and `reason` names its holder.
     """
+    # Only on the Postgres log can an open transaction hold consumers back.
     horizon = await fetch_horizon_holder(storage.dsn) if storage.log.is_in_database else None
     consumers = await list_consumers(storage)
     try:
@@ -135,6 +137,7 @@ async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]
             await _fetch_line(storage, consumer, horizon, lock, pauses) for consumer in consumers
         ], horizon
     except TransientError as error:
+        # A locked table must not hide the diagnosis, which names the lock's holder.
         if error.code != LOCK_TIMEOUT_CODE:
             raise
         lock_error = await add_lock_holder(error, storage.dsn)
@@ -221,6 +224,7 @@ async def _find_reason(
     """Return the first cause that applies: no consumer, locked tables, held horizon, slow event, no
     progress, or normal processing.
     """
+    # None means that the log does not know.
     if await storage.log.has_reader(line["group"], line["topic"]) is False:
         return (
             "no worker consumes it",

@@ -85,6 +85,7 @@ class ReadinessService:
         return f"{self.log_kind}, {partitions} partitions of {RAW}"
 
     async def _check_blobs(self) -> str:
+        # A missing blob is an answer too.
         await self.storage.blobs.get_size(PROBE_KEY)
         return "answers"
 
@@ -92,6 +93,7 @@ class ReadinessService:
         live = await PgGenerations(self.storage.pool).fetch_live()
         if live is None:
             raise no_live_generation_error()
+        # Prepares the retriever if necessary, so that a ready server can answer.
         async with self.retrievers.acquire(None) as (name, _):
             return name
 

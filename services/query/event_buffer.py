@@ -54,6 +54,7 @@ class QueryEventBuffer:
         """Run until cancelled."""
         while True:
             while not self.pending:
+                # No await between check and `clear`, so no event is missed.
                 self.new_event.clear()
                 await self.new_event.wait()
             if not await self._try_send():
@@ -91,11 +92,13 @@ class QueryEventBuffer:
         records: list[Record] = []
         for record in results:
             if isinstance(record, BaseException):
+                # Nothing was published yet, so the whole batch is retried.
                 raise record
             if record is not None:
                 records.append(record)
         await self.event_log.append(records)
         for event in batch:
+            # `offer` may have dropped the head while the log was being written.
             if self.pending and self.pending[0] is event:
                 self.pending.popleft()
 
@@ -144,6 +147,7 @@ async def open_event_buffer(
     try:
         yield event_buffer
     finally:
+        # Stopped first, so that only one of the two writes.
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await event_buffer.flush()

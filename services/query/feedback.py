@@ -21,6 +21,7 @@ from streams.codec import Codec
 from streams.publisher import build_root_event
 
 CE_SOURCE = "anabranch/api"
+# How long the events of another process may take to reach the tables.
 RUN_WAIT_S = 2.0
 
 
@@ -42,7 +43,7 @@ class FeedbackService:
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
     has_answered: Callable[[str, UUID], bool]
-    """Whether this process made the run; the tables may not have it yet."""
+    """True if this process made the run; the tables may not have it yet."""
 
     async def submit(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
         """Publish the feedback. Raises NotFound for an unknown run or chunk, LogUnavailable."""

@@ -118,6 +118,7 @@ class RetrieverPool:
         if pooled.retriever is None:
             assert pooled.error is not None
             raise pooled.error
+        # Keeps `_close_unused` from closing it under a running query.
         pooled.user_count += 1
         try:
             yield generation.name, pooled.retriever
@@ -165,6 +166,7 @@ class RetrieverPool:
         ):
             return pooled
         async with self.prepare_lock:
+            # Another caller may have prepared it while this one waited for the lock.
             if (pooled := self.retrievers.get(embed_config)) and not isinstance(
                 pooled.error, TransientError
             ):
@@ -197,6 +199,7 @@ class RetrieverPool:
                 if generation.state != "building"
             ]
         except TransientError:
+            # An empty list closes nothing, see `_close_unused`.
             return []
 
     async def _close_unused(self, used_configs: set[EmbedConfig]) -> None:

@@ -49,6 +49,7 @@ class QueryEventTap:
     def offer(self, event: EventData) -> None:
         self.publish(event)
         if isinstance(event, QueryAnswered):
+            # Feedback may arrive before the tables have the run.
             self.recent_runs[event.tenant, event.run_id] = None
         if isinstance(event, QueryAnswered) and event.run_id in self.awaited:
             self.awaited[event.run_id] = event
@@ -67,7 +68,10 @@ class QueryEventTap:
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """Raises NotFound for unknown runs, and for those with too little recorded."""
+    """Rerun and compare past runs.
+
+    Raises NotFound for unknown runs, and for those with too little recorded.
+    """
 
     runs: RunLookup
     tables: RunTables
@@ -124,11 +128,13 @@ class RunHistory:
     async def _run_again(self, caller: Principal, earlier: RecordedRun) -> RecordedRun:
         """Run on the live generation with the current profile of that name."""
         run_id = self.fresh_id()
+        # The tables get the run later, so its answer is taken from the event.
         with self.event_tap.capture(run_id):
             async with self.acquire_retriever(None) as (name, retriever):
                 request = earlier.request.model_copy(update={"generation": name})
                 if isinstance(request, QueryRequest):
                     await retriever.query(
+                        # A recorded request may ask for a stream, which has no reader here.
                         caller, request.model_copy(update={"stream": False}), run_id
                     )
                 else:

@@ -35,7 +35,9 @@ QUEUED_PER_SLOT = 64
 
 
 class ConcurrencyLimiter:
-    """Raises TransientError with code BUSY (HTTP 503 with Retry-After) if the queue is full or the
+    """Limit concurrency by slots and a bounded queue.
+
+    Raises TransientError with code BUSY (HTTP 503 with Retry-After) if the queue is full or the
     wait too long.
     """
 
@@ -54,6 +56,7 @@ class ConcurrencyLimiter:
             self.slots.release()
 
     async def _acquire(self) -> None:
+        # Refused at once, since it would only time out in a longer queue.
         if self.waiting_count >= self.queue_limit:
             raise self._build_busy_error()
         self.waiting_count += 1
@@ -89,6 +92,7 @@ class LimitedSearch:
         self, generation: str | None = None, readers: ReaderScope = None
     ) -> AsyncIterator[IndexSnapshot]:
         async with (
+            # The slot first: an open snapshot holds connections.
             self.limiter.acquire_slot(),
             self.search.open_snapshot(generation, readers) as snapshot,
         ):
@@ -142,6 +146,7 @@ class QueryService:
         async with self.retrievers.acquire(request.generation) as (name, retriever):
             try:
                 return await run_query(retriever, name)
+            # The generation was dropped after its retriever was acquired.
             except NotFound:
                 if request.generation is not None:
                     raise

@@ -56,6 +56,7 @@ async def check_tables_current(storage: Storage, erasures: Mapping[UUID, int]) -
     consumer groups.
     """
     await _check_erasures(storage, erasures)
+    # The Postgres log is restored together with the tables.
     if not storage.log.is_in_database:
         decisions = await compare_offsets(storage, {CONTROL_GROUP})
         generations = await PgGenerations(storage.pool).fetch_undropped()
@@ -72,6 +73,7 @@ async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> Non
     """Raise if stage `control` has committed an erasure that these tables do not have."""
     if not erasures:
         return
+    # Topic `control` has one partition.
     acknowledged = (await _fetch_acknowledged(storage, CONTROL_GROUP)).get(0, 0)
     missing_count = await PgErasureReceipts(storage.pool).count_unknown(
         [receipt for receipt, offset in erasures.items() if offset < acknowledged]
@@ -104,6 +106,7 @@ class OffsetComparison:
 
     async def check_decisions(self, *, empty: bool) -> None:
         """Raise if the tables lack decisions. `empty` means that there is no generation."""
+        # Tables of a version that stored no offsets cannot be compared.
         if not empty and self.stored:
             await self._check_missed_decisions(self._find_missed(CONTROL_GROUP))
         elif empty and self.acknowledged[CONTROL_GROUP].get(0):
@@ -145,6 +148,7 @@ class OffsetComparison:
             {partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1)
         )
         async for stored in self.storage.log.read(control.STAGE.topic, start, end):
+            # A forged record must not stop the start.
             if not self.storage.codec.is_own_record(stored):
                 continue
             event_type = stored.record.headers.get("ce_type", b"").decode()
@@ -179,6 +183,7 @@ class OffsetComparison:
             async for stored in self.storage.log.read(
                 topic,
                 start,
+                # Partitions that missed nothing end at 0, so none of their records is read.
                 {**dict.fromkeys(await self.storage.log.fetch_offset_bounds(topic), 0), **end},
             ):
                 yield stored
@@ -216,6 +221,7 @@ class OffsetComparison:
         # The other keys encrypt questions: their runs cannot be read any more, which stops nothing.
         if missing_keys:
             log.warning("question_keys_missing", count=len(missing_keys))
+        # Marked as destroyed, so that their records are skipped like erased ones.
         for key in missing_keys:
             await keystore.destroy(tenants[key], [key])
 
@@ -233,6 +239,7 @@ class OffsetComparison:
             )
             await restore_inbox(self.storage.pool, list(accepted.payload_hashes.items()))
             await restore_owners(self.storage.pool, accepted.owners)
+        # Last: if the steps above are interrupted, the next start finds the same gap.
         for group_topic, missed in missed_ranges.items():
             await self.storage.offset_store.store_offsets(
                 *group_topic, {partition: start for partition, (start, _) in missed.items()}

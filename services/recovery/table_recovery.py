@@ -68,6 +68,7 @@ async def recover_tables(storage: Storage) -> RecoveryReport | None:
         or await find_current_generation(generations, storage.log, storage.codec) is None
     ):
         return None
+    # Before anything is decoded: a keystore from a backup may still have destroyed keys.
     await reapply_key_destruction(storage.log, storage.codec, storage.pool, storage.key_file)
     await _check_keys(storage)
     started_at = time.perf_counter()
@@ -133,13 +134,17 @@ class TableRecovery:
         assignments = assign_stages(generations, STAGES, self.storage.producer_topics)
         for assignment in _select_projecting(assignments):
             await self._project_topic(assignment)
+        # Ingress projects no rows; its claims follow from the events that it has accepted.
         await self._restore_ingress()
         await PgErasure(self.storage.pool).add_subjects(self.unreadable_documents)
+        # After the projections, which have brought erased documents back where events are readable.
         await self._reapply_erasures()
+        # After the rows, as in a build.
         for generation in generations:
             async for _ in build_indexes(self.storage.pool, generation.name):
                 continue
             await ensure_vector_index(self.storage.pool, generation)
+        # Consumers continue where the projection above ended.
         for assignment in assignments:
             await (
                 self._place_cursor(assignment)
@@ -182,6 +187,7 @@ class TableRecovery:
         acknowledged = await self.storage.log.fetch_committed_offsets(
             assignment.group, assignment.topic
         )
+        # Without any committed offset nothing tells how far the group had read: project all of it.
         return (
             {partition: acknowledged.get(partition, 0) for partition in ends}
             if acknowledged
@@ -196,6 +202,7 @@ class TableRecovery:
         ]
         self.event_count += len(events)
         if events:
+            # Only the first transaction: rows and claims, but no reaction.
             await ledger.claim(stage.name, stage.ordering_policy, events)
 
     async def _to_projected(self, stage: Stage, stored: StoredRecord) -> ProjectedEvent | None:
@@ -329,6 +336,7 @@ def _select_projecting(assignments: Sequence[StageAssignment]) -> list[StageAssi
     by_stage: dict[tuple[str, str], StageAssignment] = {}
     for assignment in assignments:
         if assignment.stage.projects and assignment.stage.name != control.STAGE.name:
+            # A successor is a second assignment of the same stage, with the same rows.
             by_stage.setdefault((assignment.generation.name, assignment.stage.name), assignment)
     return list(by_stage.values())
 
@@ -352,6 +360,7 @@ async def load_accepted_events(
     them.
     """
     accepted, starts = AcceptedEvents(), start_offsets or {}
+    # An erased event may have been dead-lettered instead of accepted; its claim is marked too.
     async for stored in storage.log.read(DEAD_LETTERS, starts.get(DEAD_LETTERS)):
         try:
             await storage.codec.decode(stored)

@@ -115,6 +115,7 @@ class ReplayWorker:
         if replay is None:
             return False
         runner = self.list_runners().get((replay.stage, replay.generation))
+        # The consumer has stopped since `acquire`; the lease expires, and another worker continues.
         if runner is None:
             return False
         lease_renewal = asyncio.create_task(self._renew_lease(replays, replay.id))
@@ -124,10 +125,12 @@ class ReplayWorker:
                 if replay.kind == "redrive"
                 else self._replay(replays, replay, runner)
             )
+        # The lease expires, and a worker continues after the last recorded batch.
         except TransientError:
             raise
         except AnabranchError as error:
             await replays.finish(self.owner, replay.id, f"{error.code}: {error.detail}")
+        # A defect ends this replay only, not the worker.
         except Exception as error:
             log.exception("replay_crashed", replay=str(replay.id))
             await replays.finish(self.owner, replay.id, f"BUG: {type(error).__name__}: {error}")
@@ -157,6 +160,7 @@ class ReplayWorker:
 
     async def _redrive(self, replays: PgReplays, replay: Replay, runner: StageRunner) -> bool:
         tally, batch_size = replay.counts, _limit_batch(replay)
+        # `read` counts processed ids, so a resumed redrive continues after them.
         pending_ids = list(replay.dead_letter_ids or ())[tally.read :]
         for start in range(0, len(pending_ids), batch_size):
             batch_ids = pending_ids[start : start + batch_size]
@@ -174,9 +178,11 @@ class ReplayWorker:
                 if (stored := await self._fetch_dead_letter_record(dead_letter)) is not None
             ]
             results = await self._reprocess(replays, replay, runner, records, {})
+            # Before the progress is recorded: a crash in between repeats the batch.
             await self._close_processed(dead_letters, results)
             _add_to_tally(tally, results, len(batch_ids))
             tally.dead_lettered += len(dead_letters) - len(records)
+            # Paused, cancelled, or taken over by another worker.
             if not await replays.record_progress(self.owner, replay.id, {}, tally):
                 return False
             await self._throttle(replay, len(results))
@@ -184,14 +190,18 @@ class ReplayWorker:
 
     async def _replay(self, replays: PgReplays, replay: Replay, runner: StageRunner) -> bool:
         offsets, tally = {**replay.positions}, replay.counts
+        # A paused replay may resume after retention has passed its position.
         await self._check_retained(replay)
+        # Resolved now, so that a resumed replay sees the collection as it is then.
         record_filter = await load_record_filter(replays, replay.tenant, replay.selection)
+        # Producers have the outcomes of events below these offsets, see `reprocess`.
         acknowledged = await self.storage.log.fetch_committed_offsets(
             format_group_name(replay.stage, replay.generation), replay.topic or ""
         )
         async for batch in _read_batches(self.storage, replay, _limit_batch(replay)):
             matching = [stored for stored in batch if record_filter.matches(stored)]
             results = await self._reprocess(replays, replay, runner, matching, acknowledged)
+            # Of all records read, not only of the matching ones: the next batch begins behind them.
             offsets |= {stored.position.partition: stored.position.offset + 1 for stored in batch}
             _add_to_tally(tally, results, len(batch))
             if not await replays.record_progress(self.owner, replay.id, offsets, tally):
@@ -223,6 +233,7 @@ class ReplayWorker:
         if not records:
             return []
 
+        # Without this the inbox would drop the events as repeats.
         async def reopen(events: Sequence[Event[Any]]) -> None:
             if runner.stage.ordering_policy == OrderingPolicy.ONCE_PER_ID:
                 await replays.reopen_ingress_events(
@@ -328,6 +339,7 @@ async def close_dead_letters(
             }
             | {"resolution": resolve_outcome(dead_letter), "reason": reason, "closed_at": now}
         )
+        # With the time, since a dead letter may be opened and closed more than once.
         identity = content_id(
             "event",
             "dead_letter.closed",

@@ -63,6 +63,7 @@ class ReplayService:
             for group, target in targets.items()
             if isinstance(target, InvalidRequest)
         }
+        # Selected by id, or all of them: an error says more than an empty result.
         if unreadable and (request.event_ids or not groups):
             raise next(target for target in targets.values() if isinstance(target, InvalidRequest))
         stages = Counter(
@@ -100,6 +101,7 @@ class ReplayService:
         """Return the generation to redrive in: its own, or the live one if that shares the topic; else the
         reason why none can.
         """
+        # The stage serves all generations.
         if dead_letter.generation is None:
             return None
         own_generation = await PgGenerations(self.storage.pool).fetch(dead_letter.generation)
@@ -139,6 +141,7 @@ class ReplayService:
             else await self._fetch_generation(request.generation)
         )
         topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
+        # Fixed now: events that are appended later are not part of the replay.
         starts, ends = resolve_offset_range(
             topic, await self.storage.log.fetch_offset_bounds(topic), request.offsets
         )
@@ -158,6 +161,7 @@ class ReplayService:
             mode="json", exclude_none=True, exclude={"dry_run", "per_second", "stage", "generation"}
         )
         if request.dry_run:
+            # Only the records tell which of them match, so a dry run reads the whole range.
             matches = (
                 await load_record_filter(PgReplays(self.storage.pool), tenant, criteria)
             ).matches
@@ -200,6 +204,7 @@ class ReplayService:
             "running": ["paused", "failed"],
             "cancelled": ["running", "paused", "failed"],
         }[state]
+        # Conditional in SQL, so that a state that changed meanwhile is not overwritten.
         if not await PgReplays(self.storage.pool).set_state(
             tenant, replay_id, allowed_states, state
         ):
@@ -336,6 +341,7 @@ async def _is_at_or_after(log: EventLog, first_retained: Position, since: dateti
     end_offsets = dict.fromkeys(ends, 0) | {
         first_retained.partition: ends[first_retained.partition][1]
     }
+    # Close the reader of the log after one record.
     async with aclosing(
         cast(
             AsyncGenerator[StoredRecord, None],
@@ -375,6 +381,7 @@ def build_not_retained_error(
 
 def _resolve_stage(request: ReplayRequest) -> Stage:
     """Find the stage. Raises InvalidRequest if it cannot be replayed with this selection."""
+    # An erasure is never carried out by a replay.
     stages = {
         stage.name: stage for stage in STAGES if stage.react is not None and stage.name != "erase"
     }

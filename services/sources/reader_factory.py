@@ -139,6 +139,7 @@ class SourceReaderFactory:
         """Drop the replication slot, withdraw the documents if requested, and delete the source's
         state.
         """
+        # First: a slot that stays makes its server retain the write-ahead log.
         if isinstance(source.spec.connector, PostgresSource):
             await self._drop_slot(source.spec, source.spec.connector)
         if source.withdraw:
@@ -165,6 +166,7 @@ class SourceReaderFactory:
             await self.storage.log.append(
                 [await self._build_withdrawal(spec, name) for name in external_ids]
             )
+            # By key and not by number: withdrawn documents leave the list meanwhile.
             after = external_ids[-1]
 
     async def _build_withdrawal(self, spec: SourceSpec, external_id: str) -> Record:
@@ -175,6 +177,7 @@ class SourceReaderFactory:
         )
         return await build_raw_record(
             data,
+            # A fresh id: a source of this name may be removed more than once.
             f"removed/{spec.name}/{withdrawn_id}/{uuid4()}",
             time=self.clock(),
             codec=self.storage.codec,
@@ -189,6 +192,7 @@ class SourceReaderFactory:
         subscriber: Subscriber,
     ) -> TopicReader:
         spec = source.spec
+        # With the id of the state: a source without state reads its topic from the beginning again.
         group = f"{self.group_prefix}anabranch.source.{spec.name}.{await self.store.fetch_state_id(spec.name)}"
         dead_letters = ChangeDeadLetters(
             spec, self.storage.codec, self.storage.blobs, self.storage.log, self.clock

@@ -92,6 +92,7 @@ class SourceService:
         self._check_request(request)
         spec = SourceSpec(**dict(request), tenant=tenant)
         await self._publish_decision(
+            # The higher epoch outranks all numbers of the removed source of this name.
             SourceAdded(source=spec, epoch=existing["epoch"] + 1 if existing else 1),
             spec.name,
             lambda row: _belongs_to(row, tenant) and not row["removed"],
@@ -124,6 +125,7 @@ class SourceService:
         ):
             raise _build_unknown_error(name)
         epoch = (row["epoch"] if row else 1) + 1
+        # Records below these offsets belong to the old epoch.
         begins = await self._fetch_begin_offsets(row)
         reset = SourceReset(
             source=name, reset=SequenceReset(epoch=epoch, begins=begins), tenant=caller.tenant
@@ -206,6 +208,7 @@ class SourceService:
 def check_folder(
     folder: FolderSource, allowed: Sequence[Path], error: type[AnabranchError] = ConfigurationError
 ) -> None:
+    # Resolved, so that a symbolic link cannot lead out of an allowed folder.
     if not any(Path(folder.path).resolve().is_relative_to(root) for root in allowed):
         remedy = "Run `anabranch source add folder` where the server's data folder is (--data), or name it in ANABRANCH_INGEST__FOLDERS of API and worker."
         raise error(

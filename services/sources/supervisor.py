@@ -69,6 +69,7 @@ class SourceSupervisor:
     async def _reconcile(self) -> None:
         sources = {source.spec.name: source for source in await self.declarations.fetch_sources()}
         self.source_epochs.epochs.update(await self.declarations.fetch_epochs())
+        # A changed declaration is a different source: stop its reader and start another one.
         await self._stop(
             [
                 name
@@ -108,8 +109,10 @@ class SourceSupervisor:
         if source.removed:
             await self._run_exclusively(source, lambda: self.close_down(source))
             return
+        # A reader without state compares with the tables, which may be in a rebuild.
         await self.wait_until_caught_up(source)
         async with self.open_reader(source) as source_reader:
+            # A consumer group shares out its partitions; other sources have one reader at a time.
             if isinstance(source.spec.connector, DebeziumSource):
                 await source_reader.run()
             else:
@@ -125,11 +128,13 @@ class SourceSupervisor:
             asyncio.create_task(self._renew_lease(name)),
         )
         try:
+            # A lost lease has to stop the reader, and the reader's error the renewal.
             await asyncio.wait({reading, lease_renewal}, return_when=asyncio.FIRST_COMPLETED)
             for task in (reading, lease_renewal):
                 if task.done():
                     task.result()
         finally:
+            # Shielded: a cancelled worker must release the lease, or others wait until it expires.
             await asyncio.shield(self._stop_and_release(name, reading, lease_renewal))
 
     async def _stop_and_release(self, name: str, *tasks: asyncio.Future[Any]) -> None:
@@ -141,6 +146,7 @@ class SourceSupervisor:
     async def _renew_lease(self, name: str) -> None:
         """Raise TransientError when another worker has the lease, or after two missed renewals."""
         missed_renewals = 0
+        # Two failures take about half of the lease, so reading stops before another worker begins.
         while missed_renewals < 2:
             await asyncio.sleep(LEASE_S / 4)
             try:

@@ -50,6 +50,7 @@ from streams.runner import StageRunner, WorkItem
 from streams.stage import Stage
 from streams.stage_consumer import StageConsumer
 
+# How far a build may run ahead of its rate, and the longest sleep before a new pace applies.
 BURST_S = 0.5
 
 
@@ -89,11 +90,15 @@ class BuildThrottle:
             return
         clock = asyncio.get_running_loop().time
         now = clock()
+        # Unused capacity older than BURST_S is lost, so that a quiet build does not resume with a
+        # burst.
         self.next_admission_at = max(self.next_admission_at, now - BURST_S) + event_count / rate
+        # A new rate ends the wait: `configure` has reset the admission time.
         while (
             remaining_s := self.next_admission_at - clock()
         ) > 0 and self.events_per_second == rate:
             await asyncio.sleep(min(remaining_s, BURST_S))
+        # The build may have been paused while this waited for the rate.
         await self.resumed.wait()
 
 
@@ -139,11 +144,13 @@ class ConsumerSupervisor:
         """
         try:
             async with asyncio.TaskGroup() as group:
+                # Stage `control` has to run before a generation exists: it projects the first one.
                 await self._reconcile([], group)
                 while True:
                     await asyncio.sleep(POLL_S if await self._poll(group) else FIRST_POLL_S)
         finally:
             with suppress(TransientError):
+                # Engine calls counted since the last poll would be lost.
                 await self.sync_builds()
                 await self._end_delegation(list(self.delegated))
 
@@ -152,12 +159,14 @@ class ConsumerSupervisor:
         try:
             generations = await PgGenerations(self.storage.pool).fetch_undropped()
             await self.sync_builds()
+            # Before `_reconcile`, which starts again what this removes.
             await self._retry_stopped()
             if generations:
                 await self._reconcile(generations, group)
                 await self._renew_pauses(
                     {generation.name: generation for generation in generations}
                 )
+        # Consumers survive the outage by themselves; stopping them would only cause rebalances.
         except TransientError:
             return bool(self.assignment_tasks)
         return bool(generations)
@@ -175,6 +184,7 @@ class ConsumerSupervisor:
             for assignment in assignments
             if generations or assignment.stage.serves_all_generations
         }
+        # Stop before starting: a successor continues in the consumer group of a stopped consumer.
         await self._stop_consumers(
             [key for key in self.assignment_tasks if key not in wanted_assignments]
         )
@@ -210,12 +220,14 @@ class ConsumerSupervisor:
         tasks = [self.assignment_tasks.pop(key)[1] for key in keys]
         for key in keys:
             del self.consumers[key]
+        # Cancel all before waiting for any, so that they close at the same time.
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _retry_stopped(self) -> None:
         """Start consumers again after their build was resumed."""
+        # Only builds: the error of a serving consumer ends the task group instead.
         stopped = self.unavailable | {
             assignment.generation.name
             for assignment, task in self.assignment_tasks.values()
@@ -236,6 +248,7 @@ class ConsumerSupervisor:
         try:
             await consumer.run()
         except Exception as error:
+            # Ends the task group, and with it the worker.
             if not assignment.suppresses_outcomes:
                 raise
             log.error(
@@ -256,6 +269,7 @@ class ConsumerSupervisor:
         try:
             engines = await self.engine_registry.get_counting(generation)
         except AnabranchError as error:
+            # A generation that serves must not stop unnoticed; a build can wait.
             if generation.state in SERVING_STATES:
                 raise
             self.unavailable.add(generation.name)
@@ -272,6 +286,7 @@ class ConsumerSupervisor:
         event_log: RecordAppender = self.storage.log
         if assignment.suppresses_outcomes:
             pool, event_log = self.build_pool, OutcomeSuppressingLog(event_log)
+        # This program would emit other events than those that the index consists of (ADR 9).
         if emits_index_events(
             assignment
         ) and assignment.emitting_stage in await self.engine_registry.find_outdated_stages(
@@ -280,10 +295,12 @@ class ConsumerSupervisor:
             self._delegate(assignment)
             if (restricted := restrict_to_document_changes(assignment)) is None:
                 return None
+            # Withdrawals and amendments apply at once; only texts wait for the other program.
             assignment = restricted
         ports = self.build_ports(generation, engines)
         codec = self.storage.codec
         ledger = _build_ledger(assignment, pool)
+        # Event ids derive from the stage's name, so a successor has to emit under the original one.
         publisher = Publisher(assignment.emitting_stage, generation, codec, self.clock)
         runner_args: tuple[Any, ...] = (
             assignment.stage,
@@ -317,6 +334,7 @@ class ConsumerSupervisor:
         """Leave the events untouched: a worker of the version that built the generation continues
         with them.
         """
+        # Without a renewal time the next poll reports the pause at once.
         self.delegated[assignment.key], self.pauses_renewed_at = assignment, None
         reason = make_outdated_error(assignment.generation, [assignment.emitting_stage])
         log.warning(
@@ -337,6 +355,7 @@ class ConsumerSupervisor:
         now = asyncio.get_running_loop().time()
         if self.pauses_renewed_at is not None and now - self.pauses_renewed_at < STATUS_RENEWAL_S:
             return
+        # `_reconcile` has removed assignments of dropped generations before.
         for assignment in self.delegated.values():
             reason = make_outdated_error(
                 generations[assignment.generation.name], [assignment.emitting_stage]
@@ -366,6 +385,7 @@ class ConsumerSupervisor:
                 self.throttles[name].configure(
                     paused=build.paused, events_per_second=build.events_per_second
                 )
+                # Counts that are taken but not stored are lost; they are only statistics.
                 await build_store.add_engine_calls(
                     name, self.engine_registry.take_input_counts(name)
                 )
@@ -388,6 +408,7 @@ class OutcomesOnlyLedger(PgLedger):
         self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]
     ) -> None:
         if completed:
+            # The claim stays pending, so nothing else would end its attempt.
             await self.withdraw_attempt(stage, completed)
         await super().complete(stage, (), dead_letters)
 
@@ -410,6 +431,7 @@ class DeduplicatingLedger(PgLedger):
         ]
         repeated = await self._revisions.find_unchanged(revisions)
         return [
+            # DONE skips the reaction, so no text is emitted.
             replace(claim_result, status=ClaimStatus.DONE) if revision in repeated else claim_result
             for claim_result, revision in zip(claimed, revisions, strict=True)
         ]
@@ -438,6 +460,7 @@ class ThrottledRunner(StageRunner):
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
         works: list[WorkItem] = []
         while records:
+            # In slices, so that a pause takes effect before the whole batch is claimed.
             batch_size = self.throttle.limit_batch(len(records))
             await self.throttle.wait_for_capacity(batch_size)
             works += await super().claim(records[:batch_size])

@@ -56,6 +56,7 @@ class CountingParser:
         return await self.inner.plan(file)
 
     async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
+        # Before the call, since a failed attempt costs as much.
         self.count_inputs("parse", 1)
         return await self.inner.parse(file, plan, part)
 
@@ -84,6 +85,7 @@ class CountingEmbedder:
         return await self.inner.embed(texts)
 
     async def embed_query(self, text: str) -> QueryEmbedding:
+        # Queries are not part of a build, so they are not counted.
         return await self.inner.embed_query(text)
 
 
@@ -102,7 +104,7 @@ OpenEngines = Callable[[Generation, SharedEngines], AbstractAsyncContextManager[
 
 @dataclass(slots=True)
 class EngineRegistry:
-    """Engines are closed with `stack`."""
+    """Open engines, and share them between generations. They are closed with `stack`."""
 
     open_engines: OpenEngines
     instrumentation: Instrumentation
@@ -151,6 +153,7 @@ class EngineRegistry:
         engines = await self.stack.enter_async_context(
             self.open_engines(generation, self._find_shared(config))
         )
+        # A model server may serve another model than the settings name.
         check_config_matches(add_engine_fingerprints(config, engines), config, generation.name)
         self.add(config, engines)
         return engines
@@ -158,6 +161,7 @@ class EngineRegistry:
     def _find_shared(self, config: IndexConfig) -> SharedEngines:
         shared = SharedEngines()
         for prepared_config, engines in self.prepared:
+            # The parser includes OCR.
             if (prepared_config.parse, prepared_config.ocr) == (config.parse, config.ocr):
                 shared.parser = engines.parser
             if prepared_config.chunk == config.chunk:

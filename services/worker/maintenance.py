@@ -50,8 +50,10 @@ class Maintenance:
         return max(1, int(EXPIRY_INTERVAL.total_seconds() / self.interval_s))
 
     async def run_once(self, *, expire: bool) -> None:
+        # First: tables that lack committed events must not be changed.
         await self.storage.offset_store.check_not_restored()
         for generation in await PgGenerations(self.storage.pool).fetch_undropped():
+            # The builder indexes a generation once it is loaded.
             if generation.state != "building":
                 await self._maintain_generation(generation)
         await self.changes.prune()
@@ -63,6 +65,7 @@ class Maintenance:
 
     async def _maintain_generation(self, generation: Generation) -> None:
         while await compact_lexical(self.storage.pool, generation.name):
+            # Let consumers run between two batches.
             await asyncio.sleep(0)
         if await ensure_vector_index(self.build_pool, generation):
             log.info("vector_index_built", generation=generation.name)
