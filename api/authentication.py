@@ -24,13 +24,12 @@ log = structlog.get_logger("api")
 OPEN_PATHS = ("/livez", "/readyz", "/openapi.json", "/docs", "/v1/signed")
 AUTHORIZATION, TENANT_HEADER = b"authorization", b"x-anabranch-tenant"
 # The credential of a running request is checked again at this interval, so that revoking it also
-# ends open
-# streams.
+# ends open streams.
 RECHECK_INTERVAL_S = 0.8
 MAX_ACCEPTED_CREDENTIALS = 4096
 # Prefix of API keys: the only credentials whose verification takes noticeable time.
 API_KEY_PREFIX = "ab_"
-# Of failed authentications of one address.
+# Period over which the failed authentications of one address are counted.
 WINDOW_S = 60.0
 MAX_ADDRESSES = 10_000
 

@@ -191,7 +191,7 @@ class ComparedQuestion:
 
     @property
     def is_judged(self) -> bool:
-        """Whether both generations have a relevant judgement."""
+        """Return whether both generations have a relevant judgement."""
         return all(any(grade > 0 for grade in side.grades.values()) for side in (self.a, self.b))
 
 

@@ -126,6 +126,7 @@ def _build_check(
 
 
 def _get_answer_text(draft: AnswerDraft) -> str:
+    # Quoted answers mark the value in bold, which would separate it from its word.
     return " ".join(sentence.text for sentence in draft.sentences).replace("**", "")
 
 
@@ -189,6 +190,7 @@ def build_response(
     `build_trace` is called last, so that timings include the judge.
     """
     code, judgement = _judge_draft(query_context, result, draft)
+    # A blocked draft is withheld; its assumptions, limitations and cost are still reported.
     published_draft = draft if code is None else None
     includes_contexts = (
         not isinstance(query_context.request, QueryRequest) or query_context.request.return_context

@@ -125,6 +125,7 @@ async def attach_contexts(
         query_context.profile.answer.trim,
         result.relevance.background,
     )
+    # Late interaction has already loaded the children of the parents that it scored.
     loaded_children = result.ranking.reranked.children if result.ranking.reranked else {}
     unloaded_ids = [
         parent.parent_id for parent in trimmed if parent.parent_id not in loaded_children
@@ -231,6 +232,7 @@ def extract_snippet(text: str, keywords: Sequence[str]) -> str:
     if len(line) <= MAX_SNIPPET_CHARACTERS:
         return line
     folded_line = strip_accents(line.lower())
+    # Folding may change the length, and then offsets do not fit the line.
     keyword_offsets = (
         [offset for word in keywords if (offset := folded_line.find(strip_accents(word))) >= 0]
         if len(folded_line) == len(line)

@@ -12,6 +12,7 @@ from schemas.generations import Generation
 from schemas.questions import QueryResponse, SearchResult
 from schemas.run_records import ChangeReason, ComparedRun, CurrentDocument, PassageChange, RunDiff
 
+# Reasons are listed from the caller's own changes to those of the corpus.
 CAUSE_ORDER = ("request", "profile", "generation", "document", "ranking")
 
 
@@ -142,6 +143,7 @@ class _ChangeExplainer:
 
     def explain_gone(self, passage: SearchResult) -> ChangeReason:
         document_now = self._documents.get(passage.document_id)
+        # From certain causes to presumed ones: the first that applies is reported.
         if document_now is not None and document_now.visible_revision is None:
             return ChangeReason(
                 cause="document",

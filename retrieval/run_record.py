@@ -148,6 +148,7 @@ def build_run_record(
 ) -> RunRecord:
     candidates = result.ranking.candidates
     families = {context.parent.parent_id: context.children for context in result.contexts}
+    # The best child of a context is quotable too: record it once.
     chunks = {chunk.chunk_id: chunk for chunk in _iterate_read_chunks(result)}
     return RunRecord(
         profile=query_context.profile,
@@ -444,6 +445,7 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
             run["numbers"],
             str(run["answered_at"]) if run.get("answered_at") else None,
         )
+    # Records are not migrated: one of another version stays readable but cannot be rerun.
     except ValidationError as error:
         raise NotFound(
             f"Run {run['run_id']} was recorded in another format: {error.error_count()} fields differ.",
@@ -459,4 +461,5 @@ def list_required_texts(run: RecordedRun) -> list[RecordedText]:
         *run.run_record.chunks,
         *run.candidates,
     ]
+    # Reversed, so that a chunk that was read wins over the candidate with the same id.
     return list({passage.id: passage for passage in reversed(passages)}.values())

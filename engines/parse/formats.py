@@ -1,6 +1,6 @@
 """The file formats, and detection of a file's format from its bytes.
 
-Its name and claimed type only tell text formats apart.
+Its name and claimed type only distinguish text formats.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Format:
     aliases: tuple[str, ...] = ()
     """Other names of the media type."""
     is_paged: bool = False
-    """Whether the page limit applies and pages may need OCR."""
+    """True if the page limit applies and pages may need OCR."""
     is_text: bool = False
     signature: bytes = b""
     """Bytes within the first `signature_window`, or at the start. PDF readers accept other bytes before

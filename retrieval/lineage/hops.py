@@ -144,6 +144,7 @@ def check_chunked(
         find_identity_fault(evidence, event_id),
         find_cause_fault(evidence, cause),
         "this part does not contain the chunk" if chunk and child is None else None,
+        # The event holds the text as it was before storing.
         "the chunk's text differs from the one in the table"
         if chunk and child and normalize_stored_text(child.text) != chunk[1]
         else None,
@@ -207,8 +208,7 @@ def check_transcribed(
     faults = [
         find_identity_fault(evidence, event_id),
         # A revision reactivated by the withdrawal of another has that as its cause; its origin
-        # still names
-        # the accepted event.
+        # still names the accepted event.
         find_cause_fault(evidence, cause) if data.origin.accepted_id != row.accepted_id else None,
         _fault_unless(
             markdown_sha256 in (None, data.text_sha256),
