@@ -78,6 +78,7 @@ def split_atoms(markdown: str, block: Block, limit: int) -> Iterator[Atom]:
                     atom.start,
                     atom.end,
                     atom.tokens,
+                    # The first piece keeps the boundary before the whole part.
                     rank if atom.start == start else atom.rank,
                     atom.boundary_hash,
                 )

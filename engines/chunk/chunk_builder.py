@@ -117,6 +117,7 @@ class _ChunkBuilder:
         )
 
     def _make_id(self, kind: str, path: HeadingPath, text: str) -> UUID:
+        # Numbers repeated texts, whose ids would otherwise be equal.
         self._occurrence_counts[kind, path, text] += 1
         return content_id(
             kind, self._document_id, path, text, self._occurrence_counts[kind, path, text]

@@ -41,6 +41,7 @@ class StructureChunker:
     def __init__(self, config: ChunkConfig) -> None:
         self.fingerprint = fingerprint("structure", VERSION, TOKENS_VERSION, SENTENCES)
         self._parent_tokens, self._whole_tokens = config.parent_tokens, config.whole_tokens
+        # The local embedder reads 512 tokens, prefix and special tokens included.
         self._child_tokens = min(500, round(config.child_tokens * _PACKING_SLACK))
 
     def chunk(

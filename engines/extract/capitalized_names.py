@@ -203,6 +203,7 @@ def _is_likely_name(words: Sequence[_Token], first_index: int) -> bool:
 def _classify(words: Sequence[_Token], previous_word: str, has_title: bool) -> str:
     lower_words = [word.lower_form for word in words]
     full_name = " ".join(lower_words)
+    # From strong evidence to weak: the first that applies decides.
     if lower_words[-1] in COMPANY_SUFFIXES or words[-1].text in COMPANY_SUFFIXES:
         return "ORG"
     if full_name in PLACES or lower_words[0] in PLACE_HEADS:

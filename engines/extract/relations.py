@@ -146,6 +146,7 @@ def vote_types(spellings: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     votes: dict[str, Counter[str]] = {}
     for key, kind, spelling in spellings:
         words = spelling.count(" ") + 1
+        # MISC is the type without evidence, so it weighs least.
         votes.setdefault(key, Counter())[kind] += 2 * words**2 if kind != "MISC" else 1
     return {
         key: max(sorted(type_counts), key=type_counts.__getitem__)

@@ -100,6 +100,7 @@ def _normalize_amount(raw: str) -> str:
     A single separator before three digits separates thousands.
     """
     text = raw.lower()
+    # Longest first: `R$` and `US$` contain `$`.
     currency = next(
         (
             code

@@ -17,6 +17,7 @@ from engines.layout.text_runs import TextRun, group_lines, group_rows
 _MIN_LINES = 4
 _MIN_FILLED_SHARE = 0.6
 _MIN_PROSE_CHARACTERS = 14
+# Bounds the recursion on pages of scattered runs.
 _MAX_DEPTH = 8
 _TOUCH_TOLERANCE = 0.3
 _MAX_LEVEL_SHARE = 0.75
@@ -53,6 +54,7 @@ def _find_gutter(runs: Sequence[TextRun]) -> _Gutter | None:
     for x in _find_gutter_candidates(runs):
         for top, bottom in _find_clear_stretches(runs, x):
             height = bottom - top
+            # The cheap comparison first: the test groups the lines again.
             if (best is None or height > best[0]) and (
                 gutter := _test_gutter(runs, x, top, bottom)
             ):

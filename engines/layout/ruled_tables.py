@@ -18,6 +18,7 @@ from schemas.values import Box
 _TOLERANCE = 3.0
 _MIN_FILLED_CELLS = 4
 _MIN_FILLED_SHARE = 0.34
+# More lines are a drawing, and comparing each with each would be slow.
 _MAX_LINES = 400
 
 
@@ -49,6 +50,7 @@ def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
         _merge_positions(line.position for line in frame.verticals),
         _merge_positions(line.position for line in frame.horizontals),
     )
+    # Two lines each way are a frame around text, not a table.
     if len(xs) < 3 or len(ys) < 3:
         return runs
     frame_runs = [
@@ -67,6 +69,7 @@ def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
     ):
         return runs
     table = TextRun(
+        # The content is in `table`; the word only gives the run a width.
         [LayoutWord(" ", xs[0], xs[-1])],
         xs[0],
         ys[0],

@@ -182,6 +182,7 @@ def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
     pages = _find_outermost_blocks(blocks)
     if len(pages) < 2:
         return list(blocks)
+    # By identity: blocks with equal fields are equal, and cannot be hashed.
     outermost_ids = {id(block) for pair in pages.values() for block in pair}
     pages_by_pattern: dict[tuple[str, str], set[int | None]] = defaultdict(set)
     for block in blocks:
