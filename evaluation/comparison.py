@@ -233,6 +233,7 @@ def build_comparison_report(
 
     `failures` are keyed by question id, since a text may occur more than once.
     """
+    # A paired difference needs a value on both sides.
     question_judgements = [question for question in questions if question.is_judged]
     values = {
         name: {
@@ -330,6 +331,7 @@ def _compute_intervals(
             for side in SIDES
         },
     }
+    # Compared with zero, which gives an interval of the overlap itself.
     overlaps = {
         "A": {question.id: 0.0 for question in questions},
         "B": {question.id: _compute_overlap(question) for question in questions},
@@ -362,6 +364,7 @@ def _select_worst(
         ndcg_change = (
             ndcg["B"][question.id] - ndcg["A"][question.id] if question.id in ndcg["A"] else 0.0
         )
+        # Gains count as zero, so that improved questions rank by their overlap.
         return (min(ndcg_change, 0.0), _compute_overlap(question), question.id)
 
     changed_questions = [question for question in questions if order(question)[:2] != (0.0, 1.0)]

@@ -37,6 +37,7 @@ class TestFile:
     unit-tests or None.
     """
 
+    # pytest would collect a class whose name begins with Test.
     __test__ = False
 
     path: Path

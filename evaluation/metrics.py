@@ -126,6 +126,7 @@ def compute_similarity(first: RankedPassage, second: RankedPassage) -> float:
         min_length = min(len(first.words), len(second.words))
         return len(first.words & second.words) / min_length if min_length else 0.0
     n_shared = min(first.char_end, second.char_end) - max(first.char_start, second.char_start)
+    # Relative to the shorter passage, since generations may cut chunks of other sizes.
     min_length = min(first.char_end - first.char_start, second.char_end - second.char_start)
     return max(0, n_shared) / min_length if min_length > 0 else 0.0
 
@@ -150,6 +151,7 @@ def compute_judged_share(ranked: Sequence[RankedPassage], grades: Mapping[UUID, 
 
 
 def graded_ndcg(k: int, units: Sequence[UUID], grades: Mapping[UUID, int]) -> float:
+    # Over all judgements, also of passages that the ranking lacks.
     ideal = _sum_discounted(sorted(grades.values(), reverse=True)[:k])
     return _sum_discounted(grades[unit] for unit in units[:k]) / ideal if ideal else 0.0
 
@@ -180,10 +182,12 @@ def paired_interval(
     a: Mapping[str, float], b: Mapping[str, float], *, level: float = 0.95, seed: int = 0
 ) -> Interval:
     """Return the interval of the difference. Raises ValueError if the runs share no query."""
+    # Sorted, so that the samples do not depend on the order of the runs.
     shared_queries = sorted(a.keys() & b.keys())
     if not shared_queries:
         raise ValueError("the two runs share no query")
     differences = np.array([b[query] - a[query] for query in shared_queries])
+    # A fixed seed, so that the same comparison always passes or fails the same gate.
     sample_indexes = np.random.default_rng(seed).integers(
         0, len(shared_queries), (SAMPLES, len(shared_queries)), dtype=np.int32
     )

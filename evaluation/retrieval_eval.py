@@ -22,6 +22,7 @@ _EXPECTED_FORMAT = "The folder needs corpus.jsonl (lines of {id, title, text}), 
 
 @dataclass(frozen=True, slots=True)
 class TestDocument:
+    # pytest would collect a class whose name begins with Test.
     __test__ = False
 
     id: str
@@ -91,6 +92,7 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _read_relevant(path: Path) -> dict[str, dict[str, int]]:
     relevant: dict[str, dict[str, int]] = {}
+    # The first line names the columns.
     for number, line in enumerate(_read_text(path).splitlines()[1:], 2):
         parts = line.split("\t")
         if len(parts) != 3 or not parts[2].strip().lstrip("-").isdigit():
