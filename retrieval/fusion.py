@@ -80,9 +80,9 @@ def fuse_candidates(
 
 
 def _rank_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView]) -> dict[UUID, ChannelRank]:
+    # Ascending, so that the best of repeated hits is the one that stays in the dict.
     best = {
         hit.chunk_id: hit.score
-        # Ascending, so that the best of repeated hits is the one that stays in the dict.
         for hit in sorted(hits, key=lambda hit: hit.score)
         if hit.chunk_id in chunks
     }

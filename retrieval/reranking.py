@@ -188,6 +188,7 @@ def combine_scores(
             children,
         )
     z = dict(zip(scores, compute_z_scores(values), strict=True))
+    # A parent must gain nothing from lacking a score.
     lowest_z = min(z.values())
     rescored_parents = [
         _add_rerank_score(

@@ -77,8 +77,8 @@ async def rerun_run(
         response.model_dump(mode="json"),
         record.response.model_dump(mode="json"),
     )
+    # By the record's fields: one that a newer version has added is no difference.
     differences = tuple(
-        # By the record's fields: one that a newer version has added is no difference.
         name for name in recorded_fields if new_fields[name] != recorded_fields[name]
     )
     return Rerun(

@@ -25,6 +25,7 @@ from schemas.questions import (
 
 MIN_COVERAGE = 1.0
 MIN_GROUNDEDNESS = 0.5
+# Forms that hardly occur by chance; names and addresses are not detected.
 _PII = {
     "e-mail": re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++"),
     "US social security number": re.compile(r"\b\d{3}-\d{2}-\d{4}\b"),
@@ -229,6 +230,7 @@ def _judge_draft(
 ) -> tuple[RefusalCode | None, JudgeVerdict | None]:
     if draft is None:
         return ("NO_SUCH_COLLECTION" if result.missing_collections else "NO_SUITABLE_CONTEXT"), None
+    # The model found its contexts insufficient, or no sentence had a verified citation.
     if not draft.sentences:
         return "INSUFFICIENT_CONTEXT", None
     with query_context.stopwatch.measure_step("judge"):

@@ -120,6 +120,7 @@ async def attach_contexts(
 ) -> RetrievalResult:
     """Trim and pack the best parents, with the children that may be quoted."""
     best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)
+    # Before packing, so that weak passages do not use the token budget.
     trimmed = trim_parents(
         best[: min(query_context.request.k, query_context.profile.rerank.keep)],
         query_context.profile.answer.trim,
@@ -238,6 +239,7 @@ def extract_snippet(text: str, keywords: Sequence[str]) -> str:
         if len(folded_line) == len(line)
         else []
     )
+    # Some text before the keyword, but a whole snippet at the end of the passage.
     start = max(0, min(min(keyword_offsets, default=0) - 80, len(line) - MAX_SNIPPET_CHARACTERS))
     start = line.find(" ", start) + 1 if start else 0
     end = line.rfind(" ", start, start + MAX_SNIPPET_CHARACTERS)

@@ -27,6 +27,7 @@ class DiffContext:
 
 
 def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> RunDiff:
+    # By parent id: unchanged text in the same section keeps its id in every revision.
     passages_then, passages_now = (
         {passage.parent_id: passage for passage in get_passages(then)},
         {passage.parent_id: passage for passage in get_passages(now)},
@@ -127,6 +128,7 @@ class _ChangeExplainer:
         self.generation_reason = _explain_generations(
             then.response.generation, now.response.generation, context.generations
         )
+        # Retrieved, though perhaps ranked below the passages that were read.
         self._candidates = {candidate.parent_id for candidate in now.candidates}
 
     def explain_run(self) -> Iterable[ChangeReason]:
@@ -222,6 +224,7 @@ def _get_answer(run: RecordedRun) -> Any:
 
 
 def _get_citations(run: RecordedRun) -> Any:
+    # Without chunk ids and offsets, which may change while the quote stays.
     return (
         [(citation.document_id, citation.quote) for citation in run.response.citations]
         if isinstance(run.response, QueryResponse)

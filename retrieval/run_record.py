@@ -76,6 +76,7 @@ def record_chunk(view: ChunkView) -> RecordedChunk:
         id=view.chunk_id,
         order=list(view.order),
         spans=spans,
+        # Only the hash, so that an erased text does not survive in the record.
         text_sha256=hash_text(view.text),
         **_copy_fields(view, CHUNK_FIELDS),
     )
@@ -245,6 +246,7 @@ def build_query_answered(
 
 
 def _list_candidates(ranking: Ranking) -> list[dict[str, Any]]:
+    # Candidates are chunks: a parent's rerank score is recorded at its best chunk.
     parent_by_best_chunk: dict[UUID, RankedParent] = {}
     for parent in ranking.parents:
         parent_by_best_chunk.update(

@@ -35,10 +35,10 @@ def weigh_seeds(seeds: Sequence[EntitySeed], names: Mapping[str, float]) -> list
     The weight of the others is multiplied by that of their spelling in the query.
     """
     keys = {seed.key for seed in seeds}
+    # Spaces around both match whole words: `art` does not lie inside `smart`.
     longest_seeds = [
         seed
         for seed in seeds
-        # Spaces around both match whole words: `art` does not lie inside `smart`.
         if not any(seed.key != key and f" {seed.key} " in f" {key} " for key in keys)
     ]
     return [replace(seed, weight=seed.weight * names.get(seed.key, 1.0)) for seed in longest_seeds]

@@ -203,6 +203,7 @@ class LineageTracer:
     async def _collect_evidence(
         self, row: RevisionLineage, generation: str | None
     ) -> RevisionEvidence:
+        # The tables only give the positions; the content comes from the log.
         part_positions = await self.tables.fetch_part_positions(
             row.document_id, row.order, generation
         )
@@ -467,6 +468,7 @@ def parse_sentence_citations(response: QueryResponse, *, is_quoted: bool) -> dic
     citations_by_sentence: dict[int, set[int]] = {}
     start = 0
     for marks in _CITATION_MARKS.finditer(response.answer or ""):
+        # Marks without a text in front of them belong to no sentence.
         if marks.start() > start:
             citations_by_sentence[len(citations_by_sentence) + 1] = set(
                 map(int, re.findall(r"\d+", marks[0]))
