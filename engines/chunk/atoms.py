@@ -179,6 +179,7 @@ def _split_oversized(
                 )
         return
     for word in _WORD.finditer(markdown, start, end):
+        # Encoded data may be one endless word, and every atom must fit into a chunk.
         for part_start in range(word.start(), word.end(), _MAX_WORD_CHARACTERS):
             part_end = min(part_start + _MAX_WORD_CHARACTERS, word.end())
             text = markdown[part_start:part_end]
@@ -188,6 +189,7 @@ def _split_oversized(
 
 
 def _hash_words(text: str) -> int:
+    # Without white space, so that reflowed text keeps its boundaries.
     return zlib.crc32(" ".join(text.split()).encode(errors="replace"))
 
 

@@ -136,6 +136,7 @@ class _ChunkBuilder:
 
     def _build_prefix(self, cut: ChildCut) -> str:
         names = [name[:_MAX_HEADING_CHARACTERS] for name in cut.path]
+        # The first heading often repeats the title.
         if self._title and (
             not names
             or names[0].casefold() != self._title.strip().casefold()[:_MAX_HEADING_CHARACTERS]

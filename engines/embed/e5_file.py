@@ -60,6 +60,7 @@ class E5File:
     """
 
     def __init__(self, path: Path) -> None:
+        # Before parsing, because the offsets of another file would be meaningless.
         verify_weights(path)
         self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
         reader = _BinaryReader(self._bytes)

@@ -95,6 +95,7 @@ def _can_start_name(tokens: Sequence[_Token], index: int) -> bool:
         or _ROMAN.fullmatch(token.text)
     ):
         return False
+    # A sentence starter counts in capitals, or in front of another capitalized word.
     if token.lower_form not in SENTENCE_STARTERS or (token.text.isupper() and len(token.text) > 2):
         return True
     return (
@@ -170,6 +171,7 @@ def _iter_name(
     words = tokens[first_index:end]
     start, stop = words[0].start, words[-1].end
     if (
+        # The dot of `Inc.` belongs to the name.
         text[stop : stop + 1] == "."
         and words[-1].lower_form in COMPANY_SUFFIXES
         and words[-1].text[-1] != "."

@@ -110,6 +110,7 @@ def _match_verb(gap_text: str, left: EntitySpan, right: EntitySpan) -> RelationC
         return None
     if passive := _PASSIVE.search(gap_text):
         return RelationCandidate(right, _format_label(passive["verb"], None), left, VERB_WEIGHT)
+    # A copula names a relation only with a particle, as in `is in`.
     verbs = [
         match
         for match in _VERB.finditer(gap_text)

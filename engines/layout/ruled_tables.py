@@ -93,6 +93,7 @@ def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
     if len(horizontals) + len(verticals) > _MAX_LINES:
         return []
     frames: list[_TableFrame] = []
+    # Each vertical line joins all the frames that it touches.
     for vertical in verticals:
         touched_horizontals = [
             horizontal for horizontal in horizontals if _is_crossing(horizontal, vertical)

@@ -68,6 +68,7 @@ def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[
     sideways = sum(len(line.text) for line in lines if _is_tall(line)) > 0.5 * sum(
         len(line.text) for line in lines
     )
+    # Long lines distinguish the directions best, and a few are enough.
     longest = sorted(lines, key=lambda line: -max(_compute_extent(line.corners)))[:_MAX_TRIED_LINES]
     crops = [_crop(pixels, line.corners) for line in longest]
     scores = {

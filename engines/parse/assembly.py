@@ -86,6 +86,7 @@ def _parse_date(iso_date: str | None) -> date | None:
         return None
 
 
+# Level 6 is left for numbered headings below these.
 _MAX_LEVEL = 5
 _SIZE_TOLERANCE = 0.05
 _MAX_PAGES_WITHOUT_COVER = 3

@@ -46,6 +46,7 @@ def is_skipped(element: HtmlElement, parent: HtmlElement) -> bool:
         or attributes.get("aria-hidden") == "true"
     ):
         return True
+    # Containers only: a heading may have the id `menu`.
     if element.tag in ("div", "ul", "ol", "span", "section", "table") and _CHROME_NAMES.search(
         f"{attributes.get('id', '')} {attributes.get('class', '')}"
     ):
@@ -128,6 +129,7 @@ def iter_list_items(element: HtmlElement, depth: int) -> Iterator[str]:
         number += 1
         marker = f"{number}." if element.tag == "ol" else "-"
         nested = [inner for inner in child.iter_elements() if inner.tag in ("ul", "ol", "dl")]
+        # The item without its nested lists, which follow as items of their own.
         own_element = HtmlElement(
             child.tag,
             {},

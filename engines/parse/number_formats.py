@@ -30,6 +30,7 @@ _BUILT_IN_FORMATS = {
     39: "#,##0.00",
     40: "#,##0.00",
 }
+# Quoted text, escaped characters, padding, fill, and brackets such as colors.
 _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\[\]]*+\]')
 _DIGITS = re.compile(r"(?<![#0?,])[#0?,]*[#0?](?:\.([0#?]*+))?")
 _CURRENCY = re.compile(r"\[\$([^\[\]\-]*+)[^\[\]]*+\]")
