@@ -79,6 +79,7 @@ async def ingest(
     ] = None,
 ) -> IngestReceipt:
     """Ingest one document, as a file or as JSON. Responds once the event is durable in the log."""
+    # The event's id comes first, because the upload is staged under it.
     event, staged = (
         services.ingest.plan_event(caller, idempotency_key),
         StagedUploads(caller.tenant),
