@@ -101,6 +101,7 @@ def locate_judgement(
         and document.text[start : start + len(target.quote)] == target.quote
     ):
         return start, start + len(target.quote)
+    # From certain to uncertain matches: the first one found counts.
     return (
         _find_exact(target.quote, document.text, start)
         or _find_loose(target.quote, document.text, start)

@@ -152,6 +152,7 @@ def _check_gain(gain: Gain | None, intervals: dict[str, Any]) -> list[str]:
     interval = intervals.get(gain.metric)
     if interval is None:
         return [f"no gain in {gain.metric}: no question is judged in both"]
+    # The lower end, so that no gain by chance passes.
     if interval["low"] > gain.above:
         return []
     return [
@@ -181,6 +182,7 @@ def _check_similarity(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
         if value is not None and value < bound
     ]
     refusals = report["intervals"].get("refusals")
+    # The upper end: an increase that the interval cannot exclude counts.
     if refusals and refusals["high"] > gate.max_refusals:
         violations.append(
             f"more refusals: {_format_interval(refusals)}, the upper end must not exceed {gate.max_refusals:g}"

@@ -95,6 +95,7 @@ def _read_relevant(path: Path) -> dict[str, dict[str, int]]:
     # The first line names the columns.
     for number, line in enumerate(_read_text(path).splitlines()[1:], 2):
         parts = line.split("\t")
+        # Published sets also have negative scores.
         if len(parts) != 3 or not parts[2].strip().lstrip("-").isdigit():
             raise _invalid_format(
                 f"{path.name} line {number} is not query-id, corpus-id and score separated by tabs."
