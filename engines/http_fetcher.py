@@ -176,6 +176,7 @@ class HttpFetcher:
             )
 
         validators = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+        # httpx raises for a header value that is not ASCII.
         conditions = {
             name: value
             for name, value in validators.items()
@@ -287,6 +288,7 @@ async def _resolve_host(host: str, port: int) -> list[IpAddress]:
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
+        # A temporary failure of the name server, unlike an unknown host.
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
             raise EngineUnavailable(
                 f"Host {host!r} could not be resolved: {error.strerror}.",
