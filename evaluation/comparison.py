@@ -212,6 +212,7 @@ class JudgementCounts:
     mapped: Mapping[str, int]
 
 
+# Over condensed lists, because neither generation's results are judged completely.
 COMPARISON_MEASURES: Mapping[str, Callable[[SideResult], float]] = {
     "ndcg@10": lambda side: graded_ndcg(
         TOP_K, list_judged_units(side.passages, side.grades), side.grades

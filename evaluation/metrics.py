@@ -24,6 +24,7 @@ Run = Mapping[str, Sequence[tuple[str, float]]]
 
 def ndcg(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
     gain = sum(1 / log2(rank + 1) for rank, item in enumerate(ranked[:k], 1) if item in relevant)
+    # At most k relevant items fit into the ideal ranking.
     ideal = sum(1 / log2(rank + 1) for rank in range(1, min(k, len(relevant)) + 1))
     return gain / ideal if ideal else 0.0
 
@@ -97,6 +98,7 @@ def match_passages(a: Sequence[RankedPassage], b: Sequence[RankedPassage]) -> li
 
     Matches each passage once, in the order of `a`.
     """
+    # Matches are removed, so that one passage cannot stand for two.
     unmatched = dict(enumerate(b))
     matches = []
     for rank, passage in enumerate(a):
@@ -122,6 +124,7 @@ def compute_similarity(first: RankedPassage, second: RankedPassage) -> float:
     """Return the overlap of two passages, from 0 to 1."""
     if first.document_id != second.document_id:
         return 0.0
+    # Offsets in texts of two parsers do not correspond, but words do.
     if first.words or second.words:
         min_length = min(len(first.words), len(second.words))
         return len(first.words & second.words) / min_length if min_length else 0.0
@@ -133,6 +136,7 @@ def compute_similarity(first: RankedPassage, second: RankedPassage) -> float:
 
 def list_judged_units(ranked: Sequence[RankedPassage], grades: Mapping[UUID, int]) -> list[UUID]:
     """Return the judged parents, and the documents judged as a whole, in order of first occurrence."""
+    # fromkeys keeps the first occurrence, which is the best rank.
     units = (
         unit
         for passage in ranked

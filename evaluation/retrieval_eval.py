@@ -208,6 +208,7 @@ def write_run(path: Path, run: Run, tag: str) -> None:
 def _format_lines(query: str, ranked: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
     written_score = float("inf")
     for rank, (document, score) in enumerate(ranked, 1):
+        # trec_eval ignores the rank column, so ties would be reordered.
         written_score = min(score, written_score - _MIN_SCORE_GAP)
         yield f"{_escape_token(query)} Q0 {_escape_token(document)} {rank} {written_score:.6f} {_escape_token(tag)}"
 

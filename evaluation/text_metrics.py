@@ -17,6 +17,7 @@ from typing import Any
 import jiwer
 from rapidfuzz import fuzz
 
+# Possessive and tempered patterns keep matching linear on hostile Markdown.
 _LINK = re.compile(r"!?\[([^\[\]]*+)\]\([^\[)]*+\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--(?:(?!<!--).)*?-->", re.DOTALL)
 _DELIMITER_ROW = re.compile(r"^(?=[^\n]*?--)(?:[^\S\n]|[:|-])++$", re.MULTILINE)
