@@ -57,6 +57,7 @@ class AuditedRoute(APIRoute):
         async def audited(request: Request) -> Response:
             try:
                 response = await handle(request)
+            # Refused requests change nothing.
             except (Forbidden, RequestValidationError):
                 raise
             except Exception as error:
@@ -70,6 +71,7 @@ class AuditedRoute(APIRoute):
                     )
                 raise
             body = json.loads(bytes(response.body))
+            # The action has happened: if it cannot be recorded, the response is an error.
             if not await _is_dry_run(request):
                 await _record_action(
                     request, action, body, "refused" if body.get("promoted") is False else "done"
@@ -85,6 +87,7 @@ async def _record_action(
     try:
         subject = action.subject_template.format_map({**body, **request.path_params})
     except KeyError:
+        # An action that failed has no response body to name its subject.
         subject = None
     await get_services(request).audit.record(
         get_caller(request), action.action, subject, request.scope.get("request_id"), outcome

@@ -24,13 +24,12 @@ log = structlog.get_logger("api")
 OPEN_PATHS = ("/livez", "/readyz", "/openapi.json", "/docs", "/v1/signed")
 AUTHORIZATION, TENANT_HEADER = b"authorization", b"x-anabranch-tenant"
 # The credential of a running request is checked again at this interval, so that revoking it also
-# ends open
-# streams.
+# ends open streams.
 RECHECK_INTERVAL_S = 0.8
 MAX_ACCEPTED_CREDENTIALS = 4096
 # Prefix of API keys: the only credentials whose verification takes noticeable time.
 API_KEY_PREFIX = "ab_"
-# Of failed authentications of one address.
+# Period over which the failed authentications of one address are counted.
 WINDOW_S = 60.0
 MAX_ADDRESSES = 10_000
 
@@ -47,10 +46,12 @@ class FailureLimit:
     _windows: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
 
     def record_failure(self, address: str) -> None:
+        # Removed and added again, so that the dict is in order of the last failure.
         window_end, failures = self._windows.pop(address, (0.0, 0))
         if self.clock() >= window_end:
             window_end, failures = self.clock() + WINDOW_S, 0
         self._windows[address] = (window_end, failures + 1)
+        # Bounded, because one sender can have many addresses.
         while len(self._windows) > MAX_ADDRESSES:
             self._windows.popitem(last=False)
 
@@ -107,6 +108,7 @@ class AuthenticationMiddleware:
         try:
             credential = _parse_bearer(_get_single_header(scope, AUTHORIZATION))
             tenant = _get_single_header(scope, TENANT_HEADER)
+            # Before verification, which is what guessing would make expensive.
             if wait_s := self._get_wait_s(scope, credential):
                 await _build_too_many_failures(scope, wait_s)(scope, receive, send)
                 return
@@ -142,6 +144,7 @@ class AuthenticationMiddleware:
             )
             self.count_failure()
             if credential is not None:
+                # A revoked key must not keep its exemption from the limit.
                 self.admitted.discard(credential)
                 self.failures.record_failure(address)
                 if wait_s is not None:
@@ -162,6 +165,7 @@ class AuthenticationMiddleware:
         """Simulate a disconnect of the client once its credential is no longer valid."""
 
         async def checked() -> Message:
+            # A task, because cancelling `receive` at each check could lose a message.
             receive_task = asyncio.ensure_future(receive())
             try:
                 while True:
@@ -178,6 +182,7 @@ class AuthenticationMiddleware:
     async def _is_credential_valid(self, credential: str | None, tenant: str | None) -> bool:
         try:
             await self.authenticate(credential, tenant)
+        # Forbidden too: the credential may no longer reach this tenant.
         except (Unauthenticated, Forbidden):
             return False
         except AnabranchError:

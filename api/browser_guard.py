@@ -63,6 +63,7 @@ class BrowserGuardMiddleware:
 
     def _check_request(self, request: Request) -> JSONResponse | None:
         host = request.headers.getlist("host")
+        # Several Host headers may be read differently by a proxy and by this server.
         if len(host) != 1 or not self._is_own_host(host[0], request.scope.get("server")):
             host_list = ", ".join(host) or "none"
             remedy = "Use the address that the server listens on, or add the host to ANABRANCH_API__HOSTS."
@@ -77,6 +78,7 @@ class BrowserGuardMiddleware:
                     request, f"Origin {origin!r} does not match host {host[0]!r}."
                 )
         site = request.headers.get("sec-fetch-site")
+        # Also without an Origin header.
         if site in ("cross-site", "same-site"):
             return _build_foreign_origin_problem(
                 request, f"The request was sent by a page of another site (Sec-Fetch-Site: {site})."
@@ -91,6 +93,7 @@ class BrowserGuardMiddleware:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
+        # The scope id of a link-local IPv6 address is not part of Host.
         return address.is_loopback or (server is not None and name == server[0].partition("%")[0])
 
 

@@ -22,6 +22,7 @@ def get_caller(request: Request) -> Principal:
 def require_whole_tenant(request: Request) -> Principal:
     """Raises Forbidden for a caller that is restricted to the documents of some readers."""
     principal = get_caller(request)
+    # Counts and lists of the whole tenant would reveal documents of other readers.
     if principal.readers is not None:
         raise Forbidden(
             f"{principal.id} is restricted to some readers' documents; this operation concerns all of tenant {principal.tenant}.",

@@ -38,6 +38,7 @@ class RequestIdMiddleware:
             if _REQUEST_ID_PATTERN.match(client_request_id)
             else uuid4().hex.encode()
         )
+        # Handlers, logs and problem documents read it from the scope.
         scope["request_id"] = request_id.decode()
 
         async def with_id(message: Message) -> None:
@@ -71,6 +72,7 @@ class BodyLimitMiddleware:
         multipart = headers.get(b"content-type", b"").lower().startswith(b"multipart/")
         max_body_bytes = self.max_bytes + MAX_JSON_BYTES if multipart else MAX_JSON_BYTES
         content_length = headers.get(b"content-length", b"").lstrip(b"0")
+        # Its length is compared first, since Python refuses to parse thousands of digits.
         if content_length.isdigit() and (
             len(content_length) > len(str(max_body_bytes)) or int(content_length) > max_body_bytes
         ):
@@ -96,14 +98,17 @@ class BoundedRequestBody:
         self._received_bytes, self._waited_s, self._complete = 0, 0.0, False
 
     async def receive(self) -> Message:
+        # Only a disconnect can follow, which a long-running request may await without limit.
         if self._complete:
             return await self._receive()
         loop = asyncio.get_running_loop()
         started_at = loop.time()
         try:
+            # Only waiting counts: a slow store must not use up the client's time.
             async with asyncio.timeout(self._allowed_s - self._waited_s):
                 message = await self._receive()
         except TimeoutError:
+            # The rest of the body is unread, so the connection cannot be used again.
             raise HTTPException(408, self._format_too_slow(), {"Connection": "close"}) from None
         self._waited_s += loop.time() - started_at
         self._received_bytes += len(message.get("body", b""))
@@ -156,6 +161,7 @@ class ConcurrencyLimitMiddleware:
         self.running_by_address: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Probes must be answered under load, or the orchestrator restarts a busy server.
         if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
             await self.app(scope, receive, send)
             return
@@ -175,6 +181,7 @@ class ConcurrencyLimitMiddleware:
             await self.app(scope, receive, send)
         finally:
             self.running_by_address[address] -= 1
+            # Counter keeps zeros, and so one entry for every address ever seen.
             if not self.running_by_address[address]:
                 del self.running_by_address[address]
 

@@ -82,6 +82,7 @@ class _PartEventCollector:
         self.part = PartHeader()
 
     def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        # The parser may split a header between two chunks of the body.
         self.header_name += data[start:end]
 
     def _on_header_value(self, data: bytes, start: int, end: int) -> None:
@@ -116,6 +117,7 @@ async def parse_parts(
         raise InvalidRequest(
             f"Malformed multipart form: {error}.", remedy="Let your HTTP client encode the form."
         ) from error
+    # Half a file must not pass for the whole one when a connection breaks off.
     if not collector.finished:
         raise InvalidRequest("The multipart form is incomplete.", remedy="Send it again.")
 
@@ -136,6 +138,7 @@ async def read_form(
 ) -> MultipartForm:
     """Parse the form; `store` receives its one file (field `file`) as it arrives."""
     form, n_parts = MultipartForm(), 0
+    # Closes the generator at once when the form is refused halfway.
     async with aclosing(parse_parts(content_type, chunks)) as stream:
         async for event in stream:
             if not isinstance(event, PartHeader):
@@ -159,6 +162,7 @@ async def _read_part(
                 "The form has several files.", remedy="Send one document per request."
             )
         form.filename, form.media_type = part.filename, part.headers.get("content-type")
+        # Streamed: `store` consumes the part's data from the parser.
         form.upload = await store(_iterate_part_data(stream), form.media_type)
         return
     form.fields.setdefault(part.name, []).append(await _read_text_field(part, stream))

@@ -62,6 +62,7 @@ STATUS_BY_CODE = {
     ),
     409,
 )
+# The first match counts, so subclasses stand before their base classes.
 STATUS_BY_ERROR_TYPE: tuple[tuple[type[AnabranchError], int], ...] = (
     (Unauthenticated, 401),
     (Forbidden, 403),

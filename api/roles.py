@@ -44,6 +44,7 @@ async def require_role(request: Request) -> None:
     operation = request.scope["route"].operation_id
     if operation in PUBLIC_OPERATIONS:
         return
+    # An operation without a role raises KeyError, so that none is open by accident.
     principal, required_role = get_caller(request), REQUIRED_ROLES[operation]
     if not principal.has_role(required_role):
         raise Forbidden(
@@ -51,5 +52,6 @@ async def require_role(request: Request) -> None:
             code="FORBIDDEN_ROLE",
             remedy=f"Use a credential with the role {required_role!r}; an administrator creates one with `anabranch keys create`.",
         )
+    # An operator acts for another tenant, which that tenant's audit trail shows.
     if principal.home_tenant is not None:
         await get_services(request).audit.record_visit(principal, request.scope.get("request_id"))

@@ -25,6 +25,7 @@ class ClockSigner(TimestampSigner):
     """A signer of one kind of value, with a clock that tests can move."""
 
     def __init__(self, token: str, kind: str, clock: Callable[[], float]) -> None:
+        # The salt keeps a code from being accepted as a cookie, and the reverse.
         super().__init__(token, salt=kind, key_derivation="hmac", digest_method=hashlib.sha256)
         self.clock = clock
 
@@ -54,6 +55,7 @@ class BrowserSessions:
         or used.
         """
         now = self.clock()
+        # An expired code is refused anyway, so it need not be stored.
         self.used_codes = {
             used_code: expiry for used_code, expiry in self.used_codes.items() if expiry > now
         }
@@ -62,6 +64,7 @@ class BrowserSessions:
             raise Unauthenticated(
                 "The login link is expired or already used.", remedy=NEW_LINK_REMEDY
             )
+        # 1 s longer than the code, whose time stamp has whole seconds.
         self.used_codes[payload] = now + LINK_LIFETIME_S + 1
         return self._sign("session")
 
@@ -95,6 +98,7 @@ class SessionCookieMiddleware:
             and scope["type"] == "http"
             and self._has_valid_session(scope, self.sessions)
         ):
+            # From here on a session is the operator's token: no route knows of cookies.
             bearer = (b"authorization", f"Bearer {self.sessions.token}".encode())
             scope = {**scope, "headers": [*scope["headers"], bearer]}
         await self.app(scope, receive, send)

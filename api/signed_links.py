@@ -42,6 +42,7 @@ class LinkSigner:
     def verify(self, target: LinkTarget, expires_at_s: int, signature: str, now: datetime) -> None:
         """Raises InvalidRequest with code LINK_EXPIRED or LINK_FORGED."""
         remedy = "Get a new link from GET /v1/documents/{id}/file?signed=true."
+        # The signature first: the expiry of a forged link means nothing.
         if not self._signer.verify_signature(_format_claims(target, expires_at_s), signature):
             raise InvalidRequest("Invalid link signature.", code="LINK_FORGED", remedy=remedy)
         if expires_at_s < now.timestamp():

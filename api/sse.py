@@ -36,6 +36,7 @@ def stream_answer(request: Request, run_query: RunQuery) -> StreamingResponse:
     return StreamingResponse(
         _generate_events(request, run_query),
         media_type=MEDIA_TYPE,
+        # X-Accel-Buffering stops nginx from collecting the events.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
@@ -43,6 +44,7 @@ def stream_answer(request: Request, run_query: RunQuery) -> StreamingResponse:
 async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterator[bytes]:
     progress_queue: asyncio.Queue[Progress | None] = asyncio.Queue()
     task = asyncio.ensure_future(run_query(progress_queue.put_nowait))
+    # Also after an error, so that the loop below always ends.
     task.add_done_callback(lambda _: progress_queue.put_nowait(None))
     try:
         yield format_sse_event(event="started", data_str="{}")
@@ -50,6 +52,7 @@ async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterat
             yield event_text
         yield _format_final_event(request, task)
     finally:
+        # Also when the client disconnects, which closes this generator.
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -75,6 +78,7 @@ def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -
     """Format the answer, or any error as a problem: the status line has been sent already."""
     try:
         return format_sse_event(event="answer", data_str=task.result().model_dump_json())
+    # The response has begun, so the exception handlers can no longer answer.
     except Exception as error:
         problem = bytes(build_error_problem(request, error).body).decode()
         return format_sse_event(event="error", data_str=problem)

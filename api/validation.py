@@ -62,8 +62,8 @@ def check_json(value: Any, where: str) -> None:
 def check_query_parameters(route: APIRoute, names: Sequence[str]) -> None:
     """Raises InvalidRequest for parameters that the operation lacks, and for repeated ones.
 
-    A misspelt filter would otherwise return documents that were not asked for, and of a repeated
-    one only the last would count. A parameter that is a list may be repeated.
+    A misspelt filter would otherwise have no effect, and of a repeated one only the last would
+    count. A parameter that is a list may be repeated.
     """
     known = {
         field.alias: get_origin(field.field_info.annotation) is list
@@ -95,7 +95,9 @@ async def validate_input(request: Request) -> None:
     query = request.query_params.multi_items()
     check_query_parameters(request.scope["route"], [name for name, _ in query])
     for name, value in (*request.path_params.items(), *query):
+        # Postgres stores neither NUL nor surrogates: without this check they end in a 500.
         check_text(str(value), name)
+    # Starlette caches a JSON body for the route; a form is left for the route to stream.
     if has_json_body(request) and await request.body():
         check_json(await read_json(request), "The body")
 
@@ -122,6 +124,7 @@ async def read_json(request: Request) -> Any:
 
 def _walk_json(value: Any) -> Iterator[tuple[int, Any]]:
     """Yield every value with its depth, object keys included."""
+    # A stack, because recursion would fail on the nesting that is to be rejected.
     stack = [(0, value)]
     while stack:
         depth, node = stack.pop()

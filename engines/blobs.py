@@ -55,6 +55,7 @@ def open_blobs(
     match parts.scheme:
         case "file":
             folder = Path(unquote(parts.path))
+            # automatic_cleanup removes folders that deletion leaves empty.
             return ObstoreBlobStore(
                 LocalStore(folder, automatic_cleanup=True, mkdir=True), folder, temporary_dir
             )
@@ -105,6 +106,7 @@ def _create_s3_store(
         access_key_id=access_key,
         secret_access_key=secret_key,
         region=region or query.get("region") or "us-east-1",
+        # MinIO and Supabase expect the bucket in the path, AWS in the host name.
         virtual_hosted_style_request=endpoint is None,
         client_options={"allow_http": True, "connect_timeout": "5s", "timeout": "120s"},
         retry_config={"max_retries": 3},
@@ -123,6 +125,7 @@ class ObstoreBlobStore:
         self._answer_count = 0
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
+        # The bytes under a key never change, so the existing blob is this one.
         with suppress(FileExistsError):
             await self._run_operation(
                 key, lambda: obstore.put_async(self._store, key, data, mode="create")
@@ -145,6 +148,7 @@ class ObstoreBlobStore:
         ) as temporary_file:
             sha256, size = await _spool(temporary_file, chunks, limit)
             key = f"{key_prefix}{sha256}"
+            # The key is the hash: an existing blob has these bytes.
             if await self.get_size(key) is None:
                 await self._run_operation(
                     key, lambda: obstore.put_async(self._store, key, Path(temporary_file.name))
@@ -208,8 +212,10 @@ class ObstoreBlobStore:
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete the blobs, ignoring missing ones."""
         for key in keys:
+            # The cache first: a deleted text must not be served from memory.
             for range_key in [cached for cached in self._cache if cached[0] == key]:
                 del self._cache[range_key]
+            # Not every store accepts the deletion of a missing key.
             if await self.get_size(key) is not None:
                 await self._run_operation(key, partial(obstore.delete_async, self._store, key))
 
@@ -256,6 +262,7 @@ class ObstoreBlobStore:
 
     async def _run_operation(self, key: str, operation: Callable[[], Awaitable[T]]) -> T:
         """Run the operation and translate its errors; FileExistsError is passed on."""
+        # Requests may name keys: `..` must not lead out of the folder.
         _validate_key(key)
         try:
             result = await operation()

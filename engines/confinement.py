@@ -56,6 +56,7 @@ def confine(packages: Sequence[str]) -> MeasureFailures:
             ("account", "network", "privileges", "limits", "files", "calls"),
             f"{sys.platform} has no such measure",
         )
+    # First: it needs rights that the later measures give up.
     network_failure = _attempt(_unshare_network)
     measures = {
         "network": network_failure,
@@ -67,6 +68,7 @@ def confine(packages: Sequence[str]) -> MeasureFailures:
     )  # only now: the kernel clears it when the account changes
     _prctl(_PR_SET_DUMPABLE, 1)  # otherwise /proc/self/fd belongs to root and cannot be opened
     has_own_account = not network_failure or not measures["account"]
+    # After no_new_privs, without which Landlock and seccomp refuse an unprivileged process.
     return measures | {
         "limits": _attempt(lambda: _set_limits(has_own_account)),
         "files": _attempt(lambda: _restrict_files(packages)),
@@ -132,7 +134,9 @@ def _become_nobody() -> None:
             errno.EPERM,
             f"stays root without capabilities: other accounts may not enter {sys.base_prefix}",
         )
+    # Otherwise the change of the account clears every capability.
     _prctl(_PR_SET_KEEPCAPS, 1)
+    # Groups first, user last: only root may change the others.
     os.setgroups([])
     os.setresgid(NOBODY_UID, NOBODY_UID, NOBODY_UID)
     os.setresuid(NOBODY_UID, NOBODY_UID, NOBODY_UID)
@@ -161,6 +165,7 @@ def _set_limits(has_own_account: bool) -> None:
 
 def _lower_limit(resource_id: int, limit: int) -> None:
     hard = resource.getrlimit(resource_id)[1]
+    # Python's RLIM_INFINITY is -1, which min() would choose.
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource_id, (limit, limit))
 
@@ -200,6 +205,7 @@ def _restrict_files(packages: Sequence[str]) -> None:
     if version < 1:
         raise OSError(errno.ENOSYS, "the kernel has no Landlock, or it is disabled")
     handled_rights = (1 << _FILE_RIGHTS_BY_ABI.get(version, 16)) - 1
+    # TCP since ABI 4; abstract sockets and signals since ABI 6.
     fields = [handled_rights] + ([0b11] if version >= 4 else []) + ([0b11] if version >= 6 else [])
     attributes = ctypes.create_string_buffer(
         struct.pack(f"<{len(fields)}Q", *fields), 8 * len(fields)
@@ -241,6 +247,7 @@ def _allow_paths(ruleset: int, paths: Iterable[str], rights: int) -> None:
         except OSError:
             continue  # a missing path needs no rule
         try:
+            # struct landlock_path_beneath_attr is packed: 12 bytes, not 16.
             rule = ctypes.create_string_buffer(struct.pack("<Qi", rights, path_fd), 12)
             _raise_on_error(_libc().syscall(_ADD_RULE, ruleset, 1, rule, 0))
         finally:

@@ -76,6 +76,7 @@ def open_temporary_folder(data_dir: Path) -> Iterator[Path]:
         process_folder = Path(tempfile.mkdtemp(dir=root))
         folder_lock = (process_folder / LOCK).open("a")
         fcntl.flock(folder_lock, fcntl.LOCK_EX)
+    # The kernel releases the lock when the process ends, even if it is killed.
     with folder_lock:
         try:
             yield process_folder
@@ -104,6 +105,7 @@ def write_atomically(target: Path, write: Callable[[Path], object]) -> None:
     try:
         write(temporary_path)
         with temporary_path.open("rb") as file:
+            # Before the rename: after a power failure the name must not lead to an empty file.
             os.fsync(file.fileno())
         temporary_path.replace(target)
     finally:

@@ -165,6 +165,7 @@ class HttpFetcher:
         async def handle_response(response: httpx.Response, final_url: httpx.URL) -> RevisitResult:
             if response.status_code in GONE_STATUSES:
                 return RevisitResult(is_gone=True)
+            # A 304 without a condition in the request is the server's error.
             if response.status_code == 304 and conditions:
                 return RevisitResult(etag=etag, last_modified=last_modified)
             fetched = await self._store_body(response, final_url, key_prefix)
@@ -175,6 +176,7 @@ class HttpFetcher:
             )
 
         validators = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+        # httpx raises for a header value that is not ASCII.
         conditions = {
             name: value
             for name, value in validators.items()
@@ -186,6 +188,7 @@ class HttpFetcher:
         self, url: str, headers: Mapping[str, str], handler: ResponseHandler[T]
     ) -> T:
         try:
+            # httpx limits single reads only; a server may send one byte at a time.
             async with asyncio.timeout(self._timeout_s), self._create_client() as client:
                 return await self._follow_redirects(client, url, headers, handler)
         except TimeoutError as error:
@@ -206,8 +209,10 @@ class HttpFetcher:
         )
         return httpx_ssrf_protection(
             client,
+            # Replaced by `is_public`; see REFUSED_IPV4.
             check_globally_reachable=False,
             custom_validator=self._is_allowed,
+            # Each connection resolves and checks the name again, against DNS rebinding.
             dns_cache_ttl=0,
         )
 
@@ -223,6 +228,7 @@ class HttpFetcher:
     ) -> T:
         current_url = httpx.URL(url)
         for _ in range(self._max_redirects + 1):
+            # On every hop: a public server may redirect to a private address.
             await self._check_address(current_url)
             async with client.stream("GET", current_url, headers=headers) as response:
                 if not response.has_redirect_location:
@@ -261,11 +267,13 @@ class HttpFetcher:
         declared_bytes = (
             int(length) if (length := response.headers.get("content-length", "")).isdecimal() else 0
         )
+        # Refused before the body; `limit` below applies to bodies without a length.
         if declared_bytes > self._max_bytes:
             raise too_large_error(self._max_bytes, declared_bytes)
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         blob = await self._blobs.put_stream(
             key_prefix,
+            # Raw, so that httpx decompresses nothing.
             response.aiter_raw(),
             limit=self._max_bytes,
             media_type=media_type if 0 < len(media_type) <= MAX_MEDIA_TYPE_LENGTH else None,
@@ -280,6 +288,7 @@ async def _resolve_host(host: str, port: int) -> list[IpAddress]:
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
+        # A temporary failure of the name server, unlike an unknown host.
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
             raise EngineUnavailable(
                 f"Host {host!r} could not be resolved: {error.strerror}.",

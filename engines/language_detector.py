@@ -30,6 +30,7 @@ class FastTextLanguageDetector:
     """
 
     def __init__(self) -> None:
+        # `lite` is in the wheel; other models would be downloaded.
         self._detector = LangDetector(LangDetectConfig(model="lite", max_input_length=None))
 
     def detect(self, text: str) -> str | None:

@@ -26,8 +26,10 @@ from schemas.errors import ConfigurationError, PermanentError
 
 TokenKind = Literal["input", "output"]
 USAGE_FIELDS: dict[TokenKind, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
+# Counts of this size are a gateway's error and would distort the metrics.
 MAX_TOKEN_COUNT = 2**31
 _END_OF_STREAM = object()
+# Timeout, conflict, too early, too many requests: a retry may succeed.
 BUSY_STATUSES = frozenset({408, 409, 425, 429})
 CONFIGURATION_ERROR_CODES = {
     401: "ENGINE_KEY_REFUSED",
@@ -79,6 +81,7 @@ class OpenAIServer:
             "model": self.model,
             **body,
             "stream": True,
+            # Without this option, servers stream no token counts.
             "stream_options": {"include_usage": True},
         }
         return await self._caller.call(
@@ -106,9 +109,11 @@ class OpenAIServer:
             ) as events:
                 try:
                     await _accumulate(events, accumulator, self._record_usage)
+                # Also on cancellation, which would otherwise leave the connection open.
                 except BaseException:
                     await _close_stream(events)
                     raise
+        # A proxy may end a stream early without an error.
         if not accumulator.is_complete:
             raise self._make_broken_reply_error("ended its reply too early")
         return accumulator
@@ -123,6 +128,7 @@ class OpenAIServer:
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
+        # From specific to general: APIError is the base class of the other two.
         except openai.APIStatusError as error:
             raise self._translate_status_error(error) from error
         except openai.APIConnectionError as error:
@@ -131,6 +137,7 @@ class OpenAIServer:
             raise ServerCallError(
                 f"{self._address} failed in the middle of its reply: {error.message}."
             ) from error
+        # json raises RecursionError for deeply nested replies.
         except (ValueError, RecursionError) as error:
             raise self._make_broken_reply_error("sent a reply that is not a JSON object") from error
 

@@ -96,6 +96,7 @@ class ResilientCaller:
         self._breakers = AsyncCircuitBreakerFactory(
             self._retry_policy.failure_threshold,
             self._retry_policy.circuit_open_s,
+            # A rejected input or a caller that left says nothing about the server's health.
             exclude=[PermanentError, (asyncio.CancelledError, _is_abandoned)],
         )
         self._breakers.add_listener(self._handle_circuit_change)
@@ -115,6 +116,7 @@ class ResilientCaller:
         try:
             result = await self._call_with_retries(request)
         except EngineUnavailable as error:
+            # By this count the stage separates an outage from a failure that one input causes.
             error.n_answers = self._answer_count
             raise
         self._answer_count += 1
@@ -137,6 +139,7 @@ class ResilientCaller:
 
     async def _call_once(self, request: Callable[[], Awaitable[T]]) -> T:
         try:
+            # Inside the retries, so that an opened circuit ends them at once.
             async with await self._breakers.get_breaker(self._name):
                 return await request()
         except OpenedState as error:

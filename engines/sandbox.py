@@ -32,6 +32,7 @@ KILL_EXIT_CODES = frozenset({-signal.SIGKILL, -signal.SIGTERM})
 _CPU_LIMIT_EXIT_CODE = -signal.SIGXCPU
 _POLL_INTERVAL_S = 0.05
 _START_TIMEOUT_S = 120.0
+# Nothing else: the parent's environment may hold keys.
 _INHERITED_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT")
 
 
@@ -76,6 +77,7 @@ class _ChildProcess:
         self.writer.close()
         with contextlib.suppress(OSError):
             await self.writer.wait_closed()
+        # Reaps the child; otherwise it stays a zombie.
         await asyncio.to_thread(self.process.wait)
         self.output_file.close()
 
@@ -120,8 +122,11 @@ class Sandbox:
             deadline_s = deadline_s or self.limits.deadline_s
             try:
                 with _pass_file(file) as (descriptors, paths):
+                    # Pickled in this direction only: unpickling a reply
+                    # would run a hostile child's code.
                     job = pickle.dumps((function, (*paths, *arguments), deadline_s))
                     kind, body = await self._run_job(child, job, descriptors, subject, deadline_s)
+            # Also on cancellation: a child in the middle of a job cannot take another.
             except BaseException:
                 await self._terminate_child(child)
                 raise
@@ -203,6 +208,7 @@ class Sandbox:
                     raise _make_memory_error(subject, self.limits.memory_bytes)
             return reply_task.result()
         except (EOFError, ConnectionError) as error:
+            # `aclose` has killed it, which is no fault of the document.
             if child not in self._children:
                 raise errors.EngineUnavailable(
                     f"Reading {subject} was interrupted because the sandbox is shutting down."
@@ -242,6 +248,7 @@ def _pass_file(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
 async def _start_child(modules: tuple[str, ...], memory_bytes: int) -> _ChildProcess:
     parent_socket, child_socket = socket.socketpair()
     output_file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+    # Close the parent's copy, or the stream would not end when the child does.
     with child_socket:
         process = _spawn_process(child_socket.fileno(), modules, memory_bytes, output_file)
     parent_socket.setblocking(False)
@@ -261,6 +268,7 @@ def _spawn_process(
         "-m",
         "engines.sandbox_child",
         str(channel),
+        # The child exits if its parent is no longer this process.
         str(os.getpid()),
         str(memory_bytes),
         *modules,
@@ -272,6 +280,7 @@ def _spawn_process(
         stderr=output_file,
         pass_fds=(channel,),
         env=environment,
+        # Ctrl-C in a terminal must not reach the children: the parent ends them.
         start_new_session=True,
     )
 
@@ -295,6 +304,7 @@ async def _explain_exit(
         return errors.TransientError(
             crash_error.detail, code=crash_error.code, remedy=crash_error.remedy
         )
+    # C++ code aborts when an allocation fails; only its output names the cause.
     if "bad_alloc" in output_tail or "MemoryError" in output_tail:
         return _make_memory_error(subject, memory_bytes)
     return _make_crash_error(
@@ -320,6 +330,7 @@ def _unwrap_reply(kind: bytes, body: bytes, subject: str, memory_bytes: int) -> 
 def _restore_error(
     module: str, name: str, detail: str, code: str, remedy: str
 ) -> errors.AnabranchError:
+    # Only our own error classes: a hostile child may send any name.
     kind = getattr(errors, name, None) if module == errors.__name__ else None
     if not (isinstance(kind, type) and issubclass(kind, errors.AnabranchError)):
         return errors.UnreadableDocument(detail, code=code, remedy=remedy)

@@ -30,6 +30,7 @@ def main() -> None:
     channel, parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     modules = sys.argv[4:]
     _limit_memory(memory_bytes)
+    # Before the imports below, so that no parser runs unconfined.
     measures = confine(
         sorted({module.partition(".")[0] for module in modules} | {"engines", "schemas"})
     )
@@ -45,7 +46,9 @@ def main() -> None:
             if not first_byte:
                 break
             _, size = FRAME.unpack(first_byte + _receive(connection, FRAME.size - 1))
+            # Trusted: only the parent writes to this socket.
             function, arguments, deadline_s = pickle.loads(_receive(connection, size))
+            # Enforced by the kernel, in case the parent cannot enforce its deadline.
             limit_cpu_time(deadline_s)
             _send_frame(
                 connection,
@@ -57,6 +60,7 @@ def main() -> None:
                     ),
                 ),
             )
+            # The child serves many jobs, and its open files are limited.
             for descriptor in descriptors:
                 os.close(descriptor)
 

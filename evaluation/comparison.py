@@ -191,7 +191,7 @@ class ComparedQuestion:
 
     @property
     def is_judged(self) -> bool:
-        """Whether both generations have a relevant judgement."""
+        """Return whether both generations have a relevant judgement."""
         return all(any(grade > 0 for grade in side.grades.values()) for side in (self.a, self.b))
 
 
@@ -212,6 +212,7 @@ class JudgementCounts:
     mapped: Mapping[str, int]
 
 
+# Over condensed lists, because neither generation's results are judged completely.
 COMPARISON_MEASURES: Mapping[str, Callable[[SideResult], float]] = {
     "ndcg@10": lambda side: graded_ndcg(
         TOP_K, list_judged_units(side.passages, side.grades), side.grades
@@ -233,6 +234,7 @@ def build_comparison_report(
 
     `failures` are keyed by question id, since a text may occur more than once.
     """
+    # A paired difference needs a value on both sides.
     question_judgements = [question for question in questions if question.is_judged]
     values = {
         name: {
@@ -330,6 +332,7 @@ def _compute_intervals(
             for side in SIDES
         },
     }
+    # Compared with zero, which gives an interval of the overlap itself.
     overlaps = {
         "A": {question.id: 0.0 for question in questions},
         "B": {question.id: _compute_overlap(question) for question in questions},
@@ -362,6 +365,7 @@ def _select_worst(
         ndcg_change = (
             ndcg["B"][question.id] - ndcg["A"][question.id] if question.id in ndcg["A"] else 0.0
         )
+        # Gains count as zero, so that improved questions rank by their overlap.
         return (min(ndcg_change, 0.0), _compute_overlap(question), question.id)
 
     changed_questions = [question for question in questions if order(question)[:2] != (0.0, 1.0)]

@@ -89,6 +89,7 @@ def locate_judgement(
     """Return the judged range in the document's text."""
     start, end = target.char_start or 0, target.char_end or 0
     if target.quote is None:
+        # A range without a quote is meaningful only in the text that was judged.
         is_same_text = (
             document.is_text_as_judged
             and target.revision in (None, document.revision)
@@ -100,6 +101,7 @@ def locate_judgement(
         and document.text[start : start + len(target.quote)] == target.quote
     ):
         return start, start + len(target.quote)
+    # From certain to uncertain matches: the first one found counts.
     return (
         _find_exact(target.quote, document.text, start)
         or _find_loose(target.quote, document.text, start)
@@ -131,6 +133,7 @@ def _find_loose(quote: str, text: str, near_offset: int) -> tuple[int, int] | No
 def _find_approximate(quote: str, text: str) -> tuple[int, int] | None:
     if len(quote) < MIN_ALIGNED_QUOTE_CHARS or len(text) > MAX_ALIGNED_CHARS:
         return None
+    # partial_ratio aligns the shorter text within the longer, so the quote must be shorter.
     alignment = fuzz.partial_ratio_alignment(quote, text, score_cutoff=MIN_SIMILARITY)
     return (
         (alignment.dest_start, alignment.dest_end)

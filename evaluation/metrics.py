@@ -24,6 +24,7 @@ Run = Mapping[str, Sequence[tuple[str, float]]]
 
 def ndcg(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
     gain = sum(1 / log2(rank + 1) for rank, item in enumerate(ranked[:k], 1) if item in relevant)
+    # At most k relevant items fit into the ideal ranking.
     ideal = sum(1 / log2(rank + 1) for rank in range(1, min(k, len(relevant)) + 1))
     return gain / ideal if ideal else 0.0
 
@@ -97,6 +98,7 @@ def match_passages(a: Sequence[RankedPassage], b: Sequence[RankedPassage]) -> li
 
     Matches each passage once, in the order of `a`.
     """
+    # Matches are removed, so that one passage cannot stand for two.
     unmatched = dict(enumerate(b))
     matches = []
     for rank, passage in enumerate(a):
@@ -122,16 +124,19 @@ def compute_similarity(first: RankedPassage, second: RankedPassage) -> float:
     """Return the overlap of two passages, from 0 to 1."""
     if first.document_id != second.document_id:
         return 0.0
+    # Offsets in texts of two parsers do not correspond, but words do.
     if first.words or second.words:
         min_length = min(len(first.words), len(second.words))
         return len(first.words & second.words) / min_length if min_length else 0.0
     n_shared = min(first.char_end, second.char_end) - max(first.char_start, second.char_start)
+    # Relative to the shorter passage, since generations may cut chunks of other sizes.
     min_length = min(first.char_end - first.char_start, second.char_end - second.char_start)
     return max(0, n_shared) / min_length if min_length > 0 else 0.0
 
 
 def list_judged_units(ranked: Sequence[RankedPassage], grades: Mapping[UUID, int]) -> list[UUID]:
     """Return the judged parents, and the documents judged as a whole, in order of first occurrence."""
+    # fromkeys keeps the first occurrence, which is the best rank.
     units = (
         unit
         for passage in ranked
@@ -150,6 +155,7 @@ def compute_judged_share(ranked: Sequence[RankedPassage], grades: Mapping[UUID, 
 
 
 def graded_ndcg(k: int, units: Sequence[UUID], grades: Mapping[UUID, int]) -> float:
+    # Over all judgements, also of passages that the ranking lacks.
     ideal = _sum_discounted(sorted(grades.values(), reverse=True)[:k])
     return _sum_discounted(grades[unit] for unit in units[:k]) / ideal if ideal else 0.0
 
@@ -180,10 +186,12 @@ def paired_interval(
     a: Mapping[str, float], b: Mapping[str, float], *, level: float = 0.95, seed: int = 0
 ) -> Interval:
     """Return the interval of the difference. Raises ValueError if the runs share no query."""
+    # Sorted, so that the samples do not depend on the order of the runs.
     shared_queries = sorted(a.keys() & b.keys())
     if not shared_queries:
         raise ValueError("the two runs share no query")
     differences = np.array([b[query] - a[query] for query in shared_queries])
+    # A fixed seed, so that the same comparison always passes or fails the same gate.
     sample_indexes = np.random.default_rng(seed).integers(
         0, len(shared_queries), (SAMPLES, len(shared_queries)), dtype=np.int32
     )

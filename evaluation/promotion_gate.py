@@ -105,6 +105,7 @@ def read_gate(path: Path) -> PromotionGate:
             f"Cannot read {path}: {error}", code="NOT_A_GATE", remedy=REMEDY
         ) from error
     try:
+        # An empty file is a gate with the defaults.
         return PromotionGate.model_validate({} if data is None else data)
     except ValidationError as error:
         raise InvalidRequest(
@@ -151,6 +152,7 @@ def _check_gain(gain: Gain | None, intervals: dict[str, Any]) -> list[str]:
     interval = intervals.get(gain.metric)
     if interval is None:
         return [f"no gain in {gain.metric}: no question is judged in both"]
+    # The lower end, so that no gain by chance passes.
     if interval["low"] > gain.above:
         return []
     return [
@@ -160,6 +162,7 @@ def _check_gain(gain: Gain | None, intervals: dict[str, Any]) -> list[str]:
 
 def _check_loss(metric: str, max_loss: float, intervals: dict[str, Any]) -> list[str]:
     interval = intervals.get(metric)
+    # Without judgements there is no interval; min_judged_queries covers that case.
     if not interval or interval["low"] >= -max_loss:
         return []
     return [
@@ -179,6 +182,7 @@ def _check_similarity(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
         if value is not None and value < bound
     ]
     refusals = report["intervals"].get("refusals")
+    # The upper end: an increase that the interval cannot exclude counts.
     if refusals and refusals["high"] > gate.max_refusals:
         violations.append(
             f"more refusals: {_format_interval(refusals)}, the upper end must not exceed {gate.max_refusals:g}"
@@ -188,6 +192,7 @@ def _check_similarity(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
 
 def _check_latency(max_ratio: float, latency: dict[str, Any]) -> list[str]:
     old_p95, new_p95 = latency["A"]["p95"], latency["B"]["p95"]
+    # Without a baseline there is no ratio.
     if not old_p95 or new_p95 <= max_ratio * old_p95:
         return []
     return [

@@ -22,6 +22,7 @@ _EXPECTED_FORMAT = "The folder needs corpus.jsonl (lines of {id, title, text}), 
 
 @dataclass(frozen=True, slots=True)
 class TestDocument:
+    # pytest would collect a class whose name begins with Test.
     __test__ = False
 
     id: str
@@ -91,8 +92,10 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _read_relevant(path: Path) -> dict[str, dict[str, int]]:
     relevant: dict[str, dict[str, int]] = {}
+    # The first line names the columns.
     for number, line in enumerate(_read_text(path).splitlines()[1:], 2):
         parts = line.split("\t")
+        # Published sets also have negative scores.
         if len(parts) != 3 or not parts[2].strip().lstrip("-").isdigit():
             raise _invalid_format(
                 f"{path.name} line {number} is not query-id, corpus-id and score separated by tabs."
@@ -205,6 +208,7 @@ def write_run(path: Path, run: Run, tag: str) -> None:
 def _format_lines(query: str, ranked: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
     written_score = float("inf")
     for rank, (document, score) in enumerate(ranked, 1):
+        # trec_eval ignores the rank column, so ties would be reordered.
         written_score = min(score, written_score - _MIN_SCORE_GAP)
         yield f"{_escape_token(query)} Q0 {_escape_token(document)} {rank} {written_score:.6f} {_escape_token(tag)}"
 

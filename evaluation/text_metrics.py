@@ -17,6 +17,7 @@ from typing import Any
 import jiwer
 from rapidfuzz import fuzz
 
+# Possessive and tempered patterns keep matching linear on hostile Markdown.
 _LINK = re.compile(r"!?\[([^\[\]]*+)\]\([^\[)]*+\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--(?:(?!<!--).)*?-->", re.DOTALL)
 _DELIMITER_ROW = re.compile(r"^(?=[^\n]*?--)(?:[^\S\n]|[:|-])++$", re.MULTILINE)
@@ -28,10 +29,12 @@ _CHARACTERS = jiwer.ReduceToListOfListOfChars()
 def strip_markdown(text: str) -> str:
     """Return the words of a Markdown text as they appear on the page, separated by single spaces."""
     text = _DELIMITER_ROW.sub(" ", _TAG.sub(" ", _LINK.sub(r"\1", text)))
+    # NUL stands for an escaped bar while the cell borders are removed.
     text = _LINE_MARK.sub(" ", text).replace("\\|", "\0").replace("|", " ").replace("\0", "|")
     text = re.sub(
         r"\\([\\`*_{}\[\]()#+\-.!<>~$&])", r"\1", re.sub(r"(?<!\\)(?:\*{1,3}|__|`+|~~)", "", text)
     )
+    # Entities last, so that `&lt;b&gt;` is not taken for a tag.
     return normalize_text(html.unescape(text))
 
 
@@ -166,6 +169,7 @@ def has_cell(markdown: str, check: Mapping[str, object]) -> bool:
     )
 
 
+# Typographic variants, which engines and ground truth write differently.
 _ODD_CHARACTERS = str.maketrans(
     {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "−": "-", "…": "..."}
 )
@@ -210,6 +214,7 @@ def _find_text(check: Mapping[str, Any], expected_text: str, markdown: str) -> i
         return position
     if not (max_edits := check.get("max_diffs", 0)) or not expected_text:
         return None
+    # partial_ratio aligns the shorter text within the longer; see the length check below.
     alignment = fuzz.partial_ratio_alignment(
         expected_text, text, score_cutoff=100 * (1 - max_edits / len(expected_text))
     )

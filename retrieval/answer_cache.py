@@ -55,17 +55,21 @@ class AnswerCache:
         Waits for an identical query in flight. Raises DatabaseUnavailable, and whatever
         `answer_fresh` raises.
         """
+        # Before the lookup, which evicts a stale answer: metrics separate stale from miss.
         was_cached = key in self._outcomes
         cached = await self._lookup(key)
         if cached is None and (in_flight := self._in_flight.get(key)):
             with suppress(TimeoutError):
                 async with asyncio.timeout(DUPLICATE_WAIT_S):
                     await in_flight.wait()
+            # The first caller may have failed, or its answer may not be
+            # cacheable: then this one answers.
             cached = await self._lookup(key)
         self._on_use("answers", "hit" if cached else "stale" if was_cached else "miss")
         if cached is not None:
             return cached, True
         own_answer = asyncio.Event()
+        # After a timed-out wait, the event of a slower caller is still registered and must stay.
         registered = self._in_flight.setdefault(key, own_answer)
         try:
             outcome = await answer_fresh()
@@ -73,6 +77,7 @@ class AnswerCache:
                 self._outcomes[key] = outcome
             return outcome, False
         finally:
+            # Also after an error, or the waiting callers would sit out the whole timeout.
             own_answer.set()
             if registered is own_answer:
                 del self._in_flight[key]
@@ -85,6 +90,7 @@ class AnswerCache:
         self._outcomes.expire()
         if not (outcomes := list(self._outcomes.items())):
             return
+        # The result when the check fails: without the database, no answer is known to be valid.
         unchanged = [False] * len(outcomes)
         try:
             with suppress(DatabaseUnavailable):
@@ -95,6 +101,7 @@ class AnswerCache:
                         if outcome.snapshot_version
                     ]
                 )
+        # Also when the check is cancelled: text that was not verified must leave memory.
         finally:
             for (key, outcome), is_valid in zip(outcomes, unchanged, strict=True):
                 # It may have been replaced by a newer answer during the check.
@@ -107,6 +114,7 @@ class AnswerCache:
             return None
         if (await self._changes.check_unchanged([outcome.snapshot_version]))[0]:
             return outcome
+        # Another caller may have stored a newer answer during the check.
         if self._outcomes.get(key) is outcome:
             self._outcomes.pop(key, None)
         return None

@@ -62,6 +62,7 @@ def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
     chunk, view = quote_candidate.chunk, quote_candidate.context.view
     start, end = chunk.char_start + quote_candidate.start, chunk.char_start + quote_candidate.end
     quote = quote_candidate.text
+    # Offsets fit only while text and range have the same length: never cite a shifted quote.
     if (
         not is_verbatim(quote, start, end, view.text, view.char_start)
         or chunk.char_start + len(chunk.text) != chunk.char_end
@@ -143,6 +144,7 @@ def find_unsupported_numbers(sentence: str, sources: Sequence[str]) -> list[str]
 
 
 def _strip_separators(number: str) -> str:
+    # 1.234,50 and 1,234.50 are one number in two locales.
     return re.sub(r"[.,]", "", number)
 
 
@@ -165,6 +167,7 @@ def choose_quotes(
         next_support = (
             compute_support(sentence, [*texts, best.readable_text]) if best is not None else 0.0
         )
+        # A further quote must add a tenth of the sentence's words.
         if best is None or next_support < support + 0.1:
             break
         quotes.append(best)

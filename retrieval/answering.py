@@ -36,6 +36,7 @@ async def write_draft(
                 return await generate_answer(
                     result.contexts, quote_candidates, query.plan, chat, on_delta
                 )
+        # The passages are there: a failed model costs the wording, not the answer.
         except (AnabranchError, TimeoutError) as error:
             draft = await _quote(query, result, quote_candidates, resources)
             return _mark_fallback(draft, chat.model, error, profile.timeout_s)
@@ -74,6 +75,7 @@ def _mark_fallback(
     return replace(
         draft,
         limitations=(note, *draft.limitations),
+        # Other errors do not count their calls; at least one was made.
         calls=model_error.calls if model_error else 1,
         tokens=model_error.tokens if model_error else 0,
         has_engine_failure=True,

@@ -29,6 +29,7 @@ from schemas.questions import ChannelTrace, Route
 
 log = structlog.get_logger(__name__)
 
+# By name: a channel consists of its declaration in schemas.channels and one module here.
 RETRIEVERS: Mapping[Channel, Retrieve] = {
     name: import_module(f"retrieval.channels.{name}").retrieve for name in CHANNELS
 }
@@ -124,6 +125,8 @@ async def _retrieve_to_depth(
         channel: max(query.profile.get_channel(channel).k, depth or 0, query.request.k)
         for channel in channels
     }
+    # A few documents may fill a channel's limit with their
+    # chunks: double it until enough are found.
     while True:
         candidates = await _retrieve_candidates(query, snapshot, k, embedding_task, clock, on_hits)
         shallow_channels = [
@@ -173,6 +176,7 @@ async def _retrieve_candidates(
     errors = {name: error for name, (_, error, _) in outcomes.items() if error is not None}
     if errors and not outputs:
         raise next(iter(errors.values()))
+    # A failed embedding channel has already waited for the embedding; do not wait twice.
     embedding_timeout_s = (
         0.0
         if set(errors).intersection(EMBEDDING_CHANNELS)
@@ -190,6 +194,7 @@ async def _retrieve_candidates(
             for channel, output in outputs.items()
         },
         failed={channel: f"{error.code}: {error.detail}" for channel, error in errors.items()},
+        # Fewer hits than requested means that the channel has no more.
         complete=frozenset(
             channel for channel, output in outputs.items() if len(output.hits) < k[channel]
         ),
@@ -262,6 +267,7 @@ async def _run_bounded(
             code="TIMED_OUT",
             remedy="Raise the channel's timeout_s in the profile.",
         )
+    # The request itself is wrong, so the other channels must not hide it.
     except InvalidRequest:
         raise
     except AnabranchError as error:
@@ -282,6 +288,7 @@ async def _await_embedding(
     if embedding_task is None:
         return None
     # A failed embedder is no error here: the channel that needed it has already reported it.
+    # Unlike wait_for, wait does not cancel the task: `retrieve_chunks` ends it.
     await asyncio.wait({embedding_task}, timeout=timeout_s)
     return (
         embedding_task.result()
@@ -363,6 +370,7 @@ class ChunkLoader:
 
     def load_hits(self, hits: Sequence[Hit]) -> None:
         """Start loading the chunks of `hits` that are not loading yet."""
+        # Channels find the same chunks; each is loaded once.
         new_ids = {hit.chunk_id for hit in hits} - self._requested_ids
         if new_ids:
             self._requested_ids |= new_ids
@@ -377,6 +385,7 @@ class ChunkLoader:
         }
 
     async def close(self) -> None:
+        # Running loads hold connections of the snapshot, which closes next.
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -24,6 +24,7 @@ class ContextPassage:
         """Title, section, column names of split tables, and text: all that an answer may rest on."""
         title = self.parent.best.chunk.title or ""
         return "\n".join(
+            # Without repeats: the children of a split table share their prefix.
             dict.fromkeys(
                 [title, self.view.section, *(child.prefix for child in self.children), self.text]
             )
@@ -31,6 +32,7 @@ class ContextPassage:
 
     @property
     def text(self) -> str:
+        # A parent reduced to its best child must not show text beyond the token budget.
         reads_whole_parent = (
             len(self.children) > 1
             or not self.children
@@ -83,6 +85,7 @@ def trim_parents(
         for parent in parents
     ]
     highest = max(strengths, default=0.0)
+    # A share of a negative score lies above it, and would drop even the best parent.
     if highest <= 0:
         return list(parents[:1])
     return [

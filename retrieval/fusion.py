@@ -70,6 +70,7 @@ def fuse_candidates(
     scores all equal. The result does not depend on the order of the hits.
     """
     places = {channel: _rank_hits(hits, chunks) for channel, hits in inputs.hits.items() if hits}
+    # Sorted, so that floating-point sums do not depend on which channel answered first.
     ids = sorted({chunk_id for places_by_chunk in places.values() for chunk_id in places_by_chunk})
     if profile.method == "zscore" and len(ids) >= MIN_CANDIDATES:
         fusion = _fuse_z_scores(ids, places, inputs, chunks, profile)
@@ -79,6 +80,7 @@ def fuse_candidates(
 
 
 def _rank_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView]) -> dict[UUID, ChannelRank]:
+    # Ascending, so that the best of repeated hits is the one that stays in the dict.
     best = {
         hit.chunk_id: hit.score
         for hit in sorted(hits, key=lambda hit: hit.score)
@@ -107,6 +109,7 @@ def _fuse_z_scores(
         if channel == "lexical" and profile.bigram and inputs.pair_scores:
             pairs = np.array([inputs.pair_scores.get(chunk_id, 0.0) for chunk_id in ids])
             values, parts["word_pairs"] = values + profile.bigram * pairs, pairs
+        # Over the candidates, not the corpus, which would cost extra reads for .002 to .005 nDCG.
         mean, deviation = float(values.mean()), float(values.std())
         weight = profile.get_weight(channel)
         numbers[channel] = {"weight": weight, "mean": mean, "deviation": deviation}
@@ -152,6 +155,7 @@ def _fuse_reciprocal_ranks(
 
     Scores are a share of the maximum that the channels with hits can reach.
     """
+    # `or 1.0`: without hits or with zero weights there is nothing to divide by.
     max_sum = sum(profile.get_weight(channel) / (profile.rrf_k + 1) for channel in places) or 1.0
     parts = {
         f"{channel}_rrf": np.array(
@@ -206,6 +210,7 @@ def _build_fusion(
 
 
 IDF_SHARE = 0.8
+# Chunk views lack their length in lexemes, so it is estimated from the characters.
 _LEXEMES_PER_CHARACTER = 1 / 8.5
 
 Pair = tuple[str, str]

@@ -45,6 +45,7 @@ class PartialAnswer:
         self._draft, self._json, self._published_length = 0, "", 0
 
     def feed(self, draft: int, piece: str, /) -> None:
+        # The model started its reply again, and the client discards what it has shown.
         if draft != self._draft:
             self._draft, self._json, self._published_length = draft, "", 0
         self._json += piece
@@ -67,19 +68,21 @@ def parse_partial_text(answer: str) -> str:
 
 def _decode_partial(raw: str) -> str:
     complete = _COMPLETE_ESCAPES.match(raw)
+    # strict=False: models send raw control characters inside strings.
     return str(json.loads(f'"{complete.group() if complete else ""}"', strict=False)).replace(
         "\0", ""
     )
 
 
 # Share of a sentence's words that its cited quotes must hold together. For passages in another
-# language, only
-# numbers can be compared.
+# language, only numbers can be compared.
 MIN_SUPPORT = 0.4
 MAX_QUOTES_PER_SENTENCE = 2
 
+# Documents and models provide these texts, of any length.
 MAX_TITLE, MAX_SECTION = 200, 400
 MAX_REMARKS, MAX_REMARK = 5, 300
+# Includes bidirectional marks, which make text look different from what it says.
 CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
@@ -178,6 +181,7 @@ def _parse_reply(reply: ChatReply) -> ModelAnswer:
     try:
         return ModelAnswer.model_validate(dict(reply.data))
     except ValidationError as error:
+        # A reply that cannot be used was paid for: the fallback answer reports its cost.
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
         raise InvalidModelOutput(
             f"Reply of {reply.model} does not match the answer schema: {error.error_count()} errors.",
@@ -239,6 +243,7 @@ def _cite_sentence(
     `context_numbers` are the contexts that the model cites for it.
     """
     named_candidates = [item for item in candidates if item.context.n in context_numbers]
+    # A number that neither its passages nor the question hold is taken as invented.
     if not named_candidates or find_unsupported_numbers(
         text,
         [

@@ -57,6 +57,7 @@ def expand_to_parents(
     `max` takes the best child's score; `sum` adds what each child scores above the lowest
     candidate.
     """
+    # z-scores may be negative: unshifted, another matching child would lower the sum.
     lowest_score = min((candidate.score for candidate in candidates), default=0.0)
     families: dict[UUID, list[FusedCandidate]] = {}
     for candidate in candidates:
@@ -70,6 +71,7 @@ def expand_to_parents(
 def _build_parent(
     children: Sequence[FusedCandidate], aggregation: Literal["max", "sum"], lowest_score: float
 ) -> RankedParent:
+    # The id breaks ties, so that a rerun chooses the same child.
     best = max(children, key=lambda child: (child.score, child.chunk.chunk_id))
     score = (
         best.score
@@ -114,9 +116,11 @@ def replace_score(
     )
 
 
+# The standard error of an estimate of 0.9 is then below 0.03.
 PERMUTATIONS = 128
 # Estimated Jaccard similarity of the shingles from which on two passages are near-duplicates.
 MIN_SIMILARITY = 0.9
+# Fixed, so that a rerun folds the same passages.
 _SEED = 7
 _SHINGLE_WORDS = 3
 # Shorter passages fold only when their words are equal: one different word changes too much.
@@ -184,6 +188,7 @@ class _Signature:
 
     def is_near_duplicate(self, other: _Signature) -> bool:
         shorter, longer = sorted((len(self.words), len(other.words)))
+        # Texts whose lengths differ more cannot be that similar: skip the hashing.
         if shorter < _MIN_WORDS or shorter < MIN_SIMILARITY * longer:
             return self.words == other.words
         return bool(self.minhash.jaccard(other.minhash) >= MIN_SIMILARITY)

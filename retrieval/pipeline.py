@@ -68,8 +68,10 @@ async def run_pipeline(
     plan, request, profile = query.plan, query.request, query.profile
 
     # 2. Route: choose the channels.
+    # An escalated run passes its route, or the rules would choose the narrow one again.
     route = route or choose_route(request, plan)
 
+    # One snapshot for all reads, so that no result mixes two revisions of a document.
     async with resources.search.open_snapshot(query.generation, query.caller.readers) as snapshot:
         # 3. Retrieve candidates from all channels at once, and load their chunks.
         candidates, chunks = await retrieve_chunks(query, resources, snapshot, route, depth)
@@ -86,11 +88,13 @@ async def run_pipeline(
 
         # 6. Rerank the best parents, and fold near-duplicates.
         reranked = await _rerank(query, resources, snapshot, parents, candidates.embedded_query)
+        # Near-duplicates are compared in pairs, so only until this many distinct parents are found.
         n_distinct = depth or max(request.k, profile.rerank.keep)
         ranked = fold_parents(reranked.parents if reranked else parents, profile, n_distinct)
         ranking = Ranking(tuple(ranked), candidates, fusion, reranked)
 
         # 7. Check relevance: refuse rather than answer from passages that do not fit.
+        # The engine's threshold applies to its own scores only, not to fused ones.
         scorer = resources.reranker if reranked and reranked.is_reranked else None
         relevance = check_relevance(
             ranked, plan, ranking.idf, scorer, candidates.embedded_query, profile.answer
@@ -108,6 +112,7 @@ async def run_pipeline(
     # A rule may have chosen too few channels: steps 3 to 8 run again with all of them.
     reason = f"{route.mode} alone: {relevance.reason}"
     if relevance.refused and (wider_route := escalate_route(route, reason)) is not None:
+        # Runs at most once: the wider route is hybrid, which cannot escalate.
         escalated = await run_pipeline(query, resources, goal, route=wider_route)
         return escalated.combine_versions(retrieval)
     if goal == "results":

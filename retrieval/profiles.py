@@ -16,6 +16,7 @@ class ProfileCatalog:
     """Profiles by name. `default` always exists."""
 
     def __init__(self, profiles: Mapping[str, Profile]) -> None:
+        # A file default.yaml replaces the built-in default.
         self._profiles = {"default": Profile(), **profiles}
 
     @property

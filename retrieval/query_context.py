@@ -32,6 +32,7 @@ def ignore_cache_use(cache: CacheName, cache_use: CacheUse) -> None:
 
 def format_readers_key(readers: ReaderScope) -> str:
     """Format a key that is equal for callers who may read the same documents of a tenant."""
+    # None (every document) and an empty list are different scopes.
     return json.dumps(None if readers is None else sorted(set(readers)))
 
 
@@ -56,6 +57,7 @@ class QueryEmbeddingCache:
         embedded_query = self._embeddings.get(key)
         self._on_use("question_embeddings", "miss" if embedded_query is None else "hit")
         if embedded_query is None:
+            # Identical queries at the same time may each embed: the result is the same.
             embedded_query = self._embeddings[key] = await self._embedder.embed_query(text)
         return embedded_query
 

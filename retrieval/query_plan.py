@@ -25,6 +25,7 @@ MAX_NAME_WORDS = 4
 _MAX_NAME_CANDIDATE_WORDS = 64
 _QUOTED = re.compile('["“”„«»]([^"“”„«»]{2,120})["“”„«»]')
 _JOINERS = "of|the|de|da|do|das|dos|del|la|van|von|der|&"
+# The class excludes non-letters, digits, `_` and lower case, which leaves upper-case letters.
 _NAME_WORD = r"[^\W\d_a-zà-öø-ÿ][\w'’.&-]*"
 _CAPITALISED = re.compile(rf"(?<!\w){_NAME_WORD}(?:[ ](?:(?:{_JOINERS})[ ])?{_NAME_WORD})*")
 
@@ -62,6 +63,7 @@ def plan_query(
     names: NameNormalizer,
 ) -> QueryPlan:
     language, is_sure = detect_question_language(question, requested_language, languages)
+    # Bounds the cost of every later step when a whole page is pasted as a question.
     question = truncate_to_content_words(question, MAX_CONTENT_WORDS, language)
     written_keys = tuple(dict.fromkeys(find_written_names(question)))
     return QueryPlan(
@@ -99,9 +101,11 @@ def find_written_names(question: str) -> Iterator[str]:
     yield from (match.group(1).strip() for match in _QUOTED.finditer(question))
     for match in _CAPITALISED.finditer(question):
         name = match.group().rstrip(".'’-&")
+        # A sentence's first word is always capitalized, which alone marks no name.
         if match.start() == 0 and " " not in name:
             continue
         yield name
+        # "Does Acme Corp …": the first word may not belong to the name.
         if match.start() == 0:
             yield name.split(" ", 1)[1]
 
@@ -124,6 +128,7 @@ def weigh_name_keys(
             if (
                 name_words[0] in topic_words
                 and name_words[-1] in topic_words
+                # Single words of up to three letters would link to unrelated entities.
                 and (length > 1 or len(name_words[0]) > 3)
             ):
                 _raise_weight(

@@ -18,6 +18,7 @@ from schemas.ports.search import ChunkView
 
 _HEADING = re.compile(r"#{1,6}\s")
 _LIST_MARK = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")
+# Possessive quantifiers keep matching linear on hostile lines.
 _TABLE_RULE = re.compile(r"(?=[\s:|]*+-[\s:-]*+\|)[\s:|-]*+$")
 _LINE = re.compile(r"[^\n]*\n?")
 
@@ -116,6 +117,7 @@ def _split_chunk(
         elif kind == "row":
             yield QuoteCandidate(context, chunk, start, end, header)
         else:
+            # Prose ends the table: the next row belongs to another one.
             header = None
             for sentence_start, sentence_end in (
                 ()
@@ -225,6 +227,7 @@ def resolve_section(text: str, section: str, offset: int) -> str:
     path: list[tuple[int, str]] = []
     fence = ""
     for line in re.finditer(r"[^\n]+", text[:offset]):
+        # A `#` inside fenced code is no heading.
         fence_match = _FENCE.match(line.group())
         if fence_match and (not fence or fence_match[1].startswith(fence)):
             fence = "" if fence else fence_match[1]
@@ -235,6 +238,7 @@ def resolve_section(text: str, section: str, offset: int) -> str:
             ]
     names = [name for _, name in path]
     outer_sections = section.split(" > ") if section else []
+    # The text may begin with headings that the passage's own path already has.
     if names and names[0] in outer_sections:
         outer_sections = outer_sections[: outer_sections.index(names[0])]
     return " > ".join([*outer_sections, *names])
@@ -266,6 +270,7 @@ def _strip_numbering(text: str) -> list[str]:
 
 AnswerType = Literal["money", "percentage", "number", "date", "contact"]
 
+# In order: "how much does it cost" must match money before number.
 _QUESTION_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
     "percentage": re.compile(
         r"percent|por cento|porcentag|percentual|porcentaje|pourcent|prozent|what share|interest rate|taxa de|tasa de|\btaux\b",

@@ -27,20 +27,17 @@ from schemas.ports.search import ChunkView
 from schemas.profiles import AnswerProfile
 from schemas.questions import Confidence
 
-# Measured on our own queries: 45 % of those answered by documents in the other language are
-# refused, and 31 %
+# Measured on our own queries: 45 % of those that the other language answers are refused, and 31 %
 # of the near misses pass. Lower values admit near misses as fast as answers.
 CROSS_LANGUAGE_FACTOR = 0.85
-# Share of the distance to a perfect match that full word coverage is worth, for at most
-# FEW_KEYWORDS topical
-# words.
+# Share of the distance to a perfect match that full word coverage is worth, for queries of at most
+# FEW_KEYWORDS topical words.
 WORD_WEIGHT = 0.5
 # Longer queries weigh words less, in proportion: some of them are likely to be paraphrased.
 FEW_KEYWORDS = 4
 # Word coverage at which the engine's threshold applies unchanged.
 USUAL_COVERAGE = 0.75
-# Missing words raise the threshold by no more than this: a passage close enough in meaning is
-# relevant.
+# Most that missing words raise the threshold: a passage close enough in meaning is relevant.
 MAX_THRESHOLD_RISE = 0.15
 # Share of the query's idf mass that one of the first passages must hold when there is no reranker.
 MIN_COVERAGE_WITHOUT_RERANKER = 0.25
@@ -82,6 +79,7 @@ def check_relevance(
         return _check_by_words(parents, plan, idf)
     background = get_background(reranker, query)
     engine_threshold = reranker.threshold if profile.threshold is None else profile.threshold
+    # A cross-encoder has read the words: without idf, coverage does not move its threshold.
     threshold_idf = idf if reranker.role == "added" else {}
     scores_and_thresholds = [
         (
@@ -91,6 +89,7 @@ def check_relevance(
         for parent in judged_parents
         if parent.rerank_score is not None
     ]
+    # By margin, not by score: the thresholds differ by language and words.
     best, threshold = max(
         scores_and_thresholds,
         key=lambda score_and_threshold: score_and_threshold[0] - score_and_threshold[1],
@@ -148,6 +147,7 @@ def _check_by_words(
         for chunk in judged_chunks
         if not plan.language or not chunk.language or chunk.language == plan.language
     ]
+    # Passages that cannot be judged are no reason to refuse.
     if not comparable or not idf:
         return RelevanceDecision(False, None, None, 0.0, "no reranker, and no words to compare")
     best = max(

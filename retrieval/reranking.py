@@ -58,6 +58,7 @@ async def rerank_parents(
     followed by the parents that it did not score.
     """
     offered, rest = parents[: profile.parents], parents[profile.parents :]
+    # Late interaction compares token states: without them every score would be 0.
     if reranker.role == "added" and (query is None or query.states is None):
         return _keep_fused_order(parents, "not reranked: the question has no token states")
     passages, children, unread = await _build_passages(offered, reranker, snapshot, states)
@@ -80,6 +81,7 @@ async def rerank_parents(
         if n_without_states and reranker.role == "added"
         else ()
     )
+    # A late-interaction score without states is a constant 0 and must not count as one.
     score_by_parent = {
         passage.id: score
         for passage, score in zip(passages, scores, strict=True)
@@ -102,6 +104,7 @@ async def _build_passages(
     """
     ids = [parent.parent_id for parent in offered]
     if reranker.role == "replaces":
+        # A cross-encoder reads the passage's text; late interaction reads its children's states.
         texts = await snapshot.fetch_parents(ids)
         return (
             [
@@ -136,6 +139,7 @@ async def _build_passages(
         passages,
         children,
         sum(
+            # A stored length of 0 means that there are no states to read, which is no failure.
             child.chunk_id not in states_by_chunk
             for child in child_chunks
             if child.states is not None and child.states[2] > 0
@@ -184,6 +188,7 @@ def combine_scores(
             children,
         )
     z = dict(zip(scores, compute_z_scores(values), strict=True))
+    # A parent must gain nothing from lacking a score.
     lowest_z = min(z.values())
     rescored_parents = [
         _add_rerank_score(
@@ -226,6 +231,7 @@ UnpackTokenStates = Callable[[bytes], TokenStates]
 # Blob key, offset, length.
 StatesLocation = tuple[str, int, int]
 
+# About 5,000 children of 200 tokens with 64 dimensions.
 CACHE_BYTES = 64 * 1024 * 1024
 
 
@@ -255,6 +261,7 @@ class TokenStateReader:
             if location not in self._cache
         ]
         fetched_states = await self._fetch_states(missing_locations)
+        # Read the cache before filling it: a new entry may evict one of this call.
         states_by_chunk = {
             chunk_id: fetched_states.get(location) or self._get_cached(location)
             for chunk_id, location in location_by_chunk.items()
@@ -286,6 +293,8 @@ class TokenStateReader:
             return {
                 location: self._unpack(item) for location, item in zip(locations, data, strict=True)
             }
+        # A missing or damaged blob costs these passages their
+        # rerank score, not the query its answer.
         except (AnabranchError, ValueError):
             return {}
 

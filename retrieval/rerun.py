@@ -61,6 +61,7 @@ async def rerun_run(
     Raises NotFound when the record is incomplete, or when a text that was read no longer exists.
     """
     record = parse_run(run)
+    # Records hold hashes only: an erased text cannot be recovered from a run.
     recovered_texts = await texts.fetch_texts(caller, list_required_texts(record))
     record.check_texts(recovered_texts)
     query_context, result = (
@@ -76,6 +77,7 @@ async def rerun_run(
         response.model_dump(mode="json"),
         record.response.model_dump(mode="json"),
     )
+    # By the record's fields: one that a newer version has added is no difference.
     differences = tuple(
         name for name in recorded_fields if new_fields[name] != recorded_fields[name]
     )
@@ -98,6 +100,7 @@ def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
         run_record.language,
         run_record.language_sure,
         tuple(run_record.keywords),
+        # Names are not restored: only the channels use them, and they do not run.
         (),
         {},
     )
@@ -113,12 +116,14 @@ def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
 
 
 def _zero_clock() -> datetime:
+    # The trace is copied from the record, so these timings are never shown.
     return datetime.fromtimestamp(0, UTC)
 
 
 def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> RetrievalResult:
     profile, trace = record.run_record.profile, record.response.trace
     chunks = record.restore_chunks(texts)
+    # In the order in which the run fused them: another changes the last digits of the sums.
     hits = {channel: hits for channel in CHANNELS if (hits := _restore_hits(record, channel))}
     fusion = fuse_candidates(
         FusionInput(hits, frozenset(record.run_record.complete), record.get_pair_scores()),
@@ -265,6 +270,7 @@ class _RecordedCloseness:
     closeness: Sequence[float] | None
 
     async def __call__(self, offered: Sequence[QuoteCandidate]) -> FloatArray | None:
+        # Another version of the splitter may offer other sentences, which the scores do not fit.
         usable = self.closeness is not None and len(self.closeness) == len(offered)
         return np.array(self.closeness, np.float64) if usable else None
 

@@ -25,6 +25,7 @@ from schemas.questions import (
 
 MIN_COVERAGE = 1.0
 MIN_GROUNDEDNESS = 0.5
+# Forms that hardly occur by chance; names and addresses are not detected.
 _PII = {
     "e-mail": re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++"),
     "US social security number": re.compile(r"\b\d{3}-\d{2}-\d{4}\b"),
@@ -126,6 +127,7 @@ def _build_check(
 
 
 def _get_answer_text(draft: AnswerDraft) -> str:
+    # Quoted answers mark the value in bold, which would separate it from its word.
     return " ".join(sentence.text for sentence in draft.sentences).replace("**", "")
 
 
@@ -189,6 +191,7 @@ def build_response(
     `build_trace` is called last, so that timings include the judge.
     """
     code, judgement = _judge_draft(query_context, result, draft)
+    # A blocked draft is withheld; its assumptions, limitations and cost are still reported.
     published_draft = draft if code is None else None
     includes_contexts = (
         not isinstance(query_context.request, QueryRequest) or query_context.request.return_context
@@ -227,6 +230,7 @@ def _judge_draft(
 ) -> tuple[RefusalCode | None, JudgeVerdict | None]:
     if draft is None:
         return ("NO_SUCH_COLLECTION" if result.missing_collections else "NO_SUITABLE_CONTEXT"), None
+    # The model found its contexts insufficient, or no sentence had a verified citation.
     if not draft.sentences:
         return "INSUFFICIENT_CONTEXT", None
     with query_context.stopwatch.measure_step("judge"):

@@ -120,11 +120,13 @@ async def attach_contexts(
 ) -> RetrievalResult:
     """Trim and pack the best parents, with the children that may be quoted."""
     best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)
+    # Before packing, so that weak passages do not use the token budget.
     trimmed = trim_parents(
         best[: min(query_context.request.k, query_context.profile.rerank.keep)],
         query_context.profile.answer.trim,
         result.relevance.background,
     )
+    # Late interaction has already loaded the children of the parents that it scored.
     loaded_children = result.ranking.reranked.children if result.ranking.reranked else {}
     unloaded_ids = [
         parent.parent_id for parent in trimmed if parent.parent_id not in loaded_children
@@ -231,11 +233,13 @@ def extract_snippet(text: str, keywords: Sequence[str]) -> str:
     if len(line) <= MAX_SNIPPET_CHARACTERS:
         return line
     folded_line = strip_accents(line.lower())
+    # Folding may change the length, and then offsets do not fit the line.
     keyword_offsets = (
         [offset for word in keywords if (offset := folded_line.find(strip_accents(word))) >= 0]
         if len(folded_line) == len(line)
         else []
     )
+    # Some text before the keyword, but a whole snippet at the end of the passage.
     start = max(0, min(min(keyword_offsets, default=0) - 80, len(line) - MAX_SNIPPET_CHARACTERS))
     start = line.find(" ", start) + 1 if start else 0
     end = line.rfind(" ", start, start + MAX_SNIPPET_CHARACTERS)

@@ -165,6 +165,7 @@ class Retriever:
 
     async def dry_run(self, caller: Principal, request: SearchRequest) -> DryRun:
         """Run a query (for a QueryRequest) or a search without publishing anything."""
+        # Nothing is published, so the run needs no id.
         query = self._build_context(caller, request, UUID(int=0))
         if isinstance(request, QueryRequest):
             retrieval, _, response = await self._answer(query)
@@ -201,8 +202,10 @@ class Retriever:
         query_context = replace(
             self._build_context(caller, request, run_id, on_progress),
             generation=request.generation or generation,
+            # Only published runs use the caches: evaluation and dry runs measure the full work.
             use_cache=True,
         )
+        # Published before the work starts, so that a query that fails is on record too.
         self._publish(build_query_received(run_id, caller, request, self._clock()))
         return query_context
 
@@ -237,6 +240,7 @@ class Retriever:
             outcome, is_cached = await self._answer_cache.get_or_answer(
                 cache_key, lambda: answer_fresh(query_context)
             )
+            # Each caller gets a run and an event of its own, although the answer was computed once.
             outcome = (
                 outcome.copy_for_run(
                     query_context.run_id, self._clock(), query_context.stopwatch.get_timings_ms()
@@ -261,6 +265,7 @@ class Retriever:
     async def _run_query(self, query: QueryContext) -> QueryOutcome[QueryResponse]:
         retrieval, draft, response = await self._answer(query)
         event = self._build_answered(query, retrieval, draft, response)
+        # An answer that was written during an engine's failure must not be served after it.
         is_cacheable = draft is None or not draft.has_engine_failure
         return QueryOutcome(response, event, retrieval.snapshot_version if is_cacheable else None)
 
@@ -291,6 +296,7 @@ class Retriever:
 
 def make_cache_key(query: QueryContext) -> AnswerKey | None:
     """Return the cache key, or None for streamed answers, which are not cached."""
+    # Without a name, the key would still match after another generation became live.
     if not query.use_cache or query.is_streamed or query.generation is None:
         return None
     return (
@@ -318,6 +324,7 @@ def collapse_to_documents(parents: Sequence[RankedParent]) -> list[tuple[UUID, s
     ranked: dict[UUID, tuple[UUID, str | None, float]] = {}
     for parent in parents:
         for item in (parent, *parent.duplicates):
+            # Parents come best first, so a document keeps the place of its first one.
             ranked.setdefault(
                 item.document_id, (item.document_id, item.best.chunk.external_id, parent.score)
             )

@@ -12,6 +12,7 @@ from schemas.generations import Generation
 from schemas.questions import QueryResponse, SearchResult
 from schemas.run_records import ChangeReason, ComparedRun, CurrentDocument, PassageChange, RunDiff
 
+# Reasons are listed from the caller's own changes to those of the corpus.
 CAUSE_ORDER = ("request", "profile", "generation", "document", "ranking")
 
 
@@ -26,6 +27,7 @@ class DiffContext:
 
 
 def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> RunDiff:
+    # By parent id: unchanged text in the same section keeps its id in every revision.
     passages_then, passages_now = (
         {passage.parent_id: passage for passage in get_passages(then)},
         {passage.parent_id: passage for passage in get_passages(now)},
@@ -126,6 +128,7 @@ class _ChangeExplainer:
         self.generation_reason = _explain_generations(
             then.response.generation, now.response.generation, context.generations
         )
+        # Retrieved, though perhaps ranked below the passages that were read.
         self._candidates = {candidate.parent_id for candidate in now.candidates}
 
     def explain_run(self) -> Iterable[ChangeReason]:
@@ -142,6 +145,7 @@ class _ChangeExplainer:
 
     def explain_gone(self, passage: SearchResult) -> ChangeReason:
         document_now = self._documents.get(passage.document_id)
+        # From certain causes to presumed ones: the first that applies is reported.
         if document_now is not None and document_now.visible_revision is None:
             return ChangeReason(
                 cause="document",
@@ -220,6 +224,7 @@ def _get_answer(run: RecordedRun) -> Any:
 
 
 def _get_citations(run: RecordedRun) -> Any:
+    # Without chunk ids and offsets, which may change while the quote stays.
     return (
         [(citation.document_id, citation.quote) for citation in run.response.citations]
         if isinstance(run.response, QueryResponse)

@@ -76,6 +76,7 @@ def record_chunk(view: ChunkView) -> RecordedChunk:
         id=view.chunk_id,
         order=list(view.order),
         spans=spans,
+        # Only the hash, so that an erased text does not survive in the record.
         text_sha256=hash_text(view.text),
         **_copy_fields(view, CHUNK_FIELDS),
     )
@@ -148,6 +149,7 @@ def build_run_record(
 ) -> RunRecord:
     candidates = result.ranking.candidates
     families = {context.parent.parent_id: context.children for context in result.contexts}
+    # The best child of a context is quotable too: record it once.
     chunks = {chunk.chunk_id: chunk for chunk in _iterate_read_chunks(result)}
     return RunRecord(
         profile=query_context.profile,
@@ -244,6 +246,7 @@ def build_query_answered(
 
 
 def _list_candidates(ranking: Ranking) -> list[dict[str, Any]]:
+    # Candidates are chunks: a parent's rerank score is recorded at its best chunk.
     parent_by_best_chunk: dict[UUID, RankedParent] = {}
     for parent in ranking.parents:
         parent_by_best_chunk.update(
@@ -444,6 +447,7 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
             run["numbers"],
             str(run["answered_at"]) if run.get("answered_at") else None,
         )
+    # Records are not migrated: one of another version stays readable but cannot be rerun.
     except ValidationError as error:
         raise NotFound(
             f"Run {run['run_id']} was recorded in another format: {error.error_count()} fields differ.",
@@ -459,4 +463,5 @@ def list_required_texts(run: RecordedRun) -> list[RecordedText]:
         *run.run_record.chunks,
         *run.candidates,
     ]
+    # Reversed, so that a chunk that was read wins over the candidate with the same id.
     return list({passage.id: passage for passage in reversed(passages)}.values())

@@ -11,6 +11,7 @@ from itertools import islice
 
 import yaml
 
+# Assumed bounds of what a stemmer keeps and removes; they limit the lexemes to compare.
 MIN_ROOT_LETTERS, MAX_ENDING_LETTERS = 3, 7
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 
@@ -125,4 +126,5 @@ def stem_word(word: str) -> str:
     stem = strip_accents(word.lower())
     stem = stem[:-1] if len(stem) > 3 and stem.endswith("s") else stem
     stem = stem[:-1] if len(stem) > 4 and stem[-1] in "aeiouy" else stem
+    # Numbers may differ in any digit, so they are never cut.
     return stem if stem.isdigit() else stem[:6]

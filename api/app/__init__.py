@@ -46,6 +46,7 @@ def create_app(
     """Create the application. The caller starts and stops the services."""
     app = create_routes()
     app.state.services = services
+    # What is added last runs first: headers and the request id come before any refusal.
     app.add_middleware(
         AuthenticationMiddleware,
         authenticate=services.authenticate,
@@ -80,6 +81,7 @@ def create_routes() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
+    # Each resource has one address: other spellings are 404.
     app.router.redirect_slashes = False
     for resource in (
         ingest,

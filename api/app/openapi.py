@@ -78,6 +78,7 @@ def complete_document(document: dict[str, Any]) -> dict[str, Any]:
     components["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "description": CREDENTIAL_DESCRIPTION}
     }
+    # FastAPI does not collect models that only hand-written parts refer to.
     for model in (Problem, IngestRequest):
         components["schemas"][model.__name__] = model.model_json_schema()
     for operation in (
@@ -103,6 +104,7 @@ def complete_document(document: dict[str, Any]) -> dict[str, Any]:
 def _list_problems(operation: str) -> Iterator[tuple[str, str]]:
     """Yield each status with its codes."""
     status, codes = "", list[str]()
+    # The final 0 flushes the codes of the last status.
     for word in (*OPERATION_PROBLEMS.get(operation, "").split(), "0"):
         if not word.isdecimal():
             codes.append(f"`{word}`")

@@ -107,6 +107,7 @@ async def revoke_key(
 @router.post("/login-links", tags=["login"], status_code=201, operation_id="create_login_link")
 async def create_login_link(services: ServicesDep, caller: Caller) -> LoginLink:
     """Create a login link that can be opened once, within ten minutes. Requires the local token."""
+    # The session stands for the local token, so only its holder may open one.
     if caller.id != "local" or services.sessions is None:
         raise Forbidden(
             f"{caller.id} cannot open a session of the operator.",

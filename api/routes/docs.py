@@ -58,7 +58,9 @@ async def open_root(
         raise Unauthenticated(
             "This server has no local token and issues no login links.", remedy=NEW_LINK_REMEDY
         )
+    # Removes the code from the address bar, and so from history and bookmarks.
     response = RedirectResponse("/", 303, headers={"Cache-Control": "no-store"})
+    # Browsers drop secure cookies that arrive over plain HTTP.
     secure = services.public_url.startswith("https://")
     cookie = services.sessions.exchange_code(login)
     response.set_cookie(
@@ -66,6 +68,7 @@ async def open_root(
         cookie,
         max_age=SESSION_LIFETIME_S,
         httponly=True,
+        # Pages of other sites cannot send the cookie at all.
         samesite="strict",
         secure=secure,
     )

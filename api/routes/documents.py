@@ -162,6 +162,7 @@ async def list_revisions(
     limit: PageLimit = 500,
 ) -> NumberedPage[Revision]:
     """List revisions, the newest first. `after` is a revision number."""
+    # An unknown document is a 404 and not an empty list.
     if await services.documents.fetch_document(caller, document) is None:
         raise unknown_document(document)
     items, next_cursor = await services.documents.fetch_revisions(
@@ -203,6 +204,7 @@ async def get_markdown(document: UUID, services: ServicesDep, caller: Caller) ->
             f"Document {document} has no text yet.",
             remedy="Check its state with GET /v1/documents/{id}.",
         )
+    # Long texts are stored as blobs.
     body = (
         text.markdown
         if text.markdown is not None

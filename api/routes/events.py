@@ -146,6 +146,7 @@ async def stream_events(
 async def _generate_messages(
     first_message: FeedMessage, messages: AsyncGenerator[FeedMessage, None]
 ) -> AsyncIterator[bytes]:
+    # A client that disconnects must end the subscription at once.
     async with aclosing(messages):
         yield _format_message(first_message, RETRY_MS)
         async for message in messages:
@@ -181,4 +182,5 @@ def _parse_topics(topics: str | None, caller: Principal) -> list[str] | None:
             code="FORBIDDEN_ROLE",
             remedy="Omit it; list the tenant's actions with GET /v1/audit.",
         )
+    # Without a selection: every topic that the caller may read.
     return topic_names or [topic for topic in TOPICS if topic != CONTROL]

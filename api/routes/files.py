@@ -83,6 +83,7 @@ async def get_signed_file(
     document_fields = await _get_document_with_file(
         document, services, Principal("signed link", tenant)
     )
+    # The link was given for one revision: a later one may have other content.
     if document_fields["revision"] != revision:
         raise unknown_file(document)
     return _stream_file(document_fields, services, range_)
@@ -144,11 +145,13 @@ def _build_headers(document_fields: dict[str, object]) -> dict[str, str]:
         "Accept-Ranges": "bytes",
         "ETag": f'"{document_fields.get("content_sha256")}"',
         "Content-Disposition": f"inline; filename*=UTF-8''{name}",
+        # Uploaded HTML is shown from this origin: the sandbox keeps its scripts from running.
         "Content-Security-Policy": "sandbox; frame-ancestors 'none'",
     }
 
 
 async def _iterate_bytes(blobs: BlobStore, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+    # In pieces, so that a large file is never whole in memory.
     for offset in range(start, end, READ_BYTES):
         (data,) = await blobs.get_ranges(key, [(offset, min(READ_BYTES, end - offset))])
         yield data
@@ -163,6 +166,7 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
     match = _RANGE.fullmatch(header.replace(" ", "")) if header else None
     if header is None or match is None or match.group(0) == "bytes=-":
         return None
+    # Leading zeros do not count; one digit stays, since `0` is a position.
     first, last = (digits.lstrip("0") or digits[:1] for digits in match.groups())
     if max(len(first), len(last)) > MAX_DIGITS:
         raise build_unsatisfiable_range(f"{header[:40]}…", size)

@@ -64,6 +64,7 @@ async def check_liveness() -> Liveness:
 async def check_readiness(services: ServicesDep, response: Response) -> Readiness:
     """Report each dependency; 503 while any is unavailable."""
     dependencies = await services.check_readiness()
+    # 503 stops traffic to this replica; /livez still succeeds, so it is not restarted.
     is_ready = all(line.ok for line in dependencies)
     if not is_ready:
         response.status_code = 503

@@ -79,6 +79,7 @@ async def ingest(
     ] = None,
 ) -> IngestReceipt:
     """Ingest one document, as a file or as JSON. Responds once the event is durable in the log."""
+    # The event's id comes first, because the upload is staged under it.
     event, staged = (
         services.ingest.plan_event(caller, idempotency_key),
         StagedUploads(caller.tenant),
@@ -86,6 +87,7 @@ async def ingest(
     try:
         body, upload = await _read_request(request, services, event, staged)
         return await services.ingest.submit_document(caller, body, upload, event)
+    # Not after a transient error: the event may have been written, and then needs its upload.
     except (PermanentError, ClientDisconnect, HTTPException):
         for reference in staged.uploads:
             await services.ingest.discard_upload(event, reference)
@@ -172,6 +174,7 @@ def _parse_form(form: MultipartForm) -> IngestRequest:
         name: _parse_form_field(name, texts) for name, texts in form.fields.items()
     }
     check_text(form.filename or "", "The file name")
+    # A field of the form takes precedence over the header of the file's part.
     values.setdefault("filename", form.filename)
     values.setdefault("media_type", form.media_type)
     return _validate_request(values)
@@ -191,6 +194,7 @@ def _parse_form_field(name: str, texts: list[str]) -> Any:
             ) from error
         check_json(value, f"Form field {name}")
         return value
+    # Tags may be repeated fields or one JSON list.
     return texts if name in _LIST_FIELDS else texts[-1]
 
 

@@ -92,6 +92,7 @@ class OpenAIChat:
             reply = await self._request_completion(
                 self._build_body(messages, schema, name), attempts
             )
+            # Rejected replies cost tokens too.
             usage = ChatUsage(
                 usage.input_tokens + read_token_count(reply, "input"),
                 usage.output_tokens + read_token_count(reply, "output"),

@@ -78,6 +78,7 @@ def split_atoms(markdown: str, block: Block, limit: int) -> Iterator[Atom]:
                     atom.start,
                     atom.end,
                     atom.tokens,
+                    # The first piece keeps the boundary before the whole part.
                     rank if atom.start == start else atom.rank,
                     atom.boundary_hash,
                 )
@@ -178,6 +179,7 @@ def _split_oversized(
                 )
         return
     for word in _WORD.finditer(markdown, start, end):
+        # Encoded data may be one endless word, and every atom must fit into a chunk.
         for part_start in range(word.start(), word.end(), _MAX_WORD_CHARACTERS):
             part_end = min(part_start + _MAX_WORD_CHARACTERS, word.end())
             text = markdown[part_start:part_end]
@@ -187,6 +189,7 @@ def _split_oversized(
 
 
 def _hash_words(text: str) -> int:
+    # Without white space, so that reflowed text keeps its boundaries.
     return zlib.crc32(" ".join(text.split()).encode(errors="replace"))
 
 

@@ -117,6 +117,7 @@ class _ChunkBuilder:
         )
 
     def _make_id(self, kind: str, path: HeadingPath, text: str) -> UUID:
+        # Numbers repeated texts, whose ids would otherwise be equal.
         self._occurrence_counts[kind, path, text] += 1
         return content_id(
             kind, self._document_id, path, text, self._occurrence_counts[kind, path, text]
@@ -135,6 +136,7 @@ class _ChunkBuilder:
 
     def _build_prefix(self, cut: ChildCut) -> str:
         names = [name[:_MAX_HEADING_CHARACTERS] for name in cut.path]
+        # The first heading often repeats the title.
         if self._title and (
             not names
             or names[0].casefold() != self._title.strip().casefold()[:_MAX_HEADING_CHARACTERS]

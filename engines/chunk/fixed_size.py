@@ -64,6 +64,7 @@ class FixedSizeChunker:
             windows.append((start, end))
             if end == len(words):
                 break
+            # At least one word further, or a large overlap would never end.
             start = max(
                 start + 1,
                 _find_overlap_start(words, end, self._config.child_tokens * self._config.overlap),

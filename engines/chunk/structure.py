@@ -41,6 +41,7 @@ class StructureChunker:
     def __init__(self, config: ChunkConfig) -> None:
         self.fingerprint = fingerprint("structure", VERSION, TOKENS_VERSION, SENTENCES)
         self._parent_tokens, self._whole_tokens = config.parent_tokens, config.whole_tokens
+        # The local embedder reads 512 tokens, prefix and special tokens included.
         self._child_tokens = min(500, round(config.child_tokens * _PACKING_SLACK))
 
     def chunk(
@@ -80,10 +81,12 @@ class StructureChunker:
         children = [
             ChildCut(cut[0].start, find_trimmed_end(markdown, cut), section.path) for cut in cuts
         ]
+        # A child has the boundary of its first atom, so parents are cut at stable places too.
         strengths = [(int(cut[0].rank), cut[0].boundary_hash) for cut in cuts]
         for first, last in pack(
             [sum(atom.tokens for atom in cut) for cut in cuts], strengths, self._parent_tokens
         ):
+            # The first parent includes the section's headings.
             start = section.start if first == 0 else children[first].start
             yield ParentCut(start, children[last - 1].end, section.path, children[first:last])
 
@@ -121,6 +124,7 @@ class StructureChunker:
         block_atoms = [
             atom for block in run for atom in split_atoms(markdown, block, self._child_tokens)
         ]
+        # A run that is short as a whole stays one child.
         limit = (
             self._whole_tokens
             if sum(atom.tokens for atom in block_atoms) <= self._whole_tokens

@@ -25,6 +25,7 @@ from schemas.ports.engines import QueryEmbedding, TextEmbedding
 
 VERSION = 1
 DIMENSION = 384
+# The model was trained with these prefixes.
 QUERY, PASSAGE = "query: ", "passage: "
 BATCH_TOKENS = 1024
 """Most padded tokens per batch: half a second of a core. Larger batches are no faster, and other
@@ -54,6 +55,7 @@ class E5Embedder:
                 f"Invalid state_dimension {state_dimension}.",
                 remedy=f"Use 1 to {DIMENSION}, or 0 to store no token states.",
             )
+        # Fails at start-up rather than with the first document.
         locate_weights()
         self.state_dimension, self._threads = state_dimension, threads
         self.fingerprint = fingerprint(
@@ -83,6 +85,7 @@ class E5Embedder:
         tokens = sum(map(len, ids))
         # A virtual finish time: short calls overtake long ones that started a little earlier.
         priority = self._processed_tokens + tokens
+        # Divided by the threads, so that all of them share a short call.
         batches = list(
             _plan_batches(list(map(len, ids)), min(BATCH_TOKENS, -(-tokens // self._threads)))
         )
@@ -115,6 +118,7 @@ class E5Embedder:
         self._query_pool.close()
 
     def _load_model(self) -> _E5Model:
+        # The pools' threads may ask for the model at the same time.
         with self._load_lock:
             if self._model is None:
                 self._model = _E5Model(self._cache_dir, self.state_dimension)
@@ -127,6 +131,7 @@ class E5TextEncoder:
     def __init__(self, cache_dir: Path, state_dimension: int) -> None:
         self._encoder = E5Encoder(cache_dir)
         self._basis = load_basis()[:, :state_dimension]
+        # 1 for the special token at the start.
         self._prefix_lengths = {
             prefix: 1 + len(self._encoder.tokenizer.tokenize(prefix.rstrip()))
             for prefix in (QUERY, PASSAGE)
@@ -139,6 +144,7 @@ class E5TextEncoder:
         return [
             _EncodedText(
                 normalize_rows(hidden.mean(axis=0)),
+                # Without prefix and special tokens, which every text has.
                 normalize_rows(hidden[self._prefix_lengths[prefix] : -1] @ self._basis),
             )
             for hidden in self._encoder.compute_states(batch)
@@ -282,6 +288,7 @@ def _plan_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     A text that exceeds the budget gets a batch of its own.
     """
     batch: list[int] = []
+    # By length, because padding costs as much as text.
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         if batch and (len(batch) + 1) * lengths[index] > budget:
             yield batch

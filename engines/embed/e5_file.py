@@ -22,6 +22,7 @@ from engines.embed.states import Floats
 from schemas.errors import ConfigurationError
 
 FILE_NAME = "e5-small-q4.bin"
+# Pinned: vectors of other weights are not comparable with those in the index.
 FILE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 BLOCK_BYTES = 18
 F32, Q4_0 = 0, 1
@@ -59,6 +60,7 @@ class E5File:
     """
 
     def __init__(self, path: Path) -> None:
+        # Before parsing, because the offsets of another file would be meaningless.
         verify_weights(path)
         self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
         reader = _BinaryReader(self._bytes)

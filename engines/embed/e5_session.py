@@ -91,6 +91,7 @@ class E5Encoder:
 
 
 def _create_session(weights: E5File, graph: Path) -> onnxruntime.InferenceSession:
+    # Several processes may build it at once: the result is the same, and renamed into place.
     if not graph.exists():
         build_graph(weights, graph)
     options = onnxruntime.SessionOptions()
@@ -121,6 +122,7 @@ class _GraphBuilder:
         self._constants: list[onnx.TensorProto] = []
 
     def build_model(self) -> onnx.ModelProto:
+        # MultiHeadAttention takes its padding mask as int32.
         self._add_node("Cast", ["mask"], "mask32", to=TensorProto.INT32)
         self._add_node(
             "LayerNormalization",
@@ -131,6 +133,7 @@ class _GraphBuilder:
         )
         for layer in range(self._shape.layers):
             self._add_layer(layer)
+        # Renames the output of the last layer.
         self._nodes[-1].output[0] = "states"
         inputs = [
             self._describe_value("emb", TensorProto.FLOAT, 3),

@@ -46,6 +46,7 @@ class OpenAIEmbedder:
             "openai-embeddings", VERSION, self.model, dimension, instructions
         )
         self._server = OpenAIServer(settings, retry_policy)
+        # A request in chat format takes one text, so more of them run at once.
         self._batch_size, self._max_parallel = (
             (1, 8 * max_parallel) if self._uses_chat_format else (batch_size, max_parallel)
         )
@@ -88,11 +89,13 @@ class OpenAIEmbedder:
 
     def _build_body(self, texts: Sequence[str], instruction: str) -> dict[str, Any]:
         if not self._uses_chat_format:
+            # OpenAI rejects an empty input.
             return {"input": [text or " " for text in texts], "encoding_format": "float"}
         parts = [("system", instruction), ("user", texts[0] or " ")]
         messages = [
             {"role": role, "content": [{"type": "text", "text": text}]} for role, text in parts
         ]
+        # The reference prompt of Qwen3-VL-Embedding ends with the generation prompt.
         return {"messages": messages, "add_generation_prompt": True, "encoding_format": "float"}
 
     async def _post_embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +103,7 @@ class OpenAIEmbedder:
             return await self._server.post("/embeddings", body)
         try:
             return await self._server.post("/embeddings", {**body, "dimensions": self.dimension})
+        # vLLM refuses `dimensions` for models that do not declare Matryoshka training.
         except PermanentError as error:
             if (
                 "matryoshka" not in error.detail.lower()
@@ -125,6 +129,7 @@ def _parse_vectors(reply: Mapping[str, Any], count: int) -> Floats:
             f"The embedding server returned fewer than {count} vectors.",
             code="ENGINE_BROKEN_ANSWER",
         ) from error
+    # In float32 the squares of large values would overflow.
     lengths = np.linalg.norm(rows.astype(np.float64), axis=-1)
     # NaN and infinity are in no range either.
     if rows.ndim != 2 or not ((lengths > MIN_NORM) & (lengths < MAX_NORM)).all():

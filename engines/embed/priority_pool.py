@@ -37,6 +37,7 @@ class PriorityThreadPool:
 
     def submit(self, work: Callable[[], T], priority: float = 0.0) -> Future[T]:
         future: Future[T] = Future()
+        # The sequence number breaks ties, since futures cannot be compared.
         self._queue.put((priority, next(self._sequence), future, work))
         return future
 
@@ -45,6 +46,7 @@ class PriorityThreadPool:
         # Also registered with atexit: native code that runs while the interpreter exits crashes it.
         atexit.unregister(self.close)
         for _ in self._threads:
+            # Ends one thread, ahead of all waiting work.
             self._queue.put((float("-inf"), next(self._sequence), None, lambda: None))
         for thread in self._threads:
             thread.join()

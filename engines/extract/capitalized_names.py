@@ -95,6 +95,7 @@ def _can_start_name(tokens: Sequence[_Token], index: int) -> bool:
         or _ROMAN.fullmatch(token.text)
     ):
         return False
+    # A sentence starter counts in capitals, or in front of another capitalized word.
     if token.lower_form not in SENTENCE_STARTERS or (token.text.isupper() and len(token.text) > 2):
         return True
     return (
@@ -170,6 +171,7 @@ def _iter_name(
     words = tokens[first_index:end]
     start, stop = words[0].start, words[-1].end
     if (
+        # The dot of `Inc.` belongs to the name.
         text[stop : stop + 1] == "."
         and words[-1].lower_form in COMPANY_SUFFIXES
         and words[-1].text[-1] != "."
@@ -203,6 +205,7 @@ def _is_likely_name(words: Sequence[_Token], first_index: int) -> bool:
 def _classify(words: Sequence[_Token], previous_word: str, has_title: bool) -> str:
     lower_words = [word.lower_form for word in words]
     full_name = " ".join(lower_words)
+    # From strong evidence to weak: the first that applies decides.
     if lower_words[-1] in COMPANY_SUFFIXES or words[-1].text in COMPANY_SUFFIXES:
         return "ORG"
     if full_name in PLACES or lower_words[0] in PLACE_HEADS:

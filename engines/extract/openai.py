@@ -104,6 +104,7 @@ class _LocatedReply:
 
     def __init__(self, parent: ParentChunk, data: Mapping[str, Any]) -> None:
         self._parent, self._data = parent, data
+        # A name without letters and digits has no key.
         self._kinds = {
             entity["name"]: (entity["type"], key)
             for entity in data["entities"]
@@ -127,6 +128,7 @@ class _LocatedReply:
     def _iter_relations(self) -> Iterator[Relation]:
         for relation in self._data["relations"]:
             endpoints = [self._kinds.get(relation[side]) for side in ("subject", "object")]
+            # Where the evidence is not verbatim, the subject gives the place.
             location = next(self._locate(relation["evidence"], within_child=False), None) or next(
                 self._locate(relation["subject"]), None
             )

@@ -110,6 +110,7 @@ def _match_verb(gap_text: str, left: EntitySpan, right: EntitySpan) -> RelationC
         return None
     if passive := _PASSIVE.search(gap_text):
         return RelationCandidate(right, _format_label(passive["verb"], None), left, VERB_WEIGHT)
+    # A copula names a relation only with a particle, as in `is in`.
     verbs = [
         match
         for match in _VERB.finditer(gap_text)
@@ -146,6 +147,7 @@ def vote_types(spellings: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     votes: dict[str, Counter[str]] = {}
     for key, kind, spelling in spellings:
         words = spelling.count(" ") + 1
+        # MISC is the type without evidence, so it weighs least.
         votes.setdefault(key, Counter())[kind] += 2 * words**2 if kind != "MISC" else 1
     return {
         key: max(sorted(type_counts), key=type_counts.__getitem__)

@@ -129,6 +129,7 @@ def split_sentences(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     for match in _SENTENCE_END.finditer(text):
         if (
+            # A bounded window keeps the scan linear.
             not _ABBREVIATION_END.search(text[max(start, match.start() - 6) : match.start()])
             or "\n" in match[0]
         ):

@@ -29,6 +29,7 @@ _SCALES = {
     "trilhões": 12,
 }
 
+# From specific to general: at each position the first alternative that matches wins.
 _PATTERNS = re.compile(
     rf"""(?P<email>(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++)
     |(?P<code>\b\d{{2}}\.\d{{3}}\.\d{{3}}/\d{{4}}-\d{{2}}\b|\b\d{{3}}\.\d{{3}}\.\d{{3}}-\d{{2}}\b|\b\d{{7}}-\d{{2}}\.\d{{4}}\.\d\.\d{{2}}\.\d{{4}}\b
@@ -65,6 +66,7 @@ class EntitySpan:
 
 def find_values(text: str) -> Iterator[EntitySpan]:
     """Yield the values in order, without overlaps."""
+    # Every value has a digit or an @, which most sentences have not.
     if not any(map(str.isdigit, text)) and "@" not in text:
         return
     for match in _PATTERNS.finditer(text):
@@ -100,6 +102,7 @@ def _normalize_amount(raw: str) -> str:
     A single separator before three digits separates thousands.
     """
     text = raw.lower()
+    # Longest first: `R$` and `US$` contain `$`.
     currency = next(
         (
             code

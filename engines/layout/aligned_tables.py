@@ -190,5 +190,6 @@ def _is_continuation(
     return (
         has_fewer_cells
         and all(upper_cells[i] for i in filled)
+        # A line with numbers is a row of its own.
         and not any(lower_cells[i][:1].isdigit() for i in filled)
     )

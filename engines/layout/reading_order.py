@@ -17,6 +17,7 @@ from engines.layout.text_runs import TextRun, group_lines, group_rows
 _MIN_LINES = 4
 _MIN_FILLED_SHARE = 0.6
 _MIN_PROSE_CHARACTERS = 14
+# Bounds the recursion on pages of scattered runs.
 _MAX_DEPTH = 8
 _TOUCH_TOLERANCE = 0.3
 _MAX_LEVEL_SHARE = 0.75
@@ -38,6 +39,7 @@ def split_regions(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]
     runs_above = [run for run in runs if run.middle < gutter.top]
     runs_below = [run for run in runs if run.middle > gutter.bottom]
     runs_beside = [run for run in runs if gutter.top <= run.middle <= gutter.bottom]
+    # By their middles, because runs may touch the gutter.
     left_runs = [run for run in runs_beside if run.x0 + run.x1 < 2 * gutter.x]
     right_runs = [run for run in runs_beside if run.x0 + run.x1 >= 2 * gutter.x]
     return [
@@ -53,6 +55,7 @@ def _find_gutter(runs: Sequence[TextRun]) -> _Gutter | None:
     for x in _find_gutter_candidates(runs):
         for top, bottom in _find_clear_stretches(runs, x):
             height = bottom - top
+            # The cheap comparison first: the test groups the lines again.
             if (best is None or height > best[0]) and (
                 gutter := _test_gutter(runs, x, top, bottom)
             ):
@@ -95,6 +98,7 @@ def _test_gutter(runs: Sequence[TextRun], x: float, top: float, bottom: float) -
     right_runs = [run for run in runs_beside if run.x0 + run.x1 >= 2 * x]
     if not left_runs or not right_runs:
         return None
+    # Only where both sides have lines, so that a short column is not judged by empty space.
     shared_top = max(min(run.y0 for run in left_runs), min(run.y0 for run in right_runs))
     shared_bottom = min(max(run.y1 for run in left_runs), max(run.y1 for run in right_runs))
     sides = [

@@ -18,6 +18,7 @@ from schemas.values import Box
 _TOLERANCE = 3.0
 _MIN_FILLED_CELLS = 4
 _MIN_FILLED_SHARE = 0.34
+# More lines are a drawing, and comparing each with each would be slow.
 _MAX_LINES = 400
 
 
@@ -49,6 +50,7 @@ def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
         _merge_positions(line.position for line in frame.verticals),
         _merge_positions(line.position for line in frame.horizontals),
     )
+    # Two lines each way are a frame around text, not a table.
     if len(xs) < 3 or len(ys) < 3:
         return runs
     frame_runs = [
@@ -67,6 +69,7 @@ def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
     ):
         return runs
     table = TextRun(
+        # The content is in `table`; the word only gives the run a width.
         [LayoutWord(" ", xs[0], xs[-1])],
         xs[0],
         ys[0],
@@ -90,6 +93,7 @@ def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
     if len(horizontals) + len(verticals) > _MAX_LINES:
         return []
     frames: list[_TableFrame] = []
+    # Each vertical line joins all the frames that it touches.
     for vertical in verticals:
         touched_horizontals = [
             horizontal for horizontal in horizontals if _is_crossing(horizontal, vertical)

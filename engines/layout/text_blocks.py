@@ -215,6 +215,7 @@ def _is_heading(group: Sequence[TextLine], text: str, metrics: RegionMetrics) ->
         text.endswith(".") and not is_numbered and size < 1.3 * metrics.body_height
     ):
         return False
+    # OCR heights depend on the letters of a line, so a heading must stand out more.
     if not metrics.has_fonts:
         return (
             size > (1.3 if not is_numbered else 1.1) * metrics.body_height

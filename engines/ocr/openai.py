@@ -85,13 +85,16 @@ class OpenAIOcr:
 
     async def _request_text(self, image_url: str, prompt: str) -> str:
         """Return the model's text, or '' for a reply that is empty or did not finish."""
+        # DeepSeek-OCR expects the image before the text.
         content = [
             {"type": "image_url", "image_url": {"url": image_url}},
             {"type": "text", "text": prompt},
         ]
         body: dict[str, Any] = {"messages": [{"role": "user", "content": content}]}
         if self._is_grounded:
+            # By default vLLM drops special tokens, and with them the layout marks.
             body |= {"temperature": 0.0, "max_tokens": _MAX_TOKENS, "skip_special_tokens": False}
+            # For the server's logits processor, which stops runaway repetition.
             body["vllm_xargs"] = {
                 "ngram_size": 30,
                 "window_size": 90,
@@ -103,6 +106,7 @@ class OpenAIOcr:
 def _extract_text(reply: dict[str, Any]) -> str:
     choice = parse_completion(reply).first_choice
     text = choice.message_or_delta.content or ""
+    # A reply that reaches the token limit is usually endless repetition.
     is_finished = choice.finish_reason == "stop" or text.rstrip().endswith(END_OF_SENTENCE)
     return text if is_finished and text.replace(END_OF_SENTENCE, "").strip() else ""
 

@@ -26,6 +26,7 @@ from schemas.values import Box
 Image = NDArray[np.uint8]
 
 _MAX_TRIED_LINES = 6
+# In doubt the page stays as it is.
 _UPRIGHT_BONUS = 0.03
 _MIN_SKEW_RADIANS = math.radians(0.15)
 _PAGE_HEIGHT_POINTS = 842.0
@@ -67,6 +68,7 @@ def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[
     sideways = sum(len(line.text) for line in lines if _is_tall(line)) > 0.5 * sum(
         len(line.text) for line in lines
     )
+    # Long lines distinguish the directions best, and a few are enough.
     longest = sorted(lines, key=lambda line: -max(_compute_extent(line.corners)))[:_MAX_TRIED_LINES]
     crops = [_crop(pixels, line.corners) for line in longest]
     scores = {
@@ -121,6 +123,7 @@ def _recognize_lines(pixels: Image, settings: RapidOcrSettings) -> list[Recogniz
 def _get_engine(settings: RapidOcrSettings) -> Any:
     from rapidocr import RapidOCR
 
+    # By default OpenCV uses every core in every child.
     cv2.setNumThreads(settings.threads)
     return RapidOCR(
         params={
@@ -186,5 +189,6 @@ def _build_run(line: RecognizedLine, rotation: NDArray[np.float32]) -> TextRun:
     corners = line.corners @ rotation.T
     low, high = corners.min(axis=0), corners.max(axis=0)
     x0, y0, x1, y1 = float(low[0]), float(low[1]), float(high[0]), float(high[1])
+    # By its corners: the box around a skewed line is taller than its letters.
     size = float(np.linalg.norm(line.corners[3] - line.corners[0]))
     return TextRun([LayoutWord(line.text.strip(), x0, x1)], x0, y0, x1, y1, size)

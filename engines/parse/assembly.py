@@ -86,6 +86,7 @@ def _parse_date(iso_date: str | None) -> date | None:
         return None
 
 
+# Level 6 is left for numbered headings below these.
 _MAX_LEVEL = 5
 _SIZE_TOLERANCE = 0.05
 _MAX_PAGES_WITHOUT_COVER = 3
@@ -182,6 +183,7 @@ def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
     pages = _find_outermost_blocks(blocks)
     if len(pages) < 2:
         return list(blocks)
+    # By identity: blocks with equal fields are equal, and cannot be hashed.
     outermost_ids = {id(block) for pair in pages.values() for block in pair}
     pages_by_pattern: dict[tuple[str, str], set[int | None]] = defaultdict(set)
     for block in blocks:

@@ -1,6 +1,6 @@
 """The file formats, and detection of a file's format from its bytes.
 
-Its name and claimed type only tell text formats apart.
+Its name and claimed type only distinguish text formats.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Format:
     aliases: tuple[str, ...] = ()
     """Other names of the media type."""
     is_paged: bool = False
-    """Whether the page limit applies and pages may need OCR."""
+    """True if the page limit applies and pages may need OCR."""
     is_text: bool = False
     signature: bytes = b""
     """Bytes within the first `signature_window`, or at the start. PDF readers accept other bytes before
@@ -164,6 +164,7 @@ def _detect_by_bytes(path: Path, head: bytes) -> str | None:
         window = max(file_format.signature_window, len(file_format.signature))
         if file_format.signature and file_format.signature in head[:window]:
             return file_format.media_type
+    # A file entry, or the end record of an empty archive.
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         return _detect_in_zip(path)
     if head[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
@@ -173,6 +174,7 @@ def _detect_by_bytes(path: Path, head: bytes) -> str | None:
             "a rich text (RTF) file", "Save it as DOCX or PDF and send that."
         )
     detected = FORMAT_BY_TYPE.get(_get_magic().first_magic_buffer(head).mime_type)
+    # A format with a mark of its own was ruled out above, where the mark was not found.
     has_other_mark = detected is not None and (
         detected.is_text or detected.signature or detected.zip_entries or detected.ole_streams
     )
@@ -255,6 +257,7 @@ def _guess_text_type(sample: str) -> str:
     """Guess CSV if the first lines split evenly, Markdown by three of its signs, else text."""
     lines = [line for line in sample.splitlines()[:20] if line.strip()]
     for delimiter in ",;\t|":
+        # Without the last line, which the end of the sample may cut.
         counts = {line.count(delimiter) for line in lines[:-1] or lines}
         if (
             len(lines) >= 3

@@ -21,6 +21,7 @@ _SKIPPED_ROLES = frozenset(
 BLOCK_TAGS = frozenset(
     "address article blockquote body center dd details div dl dt fieldset figcaption figure footer h1 h2 h3 h4 h5 h6 header hr html li main ol p pre section summary table ul".split()  # noqa: SIM905
 )
+# Marks a `br` until white space is collapsed, which removes it.
 LINE_BREAK = "\u2028"
 PARAGRAPH_BREAK = re.compile(r"\u2028\s*\u2028")
 """Two consecutive line breaks end a paragraph."""
@@ -45,6 +46,7 @@ def is_skipped(element: HtmlElement, parent: HtmlElement) -> bool:
         or attributes.get("aria-hidden") == "true"
     ):
         return True
+    # Containers only: a heading may have the id `menu`.
     if element.tag in ("div", "ul", "ol", "span", "section", "table") and _CHROME_NAMES.search(
         f"{attributes.get('id', '')} {attributes.get('class', '')}"
     ):
@@ -127,6 +129,7 @@ def iter_list_items(element: HtmlElement, depth: int) -> Iterator[str]:
         number += 1
         marker = f"{number}." if element.tag == "ol" else "-"
         nested = [inner for inner in child.iter_elements() if inner.tag in ("ul", "ol", "dl")]
+        # The item without its nested lists, which follow as items of their own.
         own_element = HtmlElement(
             child.tag,
             {},
@@ -195,6 +198,7 @@ def _fill_row(
             _parse_span(cell.attributes.get(name, "1")) for name in ("colspan", "rowspan")
         )
         if column_span * row_span > 1:
+            # Counted before it is copied: a few bytes can span 200 × 200 cells.
             spend((len(words) + len(" | ")) * column_span * row_span)
         for column in range(len(row), len(row) + column_span):
             carried_cells.update({(i + j, column): words for j in range(1, row_span)})
@@ -230,6 +234,7 @@ def read(data: bytes) -> ParsedPart:
     declared = _CHARSET.search(data[:4096])
     decoded = text.decode_text(data, declared[1].decode() if declared else None)
     root = parse_html(decoded.text)
+    # Reversed, so that the first element with a tag wins.
     first_by_tag = {element.tag: element for element in reversed(list(root.iter_descendants()))}
     declared_language = (
         first_by_tag["html"].attributes.get("lang", "") if "html" in first_by_tag else ""

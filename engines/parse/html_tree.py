@@ -77,6 +77,7 @@ class _TreeBuilder(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
+        # HTML ignores the slash in `<p/>` and the like: the element stays open.
         if tag not in _VOID_TAGS and tag not in ("p", "div", "span", "a", "li", "td", "th", "tr"):
             self.handle_endtag(tag)
 
@@ -111,6 +112,7 @@ class _TreeBuilder(HTMLParser):
         for i in range(len(self.open_elements) - 1, 0, -1):
             if self.open_elements[i].tag in closed_tags:
                 del self.open_elements[i:]
+                # A row or a table section may close several levels: continue outward.
                 if tag not in ("tr", "thead", "tbody", "tfoot"):
                     return
             elif self.open_elements[i].tag in _BOUNDARY_TAGS:

@@ -16,6 +16,7 @@ from schemas.errors import LimitExceeded
 
 MAX_PIXELS = 120_000_000
 MAX_SIDE_PX = 4000
+# Pillow raises only beyond twice this limit, so `_open_image` checks it too.
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 
 
@@ -70,6 +71,7 @@ def _open_image(path: Path) -> Iterator[Image.Image]:
                 yield picture
         except Image.DecompressionBombError as error:
             raise _make_too_large_error(str(error)) from error
+        # Pillow's plugins raise any of these for damaged files.
         except (UnidentifiedImageError, OSError, SyntaxError, EOFError, ValueError) as error:
             raise make_corrupt_error(f"The image cannot be read: {error}") from error
 

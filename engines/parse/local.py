@@ -49,6 +49,7 @@ class LocalParser:
         memory_bytes: int = 2 * 1024**3,
         workers: int = 1,
     ) -> None:
+        # Another version of a library may read differently, so its memoized parts are not reused.
         self.fingerprint = fingerprint(
             "parse", VERSION, [version(name) for name in _LIBRARIES], ocr.fingerprint
         )
@@ -128,6 +129,7 @@ class LocalParser:
         return assemble_transcript(parsed_parts, pages=plan.pages)
 
     def _get_max_characters(self, file: LocalFile) -> int:
+        # Related to the file's size: a small file that repeats itself must not fill the index.
         return min(
             self._max_characters,
             max(_MIN_CHARACTER_LIMIT, file.size_bytes * self._characters_per_byte),

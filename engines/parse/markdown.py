@@ -79,6 +79,7 @@ def _iter_token_blocks(token: Token, inner: Token | None, source: str) -> Iterat
             yield ParsedBlock(
                 "code", source, language=token.info.split()[0] if token.info.strip() else None
             )
+        # The first two lines are the header and the delimiter row.
         case "table_open":
             yield ParsedBlock("table", source, header_end=len("\n".join(source.split("\n")[:2])))
         case "bullet_list_open" | "ordered_list_open":

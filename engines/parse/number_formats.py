@@ -30,6 +30,7 @@ _BUILT_IN_FORMATS = {
     39: "#,##0.00",
     40: "#,##0.00",
 }
+# Quoted text, escaped characters, padding, fill, and brackets such as colors.
 _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\[\]]*+\]')
 _DIGITS = re.compile(r"(?<![#0?,])[#0?,]*[#0?](?:\.([0#?]*+))?")
 _CURRENCY = re.compile(r"\[\$([^\[\]\-]*+)[^\[\]]*+\]")
@@ -62,6 +63,7 @@ def format_number(value: float, code: str) -> str | None:
     Return None if the code does not produce one decimal number.
     """
     sections = code.split(";")
+    # A format may have a section of its own for negative numbers.
     section = sections[1] if value < 0 and len(sections) > 1 and sections[1] else sections[0]
     bare = _LITERAL.sub("", section)
     digits = _DIGITS.search(bare)

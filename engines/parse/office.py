@@ -104,6 +104,7 @@ class _DoclingWalker:
 
     def _add_table(self, node: Any) -> None:
         rows = [[cell.text for cell in row] for row in node.data.grid]
+        # The text of a spanning cell is repeated in each cell that it covers.
         spend(sum(len(cell) for row in rows for cell in row))
         header_row_count = 0
         for row in node.data.grid:
@@ -165,6 +166,7 @@ class _DoclingWalker:
             return self._find_location(child_nodes[0]) if child_nodes else (None, None)
         provenance = node.prov[0]
         size = getattr(self.document.pages.get(provenance.page_no), "size", None)
+        # A box with another origin is left out rather than misplaced.
         if (
             not size
             or not size.width

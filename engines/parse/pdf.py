@@ -22,6 +22,7 @@ from engines.parsed_blocks import ParsedBlock, ParsedPart
 
 DPI = 200
 MAX_SIDE_PX = 4000
+# The sample only decides the size of the parts; each page is checked again when read.
 _SAMPLED_PAGES = 48
 _MIN_TEXT_CHARACTERS = 20
 _MIN_IMAGE_SHARE = 0.5
@@ -96,6 +97,7 @@ def render_page(path: Path, number: int) -> bytes:
         longest = max(page.get_size()) / 72
         bitmap = page.render(scale=min(DPI, MAX_SIDE_PX / max(longest, 0.1)) / 72)
         buffer = io.BytesIO()
+        # The image goes straight to OCR: speed matters more than size.
         bitmap.to_pil().save(buffer, "PNG", compress_level=1)
         bitmap.close()
         return buffer.getvalue()
@@ -113,6 +115,7 @@ def _map_file(path: Path) -> ctypes.Array[ctypes.c_ubyte]:
     # pypdfium2 would resolve a path, and /proc/self/fd/N does not resolve to a path that can be
     # opened.
     with path.open("rb") as stream:
+        # from_buffer needs a writable buffer; ACCESS_COPY leaves the file unchanged.
         mapping = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
     return (ctypes.c_ubyte * len(mapping)).from_buffer(mapping)
 
@@ -125,6 +128,7 @@ def open_pdf(path: Path) -> Iterator[pdfium.PdfDocument]:
         if getattr(error, "err_code", None) in _PASSWORD_ERRORS:
             raise make_encrypted_error("PDF") from error
         if _NO_PAGES_PATTERN.search(path.read_bytes()):
+            # Raises NO_PAGES.
             check_pages(0, 0)
         raise make_corrupt_error(f"The PDF cannot be opened: {error}") from error
     try:
@@ -172,6 +176,7 @@ def _should_ocr(page: LoadedPage) -> bool:
         return _is_covered_by_images(page.page) or (
             not sample.strip() and _has_outlined_text(page.page)
         )
+    # Private-use and replacement characters: the font has no mapping to Unicode.
     unmapped = sum(
         1 for letter in sample if letter in "\ufffd\x00" or "\ue000" <= letter <= "\uf8ff"
     )

@@ -58,6 +58,7 @@ def read_page_text(
     turns = Counter[int]()
     for word, style in words:
         turns[style.turn] += len(word.text)
+    # The page is read in the direction of most of its letters.
     turn = turns.most_common(1)[0][0] if turns else 0
     view = _PageView.from_page(page, turn)
     upright_runs = [_build_run(view, word, style) for word, style in words if style.turn == turn]
@@ -136,6 +137,7 @@ def _read_style(text: pdfium.PdfTextPage, i: int) -> _FontStyle:
     named_bold, named_mono = _classify_font_name(buffer.value)
     matrix = c.FS_MATRIX()
     c.FPDFText_GetMatrix(raw, i, ctypes.byref(matrix))
+    # The text matrix scales the font size.
     size = c.FPDFText_GetFontSize(raw, i) * math.hypot(matrix.c, matrix.d)
     bold = named_bold or bool(flags.value & _FORCE_BOLD) or c.FPDFText_GetFontWeight(raw, i) >= 600
     mono = named_mono or bool(flags.value & _FIXED_PITCH)

@@ -102,8 +102,10 @@ def _format_value(value: Any, code: str | None) -> str:
     ):
         return formatted
     match value:
+        # Before the numbers: bool is a subclass of int.
         case bool():
             return "TRUE" if value else "FALSE"
+        # Spreadsheets store integers as floats, which hold 15 digits exactly.
         case float() if value.is_integer() and abs(value) < 1e15:
             return str(int(value))
         case float():
@@ -155,6 +157,7 @@ def _build_summary(
     words += f"{_format_count(filled, 'row')}, {_format_count(len(rows[0]), 'column')}."
     if names:
         words += f" Columns: {', '.join(names)[:1500]}."
+    # `--` would end the comment.
     comment = f"<!-- {words.replace('--', '- -')} -->"
     return ParsedBlock(
         "summary",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.values import Notice
 
+# UTF-32 before UTF-16: the mark of UTF-32-LE begins with that of UTF-16-LE.
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),

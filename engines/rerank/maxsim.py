@@ -49,6 +49,7 @@ class MaxSimReranker:
             or not len(query.states)
         ):
             return [0.0] * len(passages)
+        # Blocks for milliseconds, so it stays off the event loop.
         raw = await asyncio.to_thread(score_passages, query.states, query.token_ids, passages)
         return _stretch_scores(raw, query.background_maxsim_mean)
 

@@ -13,7 +13,7 @@ from schemas.questions import Filters
 
 @dataclass(frozen=True, slots=True)
 class ChannelRequest:
-    """What a channel searches for. `k` is the maximum number of candidates.
+    """Input of one channel. `k` is the maximum number of candidates.
 
     `names` maps normalized entity names to their weight in the question. `embed` is available to
     channels that are declared to need the embedding.

@@ -35,6 +35,7 @@ def weigh_seeds(seeds: Sequence[EntitySeed], names: Mapping[str, float]) -> list
     The weight of the others is multiplied by that of their spelling in the query.
     """
     keys = {seed.key for seed in seeds}
+    # Spaces around both match whole words: `art` does not lie inside `smart`.
     longest_seeds = [
         seed
         for seed in seeds

@@ -73,6 +73,7 @@ async def read_event(log: EventLog, codec: Codec, position: Position) -> EventEv
         return EventEvidence(location, gone_reason="removed from the log by retention")
     try:
         return EventEvidence(location, await codec.decode(stored))
+    # An unavailable store is no evidence: the trace fails instead of reporting a broken hop.
     except TransientError:
         raise
     except DataErased as error:

@@ -55,6 +55,7 @@ def build_hop(
     sha256: str | None = None,
 ) -> Hop:
     """Build the verdict: false with the first fault; null when the record was legitimately removed."""
+    # Null for a record that retention or an erasure removed: only a fault breaks the chain.
     if evidence.problem or evidence.event is None:
         return Hop(
             name=name,
@@ -144,6 +145,7 @@ def check_chunked(
         find_identity_fault(evidence, event_id),
         find_cause_fault(evidence, cause),
         "this part does not contain the chunk" if chunk and child is None else None,
+        # The event holds the text as it was before storing.
         "the chunk's text differs from the one in the table"
         if chunk and child and normalize_stored_text(child.text) != chunk[1]
         else None,
@@ -207,10 +209,10 @@ def check_transcribed(
     faults = [
         find_identity_fault(evidence, event_id),
         # A revision reactivated by the withdrawal of another has that as its cause; its origin
-        # still names
-        # the accepted event.
+        # still names the accepted event.
         find_cause_fault(evidence, cause) if data.origin.accepted_id != row.accepted_id else None,
         _fault_unless(
+            # None: the transcript could not be read, which a hop of its own reports.
             markdown_sha256 in (None, data.text_sha256),
             f"its Markdown hashes to {markdown_sha256}, not {data.text_sha256}",
         ),
@@ -282,6 +284,7 @@ def check_received(
         return build_hop("received", evidence, [_find_type_fault(evidence)], "")
     payload = accepted.data.payload_sha256 if accepted else None
     faults = [
+        # The id follows from the producer's id, so another event cannot take its place.
         find_identity_fault(evidence, make_received_id(row.tenant, row.source, row.event_id)),
         _fault_unless(
             payload is None or event is None or event.payload_sha256 == payload,

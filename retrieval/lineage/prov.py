@@ -32,10 +32,12 @@ class ProvBuilder:
             for name, value in attributes.items()
             if value is not None
         }
+        # Citations share documents and events: a repeated record only adds attributes.
         self._records.setdefault(kind, {}).setdefault(record_id, {}).update(literals)
         return record_id
 
     def add_relation(self, kind: str, **ends: str) -> None:
+        # Ids follow from the ends, so a repeated relation replaces itself.
         relation_id = f"_:{kind}-{'-'.join(_format_local_name(end) for end in ends.values())}"
         self._records.setdefault(kind, {})[relation_id] = {
             f"prov:{name}": end for name, end in ends.items()

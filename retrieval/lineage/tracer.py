@@ -159,6 +159,7 @@ class LineageTracer:
             f"table child_chunks ({generation}) {recorded.id}",
             stored_chunk.text if stored_chunk else None,
         )
+        # Its rows were removed with the revision or generation; the history may have the text.
         if stored_chunk is None:
             location, text = (
                 f"table chunk_history {recorded.id}",
@@ -179,6 +180,7 @@ class LineageTracer:
             chunk_hop,
             *vectors,
             *chunked,
+            # A citation is traced from the quote back to the bytes, a document from the bytes on.
             *reversed(
                 _check_to_text(
                     evidence, hops.QuotePosition(citation.quote, *_get_span(citation, recorded))
@@ -201,6 +203,7 @@ class LineageTracer:
     async def _collect_evidence(
         self, row: RevisionLineage, generation: str | None
     ) -> RevisionEvidence:
+        # The tables only give the positions; the content comes from the log.
         part_positions = await self.tables.fetch_part_positions(
             row.document_id, row.order, generation
         )
@@ -210,6 +213,7 @@ class LineageTracer:
             read_blob(self.blobs, row.blob),
             *(self._read_event(located_part.position) for located_part in part_positions),
         )
+        # gather returns a union of its types; this narrows it for the type checker.
         assert (
             isinstance(accepted, EventEvidence)
             and isinstance(received, EventEvidence)
@@ -248,6 +252,7 @@ class LineageTracer:
             return EventEvidence(
                 "raw", gone_reason="its position in topic raw is no longer recorded"
             )
+        # Topic raw has limited retention, so a missing event is no fault there.
         evidence = await self._read_event(row.received_position)
         return (
             EventEvidence(evidence.location, gone_reason="expired: topic raw has limited retention")
@@ -463,6 +468,7 @@ def parse_sentence_citations(response: QueryResponse, *, is_quoted: bool) -> dic
     citations_by_sentence: dict[int, set[int]] = {}
     start = 0
     for marks in _CITATION_MARKS.finditer(response.answer or ""):
+        # Marks without a text in front of them belong to no sentence.
         if marks.start() > start:
             citations_by_sentence[len(citations_by_sentence) + 1] = set(
                 map(int, re.findall(r"\d+", marks[0]))
