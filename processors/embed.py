@@ -189,7 +189,8 @@ async def _build_embedded_event(
     blob = (
         await ports.blobs.put(
             # The key contains the hash, so a repeated reaction writes the same blob.
-            make_blob_key(data.tenant, data.document_id, sha256_hex(states)), states
+            make_blob_key(data.tenant, data.document_id, sha256_hex(states)),
+            states,
         )
         if states
         else None

@@ -7,9 +7,9 @@ threshold rises with the share of the query's words that the passage lacks: a ne
 meaning but lacks the very word that matters. A passage in another language cannot be judged by
 words; its threshold is lower, since such pairs score lower.
 
-Cross-encoder: its threshold applies unchanged, since the model has read both texts. Without a
-reranker, word coverage alone decides. A query of function words alone is always refused: any match
-would be by chance.
+Cross-encoder: word coverage leaves its threshold unchanged, since the model has read both texts.
+Without a reranker, word coverage alone decides. A query of function words alone is always refused:
+any match would be by chance.
 """
 
 from __future__ import annotations

@@ -304,8 +304,10 @@ class TokenStateReader:
         return self._cache.get(location)
 
     def _store(self, location: StatesLocation, states: TokenStates) -> None:
+        # Concurrent queries may have fetched the same location: count its bytes once.
+        if location not in self._cache:
+            self._cached_bytes += location[2]
         self._cache[location] = states
-        self._cached_bytes += location[2]
         while self._cached_bytes > self._max_cached_bytes and self._cache:
             (_, _, length), _ = self._cache.popitem(last=False)
             self._cached_bytes -= length

@@ -135,7 +135,9 @@ class RunHistory:
                 if isinstance(request, QueryRequest):
                     await retriever.query(
                         # A recorded request may ask for a stream, which has no reader here.
-                        caller, request.model_copy(update={"stream": False}), run_id
+                        caller,
+                        request.model_copy(update={"stream": False}),
+                        run_id,
                     )
                 else:
                     await retriever.search(caller, request, run_id)

@@ -492,6 +492,6 @@ async def test_erasure_removes_row_text_under_older_keys(
     await pool.execute(load_query("erase_source_changes"), "default", [document])
     kept = {
         row["key"]: row["columns"]["body"]
-        for row in await pool.fetch("select key, columns from source_changes where not gone")
+        for row in await pool.fetch("select key, columns from source_changes where not is_deleted")
     }
     assert kept == {"1": "Another 1.", "2": "Heron 2."}

@@ -164,7 +164,7 @@ async def test_sweep_waits_for_running_replay(database: str, tmp_path: Path) -> 
             "insert into dropped_states values ('default/a/b', gen_random_uuid())"
         )
         await storage.pool.execute(
-            "insert into replays (id, tenant, kind, stage, chosen, starts, ends, total, lease_owner, lease_until) "
+            "insert into replays (id, tenant, kind, stage, selection, start_offsets, end_offsets, total, lease_owner, lease_until) "
             "values (gen_random_uuid(), 'default', 'replay', 'embed', '{}', '{}', '{}', 1, gen_random_uuid(), clock_timestamp() + interval '1 day')"
         )
         assert await sweep_token_states(storage) == 0

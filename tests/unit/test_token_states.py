@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -13,6 +18,7 @@ from hypothesis import strategies as st
 from engines.embed.e5 import Background, load_texts
 from engines.embed.priority_pool import PriorityThreadPool
 from engines.embed.states import normalize_rows, pack_states, unpack_states
+from retrieval.reranking import TokenStateReader
 
 
 @given(st.integers(0, 40), st.integers(1, 70), st.integers(0, 2**32 - 1))
@@ -99,3 +105,30 @@ def test_closing_pool_waits_for_running_and_cancels_queued_work() -> None:
     closing.join(10)
     assert running.done() and waiting.cancelled()
     lanes.close()
+
+
+class CountingBlobs:
+    """Blobs of equal token states, each range read counted."""
+
+    def __init__(self) -> None:
+        self.packed = pack_states(np.ones((3, 4), np.int8), np.arange(3, dtype=np.int32))
+        self.n_ranges = 0
+
+    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        await asyncio.sleep(0)
+        self.n_ranges += len(ranges)
+        return [self.packed for _ in ranges]
+
+
+async def test_states_read_at_once_fill_the_cache_once() -> None:
+    blobs: Any = CountingBlobs()
+    length = len(blobs.packed)
+    reader = TokenStateReader(blobs, unpack_states, cache_bytes=3 * length)
+    chunks: Any = [
+        SimpleNamespace(chunk_id=uuid4(), states=("blob", number * length, length))
+        for number in range(2)
+    ]
+    for _ in range(20):
+        await asyncio.gather(*(reader.read(chunks[:1]) for _ in range(5)))
+        await reader.read(chunks)
+    assert blobs.n_ranges == 5 + 1
