@@ -121,8 +121,9 @@ class KafkaAdmin:
         )
 
     async def fetch_partition_count(self, topic: str) -> int:
-        """Raises ConfigurationError if the topic does not exist, LogUnavailable if no broker
-        answers.
+        """Return the number of partitions.
+
+        Raises ConfigurationError if the topic does not exist, LogUnavailable if no broker answers.
         """
         name = self._settings.topic_prefix + topic
         metadata = await self._call(lambda client: client.list_topics(name, timeout=_TIMEOUT_S))
@@ -191,7 +192,7 @@ class KafkaAdmin:
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def _build_new_topic(self, topic: str, partitions: int, retention_ms: int) -> NewTopic:
-        # The broker's clock orders documents: see `timestamps`.
+        # The broker's clock orders documents: see `check_timestamp_types`.
         config = {"message.timestamp.type": "LogAppendTime"} | build_retention_config(retention_ms)
         return NewTopic(
             self._settings.topic_prefix + topic,
