@@ -72,8 +72,7 @@ class BulkReader:
         empty_polls = 0
         while self._ends:
             messages = await loop.run_in_executor(thread, _poll_messages, consumer)
-            # librdkafka reconnects by itself and reports no error meanwhile, so only silence shows
-            # an outage.
+            # librdkafka reconnects by itself, so only a long silence counts as an outage.
             empty_polls = 0 if messages else empty_polls + 1
             if empty_polls >= _MAX_EMPTY_POLLS:
                 raise LogUnavailable(

@@ -137,6 +137,7 @@ def _compute_for_present_row(
         previous is not None
         and previous.is_live
         and previous.digest == digest
+        # After a reset the event is sent again, so that later numbers of the new epoch win.
         and previous.epoch == row.mark[0]
     )
     return (
@@ -181,6 +182,7 @@ def _compute_released_ids(
 ) -> tuple[ReleasedId, ...]:
     released_ids = (
         {released_id.external_id: released_id for released_id in previous.released_ids}
+        # Withdrawals of an unpublished state are still owed.
         if previous.is_pending
         else {}
     )

@@ -108,6 +108,7 @@ class RawProducer:
                 f"Invalid body of {document.external_id!r}: {error}.", code="MALFORMED_CHANGE"
             ) from error
         if len(payload) > MAX_INLINE_BYTES:
+            # A fixed key: a retry writes the same blob again.
             blob = await self.blobs.put(
                 self._build_staging_prefix(event_id) + sha256_hex(payload), payload
             )
