@@ -76,6 +76,7 @@ async def lock_documents(
     rows = await connection.fetch(
         f"{load_query('lock_documents')} {_choose_lock_clause(ordering, events)}", ids
     )
+    # Inserting here would take locks out of id order; the caller inserts and restarts.
     if len(rows) < len(ids):
         raise MissingDocuments
     states = {
@@ -92,6 +93,7 @@ async def lock_documents(
     for row in await connection.fetch(load_query("visible_orders"), generation.name, ids):
         state = states[row["document_id"]]
         state.visible_order, state.chunks = _parse_order(row["ord"]), row["chunks"]
+    # A build need not load revisions that the live generation has replaced already.
     if generation.state in ("building", "shadow"):
         for row in await connection.fetch(load_query("live_visible_orders"), ids):
             states[row["document_id"]].live_order = _parse_order(row["ord"])
