@@ -134,6 +134,7 @@ def choose_candidates(terms: Sequence[Term], budget: float) -> CandidateSet:
     )
     candidates = CandidateSet()
     n_single_terms = 0
+    # The first term has no budget: without any candidate nothing would be found.
     while n_single_terms < len(rarest) and candidates.try_add(
         (rarest[n_single_terms],), budget if n_single_terms else float("inf")
     ):
@@ -174,7 +175,9 @@ def find_unseen_conjunctions(
         for index, term in enumerate(remaining):
             if bound + reachable < min_score:
                 return True
+            # Sets without this term can no longer reach it.
             reachable -= max_weight * term.idf
+            # The number of sets is exponential in the terms.
             if steps > MAX_SEARCH_STEPS or not extend(
                 (*conjunction, term),
                 bound + max_weight * term.idf,

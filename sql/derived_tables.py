@@ -344,6 +344,7 @@ def _group_rows(
         for row in event.rows:
             if type(row) in rows_by_kind:
                 values = _to_values(generation, row, event.event)
+                # COPY would fail on a row that two events of the batch repeat.
                 rows_by_kind[type(row)].setdefault(
                     _extract_key(DERIVED_TABLES[type(row)], values), values
                 )

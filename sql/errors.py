@@ -39,6 +39,7 @@ def translate_database_errors() -> Iterator[None]:
         yield
     except AnabranchError:
         raise
+    # Before the general case: this one names its cause and its remedy.
     except asyncpg.LockNotAvailableError as error:
         raise DatabaseUnavailable(
             "Timed out waiting for a lock that another transaction holds.",
@@ -54,6 +55,7 @@ def translate_database_errors() -> Iterator[None]:
     except (*TRANSIENT_ERRORS, asyncpg.InterfaceError, TimeoutError) as error:
         if _is_caused_by_cancellation(error):
             raise asyncio.CancelledError from error
+        # asyncpg raises InterfaceError for lost connections and for misuse; only the text differs.
         if isinstance(error, asyncpg.InterfaceError) and not any(
             words in str(error) for words in CONNECTION_LOST_MESSAGES
         ):

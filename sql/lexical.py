@@ -31,6 +31,7 @@ async def search_lexical(
 ) -> LexicalHits:
     terms = await fetch_terms(connection, scope, text, language)
     candidates = choose_candidates(
+        # A few listed documents bound the candidates already.
         terms, UNLIMITED if scope.listed_documents is not None else budget
     )
     hits = await _fetch_hits(connection, scope, terms, candidates, k)
@@ -112,6 +113,7 @@ def _format_weights(terms: Sequence[Term], cfg: str) -> str:
 
 
 def _select_best(hits: Sequence[Hit], k: int) -> list[Hit]:
+    # Both passes may return the same chunk.
     distinct = {hit.chunk_id: hit for hit in hits}
     return sorted(distinct.values(), key=lambda hit: (-hit.score, hit.chunk_id))[:k]
 
@@ -137,6 +139,7 @@ async def compact_lexical(pool: Pool, generation: str, *, max_words: int = MAX_W
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, connection.transaction():
             if not await connection.fetchval(
+                # Tried, not waited for: a waiting transaction would hold back readers of the log.
                 "select pg_try_advisory_xact_lock(hashtext('compact_lexical ' || $1))", generation
             ):
                 return 0

@@ -45,6 +45,7 @@ class PgSearch:
                 "Search needs a pool of at least two connections.",
                 remedy=f"Set the pool size to {connections + 1} per concurrent query.",
             )
+        # Each query needs one connection more for its snapshot; admitting too many would deadlock.
         self._slots = asyncio.Semaphore(pool.get_max_size() // (self._connections + 1))
 
     @asynccontextmanager
@@ -74,6 +75,7 @@ class PgSearch:
             connection = await self._pool.acquire()
         try:
             with translate_database_errors():
+                # The exporting transaction must stay open until the last import.
                 await connection.execute(BEGIN_READ_ONLY)
                 row = await connection.fetchrow(load_query("snapshot"), generation)
             if row is None:

@@ -69,6 +69,7 @@ async def resolve_scope(
         filters.document_ids or None,
         *_to_conditions(filters),
         readers,
+        # One more tells "too many" from "exactly the limit".
         MAX_LISTED_DOCUMENTS + 1,
     )
     if len(rows) <= MAX_LISTED_DOCUMENTS and (

@@ -78,10 +78,12 @@ async def search_semantic(
     if scope.is_empty:
         return []
     vectors = await connection.fetchval(load_query("corpus_size"), scope.generation, None)
+    # HNSW would search all documents and drop nearly every hit of a few listed ones.
     is_exact = scope.listed_documents is not None or vectors < EXACT_BELOW
     query = (
         load_query("semantic_exact")
         if is_exact
+        # The dimension is text: the query must repeat the cast of the index expression.
         else load_query("semantic_near", dimension=len(vector))
     )
     rows = await connection.fetch(query, *scope.to_parameters(), HalfVector(vector), k)

@@ -160,6 +160,7 @@ class PgSourceStore:
         with translate_database_errors():
             await self.fetch_state_id(source)
             async with self._pool.acquire() as connection, connection.transaction():
+                # Locks the source's row until the commit, which serializes its transactions.
                 await connection.execute(load_query("touch_source"), source)
                 yield PgSourceTransaction(connection, source)
 
