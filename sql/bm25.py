@@ -175,7 +175,7 @@ def find_unseen_conjunctions(
         for index, term in enumerate(remaining):
             if bound + reachable < min_score:
                 return True
-            # Sets without this term can no longer reach it.
+            # Later sets leave this term out, so they cannot count on its score.
             reachable -= max_weight * term.idf
             # The number of sets is exponential in the terms.
             if steps > MAX_SEARCH_STEPS or not extend(

@@ -53,7 +53,7 @@ START_TIMEOUT_S = 600
 SERVER_SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
-    # Tables of this server may be sources, which are read by logical decoding.
+    # Sources are read by logical decoding, also tables of this server.
     "wal_level": "logical",
     # A source's slot that nobody reads must not fill the disk; the table is then read again.
     "max_slot_wal_keep_size": "2GB",

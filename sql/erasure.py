@@ -267,8 +267,6 @@ class PgErasure:
                 )
                 for table in REVISION_TABLES:
                     await connection.execute(
-                        # These compare orders with the withdrawal, so the document's row must still
-                        # exist.
                         load_query("erase_withdrawn_rows", table=table), document_ids
                     )
                 for table in DOCUMENT_TABLES:

@@ -125,7 +125,7 @@ class PgKeystore:
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute("set local lock_timeout = '5s'")
-                # Before the check: a process that connects later waits here for its first key.
+                # Before the check: a process that connects later waits for these tables.
                 await connection.execute(LOCK_KEY_TABLES)
                 if n_connections := await connection.fetchval(
                     load_query("count_other_connections")

@@ -139,7 +139,7 @@ async def compact_lexical(pool: Pool, generation: str, *, max_words: int = MAX_W
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, connection.transaction():
             if not await connection.fetchval(
-                # Tried, not waited for: a waiting transaction would hold back readers of the log.
+                # Tried, not waited for: the other call does the same work.
                 "select pg_try_advisory_xact_lock(hashtext('compact_lexical ' || $1))", generation
             ):
                 return 0

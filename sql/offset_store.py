@@ -13,7 +13,7 @@ ConsumerOffsets = Mapping[tuple[str, str], Mapping[int, int]]
 
 
 class PgOffsetStore:
-    """Implements `schemas.ports.offsets.OffsetStore`.
+    """Implements `schemas.ports.consumers.OffsetStore`.
 
     Remembers the offsets it has seen, so that the next call detects that the tables were restored
     from a backup.

@@ -34,7 +34,7 @@ ROW_SECURITY_TABLES = frozenset(
 """Tables with row-level security. A partition that is read by its own name needs policies of its
 own.
 """
-# Queries queue behind a waiting lock on a parent table, so it must give up soon.
+# Queries queue behind a waiting ACCESS EXCLUSIVE lock, so DDL must give up soon.
 LOCK_TIMEOUT = "2s"
 DROP_ATTEMPTS = 30
 DROP_RETRY_S = 0.5

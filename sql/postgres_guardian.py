@@ -52,7 +52,7 @@ def guard_server(server: EmbeddedPostgres) -> Iterator[None]:
 def main(root: str, owner: str) -> None:
     """Wait until stdin is closed, then stop the server in `root` if `owner` still owns it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # It must outlive its owner, also when a supervisor signals the whole group.
+        # It must outlive its owner, also if a supervisor signals all processes of a service.
         signal.signal(number, signal.SIG_IGN)
     if os.read(0, 1) == STOPPED_BYTE:
         return

@@ -22,7 +22,7 @@ from sql.errors import translate_database_errors
 from sql.query_loader import load_query
 
 TEXT_FORMAT_SETTINGS: Mapping[str, str] = {
-    # Values are compared as text, so their format must not depend on the source's settings.
+    # Values are read as text, so their format must not depend on the source's settings.
     "timezone": "UTC",
     "datestyle": "ISO",
     "bytea_output": "hex",
@@ -76,7 +76,7 @@ class PgChangeReader:
             row = await self._fetch(load_query("slot_start"), self._name)
             yield TableSnapshot(int(row[0]["sequence"]), self._iterate_rows(exported))
         finally:
-            # The snapshot lives as long as this transaction, which rows are read in.
+            # Ends the transaction that exported the snapshot; all rows are read by now.
             slot_connection.terminate()
 
     @asynccontextmanager

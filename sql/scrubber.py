@@ -51,7 +51,7 @@ async def scrub_tables(pool: Pool, *, limit_bytes: int | None = REWRITE_LIMIT_BY
             ]
             if await connection.fetchval(load_query("can_clear_statistics")):
                 await connection.execute(load_query("clear_statistics"))
-            # Best effort: after the wait VACUUM FULL may still copy rows that an old snapshot sees.
+            # Best effort: VACUUM FULL copies deleted rows that an older snapshot may still see.
             await _wait_for_snapshots(connection)
             await connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT_S}s'")
             try:
@@ -83,7 +83,7 @@ async def _rewrite_table(connection: Connection, table: str, small: bool) -> boo
     """Rewrite a table if it is small, else vacuum it. Returns whether no deleted rows remain."""
     try:
         await connection.execute(f"vacuum ({'full, ' if small else ''}analyze) {table}")
-    # The table stays in the receipt's list, and a later scrub rewrites it.
+    # Reported as remaining; a later scrub rewrites it.
     except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
         log.warning("table_not_rewritten", table=table, reason="in use")
         return False
