@@ -100,7 +100,7 @@ class CandidateSet:
         return True
 
     def covers(self, terms: Iterable[Term]) -> bool:
-        """Whether chunks that contain all these terms are among the candidates."""
+        """Return whether chunks that contain all these terms are among the candidates."""
         term_set = set(terms)
         return any(term_set.issuperset(conjunction) for conjunction in self.conjunctions)
 

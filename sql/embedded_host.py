@@ -66,7 +66,7 @@ def _create_account() -> Account | None:
 
 
 def can_enter(folder: Path, account: Account) -> bool:
-    """Whether the account can traverse every folder down to this one."""
+    """Return whether the account can traverse every folder down to this one."""
     return all(_can_pass(step.stat(), account) for step in (folder, *folder.parents))
 
 
@@ -117,7 +117,7 @@ def _copy_package(package: Path, installation: str, copy: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Return whether the process runs; a zombie does not."""
     if not Path("/proc/self").exists():  # macOS
         return _accepts_signals(pid)
     try:

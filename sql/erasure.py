@@ -130,7 +130,7 @@ class PgErasure:
         return documents
 
     async def has_begun(self, receipt: UUID) -> bool:
-        """Whether the documents of this receipt were recorded."""
+        """Return whether the documents of this receipt were recorded."""
         return bool(await fetch_value(self._pool, "has_erasure_counts", receipt))
 
     async def add_subjects(self, unreadable: Mapping[UUID, Collection[UUID]]) -> None:
@@ -154,7 +154,7 @@ class PgErasure:
         }
 
     async def has_pending_withdrawal(self, orders: Mapping[UUID, list[int]]) -> bool:
-        """Whether any of these documents is not yet withdrawn up to its order."""
+        """Return whether any of these documents is not yet withdrawn up to its order."""
         rows = await fetch_rows(self._pool, "withdrawn_orders", list(orders))
         return any(row["withdrawn"] is None or row["withdrawn"] < orders[row["id"]] for row in rows)
 

@@ -66,7 +66,7 @@ def translate_database_errors() -> Iterator[None]:
 
 
 def _is_caused_by_cancellation(error: BaseException | None) -> bool:
-    """Whether an error stems from the cancellation of the current task.
+    """Return whether an error stems from the cancellation of the current task.
 
     Cancelling a statement may surface as a lost connection. If that became DatabaseUnavailable, a
     task that retries could never be cancelled. A timeout is built on cancellation as well, but does

@@ -172,7 +172,7 @@ class PgLog:
         return appended_at
 
     async def has_reader(self, group: str, topic: str) -> bool | None:
-        """Whether a process holds the group's lease."""
+        """Return whether a process holds the group's lease."""
         row = await fetch_row(self._pool, "stage_reader", group, topic)
         return bool(row and row["leased"])
 

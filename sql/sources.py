@@ -56,7 +56,7 @@ class PgSources:
         return [dict(row) for row in await fetch_rows(self._pool, "source_overview")]
 
     async def has_numbered_documents(self, ce_source: str) -> bool:
-        """Whether any document comes from a source of this name that numbers its changes."""
+        """Return whether any document comes from a source of this name that numbers its changes."""
         return bool(await fetch_rows(self._pool, "has_numbered_documents", ce_source))
 
 
@@ -213,7 +213,7 @@ class PgSourceStore:
         return str(await fetch_value(self._pool, "source_state_id", source))
 
     async def has_state(self, source: str) -> bool:
-        """Whether the source has any stored state."""
+        """Return whether the source has any stored state."""
         return bool(await fetch_rows(self._pool, "has_source_state", source))
 
     async def record_change_time(self, source: str) -> None:

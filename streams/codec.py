@@ -147,7 +147,7 @@ class Codec:
         )
 
     def is_own_record(self, stored_record: StoredRecord) -> bool:
-        """Whether a process with the master key wrote the record."""
+        """Return whether a process with the master key wrote the record."""
         return self.signer is None or self.signer.verify(stored_record)
 
     async def decode(self, stored_record: StoredRecord) -> Event[Any]:

@@ -230,8 +230,8 @@ class PartitionSink:
 
     @property
     def has_room(self) -> bool:
-        """Whether a paused partition should resume: at half of its limits, so that it does not
-        flap.
+        """Return whether a paused partition should resume: at half of its limits, so that it does
+        not flap.
         """
         is_stage_half_empty = (self.byte_budget.used_bytes <= self.limits.stage_bytes // 2) or (
             self.buffered_bytes <= self.limits.reserved_bytes // 2

@@ -81,14 +81,14 @@ class WorkItem:
     abandoned_attempts: int = 0
     """Attempts recorded earlier that no worker has ended."""
     has_recorded_attempt: bool = False
-    """Whether its claim recorded an attempt, which `finish` or `release` ends."""
+    """True if its claim recorded an attempt, which `finish` or `release` ends."""
     timeouts: int = 0
     is_delegated: bool = False
-    """Whether another program reacts to it."""
+    """True if another program reacts to it."""
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may have killed workers."""
+        """Return whether it may have killed workers."""
         # Fewer abandoned attempts prove nothing: every event that waits in a killed worker has one.
         return self.abandoned_attempts >= ATTEMPTS_RECORDED_BY_CLAIM
 

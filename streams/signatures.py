@@ -47,7 +47,7 @@ class EventSigner:
         return _compute_signature(self._keys[0], topic, value, headers)
 
     def verify(self, stored_record: StoredRecord) -> bool:
-        """Whether the record has a valid signature or predates signatures."""
+        """Return whether the record has a valid signature or predates signatures."""
         position, record = stored_record.position, stored_record.record
         signature = record.headers.get(SIGNATURE_HEADER)
         if signature is None or record.value is None:

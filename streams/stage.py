@@ -73,20 +73,20 @@ class Stage:
     batch_size: int = 1
     deadline_s: float = 600.0
     fails_document: bool = True
-    """Whether a dead letter fails the document; False if it costs only the graph, or concerns no
+    """True if a dead letter fails the document; False if it costs only the graph, or concerns no
     document.
     """
     emits: tuple[type[EventData], ...] = ()
     """Events that appear in its name, dead letters aside. They may be declared in the stage's file."""
     serves_all_generations: bool = False
-    """Whether one consumer group serves all generations (ingress, control, runs, dead letters)."""
+    """True if one consumer group serves all generations (ingress, control, runs, dead letters)."""
     resolve_host: Callable[[Event[Any]], str | None] = resolve_no_host
     """Foreign server that the reaction waits for.
 
     Such reactions have slots of their own, limited per host.
     """
     delegate_if: Callable[[PendingEvent], bool] = never_delegate
-    """Whether another program reacts: the event stays pending and unacknowledged, and later ones
+    """True if another program reacts: the event stays pending and unacknowledged, and later ones
     continue.
     """
 

@@ -175,7 +175,7 @@ class KafkaPartition:
             )
 
     def _is_missing_before(self, expected_offset: int, offset: int) -> bool:
-        """Whether records before this one must be fetched again or are about to arrive."""
+        """Return whether records before this one must be fetched again or are about to arrive."""
         if offset == expected_offset:
             return False
         # An offset that goes down, or lies behind what was in flight, was fetched after the seek.
@@ -262,7 +262,7 @@ class PartitionAssignment:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every partition has its start offset."""
+        """Return whether every partition has its start offset."""
         return self._ready_epoch == self.epoch
 
     def begin(self, tps: Iterable[Any], generation: int, consumer: FetchControl) -> None:

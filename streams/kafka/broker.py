@@ -256,8 +256,8 @@ def _find_free_port(preferred_port: int | None) -> int:
 
 
 async def _is_serving(port: int) -> bool:
-    """Whether a Kafka node answers ApiVersions (version 0), which it does only as a member of its
-    cluster.
+    """Return whether a Kafka node answers ApiVersions (version 0), which it does only as a member
+    of its cluster.
     """
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

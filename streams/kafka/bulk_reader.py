@@ -83,7 +83,7 @@ class BulkReader:
                     yield self._build_stored_record(message)
 
     def _is_before_end(self, message: Message) -> bool:
-        """Whether the message is a record before the end of its partition; drop finished
+        """Return whether the message is a record before the end of its partition; drop finished
         partitions.
         """
         is_record = self._is_record(message)  # first: an error of the group has no offset

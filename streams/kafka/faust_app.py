@@ -241,8 +241,8 @@ class FaustConsumer(driver.Consumer):
 
     @property
     def _has_start_offsets(self) -> bool:
-        """Whether each assigned partition has its start offset; also true for a member without
-        partitions.
+        """Return whether each assigned partition has its start offset; also true for a member
+        without partitions.
         """
         return self.app.assignment.is_ready or (
             self.app.assignment.epoch > 0 and not self.assignment()

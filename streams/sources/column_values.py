@@ -23,8 +23,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_unavailable(value: Any) -> bool:
-    """Whether the value is Debezium's placeholder for an unchanged column (text, bytes, array or
-    map).
+    """Return whether the value is Debezium's placeholder for an unchanged column (text, bytes,
+    array or map).
     """
     match value:
         case str():

@@ -53,7 +53,9 @@ class FolderScan:
         )
 
     def is_deleted(self, name: str) -> bool:
-        """Whether the file does not exist: neither found nor in a folder that could not be read."""
+        """Return whether the file does not exist: neither found nor in a folder that could not be
+        read.
+        """
         path_and_parents = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
         return name not in self.files and not any(
             folder in self.problems for folder in path_and_parents

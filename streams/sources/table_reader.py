@@ -81,7 +81,7 @@ class TableReader:
         return TableShape(schema, table, types, key)
 
     async def _can_resume(self) -> bool:
-        """Whether the slot continues at our position."""
+        """Return whether the slot continues at our position."""
         # A slot that was recreated or has another reader is ahead of us: the changes in between are
         # lost.
         notes, slot = await self.store.fetch_notes(self._name), await self.reader.fetch_slot()

@@ -111,7 +111,7 @@ class TopicReader:
         )
 
     async def is_snapshot_read(self, ended_snapshot: EndedSnapshot) -> bool:
-        """Whether the unread offsets of a snapshot hold no records."""
+        """Return whether the unread offsets of a snapshot hold no records."""
         # A partition's last offsets may be transaction markers, which never arrive. Real records
         # are waited
         # for, however long it takes: ending the snapshot before would withdraw their rows.
