@@ -90,6 +90,7 @@ class CandidateSet:
         """Add a conjunction, unless the expected number of chunks would exceed `budget`."""
         corpus_key = (conjunction[0].cfg, conjunction[0].chunks)
         previous = self._miss_probability.get(corpus_key, 1.0)
+        # Chunks that match several conjunctions must not be counted twice.
         self._miss_probability[corpus_key] = previous * (
             1 - estimate_rows(conjunction) / conjunction[0].chunks
         )
@@ -159,6 +160,7 @@ def find_unseen_conjunctions(
     conjunctions.
     """
     conjunctions: list[Conjunction] = []
+    # A bound must not be below any stored weight.
     max_weight = config.max_weight + ROUNDING_ERROR
     steps = 0
 

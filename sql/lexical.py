@@ -36,6 +36,7 @@ async def search_lexical(
     )
     hits = await _fetch_hits(connection, scope, terms, candidates, k)
     remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config)
+    # An empty list, not None: None means that the search for a bound was given up.
     if remaining == []:
         return LexicalHits(hits, _collect_idf(terms), "exact")
     candidates, is_exhaustive = _widen_candidates(

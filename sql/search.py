@@ -212,6 +212,7 @@ class SnapshotConnections:
                 except BaseException:
                     self._release_in_background(connection)
                     raise
+                # Its transaction stays open: the next call reads the same snapshot.
                 self._idle.append(connection)
 
     async def close(self) -> None:
@@ -230,6 +231,7 @@ class SnapshotConnections:
         return connection
 
     def _release_in_background(self, connection: PoolConnectionProxy) -> None:
+        # A task of its own: a cancelled caller must not wait for the rollback, nor skip it.
         task = asyncio.create_task(rollback_and_release(self._pool, connection))
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)

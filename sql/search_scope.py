@@ -60,6 +60,7 @@ class SearchScope:
 async def resolve_scope(
     connection: Connection, generation: str, tenant: str, filters: Filters, readers: ReaderScope
 ) -> SearchScope:
+    # Saves a query: nothing restricts the search.
     if filters == Filters() and readers is None:
         return SearchScope(generation, tenant)
     rows = await connection.fetch(

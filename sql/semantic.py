@@ -48,8 +48,10 @@ async def _build_index(connection: Connection, generation: Generation) -> bool:
     state = await connection.fetchrow(
         load_query("vector_index"), generation.name, _format_index_name(generation)
     )
+    # No partition (the generation was dropped), or the index exists.
     if state is None or state["valid"]:
         return False
+    # An interrupted CREATE INDEX CONCURRENTLY leaves an invalid index, which must be dropped.
     if state["valid"] is not None:
         await connection.execute(
             f'drop index concurrently if exists anabranch."{_format_index_name(generation)}"'

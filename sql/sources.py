@@ -90,6 +90,7 @@ class PgSourceTransaction:
                 load_query("source_linked"), self._source, list(keys)
             )
         ]
+        # Linked keys too: the values of unchanged columns may be stored under a former key.
         changes: dict[str, list[RowChange]] = {key: [] for key in linked}
         for row in await self._connection.fetch(load_query("source_changes"), self._source, linked):
             changes[row["key"]].append(_parse_change(row))

@@ -106,6 +106,7 @@ class Stage:
 def collect_event_classes(stages: Iterable[Stage]) -> tuple[type[EventData], ...]:
     """List the events of `schemas/events` and those that stages declare in their own files."""
     emitted = [event_class for stage in stages for event_class in stage.emits]
+    # `dict.fromkeys` removes duplicates and keeps the order.
     return tuple(dict.fromkeys((*list_event_classes(), *emitted)))
 
 
@@ -119,5 +120,6 @@ def order_topics(stages: Iterable[Stage]) -> tuple[Topic, ...]:
             )
         for event_class in stage.emits:
             if event_class.topic not in topics:
+                # Directly behind its input, which keeps the list upstream first.
                 topics.insert(topics.index(stage.topic) + 1, event_class.topic)
     return tuple(topics)

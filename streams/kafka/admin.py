@@ -197,6 +197,8 @@ class KafkaAdmin:
         return NewTopic(
             self._settings.topic_prefix + topic,
             num_partitions=partitions,
+            # -1: the broker's default, since only the cluster's operator knows the number of
+            # brokers.
             replication_factor=-1,
             config=config,
         )
@@ -211,6 +213,7 @@ class KafkaAdmin:
             try:
                 await asyncio.wrap_future(future)
             except KafkaException as error:
+                # Another process created it first.
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise translate_librdkafka_error(
                         error, f"Creating topic {name} failed"

@@ -130,6 +130,7 @@ def _compute_for_present_row(
             if previous and is_previous_live
             else None
         )
+    # Tenant, collection and tags are part of it: if they change, all documents are sent again.
     digest = _compute_digest("document", document, spec)
     if previous is not None and row.mark < previous.mark:
         return None
@@ -195,5 +196,6 @@ def _compute_released_ids(
     return tuple(
         released_id
         for name, released_id in released_ids.items()
+        # The row has taken this id back.
         if not (emitted_state.is_live and name == emitted_state.external_id)
     )

@@ -141,4 +141,5 @@ class RawProducer:
 
 
 def _format_event_id(external_id: str, mark: SequenceMark, step: int, digest: str) -> str:
+    # The digest too: after a loss of state the same mark may carry another content.
     return f"{mark[0]}.{mark[1]}.{step}.{fingerprint(external_id, digest)}"
