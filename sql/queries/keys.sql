@@ -4,7 +4,7 @@ id, tenant, subject, wrapped as wrapped_key, slot
 
 -- name: destroy_keys
 -- Destroy keys, also those that are not known yet.
--- Unknown keys too, so that a restored backup does not bring them back.
+-- A restored backup then does not bring the unknown ones back.
 insert into keystore.keys (id, tenant, destroyed_at)
 select id, $1, clock_timestamp()
 from unnest($2::uuid[]) k (id)

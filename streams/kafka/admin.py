@@ -295,8 +295,7 @@ class KafkaAdmin:
 
     def _on_error(self, error: KafkaError) -> None:
         # A refused password makes the call itself fail like an unreachable broker; only this
-        # callback gets
-        # the cause.
+        # callback gets the cause.
         if error.code() in _DENIED_CODES:
             self._denied_error = error
 

@@ -39,8 +39,7 @@ class FetchControl(Protocol):
     """Flow control of single partitions."""
 
     # Faust's own hooks for full buffers. Unlike its `pause_partitions` (2,025 of 20,000 events lost
-    # in a
-    # test) they still deliver what was already fetched, and only stop further fetches.
+    # in a test) they still deliver what was already fetched, and only stop further fetches.
     def on_buffer_full(self, tp: Any) -> None: ...
 
     def on_buffer_drop(self, tp: Any) -> None: ...

@@ -147,10 +147,9 @@ class FaustConsumer(driver.Consumer):
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         # Tables first: only after a restore may they be behind the group's committed offsets.
-        # A revocation during the call clears all acknowledgements; restoring them then would leak
-        # into the next assignment.
         epoch = self.app.assignment.epoch
         if not await self.app.assignment.store_offsets(offsets):
+            # Unless revoked meanwhile: old acknowledgements would leak into the next assignment.
             if epoch == self.app.assignment.epoch:
                 self._restore_acknowledgements(offsets)
             return False
@@ -170,8 +169,8 @@ class FaustConsumer(driver.Consumer):
         self, offsets: Mapping[TP, int], start_new_transaction: bool = True
     ) -> bool:
         # Faust records an offset as committed even if the group refused it. After a rebalance it
-        # would then
-        # ignore the acknowledgements of every record read again, and the lag would never shrink.
+        # would then ignore the acknowledgements of every record read again, and the lag would never
+        # shrink.
         is_committed: bool = await super()._commit_offsets(offsets, start_new_transaction)
         if not is_committed:
             for tp in offsets:
@@ -200,8 +199,7 @@ class FaustConsumer(driver.Consumer):
     @Service.task
     async def _run_keep_alive(self) -> None:
         # Faust does not fetch during a rebalance. After max_poll_interval aiokafka leaves the group
-        # and never
-        # rejoins, since only a fetch would make it.
+        # and never rejoins, since only a fetch would make it.
         idle_checks, last_flow_at = 0, self.loop.time()
         while not self.should_stop:
             fetched_offsets = await self._keep_alive()
@@ -257,8 +255,8 @@ class FaustConsumer(driver.Consumer):
         if not self.flow_active:
             await self.wait_first(self.can_resume_flow.wait())
         # A copy: Faust clears its own set on revocation while a fetch still waits with it, and
-        # aiokafka would
-        # then return records of all partitions assigned next, which Faust drops here.
+        # aiokafka would then return records of all partitions assigned next, which Faust drops
+        # here.
         active_partitions = set(self._get_active_partitions())
         # Short polls while some are paused, so that a resumed partition is fetched at once.
         has_paused = len(active_partitions) < len(self.assignment())

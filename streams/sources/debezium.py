@@ -166,8 +166,8 @@ def format_row_key(values: Json) -> str:
 
 def _parse_old_key(record: Record, op: str) -> str | None:
     # A changed primary key arrives as `d` (old key) and `c` (new key), usually in different
-    # partitions. The
-    # `c` may have placeholders for unchanged columns; their values are under the old key.
+    # partitions. The `c` may have placeholders for unchanged columns; their values are under the
+    # old key.
     header = record.headers.get("__debezium.oldkey")
     if op != "c" or not header:
         return None

@@ -113,8 +113,8 @@ class TopicReader:
     async def is_snapshot_read(self, ended_snapshot: EndedSnapshot) -> bool:
         """Return whether the unread offsets of a snapshot hold no records."""
         # A partition's last offsets may be transaction markers, which never arrive. Real records
-        # are waited
-        # for, however long it takes: ending the snapshot before would withdraw their rows.
+        # are waited for, however long it takes: ending the snapshot before would withdraw their
+        # rows.
         empty_offsets = dict.fromkeys(
             await self.unprefixed_log.fetch_offset_bounds(ended_snapshot.topic), 0
         )
