@@ -55,7 +55,7 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "unix_socket_permissions": "0700",
     # Sources are read by logical decoding, also tables of this server.
     "wal_level": "logical",
-    # A source's slot that nobody reads must not fill the disk; the table is then read again.
+    # An abandoned slot of a source must not fill the disk; its table is then read again.
     "max_slot_wal_keep_size": "2GB",
     "jit": "off",
     "max_connections": "100",
@@ -398,6 +398,7 @@ class EmbeddedPostgres:
 
     def _read_pid_file(self) -> list[str]:
         try:
+            # Lines (pidfile.h): pid, data folder, start time, port, socket folder, listen address.
             return (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return []

@@ -39,13 +39,13 @@ def translate_database_errors() -> Iterator[None]:
         yield
     except AnabranchError:
         raise
-    # Before the general case: this one names its cause and its remedy.
     except asyncpg.LockNotAvailableError as error:
         raise DatabaseUnavailable(
             "Timed out waiting for a lock that another transaction holds.",
             code=LOCK_TIMEOUT_CODE,
             remedy="Run `anabranch doctor` to see which transaction holds it, then try again.",
         ) from error
+    # A subclass of InsufficientResourcesError, hence before the transient errors.
     except asyncpg.DiskFullError as error:
         raise DatabaseUnavailable(
             "The disk of Postgres is full.",

@@ -212,8 +212,8 @@ class PgLog:
             # Only this batch fails; the next one gets a new transaction.
             _fail_futures(batch, error)
         except BaseException:
+            # The waiting ones too: without a writer their callers would wait forever.
             _fail_futures(batch + self._waiting, LogUnavailable("The append was cancelled."))
-            # Without a writer their callers would wait forever.
             self._waiting.clear()
             raise
         else:

@@ -94,7 +94,7 @@ on conflict (source, table_name) do update
 insert into source_tables (source, table_name, ended, ended_topic, ended_ends, ended_at) values ($1, $2, $3, $4, $5, clock_timestamp())
 on conflict (source, table_name) do update set ended = excluded.ended, ended_topic = excluded.ended_topic, ended_ends = excluded.ended_ends,
   ended_at = excluded.ended_at
--- A snapshot that is read again must not restart its own sweep.
+-- The same end, read again while its snapshot is being applied, changes nothing.
 where source_tables.ended is null or source_tables.ended < excluded.ended
 
 -- name: source_ended_snapshots
