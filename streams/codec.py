@@ -422,8 +422,7 @@ def _build_foreign_event(
         epoch=_parse_integer(attributes, "sequenceepoch"),
         step=_parse_integer(attributes, "sequencestep") or 0,
         payload_sha256=sha256_hex(
-            # Canonical JSON: a producer that repeats an event with other spacing sends no duplicate
-            # id.
+            # Canonical JSON: a repeated event with other spacing still has the same hash.
             attributes["type"].encode()
             + b"\n"
             + canonical_json(_parse_json(payload, "The payload"))

@@ -171,8 +171,7 @@ def _resolve_event_id(stored_record: StoredRecord, event: Event[Any] | None, cod
         position = stored_record.position
         return content_id("unreadable", position.topic, position.partition, position.offset)
     return (
-        # Not the event's own id: the first event with this id was processed and must not count as
-        # failed.
+        # Not the event's own id, under which the first event was processed.
         content_id("duplicate", event.id, event.payload_sha256)
         if code == "DUPLICATE_ID"
         else event.id

@@ -240,7 +240,7 @@ class PartitionSink:
 
     async def close(self) -> None:
         self.is_closing = True
-        # A task of this sink may call `close` through `on_failure`; it must not await itself.
+        # If one of these tasks closes the sink, it must not await itself.
         tasks = [task for task in self.tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
