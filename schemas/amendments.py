@@ -90,6 +90,7 @@ def resolve_amendments(statements: Sequence[FieldStatement]) -> ResolvedFields |
         metadata={
             name: value
             for name, value in metadata.items()
+            # A null in an amendment removes the key; a null from a revision stays.
             if not (name in amended_metadata and value is None)
         },
         readers=normalize_readers(amended_values.get("readers", revision_fields.get("readers"))),
@@ -117,6 +118,7 @@ def _resolve_effective(
     for statement in sorted(statements, key=_sort_key):
         for path, value in _flatten_fields(statement.fields):
             if statement.is_revision:
+                # A later revision ends an amendment of the same field; its own value then holds.
                 effective.pop(path, None)
             else:
                 effective[path] = (value, statement)
@@ -132,4 +134,5 @@ def _flatten_fields(fields: StatedFields) -> Iterator[tuple[tuple[str, str | Non
 
 
 def _sort_key(statement: FieldStatement) -> tuple[OrderKey, bool, UUID]:
+    # At the same order an amendment applies to the revision, hence after it.
     return statement.order, not statement.is_revision, statement.identity

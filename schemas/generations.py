@@ -82,6 +82,7 @@ class LexicalConfig(Value):
         """Return the weight of a term that occurs `count` times among `length` lexemes."""
         if not count:
             return 0.0
+        # Must match `lexical_weights` in SQL, which computes the stored weights.
         damping = self.k1 * (1 - self.b + self.b * length / self.avgdl)
         return count * (self.k1 + 1) / (count + damping)
 
@@ -152,6 +153,7 @@ def compute_chain_fingerprints(config: IndexConfig, versions: dict[str, int]) ->
     """
     fingerprints: dict[str, str] = {}
     for stage, upstream in UPSTREAM_STAGES.items():
+        # Upstream stages come first in `UPSTREAM_STAGES`, so their fingerprints are known here.
         fingerprints[stage] = compute_stage_fingerprint(
             stage, config, versions[stage], fingerprints[upstream] if upstream else None
         )

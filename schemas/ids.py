@@ -16,6 +16,7 @@ def _encode(part: IdPart) -> bytes:
     match part:
         case None:
             tag, body = b"n", b""
+        # Before int(), of which bool is a subclass: True and 1 would give the same id.
         case bool():
             raise TypeError("An id part cannot be a boolean. Use a string that names the case.")
         case str():

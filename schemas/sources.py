@@ -177,6 +177,7 @@ class DeclaredSource:
         later_epochs = [
             reset.epoch for reset in self.resets if offset >= reset.begins.get(partition, 0)
         ]
+        # `epoch` is the latest one; the records before the first reset belong to the one before it.
         initial_epoch = min((reset.epoch - 1 for reset in self.resets), default=self.epoch)
         return max(later_epochs, default=initial_epoch)
 

@@ -17,19 +17,19 @@ class Topic(str):
 
     description: str
     key: str
-    """What the record key is."""
+    """Meaning of the record key."""
     per_document: bool
     """Keyed by document and partitioned as `KAFKA__PARTITIONS` says; otherwise one partition."""
     per_generation: bool
-    """Whether a generation may have its own, such as `embedded.g2`, created and deleted with it."""
+    """True if a generation may have its own, such as `embedded.g2`, created and deleted with it."""
     written_by: frozenset[Writer]
     read_by_producers: bool
     is_sealed: bool
-    """Whether payloads are encrypted with the key of the document or run."""
+    """True if payloads are encrypted with the key of the document or run."""
     retention: timedelta | None
     """None keeps records forever: a rebuild needs all of them."""
     payload_in_feed: bool
-    """Whether the event feed shows payloads. Others contain texts of documents and queries."""
+    """True if the event feed shows payloads. Others contain texts of documents and queries."""
 
     def __new__(
         cls,
@@ -55,7 +55,7 @@ class Topic(str):
 
     @property
     def feeds_index(self) -> bool:
-        """Whether an index is built from its events."""
+        """Return whether an index is built from its events."""
         return self.per_document and not self.read_by_producers
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:

@@ -27,6 +27,7 @@ SECRET_PARAMETERS = (
     "secret",
     "client_secret",
 )
+# Backslashes too: browsers and some clients read them as slashes.
 _USER_INFO = re.compile(r"([a-z][a-z0-9+.-]{0,30}:[/\\]{2})[^/?#\s\\]*@", re.IGNORECASE)
 _PARAMETER = re.compile(rf"([?&;](?:{'|'.join(SECRET_PARAMETERS)})=)[^&#;\s'\"<>]+", re.IGNORECASE)
 

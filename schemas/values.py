@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 def check_language(tag: str) -> str:
     """Return the tag. Raises ValueError if it does not denote a known language."""
+    # Imported late: most processes never check a language.
     from langcodes import tag_is_valid
 
     if "_" in tag or not tag_is_valid(tag):

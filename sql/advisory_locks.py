@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from schemas.errors import TransientError
 from sql.pool import Connection
 
+# Session locks must be released: the pool returns connections without a reset.
 UNLOCK = "select pg_advisory_unlock(hashtext($1))"
 
 

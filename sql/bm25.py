@@ -90,6 +90,7 @@ class CandidateSet:
         """Add a conjunction, unless the expected number of chunks would exceed `budget`."""
         corpus_key = (conjunction[0].cfg, conjunction[0].chunks)
         previous = self._miss_probability.get(corpus_key, 1.0)
+        # Chunks that match several conjunctions must not be counted twice.
         self._miss_probability[corpus_key] = previous * (
             1 - estimate_rows(conjunction) / conjunction[0].chunks
         )
@@ -100,7 +101,7 @@ class CandidateSet:
         return True
 
     def covers(self, terms: Iterable[Term]) -> bool:
-        """Whether chunks that contain all these terms are among the candidates."""
+        """Return whether chunks that contain all these terms are among the candidates."""
         term_set = set(terms)
         return any(term_set.issuperset(conjunction) for conjunction in self.conjunctions)
 
@@ -134,6 +135,7 @@ def choose_candidates(terms: Sequence[Term], budget: float) -> CandidateSet:
     )
     candidates = CandidateSet()
     n_single_terms = 0
+    # The first term has no budget: without any candidate nothing would be found.
     while n_single_terms < len(rarest) and candidates.try_add(
         (rarest[n_single_terms],), budget if n_single_terms else float("inf")
     ):
@@ -158,6 +160,7 @@ def find_unseen_conjunctions(
     conjunctions.
     """
     conjunctions: list[Conjunction] = []
+    # A bound must not be below any stored weight.
     max_weight = config.max_weight + ROUNDING_ERROR
     steps = 0
 
@@ -174,7 +177,9 @@ def find_unseen_conjunctions(
         for index, term in enumerate(remaining):
             if bound + reachable < min_score:
                 return True
+            # Later sets leave this term out, so they cannot count on its score.
             reachable -= max_weight * term.idf
+            # The number of sets is exponential in the terms.
             if steps > MAX_SEARCH_STEPS or not extend(
                 (*conjunction, term),
                 bound + max_weight * term.idf,

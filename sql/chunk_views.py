@@ -88,6 +88,7 @@ class LexemePositions(Mapping[str, Sequence[int]]):
     __slots__ = ("_words",)
 
     def __init__(self, words: str) -> None:
+        # A leading space, so that the first lexeme is found like all others.
         self._words = f" {words}"
 
     def __getitem__(self, lexeme: str) -> Sequence[int]:
@@ -97,6 +98,7 @@ class LexemePositions(Mapping[str, Sequence[int]]):
         if start < 0:
             raise KeyError(lexeme)
         value_start = start + len(entry)
+        # Positions contain no space, unlike lexemes.
         value_end = self._words.find(" ", value_start)
         return _parse_positions(self._words[value_start : value_end if value_end >= 0 else None])
 
@@ -115,4 +117,5 @@ def _parse_positions(printed: str) -> list[int]:
     try:
         return list(map(int, numbers))
     except ValueError:
+        # Only positions with weights, such as `3A`, need the slower way.
         return [int(number.rstrip("ABCD")) for number in numbers]

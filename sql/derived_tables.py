@@ -65,6 +65,7 @@ def _to_position_values(event: Event[Any]) -> RowValues:
     return (event.id, position.topic, position.partition, position.offset)
 
 
+# The same names repeat in thousands of rows, each of which would be hashed again.
 @lru_cache(maxsize=50_000)
 def derive_entity_id(tenant: str, type_: str, key: str) -> UUID:
     return content_id("entity", tenant, type_, key)
@@ -344,6 +345,7 @@ def _group_rows(
         for row in event.rows:
             if type(row) in rows_by_kind:
                 values = _to_values(generation, row, event.event)
+                # COPY would fail on a row that two events of the batch repeat.
                 rows_by_kind[type(row)].setdefault(
                     _extract_key(DERIVED_TABLES[type(row)], values), values
                 )

@@ -64,6 +64,7 @@ def _derive_states(revision: StatusRow) -> dict[str, tuple[str, StageLine | None
     chunks, vectors, entities = (
         _is_complete(part_rows.get(kind)) for kind in ("chunks", "vectors", "entities")
     )
+    # An unchanged revision has no rows of its own: the visible one stands for it.
     after_text = DONE if is_unchanged or chunks else RUNNING if has_text else WAITING
     return {
         "receive": (

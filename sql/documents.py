@@ -62,6 +62,7 @@ class PgDocuments:
         `after` is not a cursor of this list.
         """
         received_at, last_id = parse_cursor(after)
+        # Finds events that failed at ingress and were stored under the derived id only.
         id_by_name = ids.make_document_id(caller.tenant, "", external_id) if external_id else None
         rows = await fetch_rows(
             self._pool,
@@ -79,6 +80,7 @@ class PgDocuments:
             caller.readers,
             caller.id,
         )
+        # One row more than the page was fetched: its presence says that another page follows.
         page = rows[:limit]
         next_cursor = (
             format_cursor(page[-1]["received_at"], page[-1]["document_id"])
@@ -153,6 +155,7 @@ class PgDocuments:
 
         A job's id is the id of its event. Returns None if nothing is known yet.
         """
+        # A job has the internal id of its event, which derives from the producer's.
         if job_id is None and event_id is not None:
             job_id = make_received_id(caller.tenant, source or "", event_id)
         if job_id is None and document_id is None:

@@ -53,7 +53,9 @@ START_TIMEOUT_S = 600
 SERVER_SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
+    # Sources are read by logical decoding, also tables of this server.
     "wal_level": "logical",
+    # An abandoned slot of a source must not fill the disk; its table is then read again.
     "max_slot_wal_keep_size": "2GB",
     "jit": "off",
     "max_connections": "100",
@@ -208,6 +210,7 @@ class EmbeddedPostgres:
             (root / LOCATION_FILE).exists() or not can_enter(root.parent, self._account)
         )
         folder = self._relocate_folder(root) if is_relocated else root
+        # Only our own folder: another owner's mode is never changed.
         if folder.stat().st_uid in (os.geteuid(), self._account.pw_uid if self._account else -1):
             folder.chmod(0o700)
         if self._account is not None:
@@ -247,6 +250,7 @@ class EmbeddedPostgres:
     @contextmanager
     def _lock_folder(self) -> Iterator[None]:
         with (self.root / ".lock").open("w") as lock:
+            # The kernel releases it when the process ends, however it ends.
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -366,6 +370,7 @@ class EmbeddedPostgres:
             file.write(text)
             if self._account is not None:
                 os.fchown(file.fileno(), self._account.pw_uid, self._account.pw_gid)
+        # Renamed, so that the server never reads half a file.
         temporary.replace(self.data / name)
 
     def _make_roles(self) -> None:
@@ -393,12 +398,14 @@ class EmbeddedPostgres:
 
     def _read_pid_file(self) -> list[str]:
         try:
+            # Lines (pidfile.h): pid, data folder, start time, port, socket folder, listen address.
             return (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return []
 
     def _read_pid(self) -> int | None:
         lines = self._read_pid_file()
+        # The file outlives a killed server.
         return int(lines[0]) if lines and is_alive(int(lines[0])) else None
 
     def _find_running_socket(self) -> Path | None:
@@ -415,6 +422,7 @@ class EmbeddedPostgres:
         return f"postgresql://{role}@/{database}?host={folder}&port={self._read_pid_file()[3]}"
 
     def _run(self, program: str, *arguments: str, stdin_text: str | None = None) -> str:
+        # PGHOST, PGPORT or PGDATABASE would make psql and pg_ctl address another server.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         # To a file: the server inherits the output of pg_ctl, and a pipe would stay open until the
         # server stops.

@@ -66,7 +66,7 @@ def _create_account() -> Account | None:
 
 
 def can_enter(folder: Path, account: Account) -> bool:
-    """Whether the account can traverse every folder down to this one."""
+    """Return whether the account can traverse every folder down to this one."""
     return all(_can_pass(step.stat(), account) for step in (folder, *folder.parents))
 
 
@@ -112,14 +112,16 @@ def _copy_package(package: Path, installation: str, copy: Path) -> None:
     libraries = package.with_name(package.name + ".libs")
     if libraries.is_dir():
         shutil.copytree(libraries, temporary / libraries.name)
+    # The rename publishes the copy: a crash before it leaves no partial folder under this name.
     temporary.rename(copy)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Return whether the process runs; a zombie does not."""
     if not Path("/proc/self").exists():  # macOS
         return _accepts_signals(pid)
     try:
+        # Split after the last parenthesis: the command name may contain spaces and parentheses.
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
@@ -131,6 +133,7 @@ def _accepts_signals(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
+    # The process exists and belongs to another account.
     except PermissionError:
         return True
     return True
@@ -139,6 +142,7 @@ def _accepts_signals(pid: int) -> bool:
 def find_free_port(requested: int) -> int:
     """Return the requested port, or any free one for 0; 0 if the requested port is in use."""
     with socket.socket() as probe:
+        # As Postgres does: connections in TIME_WAIT do not occupy the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", requested))

@@ -25,6 +25,7 @@ def encode_json(value: Any) -> bytes:
     Raises ValueError for an unpaired surrogate and for nesting deeper than 254.
     """
     dumped = to_json(value)
+    # Replaced only where the JSON has the escape, since the walk is slow.
     return to_json(_replace_nul_recursively(value)) if b"\\u0000" in dumped else dumped
 
 

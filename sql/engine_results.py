@@ -18,6 +18,7 @@ class PgEngineResultCache:
         if not keys:
             return {}
         rows = await fetch_rows(self._pool, "engine_results", *_to_columns(keys))
+        # WITH ORDINALITY counts from 1.
         return {keys[row["n"] - 1]: row["result"] for row in rows}
 
     async def count_cached(self, keys: Sequence[MemoKey]) -> int:

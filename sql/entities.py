@@ -115,8 +115,11 @@ class PgEntities:
             edges |= {
                 (edge["subject_id"], edge["type"], edge["object_id"]): edge for edge in hop_edges
             }
+            # Only entities that are new: cycles would otherwise be walked at every hop.
             frontier = [end for end in _collect_endpoints(hop_edges) if end not in visited]
             visited |= dict.fromkeys(frontier)
+        # Entities without a mention that the caller may read are missing here; their edges are
+        # dropped.
         nodes = await self._fetch_nodes(caller, visited)
         return {
             "nodes": list(nodes.values()),

@@ -89,6 +89,7 @@ class PgErasure:
         """
         subject_rows = await fetch_rows(self._pool, "erasure_subjects", receipt)
         subjects = [row["subject"] for row in subject_rows]
+        # Counted once: after a crash the rows may be half deleted.
         if await self.has_begun(receipt):
             return subjects
         documents = sorted({*subjects, *await self.find_documents(tenant, scope, name)})
@@ -96,6 +97,7 @@ class PgErasure:
         with translate_database_errors():
             async with (
                 self._pool.acquire() as connection,
+                # One snapshot, so that the counts of the receipt add up.
                 connection.transaction(isolation="repeatable_read"),
             ):
                 await connection.executemany(
@@ -128,7 +130,7 @@ class PgErasure:
         return documents
 
     async def has_begun(self, receipt: UUID) -> bool:
-        """Whether the documents of this receipt were recorded."""
+        """Return whether the documents of this receipt were recorded."""
         return bool(await fetch_value(self._pool, "has_erasure_counts", receipt))
 
     async def add_subjects(self, unreadable: Mapping[UUID, Collection[UUID]]) -> None:
@@ -152,7 +154,7 @@ class PgErasure:
         }
 
     async def has_pending_withdrawal(self, orders: Mapping[UUID, list[int]]) -> bool:
-        """Whether any of these documents is not yet withdrawn up to its order."""
+        """Return whether any of these documents is not yet withdrawn up to its order."""
         rows = await fetch_rows(self._pool, "withdrawn_orders", list(orders))
         return any(row["withdrawn"] is None or row["withdrawn"] < orders[row["id"]] for row in rows)
 
@@ -248,11 +250,13 @@ class PgErasure:
         document_ids, events = list(documents), await self.fetch_event_ids(documents, before=before)
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
+                # First: a worker that decrypted an event earlier must not write after the deletion.
                 await connection.execute(load_query("lock_erased_documents"), document_ids)
                 n_source_changes = await _execute_and_count(
                     connection, load_query("erase_source_changes"), tenant, document_ids
                 )
                 await connection.execute(load_query("erase_source_names"), document_ids)
+                # Before the first record of the log is deleted, as in `PgLog.expire`.
                 await lock_expired_batches(connection)
                 await connection.execute(load_query("erase_ingress_events"), document_ids, events)
                 await connection.execute(load_query("erase_ingress_payloads"), events)
@@ -274,7 +278,9 @@ class PgErasure:
                 await connection.execute(load_query("erase_document_rows"), document_ids, readable)
                 await connection.execute(load_query("delete_erased_owners"), document_ids)
                 await connection.execute(load_query("erase_amendments"), document_ids)
+                # Cached answers may quote the erased documents.
                 await record_index_change(connection, ALL_GENERATIONS, [tenant])
+                # In the same transaction, so that a repeated erasure adds nothing twice.
                 await self._add_counts(connection, receipt, {"source_changes": n_source_changes})
 
     async def erase_late_jobs(self, documents: Sequence[UUID], *, before: datetime) -> None:

@@ -45,6 +45,7 @@ def translate_database_errors() -> Iterator[None]:
             code=LOCK_TIMEOUT_CODE,
             remedy="Run `anabranch doctor` to see which transaction holds it, then try again.",
         ) from error
+    # A subclass of InsufficientResourcesError, hence before the transient errors.
     except asyncpg.DiskFullError as error:
         raise DatabaseUnavailable(
             "The disk of Postgres is full.",
@@ -54,6 +55,7 @@ def translate_database_errors() -> Iterator[None]:
     except (*TRANSIENT_ERRORS, asyncpg.InterfaceError, TimeoutError) as error:
         if _is_caused_by_cancellation(error):
             raise asyncio.CancelledError from error
+        # asyncpg raises InterfaceError for lost connections and for misuse; only the text differs.
         if isinstance(error, asyncpg.InterfaceError) and not any(
             words in str(error) for words in CONNECTION_LOST_MESSAGES
         ):
@@ -64,7 +66,7 @@ def translate_database_errors() -> Iterator[None]:
 
 
 def _is_caused_by_cancellation(error: BaseException | None) -> bool:
-    """Whether an error stems from the cancellation of the current task.
+    """Return whether an error stems from the cancellation of the current task.
 
     Cancelling a statement may surface as a lost connection. If that became DatabaseUnavailable, a
     task that retries could never be cancelled. A timeout is built on cancellation as well, but does

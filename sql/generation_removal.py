@@ -25,6 +25,7 @@ from sql.pool import Connection, Pool, execute, fetch_row, fetch_rows, fetch_val
 from sql.query_loader import load_query
 from sql.runs import archive_run_texts
 
+# Queries queue behind a waiting TRUNCATE, so it gives up soon and leaves the table to the drop.
 LOCK_TIMEOUT = "500ms"
 QUERY_DRAIN_S = 10.0
 """How long to wait for queries that started before the drop."""
@@ -66,6 +67,7 @@ async def begin_generation_drop(pool: Pool, name: str, publish: PublishDrop) -> 
                     code="GENERATION_IS_LIVE",
                     remedy="Promote another generation first, or roll back.",
                 )
+            # Published first: the log decides, and after a crash stage `control` marks the drop.
             await publish(name)
             await connection.execute(load_query("mark_generation_dropped"), name)
 
@@ -95,7 +97,9 @@ async def remove_generation_tables(
 
 
 async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_s: float) -> None:
+    # Queries that begin from now on see the generation as dropped.
     await _wait_for_queries(connection, await connection.fetchval("select clock_timestamp()"))
+    # Before the rows go: recorded answers refer to their texts by hash.
     await archive_run_texts(connection, name)
     for table in PARTITIONED_TABLES:
         await _truncate_partition(connection, f"{table}_{name}")

@@ -79,6 +79,7 @@ async def switch_generation(
                 raise _switched_meanwhile_error()
             await _check_target(connection, name)
             deadline = _now() + timeout_s
+            # Without it new revisions of the live generation would keep the other one behind.
             async with hold_visibility_lock(
                 connection, live, wait_s=max(timeout_s, MIN_LOCK_WAIT_S)
             ):
@@ -119,6 +120,7 @@ async def _try_switch(
 ) -> AnabranchError | None:
     """Try to switch in one transaction. Returns the error that prevents it, else None."""
     async with connection.transaction():
+        # Row lock: excludes another switch and a drop of the target until the commit.
         if await connection.fetchval(load_query("lock_live_generation")) != live:
             raise _switched_meanwhile_error()
         await _check_target(connection, name)
@@ -126,8 +128,10 @@ async def _try_switch(
             load_query("documents_behind"), live, name, MAX_NAMED_DOCUMENTS
         )
         if behind_rows:
+            # Not raised: the caller retries until its deadline, outside this transaction.
             return _generation_behind_error(live, name, behind_rows)
         await connection.execute(
+            # Published first: the log decides, and after a crash stage `control` moves the pointer.
             load_query("promote"), name, await _publish_decision(publish, name, live)
         )
         return None

@@ -107,6 +107,7 @@ async def find_differing_tables(pool: Pool, first: str, second: str) -> list[str
                     row["name"]: (row["rows"], row["total"])
                     for row in await connection.fetch(load_query("checksum_visible"), *pair)
                 }
+                # Each generation over the documents whose visible revision both share.
                 for pair in ((first, second), (second, first))
             ]
     return [

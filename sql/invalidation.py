@@ -78,6 +78,7 @@ class IndexChangePruner:
     def _find_prunable_xid(self) -> int | None:
         """Return the horizon of the newest observation that is old enough, or None."""
         prunable_xid = None
+        # Observations are in order of time, so the newest that is old enough wins.
         while self._horizons and self._horizons[0][0] <= self._clock() - CHANGE_RETENTION_S:
             prunable_xid = self._horizons.popleft()[1]
         return prunable_xid

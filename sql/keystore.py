@@ -50,6 +50,7 @@ class PgKeystore:
         )
         rows = await fetch_rows(self._pool, "obtain_keys", *columns)
         keys_by_subject = {(row["tenant"], row["subject"]): StoredKey(**row) for row in rows}
+        # Not the proposed keys: another process may have created one for the subject first.
         return [keys_by_subject[key.tenant, key.subject] for key in proposed]
 
     async def fetch(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
@@ -124,6 +125,7 @@ class PgKeystore:
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute("set local lock_timeout = '5s'")
+                # Before the check: a process that connects later waits for these tables.
                 await connection.execute(LOCK_KEY_TABLES)
                 if n_connections := await connection.fetchval(
                     load_query("count_other_connections")
@@ -136,6 +138,7 @@ class PgKeystore:
                 keys = [
                     StoredKey(**row) for row in await connection.fetch(load_query("wrapped_keys"))
                 ]
+                # Bounds the size of one statement; the whole rotation is one transaction.
                 for start in range(0, len(keys), ROTATION_BATCH_KEYS):
                     rewrapped = [
                         rotation.rewrap(key) for key in keys[start : start + ROTATION_BATCH_KEYS]
@@ -177,6 +180,7 @@ class PgKeystore:
         Raises ConfigurationError if they are not.
         """
         with translate_database_errors():
+            # The first process wins; every later one only compares.
             await self._pool.execute(load_query("insert_master"), fingerprint)
             if key_file is not None:
                 await self._pool.execute(load_query("set_key_file"), key_file)

@@ -31,10 +31,12 @@ async def search_lexical(
 ) -> LexicalHits:
     terms = await fetch_terms(connection, scope, text, language)
     candidates = choose_candidates(
+        # A few listed documents bound the candidates already.
         terms, UNLIMITED if scope.listed_documents is not None else budget
     )
     hits = await _fetch_hits(connection, scope, terms, candidates, k)
     remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config)
+    # An empty list, not None: None means that the search for a bound was given up.
     if remaining == []:
         return LexicalHits(hits, _collect_idf(terms), "exact")
     candidates, is_exhaustive = _widen_candidates(
@@ -112,6 +114,7 @@ def _format_weights(terms: Sequence[Term], cfg: str) -> str:
 
 
 def _select_best(hits: Sequence[Hit], k: int) -> list[Hit]:
+    # Both passes may return the same chunk.
     distinct = {hit.chunk_id: hit for hit in hits}
     return sorted(distinct.values(), key=lambda hit: (-hit.score, hit.chunk_id))[:k]
 
@@ -137,6 +140,7 @@ async def compact_lexical(pool: Pool, generation: str, *, max_words: int = MAX_W
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, connection.transaction():
             if not await connection.fetchval(
+                # Tried, not waited for: the other call does the same work.
                 "select pg_try_advisory_xact_lock(hashtext('compact_lexical ' || $1))", generation
             ):
                 return 0

@@ -71,6 +71,7 @@ class PgLineage:
             return None
         [row] = rows
         vector = (
+            # The bytes of the event: little-endian float16, to compare them exactly.
             np.array(row["vector"].strip("[]").split(","), "<f2").tobytes()
             if row["vector"]
             else None

@@ -22,6 +22,7 @@ from sql.errors import translate_log_errors
 from sql.pool import Connection, Pool, fetch_row, fetch_value
 from sql.query_loader import load_query
 
+# Bounds one transaction: readers wait for the oldest open one.
 BATCH_RECORDS = 2000
 BATCH_BYTES = 8_000_000
 EXPIRY_INTERVAL = timedelta(minutes=30)
@@ -56,6 +57,7 @@ class PgLog:
         positions_future: asyncio.Future[list[Position]] = (
             asyncio.get_running_loop().create_future()
         )
+        # Before the writer starts, which takes all that waits.
         self._waiting.append((records, positions_future))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_pending())
@@ -113,11 +115,13 @@ class PgLog:
         after_last = (end or {}).get(0)
         if after_last is None:
             after_last = (await self.fetch_offset_bounds(topic))[0][1]
+        # A range read once must be complete; the stage reader instead comes back for late rows.
         await self._wait_for_running_transactions()
         cursor = await self._resolve_cursor(topic, (resume_after or {}).get(0))
         while rows := await self._fetch_page(topic, cursor, first, after_last):
             for row in rows:
                 yield to_stored_record(topic, row)
+            # In reading order: by position alone, rows that commit late would be passed.
             cursor = (rows[-1]["xact"], rows[-1]["position"])
 
     async def read_at(self, position: Position) -> StoredRecord | None:
@@ -168,7 +172,7 @@ class PgLog:
         return appended_at
 
     async def has_reader(self, group: str, topic: str) -> bool | None:
-        """Whether a process holds the group's lease."""
+        """Return whether a process holds the group's lease."""
         row = await fetch_row(self._pool, "stage_reader", group, topic)
         return bool(row and row["leased"])
 
@@ -181,6 +185,7 @@ class PgLog:
 
     async def _expire_batch(self) -> int:
         async with self._pool.acquire() as connection, connection.transaction():
+            # Batches must commit in order: a reader that has seen one has seen all before it.
             await lock_expired_batches(connection)
             n_deleted: int = await connection.fetchval(load_query("expire_events"), BATCH_RECORDS)
             await connection.execute(
@@ -204,8 +209,10 @@ class PgLog:
         try:
             positions = await self._insert([record for records, _ in batch for record in records])
         except Exception as error:
+            # Only this batch fails; the next one gets a new transaction.
             _fail_futures(batch, error)
         except BaseException:
+            # The waiting ones too: without a writer their callers would wait forever.
             _fail_futures(batch + self._waiting, LogUnavailable("The append was cancelled."))
             self._waiting.clear()
             raise
@@ -216,6 +223,7 @@ class PgLog:
         """Take as many pending appends as fit into one transaction, at least one."""
         batch: list[PendingAppend] = []
         records = size = 0
+        # An append is never split between batches: its caller waits for one result.
         while self._waiting and (not batch or (records < BATCH_RECORDS and size < BATCH_BYTES)):
             batch.append(self._waiting.pop(0))
             records += len(batch[-1][0])
@@ -334,6 +342,7 @@ def _encode(value: bytes) -> EncodedHeader:
         text = value.decode()
     except UnicodeDecodeError:
         return {"base64": b64encode(value).decode()}
+    # jsonb cannot hold NUL.
     return text if "\0" not in text else {"base64": b64encode(value).decode()}
 
 
@@ -346,12 +355,15 @@ async def adopt_imported_log(pool: Pool) -> bool:
     no record. Call it before any reader starts. Raises LogUnavailable.
     """
     with translate_log_errors():
+        # Checked without a lock first: an ordinary start must not block appends.
         if not await pool.fetchval(load_query("has_foreign_xacts")):
             return False
         async with pool.acquire() as connection, connection.transaction():
+            # Excludes appends and cursor updates, and another process that adopts the log.
             await connection.execute("lock table events, log_readers in share row exclusive mode")
             if not await connection.fetchval(load_query("has_foreign_xacts")):
                 return False
+            # Before the restamping: it compares cursors with the foreign transaction ids.
             await connection.execute(load_query("rebase_reader_cursors"), FIRST_XID)
             await connection.execute(load_query("restamp_events"), FIRST_XID)
             await connection.execute(load_query("delete_expired_ranges"))

@@ -40,6 +40,8 @@ class PgFeed:
         self._pool = pool
 
     async def fetch_begin_cursor(self) -> str:
+        # Transaction 0 is before all records; batches that expired before are not reported as
+        # missed.
         return str(replace(await self._fetch_head(), xact=0))
 
     async def fetch_end_cursor(self, topics: Sequence[str]) -> str:
@@ -57,9 +59,11 @@ class PgFeed:
                 MAX_PAYLOAD_BYTES,
                 position.seen_batch,
             )
+        # The query returns at least one row, which carries the state of the log.
         head = rows[0]
         _check_not_ahead(position, FeedPosition(head["horizon"], -1, head["last_batch"]))
         records = [_to_feed_record(row) for row in rows if row["topic"] is not None]
+        # From here on these expired batches count as reported.
         start = str(replace(position, seen_batch=head["last_batch"]))
         return FeedPage(
             records,

@@ -28,8 +28,11 @@ CHANNEL = "anabranch_events"
 RECONNECT_S = 1.0
 PAGE_RECORDS = 500
 PAGE_BYTES = 8_000_000
+# Renewed at a third of it, so two renewals may fail before another process takes over.
 LEASE_S = 10.0
+# One cursor update for all records finished meanwhile; a crash delivers these again.
 COMMIT_EVERY_S = 0.1
+# Open appends last milliseconds, and their end may send no notification to this topic.
 HORIZON_POLL_S = 0.002
 RETRY_S = 0.5
 
@@ -105,6 +108,7 @@ class TopicListener:
     async def listen(self, topic: str) -> AsyncIterator[asyncio.Event]:
         """Yield an event that is set whenever the topic may have new records."""
         event = asyncio.Event()
+        # Before the wait for the connection, so that no notification in between is lost.
         self._waiting[topic].add(event)
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen_forever())
@@ -140,6 +144,7 @@ class TopicListener:
         connection = await connect(self._dsn, name=self._name)
         lost = asyncio.Event()
         try:
+            # LISTEN waits silently: without this a lost connection goes unnoticed.
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(CHANNEL, self._on_notify)
             self._ready.set()
@@ -147,10 +152,12 @@ class TopicListener:
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise DatabaseUnavailable(f"The LISTEN connection was lost: {error}") from error
         finally:
+            # `close` would wait for an answer of a server that may be gone.
             connection.terminate()
 
     def _on_notify(self, _connection: Any, _process: int, _channel: str, topics: Any) -> None:
         for topic in str(topics).split(","):
+            # `get`, not `[]`: a defaultdict would grow with every topic that anyone appends to.
             for event in self._waiting.get(topic, ()):
                 event.set()
 
@@ -218,6 +225,7 @@ class PgPartition:
 
         Positions do not ascend in reading order: the offset identifies a record and is no bound.
         """
+        # Ends by itself: the wanted position leaves the set when its record is popped.
         while not self._closed and next_offset - 1 in self._positions:
             self.finished = self._open.popleft()
             self._positions.discard(self.finished.position)
@@ -243,6 +251,7 @@ class PgSubscription:
         async with self._listener.listen(self._lease.topic) as wakeup:
             while True:
                 try:
+                    # A released lease notifies the topic; an expired one is found by polling.
                     while (cursor := await self._lease.acquire()) is None:
                         await _wait_for_event(wakeup, self._poll_s)
                     partition = PgPartition(self._lease.topic, cursor)
@@ -271,8 +280,10 @@ class PgSubscription:
     async def _release(self, partition: PgPartition, sink: Sink) -> None:
         # The sink first: it acknowledges the records that it has finished.
         await sink.close()
+        # From here on late acknowledgements of the closed sink change nothing.
         partition.close()
         with suppress(TransientError):
+            # The last cursor first: the next owner must not repeat finished records.
             await self._lease.renew(partition.finished)
             await self._lease.release()
 
@@ -280,6 +291,7 @@ class PgSubscription:
         """Store the cursor soon after it moves, and renew the lease in time."""
         while True:
             await _wait_for_event(partition.moved, LEASE_S / 3)
+            # A copy: it may move on during the renewal, and only what was stored is durable.
             finished = partition.finished
             await self._lease.renew(finished)
             partition.mark_durable(finished)
@@ -318,6 +330,7 @@ class PgSubscription:
 async def _wait_for_capacity(partition: PgPartition, sink: Sink) -> None:
     while sink.is_full:
         partition.resumed.clear()
+        # Checked again: it may have drained between the check and `clear`.
         if sink.is_full:
             await partition.resumed.wait()
 

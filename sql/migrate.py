@@ -21,6 +21,7 @@ from sql.errors import translate_database_errors
 
 FOLDER = Path(__file__).with_name("migrations")
 FILE_NAME = re.compile(r"(\d{14})_([a-z0-9_]+)\.sql")
+# ASCII "anab": any fixed number that other users of the database do not lock.
 LOCK_KEY = 0x616E6162
 NO_TRANSACTION = "-- no-transaction"
 BOOKKEEPING_DDL = """
@@ -69,6 +70,7 @@ async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     with translate_database_errors():
         connection = await asyncpg.connect(
             dsn,
+            # Plans cached before a migration would refer to the old tables.
             statement_cache_size=0,
             server_settings={"lock_timeout": "30s", "application_name": "anabranch migrate"},
         )
@@ -137,10 +139,12 @@ async def _find_missing(
 async def _apply_migration(connection: asyncpg.Connection, migration: Migration) -> None:
     if migration.sql.lstrip().startswith(NO_TRANSACTION):
         # One call per statement: several in one call form an implicit transaction block.
+        # Statements must be repeatable: a crash before the record runs all of them again.
         for statement in filter(str.strip, migration.sql.split(";\n")):
             await connection.execute(statement)
         await _record_migration(connection, migration)
         return
+    # One transaction: a migration is applied and recorded, or neither.
     async with connection.transaction():
         await connection.execute(migration.sql)
         await _record_migration(connection, migration)

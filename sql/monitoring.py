@@ -118,6 +118,7 @@ async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
 
 async def _fetch_migration_status(connection: asyncpg.Connection) -> list[dict[str, Any]]:
     applied: dict[str, Any] = {}
+    # An empty database has no such table yet.
     if await connection.fetchval("select to_regclass('anabranch.migration_checksums')") is not None:
         applied = {
             row["version"]: row["applied_at"]

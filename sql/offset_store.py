@@ -13,7 +13,7 @@ ConsumerOffsets = Mapping[tuple[str, str], Mapping[int, int]]
 
 
 class PgOffsetStore:
-    """Implements `schemas.ports.offsets.OffsetStore`.
+    """Implements `schemas.ports.consumers.OffsetStore`.
 
     Remembers the offsets it has seen, so that the next call detects that the tables were restored
     from a backup.
@@ -24,6 +24,7 @@ class PgOffsetStore:
         self._expected: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
 
     async def fetch_offsets(self, group: str, topic: str) -> dict[int, int]:
+        # Copied before the query: an offset stored meanwhile may be newer than its result.
         expected = dict(self._expected[group, topic])
         rows = await fetch_rows(self._pool, "consumer_offsets", group, topic)
         stored_offsets = {row["partition"]: row["next_offset"] for row in rows}
@@ -41,6 +42,7 @@ class PgOffsetStore:
         behind_rows = await fetch_rows(
             self._pool, "advance_consumer_offsets", group, topic, *columns
         )
+        # The statement stored nothing then: it checks and advances as one.
         for row in behind_rows:
             raise _tables_restored_error(
                 group, topic, row["partition"], row["expected"], row["stored"]
@@ -83,6 +85,7 @@ class PgOffsetStore:
         expected = self._expected[group, topic]
         expected.update(
             {
+                # Never lowered: a late answer would hide a restore.
                 partition: max(offset, expected.get(partition, 0))
                 for partition, offset in offsets.items()
             }

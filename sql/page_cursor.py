@@ -19,12 +19,12 @@ def format_cursor(moment: datetime, identity: UUID) -> str:
 
 
 def parse_cursor(after: str | None) -> tuple[datetime | None, UUID | None]:
-    """Raises InvalidRequest."""
+    """Parse a cursor by time. Raises InvalidRequest."""
     return _parse(after, lambda moment: to_utc(datetime.fromisoformat(moment)))
 
 
 def parse_count_cursor(after: str | None) -> tuple[int | None, UUID | None]:
-    """Raises InvalidRequest."""
+    """Parse a cursor by count. Raises InvalidRequest."""
     return _parse(after, _parse_count)
 
 

@@ -34,6 +34,7 @@ ROW_SECURITY_TABLES = frozenset(
 """Tables with row-level security. A partition that is read by its own name needs policies of its
 own.
 """
+# Queries queue behind a waiting ACCESS EXCLUSIVE lock, so DDL must give up soon.
 LOCK_TIMEOUT = "2s"
 DROP_ATTEMPTS = 30
 DROP_RETRY_S = 0.5
@@ -70,6 +71,7 @@ async def create_partitions(
         if table in ROW_SECURITY_TABLES:
             await connection.execute(load_query("secure_partition"), partition)
         await connection.execute(
+            # Locks the parent only in SHARE UPDATE EXCLUSIVE mode: queries and writes continue.
             f"alter table {table} attach partition {partition} for values in ('{generation.name}')"
         )
     if indexed:
@@ -103,6 +105,7 @@ async def drop_partitions(pool: Pool, generation: str) -> int:
     n_dropped = 0
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
+            # Before the rows go: recorded answers refer to their texts by hash.
             await archive_run_texts(connection, generation)
             for table in PARTITIONED_TABLES:
                 n_dropped += await _drop_partition(connection, table, f"{table}_{generation}")
@@ -113,6 +116,7 @@ async def _drop_partition(connection: Connection, table: str, partition: str) ->
     state = await connection.fetchrow(load_query("partition_state"), partition)
     if state is None:
         return False
+    # Not in a transaction: DETACH CONCURRENTLY must commit between its two steps.
     if state["attached"]:
         await connection.execute(
             f"alter table {table} detach partition {partition} {'finalize' if state['detaching'] else 'concurrently'}"
@@ -191,6 +195,7 @@ async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
                     if await _ensure_index(connection, index, generation):
                         yield index.format_name(generation)
             finally:
+                # The pool does not reset its connections.
                 await connection.execute("reset maintenance_work_mem")
             # Autovacuum has not analyzed a freshly loaded partition, and the first queries would
             # get bad plans.

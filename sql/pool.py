@@ -21,6 +21,7 @@ from sql.query_loader import load_query
 Pool = asyncpg.Pool
 Connection = asyncpg.pool.PoolConnectionProxy | asyncpg.Connection
 
+# The binary format of jsonb begins with this version byte (jsonb_recv).
 JSONB_VERSION = b"\x01"
 SEARCH_PATH = "anabranch, extensions, public"
 SESSION_SETTINGS: Mapping[str, str] = {
@@ -84,6 +85,7 @@ async def connect(
 
 
 async def prepare_connection(connection: asyncpg.Connection) -> None:
+    # Codecs belong to a connection, so the pool runs this for each one it opens.
     await register_vector(connection, schema="extensions")
     await connection.set_type_codec(
         "json", schema="pg_catalog", format="binary", encoder=encode_json, decoder=json.loads
@@ -131,6 +133,7 @@ class UnresetConnection(asyncpg.Connection):
 async def close_pool(pool: Pool, *, timeout_s: float = 1.0) -> None:
     """Close the pool; terminate connections that are still in use after `timeout_s`."""
     try:
+        # `Pool.close` waits for every connection in use, however long its query takes.
         async with asyncio.timeout(timeout_s):
             await pool.close()
     except TimeoutError:

@@ -42,6 +42,7 @@ def guard_server(server: EmbeddedPostgres) -> Iterator[None]:
         try:
             yield
         finally:
+            # Stopped before the byte is written: the guardian takes over if this is interrupted.
             server.stop(owner)
             assert guardian.stdin is not None
             with suppress(BrokenPipeError):  # the guardian was killed
@@ -51,12 +52,14 @@ def guard_server(server: EmbeddedPostgres) -> Iterator[None]:
 def main(root: str, owner: str) -> None:
     """Wait until stdin is closed, then stop the server in `root` if `owner` still owns it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # It must outlive its owner, also if a supervisor signals all processes of a service.
         signal.signal(number, signal.SIG_IGN)
     if os.read(0, 1) == STOPPED_BYTE:
         return
     # Imported late: the guardian waits for hours and should use little memory meanwhile.
     from sql.embedded import EmbeddedPostgres
 
+    # A temporary folder may be deleted by now.
     if Path(root).exists():
         EmbeddedPostgres(Path(root)).stop(owner)
 

@@ -34,6 +34,7 @@ def load_query(name: str, **substitutions: int | str) -> str:
         return (
             str(substitutions[match[1]])
             if match[1] in substitutions
+            # On a new line: an included query begins with a comment line.
             else f"\n{load_query(match[1])}"
         )
 

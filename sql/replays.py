@@ -10,6 +10,7 @@ from uuid import UUID
 from schemas.records import Position
 from sql.pool import Pool, execute, fetch_row, fetch_rows, fetch_value
 
+# A replay whose process was killed continues elsewhere after this time.
 LEASE_S = 15
 
 
@@ -191,6 +192,7 @@ def _parse_replay(row: Any) -> Replay:
 
 
 def _parse_offsets(value: Mapping[str, int] | None) -> dict[int, int]:
+    # JSON has text keys only.
     return {int(partition): offset for partition, offset in (value or {}).items()}
 
 

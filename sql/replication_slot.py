@@ -22,6 +22,7 @@ from sql.errors import translate_database_errors
 from sql.query_loader import load_query
 
 TEXT_FORMAT_SETTINGS: Mapping[str, str] = {
+    # Values are read as text, so their format must not depend on the source's settings.
     "timezone": "UTC",
     "datestyle": "ISO",
     "bytea_output": "hex",
@@ -66,6 +67,7 @@ class PgChangeReader:
     @asynccontextmanager
     async def open_snapshot(self) -> AsyncIterator[TableSnapshot]:
         await self._drop_slot()
+        # Before the slot: logical decoding finds the publication as of each change.
         await self._publish()
         with _translate_source_errors():
             slot_connection = await self._connect(replication="database")
@@ -74,6 +76,7 @@ class PgChangeReader:
             row = await self._fetch(load_query("slot_start"), self._name)
             yield TableSnapshot(int(row[0]["sequence"]), self._iterate_rows(exported))
         finally:
+            # Ends the transaction that exported the snapshot; all rows are read by now.
             slot_connection.terminate()
 
     @asynccontextmanager
@@ -94,6 +97,7 @@ class PgChangeReader:
                 int(slot_row["advanced"] or 0), int(slot_row["flushed"]), self._iterate_changes()
             )
         finally:
+            # The cursor is held beyond its transaction and keeps its result on the server.
             await self._execute("close changes")
 
     async def _iterate_changes(self) -> AsyncIterator[Sequence[LogicalMessage]]:

@@ -71,6 +71,7 @@ def _to_passage(row: asyncpg.Record) -> QuotedPassage:
     end = (
         row["char_end"]
         if len(row["text"]) <= MAX_QUOTE_CHARS
+        # The span must cover the quote as stored, not the whole chunk.
         else row["char_start"] + MAX_QUOTE_CHARS
     )
     return QuotedPassage(

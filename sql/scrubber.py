@@ -51,6 +51,7 @@ async def scrub_tables(pool: Pool, *, limit_bytes: int | None = REWRITE_LIMIT_BY
             ]
             if await connection.fetchval(load_query("can_clear_statistics")):
                 await connection.execute(load_query("clear_statistics"))
+            # Best effort: VACUUM FULL copies deleted rows that an older snapshot may still see.
             await _wait_for_snapshots(connection)
             await connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT_S}s'")
             try:
@@ -65,6 +66,7 @@ async def scrub_tables(pool: Pool, *, limit_bytes: int | None = REWRITE_LIMIT_BY
                 for table in inherited:
                     await connection.execute(f"analyze {table}")
             finally:
+                # The pool does not reset its connections.
                 await connection.execute("reset lock_timeout")
             return ScrubResult(tuple(remaining_tables), not await _remove_wal(connection))
 
@@ -81,6 +83,7 @@ async def _rewrite_table(connection: Connection, table: str, small: bool) -> boo
     """Rewrite a table if it is small, else vacuum it. Returns whether no deleted rows remain."""
     try:
         await connection.execute(f"vacuum ({'full, ' if small else ''}analyze) {table}")
+    # Reported as remaining; a later scrub rewrites it.
     except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
         log.warning("table_not_rewritten", table=table, reason="in use")
         return False
@@ -104,5 +107,6 @@ async def _remove_wal(connection: Connection) -> bool:
     if not await connection.fetchval(load_query("can_switch_wal")):
         return False
     switch_lsn = await connection.fetchval("select pg_switch_wal()::text")
+    # The switch closes the current segment; the checkpoint removes it.
     await connection.execute("checkpoint")
     return not await connection.fetchval(load_query("is_wal_retained"), switch_lsn)

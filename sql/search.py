@@ -45,6 +45,7 @@ class PgSearch:
                 "Search needs a pool of at least two connections.",
                 remedy=f"Set the pool size to {connections + 1} per concurrent query.",
             )
+        # Each query needs one connection more for its snapshot; admitting too many would deadlock.
         self._slots = asyncio.Semaphore(pool.get_max_size() // (self._connections + 1))
 
     @asynccontextmanager
@@ -74,6 +75,7 @@ class PgSearch:
             connection = await self._pool.acquire()
         try:
             with translate_database_errors():
+                # The exporting transaction must stay open until the last import.
                 await connection.execute(BEGIN_READ_ONLY)
                 row = await connection.fetchrow(load_query("snapshot"), generation)
             if row is None:
@@ -210,6 +212,7 @@ class SnapshotConnections:
                 except BaseException:
                     self._release_in_background(connection)
                     raise
+                # Its transaction stays open: the next call reads the same snapshot.
                 self._idle.append(connection)
 
     async def close(self) -> None:
@@ -228,6 +231,7 @@ class SnapshotConnections:
         return connection
 
     def _release_in_background(self, connection: PoolConnectionProxy) -> None:
+        # A task of its own: a cancelled caller must not wait for the rollback, nor skip it.
         task = asyncio.create_task(rollback_and_release(self._pool, connection))
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)

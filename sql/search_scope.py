@@ -60,6 +60,7 @@ class SearchScope:
 async def resolve_scope(
     connection: Connection, generation: str, tenant: str, filters: Filters, readers: ReaderScope
 ) -> SearchScope:
+    # Saves a query: nothing restricts the search.
     if filters == Filters() and readers is None:
         return SearchScope(generation, tenant)
     rows = await connection.fetch(
@@ -69,6 +70,7 @@ async def resolve_scope(
         filters.document_ids or None,
         *_to_conditions(filters),
         readers,
+        # One more tells "too many" from "exactly the limit".
         MAX_LISTED_DOCUMENTS + 1,
     )
     if len(rows) <= MAX_LISTED_DOCUMENTS and (

@@ -48,8 +48,10 @@ async def _build_index(connection: Connection, generation: Generation) -> bool:
     state = await connection.fetchrow(
         load_query("vector_index"), generation.name, _format_index_name(generation)
     )
+    # No partition (the generation was dropped), or the index exists.
     if state is None or state["valid"]:
         return False
+    # An interrupted CREATE INDEX CONCURRENTLY leaves an invalid index, which must be dropped.
     if state["valid"] is not None:
         await connection.execute(
             f'drop index concurrently if exists anabranch."{_format_index_name(generation)}"'
@@ -78,10 +80,12 @@ async def search_semantic(
     if scope.is_empty:
         return []
     vectors = await connection.fetchval(load_query("corpus_size"), scope.generation, None)
+    # HNSW would search all documents and drop nearly every hit of a few listed ones.
     is_exact = scope.listed_documents is not None or vectors < EXACT_BELOW
     query = (
         load_query("semantic_exact")
         if is_exact
+        # The dimension is text: the query must repeat the cast of the index expression.
         else load_query("semantic_near", dimension=len(vector))
     )
     rows = await connection.fetch(query, *scope.to_parameters(), HalfVector(vector), k)

@@ -56,7 +56,7 @@ class PgSources:
         return [dict(row) for row in await fetch_rows(self._pool, "source_overview")]
 
     async def has_numbered_documents(self, ce_source: str) -> bool:
-        """Whether any document comes from a source of this name that numbers its changes."""
+        """Return whether any document comes from a source of this name that numbers its changes."""
         return bool(await fetch_rows(self._pool, "has_numbered_documents", ce_source))
 
 
@@ -90,6 +90,7 @@ class PgSourceTransaction:
                 load_query("source_linked"), self._source, list(keys)
             )
         ]
+        # Linked keys too: the values of unchanged columns may be stored under a former key.
         changes: dict[str, list[RowChange]] = {key: [] for key in linked}
         for row in await self._connection.fetch(load_query("source_changes"), self._source, linked):
             changes[row["key"]].append(_parse_change(row))
@@ -160,6 +161,7 @@ class PgSourceStore:
         with translate_database_errors():
             await self.fetch_state_id(source)
             async with self._pool.acquire() as connection, connection.transaction():
+                # Locks the source's row until the commit, which serializes its transactions.
                 await connection.execute(load_query("touch_source"), source)
                 yield PgSourceTransaction(connection, source)
 
@@ -212,7 +214,7 @@ class PgSourceStore:
         return str(await fetch_value(self._pool, "source_state_id", source))
 
     async def has_state(self, source: str) -> bool:
-        """Whether the source has any stored state."""
+        """Return whether the source has any stored state."""
         return bool(await fetch_rows(self._pool, "has_source_state", source))
 
     async def record_change_time(self, source: str) -> None:

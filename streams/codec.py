@@ -70,6 +70,7 @@ class Codec:
         self.event_classes: dict[tuple[str, str], tuple[type[EventData], int]] = {
             (event_class.topic, f"{event_class.name}.v{version}"): (event_class, version)
             for event_class in event_classes
+            # Stored events are never rewritten, so every older version must stay readable.
             for version in range(1, event_class.version + 1)
         }
         self.newest_versions: dict[tuple[str, str], int] = {
@@ -78,6 +79,7 @@ class Codec:
         }
 
     async def encode(self, event: Event[Any], topic: str, key: str) -> Record:
+        # Nulls are left out, except on `outcomes`, which other programs read.
         payload = event.data.model_dump_json(exclude_none=event.data.topic != OUTCOMES).encode()
         headers = _format_headers(event)
         subject = _resolve_key_subject(event)
@@ -87,6 +89,7 @@ class Codec:
                 event.event_id, event.data.event_type(), event.tenant, topic
             )
             sealed = await self.keys.seal(tenant, subject, payload, context=context, key=event.key)
+            # None: this tenant's events are stored unencrypted.
             if sealed is not None:
                 payload = sealed[1]
                 headers |= {
@@ -97,6 +100,7 @@ class Codec:
                     headers, tenant, subject, sealed[0], event, topic
                 )
         if self.signer is not None:
+            # Last: the signature covers the sealed payload and all attributes.
             headers[SIGNATURE_HEADER] = self.signer.sign(topic, payload, headers)
         return Record(topic, key.encode(), payload, headers)
 
@@ -113,6 +117,7 @@ class Codec:
         encrypted.
         """
         correlation_ids = {
+            # Free text from a producer may be personal data, which an erasure must reach.
             name: headers.pop(f"ce_{name}").decode()
             for name, pattern in _CORRELATION_PATTERNS.items()
             if not pattern.fullmatch(headers.get(f"ce_{name}", b"").decode())
@@ -142,7 +147,7 @@ class Codec:
         )
 
     def is_own_record(self, stored_record: StoredRecord) -> bool:
-        """Whether a process with the master key wrote the record."""
+        """Return whether a process with the master key wrote the record."""
         return self.signer is None or self.signer.verify(stored_record)
 
     async def decode(self, stored_record: StoredRecord) -> Event[Any]:
@@ -157,6 +162,7 @@ class Codec:
             self.signer.check(stored_record)
         attributes, payload = self._parse_attributes(stored_record.record)
         event_class, version = self._resolve_event_class(topic, attributes)
+        # Events of tenants without encryption are on sealed topics too, without a key id.
         if event_class.topic.is_sealed and "keyid" in attributes:
             payload = await self._open_payload(
                 attributes, payload, attributes["type"], stored_record.position.topic
@@ -191,6 +197,7 @@ class Codec:
                 ),
             )
         except PermanentError as error:
+            # Only a failed authentication may mean the older context; a missing key does not.
             if error.code != TAMPERED:
                 raise
             # Older versions bound a payload to its event only. A newer payload does not open with
@@ -222,6 +229,7 @@ class Codec:
     ) -> tuple[type[EventData], int]:
         """Return the class of an event and the version of the record."""
         event_type = attributes["type"]
+        # By topic and type: several topics carry a type of the same name with other fields.
         if known_class := self.event_classes.get((topic, event_type)):
             return known_class
         match = _EVENT_TYPE_PATTERN.match(event_type)
@@ -401,6 +409,7 @@ def _build_foreign_event(
     tenant = str(getattr(data, "tenant", DEFAULT_TENANT))
     source, event_id = attributes["source"], attributes["id"]
     return Event(
+        # Producers choose their ids freely; ours is unique across tenants and sources.
         id=make_received_id(tenant, source, event_id),
         data=data,
         source=source,
@@ -413,6 +422,7 @@ def _build_foreign_event(
         epoch=_parse_integer(attributes, "sequenceepoch"),
         step=_parse_integer(attributes, "sequencestep") or 0,
         payload_sha256=sha256_hex(
+            # Canonical JSON: a repeated event with other spacing still has the same hash.
             attributes["type"].encode()
             + b"\n"
             + canonical_json(_parse_json(payload, "The payload"))

@@ -60,6 +60,7 @@ class DeadLetter:
         attempts: int,
     ) -> DeadLetter:
         code, detail, remedy, traceback_text = describe_error(error)
+        # Without an event the tenant comes from clear fields only: nothing can be decrypted.
         position, tenant = (
             stored_record.position,
             event.tenant if event else resolve_tenant(stored_record),
@@ -113,6 +114,7 @@ def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
                 # str() of an OSError contains a path of this machine.
                 f"{type(error).__name__}: {error.strerror if isinstance(error, OSError) and error.strerror else error}",
                 "This is a defect of the program. Report it with the traceback, and redrive the event after the fix.",
+                # The end names the cause; an event must stay below `MAX_EVENT_BYTES`.
                 text[-8000:],
             )
 
@@ -130,6 +132,7 @@ async def build_dead_letter_emissions(
             for name, header_value in dead_letter.stored_record.record.headers.items()
         }
         blob_fields = {
+            # A fixed key: a retry writes the same blob again.
             "record": await ports.blobs.put(f"_dead_letters/{data.event_id}", value),
             "headers": await ports.blobs.put(
                 f"_dead_letters/{data.event_id}.headers",
@@ -140,12 +143,14 @@ async def build_dead_letter_emissions(
         data = data.model_copy(
             update={**blob_fields, "appended_at": dead_letter.stored_record.appended_at}
         )
+    # Every emission needs a cause, also one of a record that could not be decoded.
     cause = dead_letter.event or _build_substitute_cause(dead_letter)
     id_parts = (
         "dead_lettered",
         stage.name,
         data.generation or "",
         str(data.event_id),
+        # A redrive that fails again is a new dead letter, which reopens the closed one.
         *([str(data.redriven)] if data.redriven else []),
     )
     emissions = [Emission(cause, data, id_parts=id_parts)]
@@ -166,6 +171,7 @@ def _resolve_event_id(stored_record: StoredRecord, event: Event[Any] | None, cod
         position = stored_record.position
         return content_id("unreadable", position.topic, position.partition, position.offset)
     return (
+        # Not the event's own id, under which the first event was processed.
         content_id("duplicate", event.id, event.payload_sha256)
         if code == "DUPLICATE_ID"
         else event.id

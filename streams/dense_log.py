@@ -1,4 +1,4 @@
-"""What follows from offsets that have no gaps, for the logs on Kafka and in memory."""
+"""Count records by offsets that have no gaps, for the logs on Kafka and in memory."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class DenseLog(EventLog):
         committed = await self.fetch_committed_offsets(group, topic)
         return _count(
             {
+                # A group behind retention begins at the first record that still exists.
                 partition: (max(first, committed.get(partition, first)), end)
                 for partition, (first, end) in bounds.items()
             },
@@ -37,6 +38,7 @@ class DenseLog(EventLog):
             for partition, (first, _) in bounds.items()
         }
         end = {
+            # One record for each partition is enough: append times ascend within it.
             partition: min(start[partition] + 1, after_last)
             for partition, (_, after_last) in bounds.items()
         }

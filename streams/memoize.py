@@ -33,6 +33,7 @@ async def memoize(
     missing_positions: dict[MemoKey, int] = {}
     for position, key in enumerate(keys):
         if key not in cached_answers:
+            # `setdefault` keeps the first position: equal inputs call the engine once.
             missing_positions.setdefault(key, position)
     if missing_positions:
         new_answers = dict(
@@ -42,6 +43,7 @@ async def memoize(
                 strict=True,
             )
         )
+        # Before returning: after a crash the retry must not get another answer for the same input.
         await memo.store(new_answers)
         cached_answers |= new_answers
     return [cached_answers[key] for key in keys]

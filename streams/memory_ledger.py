@@ -123,6 +123,7 @@ class MemoryLedger:
                 return ClaimResult(ClaimStatus.DONE)
             if entry.has_reacted:
                 return replace(entry.claim_result, status=ClaimStatus.DONE, revived_revision=None)
+            # The count before this claim: it reports the attempts that others left open.
             abandoned_attempts = entry.open_attempts
             entry.open_attempts += abandoned_attempts < ATTEMPTS_RECORDED_BY_CLAIM
             return replace(entry.claim_result, abandoned_attempts=abandoned_attempts)
@@ -234,6 +235,7 @@ class MemoryLedger:
     def _apply_withdrawal(self, state: _DocumentState, row: WithdrawalRow) -> VisibilityChange:
         visible_order = self._get_visible_order(row.document_id)
         state.withdrawal_order = row.order
+        # A late withdrawal leaves the later revision as the latest.
         state.latest_order = max(row.order, state.latest_order or row.order)
         if self._is_older(visible_order or row.order, row.order):
             self.visible_revisions.pop(row.document_id)
@@ -316,10 +318,12 @@ class MemoryLedger:
             for kind in ("chunks", "vectors")
         }
         if any(
+            # A kind without any part is incomplete: its number of parts is unknown.
             total is None or sum(row.kind == kind for row in settled_rows) < total
             for kind, total in expected_counts.items()
         ):
             return None
+        # Read before the pointer moves.
         previous_order = self._get_visible_order(document_id)
         self._remove_older(document_id, order)
         chunk_count = sum(
@@ -342,6 +346,7 @@ class MemoryLedger:
 
     def _insert_rows(self, rows: Sequence[Row]) -> None:
         for row in rows:
+            # Like `on conflict do nothing`: a redelivered event writes nothing.
             self.rows.setdefault(_build_row_key(row), row)
 
     def _store_fingerprint(self, projected: ProjectedEvent) -> None:

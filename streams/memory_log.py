@@ -56,6 +56,7 @@ class MemoryLog(DenseLog):
             self._topics.pop(topic, None)
         for (_, topic), group in self._groups.items():
             if topic in topics:
+                # As on Kafka, where a new topic of the same name begins at offset 0.
                 group.committed_offsets.clear()
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -226,11 +227,14 @@ class MemoryGroupMember:
         try:
             await self._group.join(self)
             while True:
+                # Cleared before the delivery, so that a record that arrives meanwhile is not
+                # missed.
                 self._wake_event.clear()
                 if not self._deliver():
                     await self._wake_event.wait()
                 await asyncio.sleep(0)
         finally:
+            # Shielded: a cancelled member must still give up its partitions.
             await asyncio.shield(self._group.leave(self))
 
     def wake(self) -> None:

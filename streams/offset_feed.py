@@ -50,6 +50,7 @@ class OffsetFeed:
         )
         start_cursor = _format_cursor(offsets)
         for topic, partition_ends in ends_by_topic.items():
+            # Topics in turn: later ones get what the earlier ones leave of the page.
             ranges = _build_ranges(partition_ends, offsets.get(topic, {}), limit - len(records))
             remaining_bytes = PAGE_BYTES - sum(record.size_bytes for record in records)
             if remaining_bytes > 0 and any(
@@ -81,6 +82,7 @@ class OffsetFeed:
         try:
             return await self.log.fetch_offset_bounds(topic)
         except ConfigurationError as error:
+            # A topic of a dropped generation is empty, not an error; the cursor stays valid.
             if error.code != "NO_TOPIC":
                 raise
             return {}
@@ -95,6 +97,7 @@ class OffsetFeed:
     ) -> list[FeedRecord]:
         """Read up to `max_records` records of about `max_bytes` and advance `offsets` accordingly."""
         topic_offsets = offsets.setdefault(topic, {})
+        # Before the loop: each record's cursor must hold the offset of every partition.
         topic_offsets.update({partition: start for partition, (start, _) in ranges.items()})
         feed_records = list[FeedRecord]()
         starts, ends = (
@@ -114,6 +117,7 @@ class OffsetFeed:
                     )
                 )
                 max_bytes -= feed_records[-1].size_bytes
+                # Each record has its own cursor, so the next page continues here.
                 if len(feed_records) >= max_records or max_bytes <= 0:
                     return feed_records
         # The last offsets of a partition may be transaction markers, which are no records.
@@ -168,6 +172,7 @@ def _format_cursor(offsets: Offsets) -> str:
         if topic_offsets
     }
     return base64.urlsafe_b64encode(
+        # Compressed, since it holds an offset for every partition of every topic.
         zlib.compress(json.dumps(offsets_by_topic, separators=(",", ":")).encode())
     ).decode()
 

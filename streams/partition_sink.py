@@ -56,11 +56,13 @@ class FairQueue:
         while self.ready_queues and len(batch) < max_items:
             queue_key, queue = next(iter(self.ready_queues.items()))
             size = queue[0].stored_record.size_bytes
+            # The first item is taken whatever its size, or a large event would never be processed.
             if batch and total_bytes + size > max_bytes:
                 break
             batch.append(queue.popleft())
             total_bytes += size
             self.in_flight[queue_key] += 1
+            # Removed and appended again: the order of this dict is the round robin.
             del self.ready_queues[queue_key]
             if queue:  # appended at the end: the other documents come first
                 self._select_queues(queue_key)[queue_key] = queue
@@ -70,6 +72,7 @@ class FairQueue:
     def release(self, items: Sequence[WorkItem]) -> None:
         """Free the slots of items whose reaction has ended."""
         for queue_key, ended_count in Counter(map(self.key, items)).items():
+            # Counter subtraction drops keys at zero, so finished documents leave nothing behind.
             self.in_flight -= Counter({queue_key: ended_count})
             if queue_key in self.blocked_queues:
                 self.ready_queues[queue_key] = self.blocked_queues.pop(queue_key)
@@ -213,6 +216,7 @@ class PartitionSink:
     def offer(self, record: StoredRecord) -> None:
         self.queue.append(record)
         self._adjust_bytes(record.size_bytes)
+        # Never cleared here: only `_resume_if_drained` may resume the partition.
         self.is_paused = self.is_paused or self.is_full
         self.records_arrived.set()
 
@@ -226,8 +230,8 @@ class PartitionSink:
 
     @property
     def has_room(self) -> bool:
-        """Whether a paused partition should resume: at half of its limits, so that it does not
-        flap.
+        """Return whether a paused partition should resume: at half of its limits, so that it does
+        not flap.
         """
         is_stage_half_empty = (self.byte_budget.used_bytes <= self.limits.stage_bytes // 2) or (
             self.buffered_bytes <= self.limits.reserved_bytes // 2
@@ -236,12 +240,15 @@ class PartitionSink:
 
     async def close(self) -> None:
         self.is_closing = True
+        # If one of these tasks closes the sink, it must not await itself.
         tasks = [task for task in self.tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # Otherwise the next owner would count these attempts as workers that were killed.
         if self.claimed_items:
             await self.runner.release(self.claimed_items)
+        # The budget is shared: bytes of a closed partition would keep the others paused.
         self._adjust_bytes(-self.buffered_bytes)
 
     def _adjust_bytes(self, delta: int) -> None:
@@ -269,6 +276,7 @@ class PartitionSink:
 
     async def _run_claim_loop(self) -> None:
         while True:
+            # Claim only while reactions keep up: claimed events hold memory and an attempt each.
             await self._wait_until(self.records_arrived, lambda: bool(self.queue))
             await self._wait_until(
                 self.capacity_changed,
@@ -284,6 +292,7 @@ class PartitionSink:
             try:
                 items = await self.runner.claim(records)
             except NewerVersion as error:
+                # Never returns; only closing the sink cancels it.
                 await self._stall(error)
             # `claim` stops before a record of a newer version, which raises as the first of the
             # next batch.
@@ -297,6 +306,7 @@ class PartitionSink:
                 # Stays unacknowledged, since another program reacts to it; the records behind it
                 # continue.
                 self._adjust_bytes(-item.stored_record.size_bytes)
+            # Only these need a reaction; all others go straight to the finish loop.
             elif item.dead_letter is None and item.pending_event is not None:
                 self.claimed_items.add(item)
                 (
@@ -319,6 +329,7 @@ class PartitionSink:
                 self.capacity_changed, lambda: any(pool.free_slots for pool in self.reaction_pools)
             )
             stage = self.runner.stage
+            # Pools are independent, so that slow foreign servers leave the engines' slots free.
             for pool in self.reaction_pools:
                 if not pool.free_slots:
                     continue
@@ -332,6 +343,7 @@ class PartitionSink:
 
     async def _react(self, batch: list[WorkItem], pool: ReactionPool) -> None:
         started_at = asyncio.get_running_loop().time()
+        # If `react` raises, all items count as ended: `finally` then frees their slots.
         ended_items = batch
         try:
             timed_out_ids = {id(item) for item in await self.runner.react(batch)}
@@ -354,6 +366,7 @@ class PartitionSink:
     async def _run_finish_loop(self) -> None:
         while True:
             await self._wait_until(self.items_ready_to_finish, lambda: bool(self.items_to_finish))
+            # All that ended meanwhile share one publication and one transaction.
             items = [self.items_to_finish.popleft() for _ in range(len(self.items_to_finish))]
             items_to_settle = [
                 item
@@ -361,6 +374,7 @@ class PartitionSink:
                 if item.pending_event is not None or item.dead_letter is not None
             ]
             if items_to_settle:
+                # Acknowledge only afterwards: a crash in between must redeliver the event.
                 await self.runner.finish(items_to_settle)
             self.claimed_items.difference_update(items)
             self._acknowledge(items)
@@ -371,11 +385,13 @@ class PartitionSink:
             self.finished_offsets[item.stored_record.position.offset] += 1
             self._adjust_bytes(-item.stored_record.size_bytes)
         last_offset = None
+        # Advance over the finished prefix only; a gap stays until its event is finished.
         while self.unacknowledged_offsets and self.finished_offsets[self.unacknowledged_offsets[0]]:
             last_offset = self.unacknowledged_offsets.popleft()
             self._remove_finished_offset(last_offset)
             self.acknowledged_since_prune += 1
         if last_offset is not None:
+            # Kafka commits the next offset to read, not the last one read.
             self.partition.acknowledge(last_offset + 1)
         self._resume_if_drained()
 
@@ -392,8 +408,7 @@ class PartitionSink:
     async def _prune(self) -> None:
         """Delete inbox entries of committed events."""
         # One round late, so that an event published twice in a row is still recognized. Only below
-        # the
-        # committed offset: a redelivered event without its entry would be reported as superseded.
+        # the committed offset: a redelivered event without its entry would count as superseded.
         if self.acknowledged_since_prune < self.limits.prune_interval_records:
             return
         self.acknowledged_since_prune = 0
@@ -401,6 +416,7 @@ class PartitionSink:
             await self.runner.prune(
                 self.partition.topic, self.partition.number, self.prunable_below
             )
+        # Taken after the prune: these entries live for one more round.
         self.prunable_below = self.partition.committed_offset
 
     async def _stall(self, error: NewerVersion) -> None:
@@ -422,5 +438,7 @@ class PartitionSink:
 
     async def _wait_until(self, event: asyncio.Event, is_ready: Callable[[], bool]) -> None:
         while not is_ready():
+            # Cleared only while not ready: the loop checks again before it waits, so no wake-up is
+            # lost.
             event.clear()
             await event.wait()

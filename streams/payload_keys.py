@@ -53,6 +53,7 @@ class Batcher(Generic[A, B]):
 
     async def _load_pending(self) -> None:
         await asyncio.sleep(0)  # let the other tasks of this turn add theirs
+        # Swapped before the call: lookups that arrive meanwhile form the next batch.
         pending, self.pending = self.pending, {}
         try:
             values = await self.load(list(pending))
@@ -95,6 +96,7 @@ class SealingKeys:
     async def seal(
         self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
     ) -> tuple[UUID, bytes] | None:
+        # A given key always seals: the cause was sealed when its tenant still had encryption.
         if key is None and self._is_plaintext_tenant(tenant):
             return None
         key_id, cipher = (
@@ -144,6 +146,7 @@ class SealingKeys:
     def _unwrap_and_cache(self, stored_key: StoredKey) -> AESGCM:
         if stored_key.wrapped_key is None:
             self._cached_ciphers.pop(stored_key.id, None)
+            # Not a failure: callers skip the event, as nothing of it may be written any more.
             raise DataErased(f"Key {stored_key.id} was destroyed.")
         cipher = AESGCM(self._wrapper.unwrap(stored_key))
         self._cached_ciphers[stored_key.id] = cipher
@@ -152,6 +155,7 @@ class SealingKeys:
     async def _create_missing_keys(
         self, subjects: Sequence[tuple[str, UUID]]
     ) -> Mapping[tuple[str, UUID], StoredKey]:
+        # Off the event loop: shares are synced to disk.
         new_keys = await asyncio.to_thread(self._wrapper.generate_keys, subjects)
         stored_keys = await self._keystore.get_or_create(new_keys)
         # Another process may have created a key for the same subject first; the keystore returns

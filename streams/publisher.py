@@ -39,6 +39,7 @@ class Publisher:
     async def build_record(self, emission: Emission) -> Record:
         """Build one record. Raises LimitExceeded if it is larger than any log accepts."""
         cause, data = emission.cause, emission.data
+        # Derived, never random: after a crash the same emission must get the same id.
         event_id = (
             content_id("event", *emission.id_parts)
             if emission.id_parts
@@ -52,6 +53,7 @@ class Publisher:
             source=f"anabranch/{self.producer_name}",
             event_id=str(event_id),
             time=self.clock(),
+            # The payload's own values win: the cause may be a decision, which has neither.
             tenant=getattr(data, "tenant", None) or cause.tenant,
             document_id=getattr(data, "document_id", None) or cause.document_id,
             pipeline_fingerprint=self.pipeline_fingerprint or None,
@@ -111,5 +113,6 @@ async def build_raw_record(
         event_id=event_id,
         time=time,
     )
+    # Changes that name a document alike share a partition, which keeps their order.
     key = data.external_id or (str(document_id) if document_id else event_id)
     return await codec.encode(event, data.topic, key)

@@ -39,6 +39,7 @@ async def reprocess(
     revision never replaces a newer one. Raises TransientError, FatalError, and NewerVersion, before
     any change, if a record is of a newer version than this program.
     """
+    # Before the claim, which would report the events as done.
     await reopen_inbox(await _decode_readable(runner, records))
     items = await runner.claim(records)
     pending_items = [
@@ -46,6 +47,7 @@ async def reprocess(
     ]
     results = [ReprocessResult(item.stored_record, _get_outcome(item)) for item in items]
     for batch in _split_into_batches(pending_items, runner.stage.batch_size):
+        # The runner leaves the single retries to its caller, here one after the other.
         for timed_out_item in await runner.react(batch):
             await runner.react([timed_out_item])
     # A producer that already got an outcome must not get "superseded": the newer revision came
@@ -62,6 +64,7 @@ async def reprocess(
     ]
     for item in items_to_finish:
         if item.dead_letter is not None:
+            # Another event id than the first dead letter's, which consumers would drop as a repeat.
             data = item.dead_letter.data.model_copy(update={"redriven": replay_id})
             item.dead_letter = replace(item.dead_letter, data=data)
     if items_to_finish:
@@ -85,6 +88,7 @@ async def _decode_readable(
 ) -> list[Event[Any]]:
     events = []
     for stored_record in records:
+        # An unreadable record has no claim to reopen; the runner dead-letters it again.
         with suppress(PermanentError):
             events.append(await runner.codec.decode(stored_record))
     return events

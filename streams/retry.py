@@ -13,6 +13,7 @@ from schemas.errors import DatabaseUnavailable, EngineUnavailable, LogUnavailabl
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
+# With the default backoff about 6 s of waiting in total.
 MAX_ATTEMPTS = 5
 
 
@@ -39,6 +40,7 @@ class RetryBudget:
             else successes
         )
         self.failures += 1
+        # If others got answers between two failures, the service is up and this input is the cause.
         self.isolated_failures += (
             self._last_answer_count is not None and answer_count > self._last_answer_count
         )
@@ -55,6 +57,7 @@ class Backoff:
     max_s: float = 15.0
 
     def compute_delay_s(self, attempt: int) -> float:
+        # The exponent is bounded, since 2.0 ** attempt overflows in an outage of days.
         return min(self.max_s, self.first_s * 2.0 ** min(attempt, 16))
 
 

@@ -55,11 +55,13 @@ from streams.stage import Emission, PendingEvent, Stage
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
+# One bug is a poison event; this many in a row mean that the program itself is broken.
 MAX_CONSECUTIVE_BUGS = 20
 MAX_ABANDONED_ATTEMPTS = 3
 """Attempts that no worker ended, after which the event is dead-lettered."""
 # One suspect at a time per process: if the process dies again, only the culprit is charged.
 _SUSPECT_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+# Bounds how long closing a partition, and so a rebalance, waits for a lost database.
 RELEASE_TIMEOUT_S = 5.0
 MAX_TIMEOUTS = 2
 """Time-outs of one event, in a batch or alone: it never holds a slot for longer than this many
@@ -79,14 +81,14 @@ class WorkItem:
     abandoned_attempts: int = 0
     """Attempts recorded earlier that no worker has ended."""
     has_recorded_attempt: bool = False
-    """Whether its claim recorded an attempt, which `finish` or `release` ends."""
+    """True if its claim recorded an attempt, which `finish` or `release` ends."""
     timeouts: int = 0
     is_delegated: bool = False
-    """Whether another program reacts to it."""
+    """True if another program reacts to it."""
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may have killed workers."""
+        """Return whether it may have killed workers."""
         # Fewer abandoned attempts prove nothing: every event that waits in a killed worker has one.
         return self.abandoned_attempts >= ATTEMPTS_RECORDED_BY_CLAIM
 
@@ -135,6 +137,7 @@ class StageRunner:
             if item.pending_event is not None:
                 event = item.pending_event.event
                 try:
+                    # `tuple` runs a generator to its end here, inside the `try`.
                     projected = ProjectedEvent(event, tuple(self.stage.project(event)))
                     projected_items.append((item, projected))
                 except Exception as error:
@@ -148,6 +151,7 @@ class StageRunner:
         A failing batch is halved until the culprit is alone. Returns the items of a batch that
         timed out: react to each of them alone, concurrently.
         """
+        # Each suspect reacts alone: if it kills the process again, no other event is charged.
         suspects = [item for item in items if item.is_suspect]
         if suspects and len(items) > 1:
             batches = [
@@ -168,16 +172,21 @@ class StageRunner:
         if len(items) == 1:
             self._dead_letter(items[0], error)
             return []
+        # A slow batch is not halved: retrying its items at once costs one deadline, not log2(n).
         if isinstance(error, TimeoutError):
             return list(items)
+        # Repeated reactions are cheap: the memo has the results of the engines that answered.
         middle = len(items) // 2
         return [*await self.react(items[:middle]), *await self.react(items[middle:])]
 
     async def finish(self, items: Sequence[WorkItem]) -> None:
         """Publish all emissions, wait for the acknowledgement, then run the second transaction."""
+        # Publish before marking: a crash in between repeats the same event ids, which consumers
+        # drop.
         await self._publish(items)
         dead_letters = [item.dead_letter.data for item in items if item.dead_letter is not None]
         reacted_ids = _list_event_ids(item for item in items if item.dead_letter is None)
+        # Claims of stages without a reaction are final after the first transaction.
         if self.stage.react is not None or dead_letters:
             await self._retry_outages(
                 lambda: self.ledger.complete(self.stage.name, reacted_ids, dead_letters)
@@ -204,6 +213,7 @@ class StageRunner:
                 await self._publish(items[:middle])
                 await self._publish(items[middle:])
                 return
+            # The dead letter itself was rejected; dead-lettering it again would not end.
             if items[0].dead_letter is not None:
                 raise
             self._dead_letter(items[0], error)
@@ -254,6 +264,7 @@ class StageRunner:
         except FatalError:
             raise
         except Exception as error:
+            # The tables reject a value of this row, so a retry cannot help.
             if len(projected_items) == 1:
                 self._dead_letter(projected_items[0][0], error)
                 return
@@ -262,10 +273,12 @@ class StageRunner:
             await self._claim_projected(projected_items[:middle])
             await self._claim_projected(projected_items[middle:])
         else:
+            # A stage without a reaction never reaches the reset after a successful reaction.
             if projected_items and self.stage.react is None:
                 self.consecutive_bugs = 0
             for (item, projected), claim_result in zip(projected_items, claim_results, strict=True):
                 event_id = projected.event.id
+                # The greater of both: attempts may have begun or ended during the claim.
                 own_attempts = max(recorded_attempts[event_id], self._recorded_attempts[event_id])
                 self._apply_claim(
                     item,
@@ -281,6 +294,7 @@ class StageRunner:
                 )
                 if item.has_recorded_attempt:
                     self._recorded_attempts[event_id] += 1
+            # This process will never react to them; an open attempt would count as abandoned.
             await self.release([item for item, _ in projected_items if item.is_delegated])
 
     async def _decode_readable(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
@@ -288,10 +302,12 @@ class StageRunner:
         of all.
         """
         items: list[WorkItem] = []
+        # One query for the whole batch, instead of one for each record.
         await self._retry_outages(lambda: self.codec.prefetch_keys(records))
         for stored_record in records:
             try:
                 items.append(await self._decode(stored_record))
+            # Acknowledgements are in order, so nothing behind an unreadable record may be claimed.
             except NewerVersion:
                 if items:
                     break
@@ -333,6 +349,7 @@ class StageRunner:
                     f"Event {event.event_id!r} of source {event.source!r} was received before with another payload."
                 ),
             )
+        # Without `pending_event` the sink only acknowledges the record.
         elif claim_result.status is ClaimStatus.DONE or self.stage.react is None:
             item.pending_event = None
         else:
@@ -348,6 +365,7 @@ class StageRunner:
             item.abandoned_attempts = claim_result.abandoned_attempts
             if (
                 claim_result.abandoned_attempts >= self.max_abandoned_attempts
+                # Only the program that reacts to a delegated event may dead-letter it.
                 and not item.is_delegated
             ):
                 item.attempts = claim_result.abandoned_attempts
@@ -375,12 +393,14 @@ class StageRunner:
                 except TransientError as error:
                     self.instrumentation.count_retry(self.stage.name, error.code)
                     if isinstance(error, EngineUnavailable):
+                        # Keyed by reaction: concurrent ones wait for engines independently.
                         self._engine_outages[retry_budget] = error
                     if retry_budget.record_failure(error, self.successes):
                         return error
                     await asyncio.sleep(self.backoff.compute_delay_s(retry_budget.failures))
                 else:
                     self.successes += 1
+                    # A success shows that the defect is specific to some events.
                     self.consecutive_bugs = 0
                     return None
         except FatalError:
@@ -408,6 +428,7 @@ class StageRunner:
                 emissions = await self.stage.react(pending_events, self.ports)
         finally:
             await self._end_attempts(suspects)
+        # Each emission must succeed or fail with its own event, hence the grouping by cause.
         emissions_by_cause: dict[Any, list[Emission]] = {}
         for emission in emissions:
             emissions_by_cause.setdefault(emission.cause.id, []).append(emission)
@@ -445,10 +466,12 @@ class StageRunner:
         return len(items) > 1 or items[0].timeouts >= MAX_TIMEOUTS
 
     def _dead_letter(self, item: WorkItem, error: Exception) -> None:
+        # Any other exception is a defect of this program, not a property of the event.
         is_expected = isinstance(error, AnabranchError | TimeoutError)
         if not is_expected:
             self._count_bug(error)
         event = item.pending_event.event if item.pending_event else None
+        # Shared stages run once for all generations, so their dead letters belong to none.
         generation = None if self.stage.serves_all_generations else self.publisher.generation
         item.emissions = []
         item.dead_letter = DeadLetter.from_error(

@@ -47,15 +47,17 @@ class EventSigner:
         return _compute_signature(self._keys[0], topic, value, headers)
 
     def verify(self, stored_record: StoredRecord) -> bool:
-        """Whether the record has a valid signature or predates signatures."""
+        """Return whether the record has a valid signature or predates signatures."""
         position, record = stored_record.position, stored_record.record
         signature = record.headers.get(SIGNATURE_HEADER)
         if signature is None or record.value is None:
+            # Unsigned records are accepted only below the offset at which signing began.
             return position.offset < self._unsigned_below.get(position.topic, {}).get(
                 position.partition, 0
             )
         value = record.value
         return any(
+            # Constant time: the duration must not reveal how many bytes match.
             hmac.compare_digest(
                 signature, _compute_signature(key, position.topic, value, record.headers)
             )
@@ -93,6 +95,7 @@ def _compute_signature(key: bytes, topic: str, value: bytes, headers: Headers) -
         for name, header_value in headers.items()
         if name == _CONTENT_TYPE or (name.startswith("ce_") and name != SIGNATURE_HEADER)
     )
+    # Prefixed lengths keep apart parts that join to the same bytes.
     parts = [
         topic.encode(),
         value,

@@ -73,20 +73,20 @@ class Stage:
     batch_size: int = 1
     deadline_s: float = 600.0
     fails_document: bool = True
-    """Whether a dead letter fails the document; False if it costs only the graph, or concerns no
+    """True if a dead letter fails the document; False if it costs only the graph, or concerns no
     document.
     """
     emits: tuple[type[EventData], ...] = ()
     """Events that appear in its name, dead letters aside. They may be declared in the stage's file."""
     serves_all_generations: bool = False
-    """Whether one consumer group serves all generations (ingress, control, runs, dead letters)."""
+    """True if one consumer group serves all generations (ingress, control, runs, dead letters)."""
     resolve_host: Callable[[Event[Any]], str | None] = resolve_no_host
     """Foreign server that the reaction waits for.
 
     Such reactions have slots of their own, limited per host.
     """
     delegate_if: Callable[[PendingEvent], bool] = never_delegate
-    """Whether another program reacts: the event stays pending and unacknowledged, and later ones
+    """True if another program reacts: the event stays pending and unacknowledged, and later ones
     continue.
     """
 
@@ -106,6 +106,7 @@ class Stage:
 def collect_event_classes(stages: Iterable[Stage]) -> tuple[type[EventData], ...]:
     """List the events of `schemas/events` and those that stages declare in their own files."""
     emitted = [event_class for stage in stages for event_class in stage.emits]
+    # `dict.fromkeys` removes duplicates and keeps the order.
     return tuple(dict.fromkeys((*list_event_classes(), *emitted)))
 
 
@@ -119,5 +120,6 @@ def order_topics(stages: Iterable[Stage]) -> tuple[Topic, ...]:
             )
         for event_class in stage.emits:
             if event_class.topic not in topics:
+                # Directly behind its input, which keeps the list upstream first.
                 topics.insert(topics.index(stage.topic) + 1, event_class.topic)
     return tuple(topics)

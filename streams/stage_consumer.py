@@ -61,10 +61,12 @@ class StageConsumer:
                     code=error.code,
                     detail=error.detail,
                 )
+                # Uncommitted records are read again; their claims make the repetition harmless.
                 await asyncio.sleep(RETRY_DELAY_S)
 
     async def _consume(self) -> None:
         """Consume until an error; never returns."""
+        # A future for each run: a late failure of an old sink must not end the next run.
         self.failure = asyncio.get_running_loop().create_future()
         read_task = asyncio.create_task(
             self.subscriber.subscribe(self._get_group(), self.topic, self.open_sink).run()
@@ -72,6 +74,7 @@ class StageConsumer:
         report_task = asyncio.create_task(self._report_engine_outage())
         try:
             await asyncio.wait({read_task, self.failure}, return_when=asyncio.FIRST_COMPLETED)
+            # The sink's failure first: it is the cause if both ended.
             if self.failure.done():
                 self.failure.result()
             if not read_task.cancelled():
@@ -81,6 +84,7 @@ class StageConsumer:
         finally:
             read_task.cancel()
             report_task.cancel()
+            # Wait until sinks are closed: the next run may get the same partitions.
             await asyncio.gather(read_task, report_task, return_exceptions=True)
 
     async def _report_engine_outage(self) -> None:
@@ -88,6 +92,7 @@ class StageConsumer:
         is_reported = False
         while self.reader_status is not None:
             outage = self.runner.engine_outage
+            # `is_reported` changes only after a successful report, so a failed one is repeated.
             with suppress(TransientError):
                 if outage is not None:
                     await self.reader_status.set_paused(

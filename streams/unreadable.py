@@ -47,6 +47,7 @@ def guess_text(record: Record, name: str) -> str | None:
 
 def guess_document_id(stored_record: StoredRecord, tenant: str) -> UUID | None:
     """Guess the document of an unreadable record, or return None."""
+    # Behind ingress the document is a clear header, also of a sealed event.
     if get_base_topic(stored_record.position.topic) != RAW:
         return parse_uuid_or_none(
             (stored_record.record.headers.get("ce_document") or b"").decode(errors="replace")
@@ -54,11 +55,13 @@ def guess_document_id(stored_record: StoredRecord, tenant: str) -> UUID | None:
     item_name = _guess_field(stored_record.record, "external_id") or _guess_field(
         stored_record.record, "source_uri"
     )
+    # Without an item name only amendments and withdrawals name their document, by its id.
     if not item_name:
         return parse_uuid_or_none(_guess_field(stored_record.record, "document_id") or "")
     return make_document_id(
         tenant,
         (guess_producer_attributes(stored_record.record)[1] or "")
+        # Numbered events belong to a source, which is then part of the document's id.
         if "ce_sequence" in stored_record.record.headers
         else "",
         replace_surrogates(item_name),
@@ -85,6 +88,7 @@ def _guess_field(record: Record, name: str) -> str | None:
 
 
 def _truncate(text: str) -> str:
+    # Cut in bytes, the limit of an index entry; "ignore" drops a split last character.
     return text.encode(errors="replace")[:MAX_ATTRIBUTE_BYTES].decode(errors="ignore")
 
 

@@ -48,6 +48,8 @@ class EventData(BaseModel):
             if topic is None:
                 raise TypeError(f"Event {name} has no topic.")
             cls.name, cls.topic, cls.version, cls.upcasts = name, topic, version, upcasts or {}
+            # Checked when the class is defined: a gap would otherwise appear with the first old
+            # event.
             if missing := set(range(1, version)) - set(cls.upcasts):
                 raise TypeError(
                     f"{cls.event_type()} has no upcast from version {', '.join(map(str, sorted(missing)))}"
@@ -61,6 +63,7 @@ class EventData(BaseModel):
     @classmethod
     def upcast_payload(cls, payload: dict[str, Any], version: int) -> dict[str, Any]:
         """Convert the payload of an older version to this one."""
+        # One step per version, so that an upcast never changes once it is released.
         for from_version in range(version, cls.version):
             payload = cls.upcasts[from_version](payload)
         return payload
@@ -74,6 +77,7 @@ def check_blob_prefix(data: EventData, prefix: str) -> None:
     for name in data.model_fields_set:
         blob = getattr(data, name)
         if isinstance(blob, BlobRef) and (
+            # `..` would leave the prefix on a blob store that is a folder.
             not blob.key.startswith(prefix) or ".." in blob.key.split("/")
         ):
             raise PydanticCustomError(

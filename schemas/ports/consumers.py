@@ -1,4 +1,4 @@
-"""What consumers store and publish: their offsets, and why they are paused."""
+"""Ports of consumers: their stored offsets, and the reasons why they are paused."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Sink(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether the partition should be paused, because the queue exceeds its byte limit."""
+        """Return whether to pause the partition, because the queue exceeds its byte limit."""
 
     async def close(self) -> None:
         """Discard queued records and cancel running work. Nothing is acknowledged afterwards.
@@ -74,7 +74,7 @@ class EventLog(RecordAppender, Protocol):
     """Topics of raw records. Names have no prefix; the adapter adds its own."""
 
     is_in_database: bool
-    """Whether records and cursors are in the database of the tables, and are backed up with them."""
+    """True if records and cursors are in the tables' database, and are backed up with them."""
 
     async def create_topics(
         self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]
@@ -153,7 +153,7 @@ class EventLog(RecordAppender, Protocol):
         """Return the append time of the oldest record that the group has not acknowledged."""
 
     async def has_reader(self, group: str, topic: str) -> bool | None:
-        """Whether a process reads the topic for the group; None if the log does not know."""
+        """Return whether a process reads the topic for the group; None if the log does not know."""
 
     async def expire(self) -> None:
         """Delete expired records that every reader has finished, if the log leaves that to us."""

@@ -36,6 +36,7 @@ async def load_statements(
     amended_ids = {row["document_id"] for row in rows} | {
         row.document_id for event in events for row in event.rows if isinstance(row, AmendmentRow)
     }
+    # Most documents have no amendments.
     if not amended_ids:
         return
     for document in amended_ids:
@@ -47,6 +48,7 @@ async def load_statements(
                 tuple(row["ord"]), row["accepted_id"], row["fields"], row["by_revision"]
             ),
         )
+    # Revisions state fields too, and may override an amendment of the same document.
     for row in await connection.fetch(load_query("revision_fields"), list(amended_ids)):
         _add_statement(
             states[row["document_id"]],
@@ -66,6 +68,7 @@ def decide_amendment(event: ProjectedEvent, row: AmendmentRow, state: DocumentSt
         return Verdict(event, ClaimStatus.SUPERSEDED, needs_write=False)
     statement = FieldStatement(row.order, row.accepted_id, row.fields, False)
     _add_statement(state, statement)
+    # Nothing becomes visible; the outcome names the revision that shows the amendment.
     change = (
         VisibilityChange(row.document_id, state.visible_order, state.chunks, None)
         if state.visible_order
@@ -147,6 +150,7 @@ def resolve_amended_title(state: DocumentState) -> str | None:
 
 
 def _add_statement(state: DocumentState, statement: FieldStatement) -> None:
+    # A redelivered event states the same thing again.
     if state.statements is not None and all(
         (statement.order, statement.identity) != (other.order, other.identity)
         for other in state.statements

@@ -68,6 +68,7 @@ async def claim_shared(
 ) -> list[ClaimResult]:
     """Claim events of ingress and of shared stages, where only the claim decides."""
     erased_results = await _find_erased(connection, events)
+    # Before the new claims, whose first attempt the insert itself records.
     await record_redelivery(connection, SHARED_GENERATION, stage, known_entries)
     new_events = [
         event
@@ -82,6 +83,7 @@ async def claim_shared(
             ordering,
             [Verdict(event, ClaimStatus.PENDING) for event in new_events],
         )
+        # After the claims: a collision rolls back before anything is written.
         await write_shared_rows(connection, [row for event in new_events for row in event.rows])
     entries = {
         **known_entries,
@@ -123,9 +125,11 @@ async def claim_documents(
     # A new document needs a row to lock.
     if ordering == OrderingPolicy.LATEST:
         await add_stubs(connection, events)
+    # Every decision below reads under these locks.
     states = await lock_documents(connection, generation, ordering, events)
     if ordering == OrderingPolicy.LATEST:
         await load_visible_revisions(connection, generation.name, states)
+        # Under the locks, which exclude concurrent amendments of these documents.
         await amendments.load_statements(connection, events, states)
     await record_redelivery(connection, generation.name, stage, known_entries)
     results = {identity: entry.result for identity, entry in known_entries.items()}
@@ -136,6 +140,7 @@ async def claim_documents(
         for event in _select_new(events, known_entries)
         if event.event.id not in erased_results
     ]
+    # Sequentially: each group decides on the state that the groups before it left.
     for group in _split_batches(new_events):
         results |= await batch.claim(group)
     # In this transaction, so that cached answers become invalid with its commit.
@@ -145,6 +150,7 @@ async def claim_documents(
             ALL_GENERATIONS if ordering == OrderingPolicy.LATEST else generation.name,
             collect_tenants(new_events).values(),
         )
+    # Last, so that an erased event is done whatever an older claim says.
     results |= erased_results
     if ordering == OrderingPolicy.LATEST:
         results |= await _attach_revived(connection, generation.name, stage, results)
@@ -172,6 +178,7 @@ class _RevisionBatch:
     write_rows: RowWriter
 
     async def claim(self, events: Sequence[ProjectedEvent]) -> dict[UUID, ClaimResult]:
+        # Decide, then claim, then write: a collision is found before any row of the group.
         verdicts = [self._decide(event) for event in events]
         await claim_events(
             self.connection, self.generation.name, self.stage, self.ordering, verdicts
@@ -204,6 +211,7 @@ class _RevisionBatch:
     async def _write_revisions(self, verdicts: Sequence[Verdict]) -> dict[UUID, VisibilityChange]:
         await revision_policy.write_revisions(self.connection, verdicts, self.states)
         if withdrawn_orders := revision_policy.collect_withdrawals(verdicts):
+            # A withdrawal applies to every generation, not only to the one that reads it.
             rows = await self.connection.fetch(load_query("undropped_names"))
             await withdraw_revisions(
                 self.connection, [row["name"] for row in rows], withdrawn_orders
@@ -269,6 +277,7 @@ async def _attach_revived(
     late_withdrawals = [
         identity
         for identity, claimed in results.items()
+        # A withdrawal that revived a revision is itself superseded by that revision.
         if claimed.status is ClaimStatus.SUPERSEDED
     ]
     revived_rows = (
@@ -288,6 +297,7 @@ def _resolve_ingress_claim(event: ProjectedEvent, entry: InboxEntry) -> ClaimRes
     # An erased event is not admitted again by a replay.
     if entry.payload_sha256 == ERASED_PAYLOAD:
         return ClaimResult(ClaimStatus.DONE)
+    # The first payload under an id wins; another one becomes a dead letter.
     if entry.payload_sha256 != event.event.payload_sha256:
         return ClaimResult(ClaimStatus.DUPLICATE)
     return (

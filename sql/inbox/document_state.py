@@ -25,7 +25,7 @@ class VisibleRevision:
     unchanged_until: OrderKey
     """Order of the last consecutive revision with the same content."""
     is_superseded: bool
-    """Whether a later revision has different content."""
+    """True if a later revision has different content."""
 
 
 @dataclass(slots=True)
@@ -45,11 +45,11 @@ class DocumentState:
 
     @property
     def is_erased(self) -> bool:
-        """Whether only the tombstone is left."""
+        """Return whether only the tombstone is left."""
         return self.latest is None and self.withdrawn is not None
 
     def is_superseded(self, order: OrderKey) -> bool:
-        """Whether a withdrawal or a visible revision with a later order exists."""
+        """Return whether a withdrawal or a visible revision with a later order exists."""
         later_orders = (self.withdrawn, self.visible_order, self.live_order)
         return any(later is not None and order < later for later in later_orders)
 
@@ -76,6 +76,7 @@ async def lock_documents(
     rows = await connection.fetch(
         f"{load_query('lock_documents')} {_choose_lock_clause(ordering, events)}", ids
     )
+    # Inserting here would take locks out of id order; the caller inserts and restarts.
     if len(rows) < len(ids):
         raise MissingDocuments
     states = {
@@ -92,6 +93,7 @@ async def lock_documents(
     for row in await connection.fetch(load_query("visible_orders"), generation.name, ids):
         state = states[row["document_id"]]
         state.visible_order, state.chunks = _parse_order(row["ord"]), row["chunks"]
+    # A build need not load revisions that the live generation has replaced already.
     if generation.state in ("building", "shadow"):
         for row in await connection.fetch(load_query("live_visible_orders"), ids):
             states[row["document_id"]].live_order = _parse_order(row["ord"])
@@ -136,7 +138,7 @@ def _choose_lock_clause(ordering: OrderingPolicy, events: Sequence[ProjectedEven
 
 
 def has_completing_parts(events: Sequence[ProjectedEvent]) -> bool:
-    """Whether any event carries a part that may complete a revision."""
+    """Return whether any event carries a part that may complete a revision."""
     return any(
         isinstance(row, PartCompletedRow) and row.kind != "entities"
         for event in events

@@ -97,6 +97,7 @@ async def claim_events(
     claimed_rows = await connection.fetch(
         load_query("claim_events"), generation, stage, *map(list, zip(*rows, strict=True))
     )
+    # Fewer rows than events: `on conflict do nothing` met a claim of another transaction.
     if len(claimed_rows) < len(verdicts):
         raise ClaimCollision
 
@@ -138,6 +139,7 @@ def _to_values(ordering: OrderingPolicy, verdict: Verdict) -> tuple[Any, ...]:
         position.partition,
         position.offset,
         verdict.claim.value,
+        # Only producers may repeat an id with another payload; our ids derive from their cause.
         event.payload_sha256 if ordering == OrderingPolicy.ONCE_PER_ID else None,
         verdict.is_unchanged,
         event.data.document_id if has_document else None,
@@ -217,6 +219,7 @@ async def reset_reader_cursor(
     ingress emits them again with the same id and new keys.
     """
     with translate_database_errors():
+        # One transaction, since the new cursor is computed from the marks.
         async with pool.acquire() as connection, connection.transaction():
             if outputs:
                 await connection.execute(

@@ -118,11 +118,13 @@ class PgLedger:
 
         On a collision, load the missing state and restart the transaction.
         """
+        # Empty at first: nearly all events are new, and this saves a query for each transaction.
         known_entries: InboxEntries = {}
         write_rows: RowWriter = copy_rows
         while True:
             try:
                 return await self._claim(stage, ordering, events, known_entries, write_rows)
+            # After the rollback: late locks, out of id order, could deadlock.
             except MissingDocuments:
                 async with self._pool.acquire() as connection:
                     await add_stubs(connection, events)
@@ -142,7 +144,9 @@ class PgLedger:
                 raise TransientError(
                     f"Generation {self.generation.name!r} was dropped.", code="GENERATION_DROPPED"
                 ) from error
+            # COPY has no ON CONFLICT; a part redelivered after its claim was pruned has rows.
             except asyncpg.UniqueViolationError:
+                # Not a repeated row, or `on conflict do nothing` would have skipped it.
                 if write_rows is insert_rows:
                     raise
                 write_rows = insert_rows
@@ -160,6 +164,7 @@ class PgLedger:
         known_entries: InboxEntries,
         write_rows: RowWriter,
     ) -> list[ClaimResult]:
+        # READ COMMITTED: a statement after a lock wait sees what the other transaction wrote.
         async with self._pool.acquire() as connection, connection.transaction():
             if ordering in (OrderingPolicy.ONCE_PER_ID, OrderingPolicy.ALWAYS):
                 return await claim_shared(connection, stage, ordering, events, known_entries)
@@ -176,6 +181,7 @@ def _split_transactions(events: Sequence[ProjectedEvent]) -> Iterator[list[Proje
     cost = 0.0
     for event in events:
         event_cost = sum(COST_BY_ROW_TYPE.get(type(row), DEFAULT_ROW_COST) for row in event.rows)
+        # An event is never split, whatever it costs.
         if part and cost + event_cost > MAX_TRANSACTION_COST:
             yield part
             part, cost = [], 0.0

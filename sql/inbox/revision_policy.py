@@ -37,7 +37,9 @@ def decide_revision(
     if isinstance(row, AmendmentRow):
         return amendments.decide_amendment(event, row, state)
     is_newest = _is_later(row.order, state.latest) and _is_later(row.order, state.withdrawn)
+    # The latest withdrawal applies even if a revision has overtaken it (ADR 6).
     if isinstance(row, WithdrawalRow) and _is_later(row.order, state.withdrawn):
+        # Before the withdrawal changes the state that this reads.
         revived_order = _resolve_surviving_order(state, row.order)
         change = _apply_withdrawal(row, state)
         return (
@@ -46,8 +48,10 @@ def decide_revision(
             else Verdict(event, ClaimStatus.SUPERSEDED, revived_order=revived_order)
         )
     if isinstance(row, DocumentRow):
+        # Also of a superseded revision, which ends amendments that precede it.
         amendments.record_revision_statement(row, state)
     if not is_newest:
+        # Its claim was pruned: the reaction may still be owed, but the rows exist.
         is_redelivery = row.order == state.latest and row.accepted_id == state.accepted_id
         return Verdict(
             event,
@@ -95,6 +99,7 @@ async def write_revisions(
         await connection.executemany(
             load_query("withdraw_document"), [_to_withdrawal_values(row) for row in withdrawal_rows]
         )
+    # Last: they overwrite fields that the statements above have just stored.
     await amendments.write_amendments(connection, verdicts, states)
 
 
@@ -118,6 +123,7 @@ async def fetch_revived_revisions(
 def _apply_revision(event: ProjectedEvent, row: DocumentRow, state: DocumentState) -> None:
     state.latest, state.accepted_id = row.order, row.accepted_id
     state.revision += 1
+    # The chain of equal revisions ends at the first one that differs.
     if state.visible_revision is None or state.visible_revision.is_superseded:
         return
     if _has_same_content(event, row, state.visible_revision):
@@ -169,6 +175,7 @@ def _is_unchanged(
 
 def _has_same_content(event: ProjectedEvent, row: DocumentRow, visible: VisibleRevision) -> bool:
     return (
+        # A forced revision is processed although nothing changed.
         not event.event.data.force
         and visible.content_sha256 == row.content_sha256
         and visible.fields == _build_fields(row)
@@ -193,6 +200,7 @@ def _build_fields(row: DocumentRow) -> dict[str, Any]:
     }
     # Omitted if null, so that revisions stored before documents had readers compare as equal.
     fields |= {"readers": list(row.readers)} if row.readers is not None else {}
+    # Through JSON, as stored: NUL is replaced, so a comparison with the table's value holds.
     return dict(json.loads(encoding.encode_json_text(fields)))
 
 

@@ -93,10 +93,12 @@ async def _create_generation(connection: Connection, row: GenerationRow) -> None
     inserted_name = await connection.fetchval(
         load_query("insert_generation"), *columns, row.base, row.purpose
     )
+    # A repeated event: partitions and pointer exist already.
     if inserted_name is None:
         return
     # The first generation is live at once and needs its indexes from the start.
     await create_partitions(connection, row.generation, indexed=row.base is None)
+    # The table has one row, so only the first generation ever gets it.
     if await connection.fetchval(load_query("insert_live_generation"), row.generation.name):
         await connection.execute(load_query("mark_generation_live"), row.generation.name)
 

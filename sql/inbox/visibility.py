@@ -35,6 +35,7 @@ async def activate_complete_revisions(
     tenants = collect_tenants([verdict.event for verdict in verdicts])
     orders = dict(last_event_by_revision.keys())
     rows = await connection.fetch(
+        # One statement, so that pointer and statistics change together.
         load_query("activate_revisions"),
         generation,
         *_to_columns(orders),
@@ -42,6 +43,7 @@ async def activate_complete_revisions(
         list(last_event_by_revision.values()),
         stage,
     )
+    # A document's first revision has nothing to archive.
     if replaced_orders := {
         row["document_id"]: orders[row["document_id"]] for row in rows if row["follows"]
     }:
@@ -64,9 +66,11 @@ async def withdraw_revisions(
         }
         if hidden_orders:
             await connection.execute(
+                # Before the rows are deleted, from which the counts are computed.
                 load_query("subtract_lexical_counts"), generation, *_to_columns(hidden_orders)
             )
             await connection.execute(load_query("hide_withdrawn"), generation, *_to_columns(orders))
+        # Also where nothing is visible: rows of incomplete revisions have to go as well.
         await connection.execute(load_query("archive_older_rows"), generation, *_to_columns(orders))
 
 
@@ -100,7 +104,9 @@ def _find_last_parts(
         if verdict.claim is ClaimStatus.PENDING
         for row in verdict.event.rows
         if isinstance(row, PartCompletedRow)
+        # Entities complete later and never make a revision visible.
         and row.kind != "entities"
+        # The empty tuple is less than every order.
         and row.order > (states[row.document_id].visible_order or ())
     }
 
@@ -108,6 +114,7 @@ def _find_last_parts(
 def _to_visibility_change(row: asyncpg.Record, states: States) -> VisibilityChange:
     order, previous = tuple(row["ord"]), row["previous"]
     state = states[row["document_id"]]
+    # Later groups of this transaction decide on the new pointer.
     state.visible_order, state.chunks = order, row["chunks"]
     return VisibilityChange(
         row["document_id"], order, row["chunks"], None if previous is None else tuple(previous)

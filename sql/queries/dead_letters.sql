@@ -48,6 +48,7 @@ on conflict (event_id, stage, generation) do update set
   code = excluded.code, detail = excluded.detail, remedy = excluded.remedy, traceback = excluded.traceback, attempts = l.attempts + excluded.attempts,
   record = excluded.record, dead_lettered_at = excluded.dead_lettered_at, headers = excluded.headers, appended_at = excluded.appended_at,
   document_summary = excluded.document_summary, closed_at = null, resolution = null, closed_reason = null
+-- The same event read again is not newer and changes nothing; a failed redrive reopens.
 where excluded.dead_lettered_at > l.dead_lettered_at
 
 -- name: close_dead_letter

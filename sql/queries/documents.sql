@@ -117,12 +117,14 @@ select
     'stage', l.stage, 'attempts', l.attempts, 'topic', l.log_topic, 'partition', l.log_partition, 'offset', l.log_offset,
     'code', l.code, 'detail', l.detail, 'remedy', l.remedy
   ) end as dead_letter
+-- One row to join to: none of the tables need know the event.
 from (select 1) one
 left join jobs j on j.id = $2 and j.tenant = $1
 left join inbox h on h.generation = '' and h.stage = 'receive' and h.event_id = $2 and h.payload_sha256 is distinct from 'erased'
 left join lateral (
   select * from dead_letters
   where coalesce(tenant, 'default') = $1 and (event_id = $2 or (producer_source = $4 and producer_event_id = $3))
+    -- Open, or closed without success; a redriven one is history.
     and coalesce(resolution, 'discarded') = 'discarded'
   order by dead_lettered_at desc limit 1
 ) l on true

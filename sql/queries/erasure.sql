@@ -20,6 +20,7 @@ order by id
 -- Internal ids of producer events about these documents, by which blobs and dead letters are named.
 -- Excludes events of another life, and uploads after $2.
 with lives as (
+  -- Sent again after the withdrawal: a life of its own, which this erasure leaves alone.
   select r.accepted_id from documents d join document_revisions r on r.document_id = d.id and r.ord > d.withdrawn where d.id = any($1::uuid[])
 ), named as (
   select accepted_id as id from document_revisions where document_id = any($1::uuid[])
@@ -52,6 +53,7 @@ where exists (select from source_rows r where r.source = s.name and r.external_i
 -- Runs whose answer, candidates or numbers name one of these documents.
 select distinct r.id
 from runs r, lateral (
+  -- At any depth: the shapes of answers and candidates may change.
   select jsonb_path_query(r.response, 'lax $.**.document_id') #>> '{}' as named
   union all
   select jsonb_path_query(r.candidates, 'lax $.**.document_id') #>> '{}'
@@ -81,6 +83,7 @@ where id = any($1) and (request, response, run_record) is distinct from (null, n
 
 -- name: erase_source_changes
 -- Delete stored columns of the documents' source rows, also under keys they had before.
+-- From the names to the rows' keys, then back along the keys they had before.
 with recursive named (source, external_id) as (
   select source, external_id from documents where tenant = $1 and id = any($2)
   union
@@ -89,6 +92,7 @@ with recursive named (source, external_id) as (
   select s.name, r.key, 2147483647, 9223372036854775807
   from named n join sources s on s.ce_source = n.source join source_rows r on r.source = s.name and r.external_id = n.external_id
   union
+  -- Only up to the rename: the old key may belong to another row since.
   select c.source, c.old_key, c.epoch, c.sequence
   from lives l join source_changes c on c.source = l.source and c.key = l.key and (c.epoch, c.sequence) <= (l.epoch, l.sequence) and c.old_key is not null
 )
@@ -143,6 +147,7 @@ with deleted as (
     and (j.created_at < $2 or exists (select from inbox h where h.generation = '' and h.stage = 'receive' and h.event_id = j.id and h.is_reaction_done))
   returning j.id
 )
+-- The claim stays: a replayed or repeated event must not bring the document back.
 update inbox h set payload_sha256 = 'erased' from deleted g where h.generation = '' and h.stage = 'receive' and h.event_id = g.id
 
 -- name: erase_document_rows

@@ -70,6 +70,7 @@ group by p.log_topic, p.log_partition
 -- name: mark_generation_built
 -- Mark a building generation as built, so that it can be compared and promoted.
 update generations
+-- A repeated event must not take a generation back that was promoted since.
 set state = case when state = 'building' then 'shadow' else state end, barrier = $2, built_at = coalesce(built_at, clock_timestamp())
 where name = $1
 
@@ -89,6 +90,7 @@ limit $3
 -- Has no effect if a later decision was applied, or if the generation was dropped since.
 with live as (
   update live_generation set name = $1, decided_at = $2, previous = case when name = $1 then previous else name end
+  -- Decisions apply in the order of their offsets, however often they are read.
   where decided_at < $2 and exists (select from generations where name = $1 and state <> 'dropped')
   returning name
 )
@@ -150,6 +152,7 @@ join pg_class partition on partition.oid = inherits.inhrelid
 left join pg_class named on named.relname = $2 and named.relnamespace = partition.relnamespace
 left join pg_index i on i.indexrelid = named.oid
 where inherits.inhparent = 'chunk_vectors'::regclass
+  -- By its bound, not its name: names are made from the generation, bounds define it.
   and pg_get_expr(partition.relpartbound, partition.oid) = format('FOR VALUES IN (%L)', $1::text)
 
 -- name: generation_columns

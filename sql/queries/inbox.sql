@@ -12,12 +12,15 @@ with new as (
 ), claimed as (
   insert into inbox (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, is_unchanged, document_id, ord, part, open_attempts)
   select $1, $2, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, is_unchanged, document_id, ord::bigint[], part, 1 from new order by event_id
+  -- No error: the caller compares the number of returned rows.
   on conflict do nothing
   returning event_id
+-- Status rows for people: one per document part, not per event, so a repeat counts as an attempt.
 ), started as (
   insert into job_stages (generation, document_id, ord, stage, part, state, attempts, log_topic, log_partition, log_offset, started_at, duration_ms)
   select $1, document_id, ord::bigint[], $2, part, state, 1, log_topic, log_partition, log_offset, clock_timestamp(), case when state = 'done' then 0 end
   from new join claimed using (event_id)
+  -- Events of ingress and of shared stages have no document.
   where document_id is not null
   order by document_id, ord, part
   on conflict (generation, document_id, ord, stage, part) do update set attempts = job_stages.attempts + 1, state = excluded.state
@@ -29,6 +32,7 @@ select event_id from claimed
 with pending_events as (
   select event_id from inbox
   where generation = $1 and stage = $2 and event_id = any($3::uuid[]) and open_attempts < $4 and not is_reaction_done
+  -- Locked in id order, so that two redeliveries of one batch cannot deadlock.
   order by event_id for update
 ), noted as (
   update inbox h set open_attempts = h.open_attempts + 1
@@ -75,6 +79,7 @@ where h.generation = any ($1::text[]) and h.stage = $2 and h.event_id = any ($3:
 -- Mark the reactions of these events as done, or as failed with an error.
 with mine as (
   select h.generation, h.event_id, n.attempts, n.error
+  -- Repeating this is safe: events that are done already drop out, and their status stays.
   from inbox h join unnest($3::uuid[], $4::int[], $5::text[]) n (event_id, attempts, error) using (event_id)
   where h.generation = any($1::text[]) and h.stage = $2 and not h.is_reaction_done
   order by h.event_id for update of h
@@ -101,6 +106,7 @@ where stage = $2 and log_topic = $3 and log_partition = $4 and log_offset < $5 a
 -- name: restore_inbox
 -- Restore ingress claims by id and payload hash; their positions in `raw` are unknown.
 insert into inbox (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, is_reaction_done)
+-- No record has position -1, so every record of these events counts as a repeat.
 select '', 'receive', id, 'raw', -1, -1, 'pending', hash, true from unnest($1::uuid[], $2::text[]) d (id, hash)
 on conflict do nothing
 
@@ -112,6 +118,7 @@ with missing as (
   select unnest($6::text[]) as id
 )
 insert into inbox as h (generation, stage, event_id, log_topic, log_partition, log_offset, claim, is_reaction_done)
+-- A producer's retry may have appended an event twice; ON CONFLICT accepts each row once.
 select distinct on (e.headers ->> 'ce_id') $1, $2, (e.headers ->> 'ce_id')::uuid, e.topic, 0, e.position, 'pending', true
 from events e
 where e.topic = $3
@@ -138,6 +145,7 @@ join engine_results m using (document_id, engine, input_sha256, tenant)
 -- Store engine results; existing ones stay.
 insert into engine_results (tenant, document_id, engine, input_sha256, result)
 select * from unnest($1::text[], $2::uuid[], $3::text[], $4::bytea[], $5::bytea[]) a (tenant, document_id, engine, input_sha256, result)
+-- Ordered, so that two workers that store the same results cannot deadlock.
 order by document_id, engine, input_sha256, tenant
 on conflict do nothing
 

@@ -4,6 +4,7 @@ id, tenant, subject, wrapped as wrapped_key, slot
 
 -- name: destroy_keys
 -- Destroy keys, also those that are not known yet.
+-- A restored backup then does not bring the unknown ones back.
 insert into keystore.keys (id, tenant, destroyed_at)
 select id, $1, clock_timestamp()
 from unnest($2::uuid[]) k (id)

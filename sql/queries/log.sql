@@ -4,9 +4,11 @@ with appended as (
   insert into events (topic, key, headers, value)
   select r.topic, r.key, r.headers::jsonb, r.value
   from unnest($1::text[], $2::bytea[], $3::text[], $4::bytea[]) with ordinality r (topic, key, headers, value, n)
+  -- The identity assigns positions in this order, which the caller relies on.
   order by r.n
   returning position, topic
 ), reported as materialized (
+  -- Sent with the commit, one for all topics: a notification per record would flood the queue.
   select pg_notify('anabranch_events', string_agg(distinct topic, ',')) from appended
 )
 select array(select position from appended order by position) as positions, (select count(*) from reported) as reported
@@ -16,6 +18,7 @@ select array(select position from appended order by position) as positions, (sel
 -- Records above the snapshot horizon have no payload: a running transaction may still insert records before them.
 select xact, position, key, headers::text as headers, appended_at, ripe, case when ripe then value end as value
 from (
+  -- `before` excludes the row itself, so the first one is returned whatever its size.
   select e.*, e.xact < pg_snapshot_xmin(pg_current_snapshot()) as ripe,
          sum(coalesce(octet_length(e.value), 0)) over (order by e.xact, e.position rows between unbounded preceding and 1 preceding) as before
   from events e
@@ -50,6 +53,7 @@ with page as (
   where topic = any ($1::text[]) and (xact, position) > ($2::xid8, $3::bigint) and xact < pg_snapshot_xmin(pg_current_snapshot())
   order by xact, position
   limit $4
+-- Ranges that expired unread: behind the cursor's position, in batches not yet reported.
 ), behind as (
   select records, (first_xact, first_position) > ($2::xid8, $3::bigint) as follows, first_batch > $6::bigint as untold
   from expired_ranges
@@ -61,6 +65,7 @@ with page as (
   from behind
 )
 select page.*, lost.missed, lost.at_least, (select batch from expired_batches) as last_batch, pg_snapshot_xmin(pg_current_snapshot()) as horizon
+-- A left join: an empty page still returns one row with the state of the log.
 from lost left join page on true
 order by page.xact, page.position
 
@@ -83,6 +88,7 @@ insert into log_readers as r (reader, topic, lease_owner, lease_until)
 values ($1, $2, $3, clock_timestamp() + make_interval(secs => $4))
 on conflict (reader, topic) do update
 set lease_owner = excluded.lease_owner, lease_until = excluded.lease_until
+-- One statement: two processes that try at once cannot both see a free lease.
 where r.lease_owner is null
    or r.lease_owner = excluded.lease_owner
    or r.lease_until < clock_timestamp()
@@ -121,6 +127,7 @@ with pending_events as (
   order by e.xact, e.position limit 1
 ), place as (
   select e.xact, e.position from events e
+  -- The last record before the first pending one; without any pending one, the last of all.
   where e.topic = $2 and not exists (select from pending_events o where (e.xact, e.position) >= (o.xact, o.position))
   order by e.xact desc, e.position desc limit 1
 )
@@ -136,10 +143,13 @@ with reported as (
 ), missed as (
   select t.partition, t.expected, coalesce(r.next_offset, 0) as stored
   from reported t left join consumer_offsets r on r.reader = $1 and r.topic = $2 and r.partition = t.partition
+  -- A lower offset than this process wrote: the tables were restored from a backup.
   where coalesce(r.next_offset, 0) < t.expected
 ), noted as (
   insert into consumer_offsets as r (reader, topic, partition, next_offset)
+  -- All or nothing: after a restore no offset may move.
   select $1, $2, partition, next_offset from reported where not exists (select from missed) order by partition
+  -- Never lowered: partitions that were read again commit lower offsets for a while.
   on conflict (reader, topic, partition) do update set next_offset = excluded.next_offset where r.next_offset < excluded.next_offset
 )
 select partition, expected, stored from missed order by partition
@@ -162,6 +172,7 @@ with expired as (
   cross join lateral (select xact, position, appended_at from events where topic = t.topic order by xact, position limit $1) e
   where t.retention_ms is not null and e.appended_at < clock_timestamp() - t.retention_ms * interval '1 millisecond'
     and exists (select from log_readers r where r.topic = t.topic)
+    -- The slowest reader of the topic bounds what may be deleted.
     and not exists (select from log_readers r where r.topic = t.topic and (r.xact, r.position) < (e.xact, e.position))
 ), deleted as (
   delete from events where position in (select position from expired) returning topic, xact, position
@@ -182,7 +193,7 @@ with deleted as (
 select count(*) from deleted
 
 -- name: record_expired_ranges
--- Included CTEs: record the deleted records of `gone` as one batch, for readers that missed them.
+-- Included CTEs: record the records of `deleted` as one batch, for readers that missed them.
 counted as (
   update expired_batches set batch = batch + 1 returning batch
 ), noted as (
@@ -196,6 +207,7 @@ with numbered as (
   select id, row_number() over (partition by topic order by xact desc, position desc) as number, count(*) over (partition by topic) as rows from expired_ranges
 ), taken as (
   delete from expired_ranges g using numbered n
+  -- Twice the limit before folding, so that it happens rarely and in bulk.
   where g.id = n.id and n.rows > 2 * $1::bigint and n.number > $1
   returning g.*, (n.number - $1 - 1) / $2::bigint as fold
 )
@@ -208,6 +220,7 @@ from taken group by topic, fold
 -- name: has_foreign_xacts
 -- Whether records have transaction ids of another server, which this one has not reached.
 select exists (
+  -- The last record of each topic suffices, through the index, instead of a scan of the log.
   select from topics t cross join lateral (select xact from events where topic = t.topic order by xact desc, position desc limit 1) last
   where last.xact >= pg_snapshot_xmax(pg_current_snapshot())
 )
@@ -219,6 +232,7 @@ select exists (
 update log_readers r
 set xact = $1::xid8, position = coalesce(
   (
+    -- The lowest unfinished position: in the new order everything behind it is unread.
     select min(e.position) - 1 from events e
     where e.topic = r.topic
       and ((e.xact, e.position) > (r.xact, r.position) or e.position > (select max(position) from events where xact >= pg_snapshot_xmax(pg_current_snapshot())))
@@ -226,6 +240,7 @@ set xact = $1::xid8, position = coalesce(
   (select max(e.position) from events e where e.topic = r.topic),
   r.position
 )
+-- A cursor that never moved reads from the beginning anyway.
 where r.xact > '0'
 
 -- name: snapshot_horizon

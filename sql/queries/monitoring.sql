@@ -35,6 +35,7 @@ with recursive ahead (pid) as (
 )
 select a.pid, a.application_name as application, a.state, extract(epoch from clock_timestamp() - a.xact_start)::float8 as seconds, left(a.query, 200) as query
 from ahead join pg_stat_activity a using (pid)
+-- The head of the queue waits for no one itself.
 where cardinality(pg_blocking_pids(a.pid)) = 0
 order by a.xact_start limit 1
 
@@ -47,6 +48,7 @@ from pg_locks l
 join pg_class c on c.oid = l.relation and c.relkind in ('r', 'p')
 join pg_namespace n on n.oid = c.relnamespace and n.nspname in ('anabranch', 'keystore')
 left join pg_stat_activity a on a.pid = l.pid
+-- Prepared transactions have locks but no process.
 left join pg_prepared_xacts p on l.virtualtransaction = '-1/' || p.transaction
 where l.granted and l.database = (select oid from pg_database where datname = current_database()) and l.pid is distinct from pg_backend_pid()
   and l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')

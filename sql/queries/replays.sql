@@ -7,6 +7,7 @@ where id = (
   select id from replays
   where state = 'running' and stage || '/' || coalesce(generation, '') = any($2::text[]) and (lease_until is null or lease_until < clock_timestamp())
   order by created_at, id limit 1
+  -- Processes that look at once lease different replays instead of waiting for each other.
   for update skip locked
 )
 returning *
@@ -15,6 +16,7 @@ returning *
 -- Store the progress of a replay and renew its lease.
 update replays
 set positions = $3, read = $4, replayed = $5, superseded = $6, dead_lettered = $7, resumed_at = coalesce(resumed_at, clock_timestamp()),
+    -- A paused or cancelled replay gives its lease up with this last report.
     lease_until = case when state = 'running' then clock_timestamp() + make_interval(secs => $8) end,
     lease_owner = case when state = 'running' then lease_owner end
 where id = $1 and lease_owner = $2

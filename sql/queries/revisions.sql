@@ -59,6 +59,7 @@ on conflict do nothing
 -- Store the tombstone of a document, which keeps older revisions out; a later revision stays the latest.
 update documents set
   withdrawn = $3,
+  -- Exactly one branch returns a row: the fields of a later revision stay as they are.
   (tenant, latest, external_id, source, event_id, accepted_id, received_at, numbered) = (
     select tenant, latest, external_id, source, event_id, accepted_id, received_at, numbered where documents.latest > $3
     union all
@@ -86,6 +87,7 @@ select document_id, ord, accepted_id, fields, by_revision from document_amendmen
 -- Store an amendment, or the fields of a late revision that has no row of its own.
 insert into document_amendments (document_id, ord, accepted_id, tenant, fields, by_revision, received_at, log_topic, log_partition, log_offset)
 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
+-- A revision with a row of its own states its fields there.
 where not exists (select from document_revisions r where r.document_id = $1 and r.ord = $2 and $6)
 on conflict do nothing
 

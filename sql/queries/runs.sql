@@ -6,6 +6,7 @@ on conflict (id) do update set
   kind = coalesce(nullif(excluded.kind, ''), r.kind), request = coalesce(excluded.request, r.request), received_at = coalesce(excluded.received_at, r.received_at),
   generation = coalesce(excluded.generation, r.generation), response = coalesce(excluded.response, r.response),
   answered_at = coalesce(excluded.answered_at, r.answered_at),
+  -- The question carries empty candidates, which must not replace those of its answer.
   candidates = case when excluded.response is null then r.candidates else excluded.candidates end,
   numbers = case when excluded.response is null then r.numbers else excluded.numbers end,
   run_record = coalesce(excluded.run_record, r.run_record), requested_by = coalesce(excluded.requested_by, r.requested_by)

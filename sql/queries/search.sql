@@ -2,6 +2,7 @@
 -- Export this transaction's snapshot, with generation $1 or the live one.
 select pg_export_snapshot() as snapshot, xact_counter_epoch() || ' ' || pg_current_snapshot() as snapshot_version, name, config, how, topics, state
 from generations
+-- Read in the exported snapshot: a switch during the query changes nothing for it.
 where name = coalesce($1::text, (select name from live_generation)) and state <> 'dropped'
 
 -- name: corpus_size
@@ -14,6 +15,7 @@ select coalesce(sum(chunks), 0)::int from corpus_deltas where generation = $1 an
 select v.document_id, v.chunks
 from documents d
 join visible v on v.generation = $1 and v.document_id = d.id
+-- The language of the text precedes the declared one.
 left join revision_texts t on t.generation = $1 and t.document_id = d.id and t.ord = v.ord
 where d.tenant = $2 and v.tenant = $2
   and ($3::uuid[] is null or d.id = any ($3))
@@ -41,6 +43,7 @@ limit $12
     and ($10::date is null or coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) <= $10)
     and ($11::jsonb is null or d.metadata @> $11)
     and may_read($12::text[], d.readers)
+    -- A revision has readers of its own, unless an amendment replaced them for all.
     and ($12::text[] is null or 'readers' = any (d.amended) or may_read($12, (
       select r.readers from document_revisions r where r.document_id = c.document_id and r.ord = c.ord
     )))
@@ -67,6 +70,7 @@ select
 from configurations c
 cross join kept
 cross join lateral unnest(to_tsvector(c.cfg, $3)) word
+-- A query of stop words only has no positions; it is searched as it is.
 where kept.positions is null or word.positions && kept.positions
 order by 1, 3
 
@@ -112,6 +116,7 @@ with near as materialized (
   from chunk_vectors c
   cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
   where c.generation = $1 and c.tenant = $2 and ($3::uuid[] is null or c.document_id = any ($3))
+    -- Inside the scan: filtered afterwards, it would return fewer than $14 rows.
     and {filter_condition}
   order by (c.embedding::halfvec({dimension})) <=> $13::halfvec({dimension})
   limit $14
@@ -137,6 +142,7 @@ with recursive seeds as materialized (
   cross join lateral (
     select entity_id from entity_mentions
     where generation = $1 and tenant = $2 and key = seed.key and type = seed.type
+    -- One mention gives the id: type, key and tenant determine it.
     limit 1
   ) m
   group by 1
@@ -164,6 +170,7 @@ entity as materialized (
 )
 select c.chunk_id, min(c.document_id::text)::uuid as document_id, sum(c.score) as score
 from (
+  -- A name that occurs ten times in a chunk counts once.
   select distinct m.chunk_id, m.document_id, m.ord, entity.id, entity.score
   from entity
   cross join lateral (

@@ -61,12 +61,14 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) on conflict do nothing
 delete from source_changes c using (
   select key, epoch, sequence, is_snapshot_read, is_deleted,
     row_number() over w as age,
+    -- A newer change with all columns: no later change needs a value from before it.
     bool_or(unchanged_columns = '{}') over (w rows between unbounded preceding and 1 preceding) as covered,
     added_at < clock_timestamp() - interval '7 days' as old
   from source_changes where source = $1 and key = any($2::text[])
   window w as (partition by key order by epoch desc, sequence desc, is_snapshot_read, is_deleted)
 ) known
 where c.source = $1 and (c.key, c.epoch, c.sequence, c.is_snapshot_read, c.is_deleted) = (known.key, known.epoch, known.sequence, known.is_snapshot_read, known.is_deleted)
+  -- The margin is for changes that arrive late and are ordered before the newest ones.
   and known.covered and known.age > 16 and (known.old or known.age > 256)
 
 -- name: upsert_source_row
@@ -92,6 +94,7 @@ on conflict (source, table_name) do update
 insert into source_tables (source, table_name, ended, ended_topic, ended_ends, ended_at) values ($1, $2, $3, $4, $5, clock_timestamp())
 on conflict (source, table_name) do update set ended = excluded.ended, ended_topic = excluded.ended_topic, ended_ends = excluded.ended_ends,
   ended_at = excluded.ended_at
+-- The same end, read again while its snapshot is being applied, changes nothing.
 where source_tables.ended is null or source_tables.ended < excluded.ended
 
 -- name: source_ended_snapshots
@@ -112,6 +115,7 @@ select key from source_rows where source = $1 and table_name = $2 and is_live an
 -- Documents of a source that its reader's state does not contain.
 select d.external_id, d.latest[1:2] as mark from documents d
 where d.source = $2 and d.external_id > $4 and d.latest is not null and (d.withdrawn is null or d.withdrawn < d.latest) and d.latest[1:2] < $3::bigint[]
+  -- Left from an earlier state of the reader, which was deleted or lost.
   and not exists (select 1 from source_rows r where r.source = $1 and r.external_id = d.external_id)
 order by d.external_id limit $5
 
@@ -175,6 +179,7 @@ update source_states set last_change_at = clock_timestamp() where source = $1
 -- Mark a source row as published, unless its state has changed since.
 update source_rows
 set is_pending = false, released_ids = '{}'
+-- A newer state, stored while the older one was published, is still owed.
 where source = $1 and key = $2 and (epoch, sequence, step, digest) = ($3::int, $4::bigint, $5::int, $6::text)
 
 -- name: pending_source_rows
@@ -183,6 +188,7 @@ select key from source_rows where source = $1 and is_pending and key > $2 order 
 
 -- name: end_snapshot_sweep
 -- Mark an ended snapshot as swept.
+-- A newer snapshot may have ended during the sweep.
 update source_tables set ended = null where source = $1 and table_name = $2 and ended = $3::bigint[]
 
 -- name: add_source_state

@@ -16,6 +16,7 @@ select v.document_id, r.content_sha256, t.how, r.fields, changed.ord is not null
 from visible v
 left join revision_texts t on t.generation = v.generation and t.document_id = v.document_id and t.ord = v.ord
 left join document_revisions r on r.document_id = v.document_id and r.ord = v.ord
+-- The first later revision that differs, or was forced, ends the run of equal ones.
 left join lateral (
   select min(ord) as ord from document_revisions later
   where later.document_id = v.document_id and later.ord > v.ord
@@ -34,18 +35,22 @@ with candidate as (
   select c.document_id, c.ord, c.tenant, c.event_id
   from candidate c join revision_parts s on s.generation = $1 and s.document_id = c.document_id and s.ord = c.ord
   group by c.document_id, c.ord, c.tenant, c.event_id
+  -- Without any part of a kind `max` is null, and the comparison is not true.
   having count(*) filter (where s.kind = 'chunks') >= max(s.parts) filter (where s.kind = 'chunks')
      and count(*) filter (where s.kind = 'vectors') >= max(s.parts) filter (where s.kind = 'vectors')
+-- Evaluated once for all CTEs below.
 ), flipped as materialized (
   select c.*, v.ord as previous,
          (select count(*) from child_chunks x where x.generation = $1 and x.document_id = c.document_id and x.ord = c.ord)::int as chunks,
          exists (select from revision_parts o where o.generation = $1 and o.document_id = c.document_id and o.ord < c.ord)
            or exists (select from revision_texts o where o.generation = $1 and o.document_id = c.document_id and o.ord < c.ord) as follows
   from complete c left join visible v on v.generation = $1 and v.document_id = c.document_id
+  -- Only forward: a late part of an older revision changes nothing.
   where v.ord is null or v.ord < c.ord
 ), pointed as (
   insert into visible (generation, document_id, ord, tenant, chunks)
   select $1, document_id, ord, tenant, chunks from flipped order by document_id
+  -- The document's row is locked, so no other transaction moves this pointer meanwhile.
   on conflict (generation, document_id) do update set ord = excluded.ord, chunks = excluded.chunks
 ), noted as (
   update inbox h
@@ -63,6 +68,7 @@ corpus as (
   insert into corpus_deltas (generation, tenant, cfg, chunks)
   select $1, c.tenant, c.cfg, sum(s.sign)
   from signed s join child_chunks c on c.generation = $1 and c.document_id = s.document_id and c.ord = s.ord
+  -- A new revision with as many chunks leaves the count, and writes no row.
   group by c.tenant, c.cfg having sum(s.sign) <> 0
 ), words as (
   insert into lexical_deltas (generation, tenant, cfg, lexeme, delta)
@@ -118,6 +124,7 @@ select count(*)::int from taken
 -- name: hide_withdrawn
 -- Remove withdrawn revisions from the visible ones.
 delete from visible v using unnest($2::uuid[], $3::text[]) k (document_id, ord)
+-- Arrays compare element by element, as tuples do in Python.
 where v.generation = $1 and v.document_id = k.document_id and v.ord < k.ord::bigint[]
 
 -- name: archive_older_rows
@@ -128,6 +135,7 @@ with k as (
   delete from child_chunks t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord returning t.document_id, t.tenant, t.text
 ), parents as (
   delete from parent_chunks t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord returning t.document_id, t.tenant, t.text
+-- Answers quote texts by hash: the history keeps them after the rows are gone.
 ), kept as (
   insert into chunk_history (document_id, text_sha256, tenant, text)
   select distinct document_id, sha256(convert_to(text, 'UTF8')) as hash, tenant, text from (select * from deleted union all select * from parents) g order by document_id, hash
@@ -158,9 +166,11 @@ on conflict (document_id, text_sha256) do update set generation = null where chu
 -- For each (tenant $1, generation $2, snapshot version $3), whether no index change was committed since.
 -- A transaction that was running or had not begun at the snapshot stays invisible in it, so its commit is a
 -- change.
+-- Another counter epoch: transaction ids may have been assigned twice since the snapshot.
 select split_part(s.standing, ' ', 1) = xact_counter_epoch() and not exists (
   select from index_changes c
   where c.tenant = s.tenant and c.generation in ('', s.generation)
+    -- Implied by the next condition; it lets the index skip older changes.
     and c.xact >= pg_snapshot_xmin(split_part(s.standing, ' ', 2)::pg_snapshot)
     and not pg_visible_in_snapshot(c.xact, split_part(s.standing, ' ', 2)::pg_snapshot)
 ) as unchanged

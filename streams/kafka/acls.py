@@ -78,6 +78,8 @@ async def fetch_grants(client: AdminClient) -> list[Grant] | None:
     return [
         _parse_grant(binding)
         for binding in bindings
+        # Denials only narrow what others grant: ignoring them reports too much access, never too
+        # little.
         if binding.permission_type == AclPermissionType.ALLOW
     ]
 

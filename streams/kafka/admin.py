@@ -121,8 +121,9 @@ class KafkaAdmin:
         )
 
     async def fetch_partition_count(self, topic: str) -> int:
-        """Raises ConfigurationError if the topic does not exist, LogUnavailable if no broker
-        answers.
+        """Return the number of partitions.
+
+        Raises ConfigurationError if the topic does not exist, LogUnavailable if no broker answers.
         """
         name = self._settings.topic_prefix + topic
         metadata = await self._call(lambda client: client.list_topics(name, timeout=_TIMEOUT_S))
@@ -191,11 +192,13 @@ class KafkaAdmin:
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def _build_new_topic(self, topic: str, partitions: int, retention_ms: int) -> NewTopic:
-        # The broker's clock orders documents: see `timestamps`.
+        # The broker's clock orders documents: see `check_timestamp_types`.
         config = {"message.timestamp.type": "LogAppendTime"} | build_retention_config(retention_ms)
         return NewTopic(
             self._settings.topic_prefix + topic,
             num_partitions=partitions,
+            # -1: the broker's default, since only the cluster's operator knows the number of
+            # brokers.
             replication_factor=-1,
             config=config,
         )
@@ -210,6 +213,7 @@ class KafkaAdmin:
             try:
                 await asyncio.wrap_future(future)
             except KafkaException as error:
+                # Another process created it first.
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise translate_librdkafka_error(
                         error, f"Creating topic {name} failed"
@@ -291,8 +295,7 @@ class KafkaAdmin:
 
     def _on_error(self, error: KafkaError) -> None:
         # A refused password makes the call itself fail like an unreachable broker; only this
-        # callback gets
-        # the cause.
+        # callback gets the cause.
         if error.code() in _DENIED_CODES:
             self._denied_error = error
 

@@ -40,6 +40,7 @@ async def seek_to_first_unread(
                 stored=stored_offset,
                 committed=offset,
             )
+            # The tables were restored or lag: read what they miss; claims skip the rest.
             consumer.seek(tp, stored_offset)
             committed_offsets[tp] = stored_offset
     start_offsets = {tp: offset for tp, offset in committed_offsets.items() if offset}
@@ -73,6 +74,7 @@ async def _check_uncommitted(
         OffsetFetchRequest(coordinator.group_id, list(partitions_by_topic.items()))
     )
     if error_code := getattr(response, "error_code", 0):
+        # Look the coordinator up again, or the retry asks the same broker.
         coordinator.coordinator_dead()
         raise for_code(error_code)(f"fetching the offsets of group {coordinator.group_id}")
     committed_partitions = [
@@ -102,8 +104,10 @@ async def keep_alive(consumer: AIOKafkaConsumer) -> Mapping[TP, int]:
             consumer._client._sync_task,
         ):
             if task is not None and task.done():
+                # None of these tasks ends while the client works.
                 raise _get_task_error(task)
         coordinator.check_errors()
+    # Counts as a poll: max_poll_interval starts again.
     with consumer._subscription.fetch_context():
         states = {
             tp: consumer._subscription.subscription.assignment.state_value(tp)
@@ -125,6 +129,7 @@ async def seek_back(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> int:
     """
     if tp not in consumer.assignment():
         return offset
+    # Read before the seek, which replaces the position.
     inflight_end: int = await consumer.position(tp)
     consumer.seek(tp, offset)
     return inflight_end or offset

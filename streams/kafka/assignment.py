@@ -16,6 +16,7 @@ from schemas.ports.log import OpenSink, Sink
 from schemas.records import Position, Record, StoredRecord
 
 log = structlog.get_logger(__name__)
+# At one check each 0.5 s (`_KEEP_ALIVE_INTERVAL_S`) this is five seconds.
 MAX_STALLED_CHECKS = 10
 """Consecutive checks without delivery of fetched records before they are fetched again."""
 
@@ -38,8 +39,7 @@ class FetchControl(Protocol):
     """Flow control of single partitions."""
 
     # Faust's own hooks for full buffers. Unlike its `pause_partitions` (2,025 of 20,000 events lost
-    # in a
-    # test) they still deliver what was already fetched, and only stop further fetches.
+    # in a test) they still deliver what was already fetched, and only stop further fetches.
     def on_buffer_full(self, tp: Any) -> None: ...
 
     def on_buffer_drop(self, tp: Any) -> None: ...
@@ -91,7 +91,9 @@ class KafkaPartition:
         self._sink = open_sink(self)
 
     async def close(self) -> None:
+        # Cleared first: messages that arrive during the close find no sink.
         sink, self._sink = self._sink, None
+        # Never acknowledged here: the next owner reads these records again.
         self._unacknowledged.clear()
         if sink is not None:
             await sink.close()
@@ -113,6 +115,7 @@ class KafkaPartition:
         # them again.
         if self._sink is None or self._next_offset is None or message.offset < self._next_offset:
             return
+        # A gap in the offsets is either a loss in Faust's queues or an offset without a record.
         if self._is_missing_before(self._next_offset, message.offset):
             return
         self._next_offset, self._gap_offset = message.offset + 1, None
@@ -138,10 +141,12 @@ class KafkaPartition:
             if self._sink is not None
             and self._next_offset is not None
             and self._next_offset < fetched_end
+            # A full sink stops fetches on purpose, so no progress is expected.
             and not self._sink.is_full
             else None
         )
         self._stalled_checks = (
+            # Any delivery changes the range and restarts the count.
             self._stalled_checks + 1
             if stalled_range is not None and stalled_range == self._stalled_range
             else 0
@@ -149,7 +154,9 @@ class KafkaPartition:
         self._stalled_range = stalled_range
         if stalled_range is None or self._stalled_checks < MAX_STALLED_CHECKS:
             return
+        # Fetched twice and nothing arrived: the offsets hold no records.
         if self._refetched_end == fetched_end:
+            # Counted as acknowledged as well, so that commits can pass them.
             self._next_offset = fetched_end
             self._consumer.skip_gap(self._tp, *stalled_range)
         else:
@@ -167,7 +174,7 @@ class KafkaPartition:
             )
 
     def _is_missing_before(self, expected_offset: int, offset: int) -> bool:
-        """Whether records before this one must be fetched again or are about to arrive."""
+        """Return whether records before this one must be fetched again or are about to arrive."""
         if offset == expected_offset:
             return False
         # An offset that goes down, or lies behind what was in flight, was fetched after the seek.
@@ -175,9 +182,11 @@ class KafkaPartition:
             offset <= self._last_gap_offset or 0 <= self._inflight_end <= offset
         )
         self._last_gap_offset = offset
+        # The same offset arrived again after the seek, so nothing exists before it.
         if is_refetched and offset == self._gap_offset:
             self._consumer.skip_gap(self._tp, expected_offset, offset)
             return False
+        # One seek for each gap: records still in flight behind it arrive meanwhile and are dropped.
         if is_refetched or self._gap_offset is None:
             self._gap_offset, self._inflight_end = offset, -1
             self._consumer.refetch_from(self._tp, expected_offset).add_done_callback(
@@ -186,6 +195,7 @@ class KafkaPartition:
         return True
 
     def _on_refetched(self, refetch: asyncio.Future[int]) -> None:
+        # Revoked meanwhile: the next owner starts at the committed offset.
         if refetch.cancelled() or self._sink is None:
             return
         if isinstance(error := refetch.exception(), Exception):
@@ -251,10 +261,11 @@ class PartitionAssignment:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every partition has its start offset."""
+        """Return whether every partition has its start offset."""
         return self._ready_epoch == self.epoch
 
     def begin(self, tps: Iterable[Any], generation: int, consumer: FetchControl) -> None:
+        # Set before any partition opens: `deliver` drops messages of every other generation.
         self._generation = generation
         self.epoch += 1
         try:
@@ -311,6 +322,7 @@ class PartitionAssignment:
             await self._offset_store.store_offsets(
                 self._group, self._topic, {tp.partition: offset for tp, offset in offsets.items()}
             )
+        # Not committed either: the broker's offset must never be ahead of the stored one.
         except TransientError as error:
             log.warning("commit_postponed", topic=self._topic, code=error.code, detail=error.detail)
             return False
@@ -332,6 +344,7 @@ class PartitionAssignment:
     async def end(self) -> None:
         """Revoke all partitions. Return when all sinks are closed."""
         self.epoch += 1
+        # Emptied before the wait, so that no message reaches a sink that is closing.
         partitions, self._partitions = self._partitions, {}
         for outcome in await asyncio.gather(
             *(partition.close() for partition in partitions.values()), return_exceptions=True

@@ -123,6 +123,7 @@ class Broker:
         return False
 
     def _find_pid(self) -> int | None:
+        # Our own child: `poll` also reaps it, or it would stay a zombie after its end.
         if self._process is not None:
             return self._process.pid if self._process.poll() is None else None
         with suppress(OSError, ValueError):
@@ -187,6 +188,8 @@ class Broker:
             )
 
     def _build_java_command(self, jars: Path, heap_mb: int) -> list[str]:
+        # For a small node: less memory and a faster start, and no broker that lingers without
+        # memory.
         jvm_options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
         logging_option = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
         return [
@@ -212,6 +215,7 @@ class Broker:
                 stdin=subprocess.DEVNULL,
                 stdout=log_stream,
                 stderr=log_stream,
+                # The node outlives this program and its terminal's signals.
                 start_new_session=True,
             )
         self._pid_file.write_text(str(self._process.pid))
@@ -256,14 +260,15 @@ def _find_free_port(preferred_port: int | None) -> int:
 
 
 async def _is_serving(port: int) -> bool:
-    """Whether a Kafka node answers ApiVersions (version 0), which it does only as a member of its
-    cluster.
+    """Return whether a Kafka node answers ApiVersions (version 0), which it does only as a member
+    of its cluster.
     """
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
         return False
     try:
+        # Size, api key, version, correlation id, and a null client id.
         writer.write(struct.pack(">ihhih", 10, 18, 0, 1, -1))
         await asyncio.wait_for(reader.readexactly(8), timeout=5)
     except (OSError, EOFError, TimeoutError):

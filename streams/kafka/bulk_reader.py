@@ -47,6 +47,8 @@ class BulkReader:
             loop = asyncio.get_running_loop()
             consumer = Consumer(self._build_config(), logger=librdkafka_logger)
             try:
+                # `assign`, not `subscribe`: no group is joined, so nothing is rebalanced and no
+                # offset committed.
                 consumer.assign(
                     [
                         TopicPartition(
@@ -60,6 +62,8 @@ class BulkReader:
                 async for record in self._poll_until_ends(consumer, loop, thread):
                     yield record
             finally:
+                # Shielded, and on the polling thread: a cancelled reader must still close its
+                # connections.
                 await asyncio.shield(loop.run_in_executor(thread, consumer.close))
 
     async def _poll_until_ends(
@@ -68,6 +72,7 @@ class BulkReader:
         empty_polls = 0
         while self._ends:
             messages = await loop.run_in_executor(thread, _poll_messages, consumer)
+            # librdkafka reconnects by itself, so only a long silence counts as an outage.
             empty_polls = 0 if messages else empty_polls + 1
             if empty_polls >= _MAX_EMPTY_POLLS:
                 raise LogUnavailable(
@@ -78,7 +83,7 @@ class BulkReader:
                     yield self._build_stored_record(message)
 
     def _is_before_end(self, message: Message) -> bool:
-        """Whether the message is a record before the end of its partition; drop finished
+        """Return whether the message is a record before the end of its partition; drop finished
         partitions.
         """
         is_record = self._is_record(message)  # first: an error of the group has no offset
@@ -120,6 +125,7 @@ class BulkReader:
             "group.id": f"{self._settings.topic_prefix}anabranch.reading",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # Retention may remove the start offset between listing and reading.
             "auto.offset.reset": "earliest",
             "queued.max.messages.kbytes": _QUEUE_KB,
         }
@@ -134,4 +140,5 @@ def _get_offset(message: Message) -> tuple[int, int]:
 def _poll_messages(consumer: Consumer) -> list[Message]:
     """Wait for a first message and return it with those already fetched."""
     first = consumer.poll(_POLL_TIMEOUT_S)
+    # `consume` alone would wait until the batch is full or its time-out has passed.
     return [] if first is None else [first, *consumer.consume(_BATCH_MESSAGES - 1, 0)]

@@ -60,6 +60,7 @@ class KafkaClientSettings:
                 "sasl_plain_password": self.sasl_password,
             }
         if self.uses_ssl:
+            # aiokafka wants a context, librdkafka the paths of the files.
             arguments["ssl_context"] = self._build_ssl_context()
         return arguments
 

@@ -37,8 +37,10 @@ from streams.kafka.aiokafka_ext import keep_alive, seek_back, seek_to_first_unre
 from streams.kafka.assignment import PartitionAssignment
 
 log = structlog.get_logger(__name__)
+# How long a resumed partition waits at most before the next fetch includes it.
 _PAUSED_POLL_S = 0.02
 _KEEP_ALIVE_INTERVAL_S = 0.5
+# With the interval above: ten seconds assigned, without a rebalance and without flow.
 _MAX_IDLE_CHECKS = 20
 _STALL_TIMEOUT_S = 120.0
 """Longest time without flow before the subscription restarts; even consecutive rebalances are
@@ -80,12 +82,14 @@ class FaustConsumerThread(driver.AIOKafkaConsumerThread):
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
         assignment, epoch = self.app.assignment, self.app.assignment.epoch
+        # On the app's loop, which owns the database pool; the seek itself runs on the fetch thread.
         stored_offsets = await assignment.fetch_stored_offsets()
         committed_offsets, start_offsets = await self.call_thread(
             seek_to_first_unread, self._ensure_consumer(), stored_offsets
         )
         if assignment.epoch == epoch:  # else these offsets belong to an earlier assignment
             assignment.set_starts(start_offsets)
+        # Faust takes these as already committed and commits nothing below them.
         return dict(committed_offsets)
 
     async def keep_alive(self) -> Mapping[TP, int]:
@@ -135,6 +139,7 @@ class FaustConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.gap_tasks: set[asyncio.Future[None]] = set()
+        # After `super().__init__`, which sets Faust's own.
         self._read_offset = NoReadOffsets()
 
     def _new_consumer_thread(self) -> FaustConsumerThread:
@@ -144,6 +149,7 @@ class FaustConsumer(driver.Consumer):
         # Tables first: only after a restore may they be behind the group's committed offsets.
         epoch = self.app.assignment.epoch
         if not await self.app.assignment.store_offsets(offsets):
+            # Unless revoked meanwhile: old acknowledgements would leak into the next assignment.
             if epoch == self.app.assignment.epoch:
                 self._restore_acknowledgements(offsets)
             return False
@@ -163,8 +169,8 @@ class FaustConsumer(driver.Consumer):
         self, offsets: Mapping[TP, int], start_new_transaction: bool = True
     ) -> bool:
         # Faust records an offset as committed even if the group refused it. After a rebalance it
-        # would then
-        # ignore the acknowledgements of every record read again, and the lag would never shrink.
+        # would then ignore the acknowledgements of every record read again, and the lag would never
+        # shrink.
         is_committed: bool = await super()._commit_offsets(offsets, start_new_transaction)
         if not is_committed:
             for tp in offsets:
@@ -179,6 +185,7 @@ class FaustConsumer(driver.Consumer):
         await super().on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        # Before Faust resumes its flow, so that every partition has a sink when records arrive.
         self.app.assignment.begin(assigned, generation_id, self)
         await super().on_partitions_assigned(assigned, generation_id)
 
@@ -192,12 +199,12 @@ class FaustConsumer(driver.Consumer):
     @Service.task
     async def _run_keep_alive(self) -> None:
         # Faust does not fetch during a rebalance. After max_poll_interval aiokafka leaves the group
-        # and never
-        # rejoins, since only a fetch would make it.
+        # and never rejoins, since only a fetch would make it.
         idle_checks, last_flow_at = 0, self.loop.time()
         while not self.should_stop:
             fetched_offsets = await self._keep_alive()
             if self.flow_active:
+                # Without flow nothing is delivered, which is no stall.
                 self.app.assignment.check_progress(fetched_offsets)
             if self.flow_active and self._has_start_offsets and not self.app.has_fetching_ended:
                 last_flow_at = self.loop.time()
@@ -232,8 +239,8 @@ class FaustConsumer(driver.Consumer):
 
     @property
     def _has_start_offsets(self) -> bool:
-        """Whether each assigned partition has its start offset; also true for a member without
-        partitions.
+        """Return whether each assigned partition has its start offset; also true for a member
+        without partitions.
         """
         return self.app.assignment.is_ready or (
             self.app.assignment.epoch > 0 and not self.assignment()
@@ -248,8 +255,8 @@ class FaustConsumer(driver.Consumer):
         if not self.flow_active:
             await self.wait_first(self.can_resume_flow.wait())
         # A copy: Faust clears its own set on revocation while a fetch still waits with it, and
-        # aiokafka would
-        # then return records of all partitions assigned next, which Faust drops here.
+        # aiokafka would then return records of all partitions assigned next, which Faust drops
+        # here.
         active_partitions = set(self._get_active_partitions())
         # Short polls while some are paused, so that a resumed partition is fetched at once.
         has_paused = len(active_partitions) < len(self.assignment())
@@ -323,15 +330,19 @@ class FaustApp(faust.App):
             # Faust separates brokers by semicolons. Its `confluent://` driver never subscribes.
             broker="aiokafka://"
             + consumer_arguments["bootstrap_servers"].replace(",", ";aiokafka://"),
+            # All apps of the process share the caller's loop.
             loop=asyncio.get_running_loop(),
             # Faust logs and acknowledges a value that it cannot decode; the stage makes it a dead
             # letter.
             key_serializer="raw",
             value_serializer="raw",
+            # Faust may neither add a leader topic nor create ours, which have settings of their
+            # own.
             topic_disable_leader=True,
             topic_allow_declare=False,
             # By default a rebalance waits for events in flight, possibly longer than its time-out.
             stream_wait_empty=False,
+            # Also bounds how often offsets are stored in the tables: they go with each commit.
             broker_commit_interval=1.0,
             broker_session_timeout=consumer_arguments["session_timeout_ms"] / 1000,
             broker_request_timeout=_UNLIMITED_TIMEOUT_S,

@@ -64,6 +64,7 @@ class GroupOffsets:
         return {
             topic_partition.partition: offset_metadata.offset
             for topic_partition, offset_metadata in offsets.items()
+            # Kafka returns -1 for a partition without a committed offset.
             if offset_metadata.offset >= 0
         }
 

@@ -71,6 +71,7 @@ class KafkaLog(DenseLog):
             {position.partition: position.offset + 1},
         )
         ranges = await self._clamp_ranges(position.topic, start, end)
+        # `_clamp_ranges` covers all partitions; this read needs one.
         single_range = {partition: ranges[partition] for partition in start if partition in ranges}
         async for record in BulkReader(self._settings, position.topic, single_range).read():
             return record
@@ -124,6 +125,7 @@ class KafkaLog(DenseLog):
         """Limit the requested ranges to the offsets that exist."""
         return {
             partition: (
+                # An offset outside the log would start at `auto.offset.reset` or never end.
                 max(first_offset, (start or {}).get(partition, first_offset)),
                 min(end_offset, (end or {}).get(partition, end_offset)),
             )

@@ -81,6 +81,7 @@ class RecordProducer:
                     await producer.stop()
 
     async def _get_producer(self) -> AIOKafkaProducer:
+        # Concurrent first appends would start a producer each, and all but one would leak.
         async with self._start_lock:
             if self._producer is None:
                 producer = self._new_producer()
@@ -96,7 +97,10 @@ class RecordProducer:
         return AIOKafkaProducer(
             **self._settings.to_aiokafka_arguments(),
             client_id="anabranch-publisher",
+            # An acknowledged event must survive the loss of a broker: the stage marks it as
+            # published.
             acks="all",
+            # Retries inside the client must neither duplicate nor reorder records.
             enable_idempotence=True,
             compression_type="lz4",
             max_batch_size=_BATCH_BYTES,
@@ -109,6 +113,7 @@ class RecordProducer:
         confirmations: list[asyncio.Future[RecordMetadata]] = []
         try:
             for record in records:
+                # Only buffered here, in order; the confirmations are awaited together.
                 confirmations.append(await self._send_record(producer, record))
             # shield: cancelling aiokafka's own future would not unsend the record.
             metadata_list = await asyncio.gather(

@@ -28,8 +28,7 @@ long.
 """
 _REBALANCE_TIMEOUT_MS = 30_000
 # The broker holds a join request for up to the rebalance time-out. A member that gives up earlier
-# joins a
-# second time, and its first, abandoned membership delays the next rebalance.
+# joins a second time, and its first, abandoned membership delays the next rebalance.
 _REQUEST_MARGIN_MS = 10_000
 # A starting broker may list no topics. A group leader that sees none assigns nothing until it
 # refreshes.

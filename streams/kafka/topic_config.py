@@ -82,9 +82,11 @@ _DENIED_CODES = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHO
 def build_retention_config(retention_ms: int) -> dict[str, str]:
     """Build the retention settings of a new topic. -1 keeps records forever."""
     segment_config = (
+        # Kafka deletes closed segments only, and its default closes one after a week.
         {SEGMENT_SETTING: str(max(1, retention_ms // MIN_SEGMENTS))} if retention_ms >= 0 else {}
     )
     return {
+        # All explicit: defaults of the cluster might compact or limit the size, and lose events.
         CLEANUP_POLICY_SETTING: "delete",
         RETENTION_SETTING: str(retention_ms),
         SIZE_SETTING: "-1",
@@ -110,6 +112,8 @@ async def fetch_max_retention(client: AdminClient, topic: str) -> timedelta | No
         return None
     return timedelta(
         milliseconds=sum(
+            # An expired record waits for its segment to close, for the next check, and for the
+            # file's deletion.
             int(config[name]) for name in (RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING)
         )
         + await _fetch_check_interval_ms(client)

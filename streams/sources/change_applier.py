@@ -88,6 +88,7 @@ class ChangeApplier:
                 transaction, changes, {change.key for change in changes}
             )
             if position is not None:
+                # In the same transaction: the progress never claims changes that are not stored.
                 await self._store_progress(transaction, change_events, position)
         await self._emit(transition)
         for truncation in truncations:
@@ -97,6 +98,8 @@ class ChangeApplier:
     async def end_snapshot(self, table: str, mark: SequenceMark) -> None:
         """Withdraw the rows that a full snapshot of the table, begun at the mark, has not read."""
         async with self._store.begin_transaction(self._spec.name) as transaction:
+            # Raised before the sweep: changes below the floor that arrive later cannot revive a
+            # row.
             await transaction.raise_floors(table, snapshot_started_at=mark)
         await self.withdraw_below(table, mark)
 
@@ -111,6 +114,7 @@ class ChangeApplier:
             ):
                 log.info("snapshot_ended", source=self._spec.name, table=ended_snapshot.table)
                 await self.end_snapshot(ended_snapshot.table, ended_snapshot.mark)
+                # Last: a crash before this sweeps again, which emits nothing new.
                 await self._store.mark_snapshot_swept(
                     self._spec.name, ended_snapshot.table, ended_snapshot.mark
                 )
@@ -154,6 +158,7 @@ class ChangeApplier:
     async def _compute_transition(
         self, transaction: SourceTransaction, changes: Sequence[RowChange], keys: Collection[str]
     ) -> _Transition:
+        # Stored first, so that the merge below reads old and new changes alike.
         await transaction.save_changes(changes, {})
         floors, rows, transition = (
             await transaction.fetch_floors(),
@@ -168,10 +173,12 @@ class ChangeApplier:
                     key, merged_row, state.emitted, self._spec, self._mapping
                 )
             except MalformedEvent as error:
+                # The state of the row stays: a later change may make it a document.
                 transition.rejected[key] = error
                 continue
             if new_state is not None:
                 new_states[key] = new_state
+            # Also states that an earlier attempt stored and did not publish.
             pending_state = new_state or (
                 state.emitted if state.emitted and state.emitted.is_pending else None
             )
@@ -206,6 +213,7 @@ class ChangeApplier:
             ]
             if records:
                 await self._log.append(records)
+            # After the acknowledgement: a crash before this publishes the same ids again.
             await self._store.mark_emitted(
                 self._spec.name, {key: transition.pending[key] for key in keys}
             )

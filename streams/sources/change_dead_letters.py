@@ -35,6 +35,7 @@ class ChangeDeadLetters:
         TransientError.
         """
         position = stored_record.position
+        # Derived from the position: a record that is read again gives the same dead letter.
         event_id = content_id("unreadable", position.topic, position.partition, position.offset)
         data = EventDeadLettered(
             stage=f"source {self.spec.name}",

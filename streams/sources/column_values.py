@@ -23,11 +23,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_unavailable(value: Any) -> bool:
-    """Whether the value is Debezium's placeholder for an unchanged column (text, bytes, array or
-    map).
+    """Return whether the value is Debezium's placeholder for an unchanged column (text, bytes,
+    array or map).
     """
     match value:
         case str():
+            # Debezium encodes its placeholder like a value of the column's type.
             return value in (PLACEHOLDER, _PLACEHOLDER_BYTES)
         case [element]:
             return is_unavailable(element)
@@ -83,6 +84,7 @@ def _make_scaled_converter(
     per_microsecond: tuple[int, int], format_value: Callable[[int], str]
 ) -> Callable[[Any, Mapping[str, Any]], str]:
     multiplier, divisor = per_microsecond
+    # Whole numbers: a float of nanoseconds since the epoch would lose digits.
     return lambda value, _: format_value(int(value) * multiplier // divisor)
 
 
@@ -90,6 +92,7 @@ def _convert_decimal(value: Any, parameters: Mapping[str, Any]) -> str:
     """Format a decimal (base64 of a big-endian two's complement integer, `scale` digits after the
     point).
     """
+    # Connectors may write decimals as numbers (`decimal.handling.mode=double`).
     if isinstance(value, int | float):
         return str(value)
     return _format_digits(value, int(parameters.get("scale", 0)))

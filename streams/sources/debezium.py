@@ -92,6 +92,7 @@ def _parse_change(
     table, epoch, sequence = table_position
     key, key_values = _parse_key(record)
     is_snapshot_read = op == "r" and _get_snapshot_marker(envelope["source"]) in _SNAPSHOT_MARKERS
+    # Only the key is read: with the default replica identity `before` has no values.
     if op == "d":
         return RowChange(key, table, epoch, sequence, is_deleted=True)
     row = _check_object(envelope.get("after"), "field `after`")
@@ -120,6 +121,7 @@ def _parse_columns(
             code="NO_SUCH_COLUMN",
             remedy="Remove the source and add it again with columns that the table has.",
         )
+    # Postgres does not send large values that did not change; Debezium sends a placeholder.
     unknown = tuple(name for name in required_columns if is_unavailable(row[name]))
     known_values = {
         name: replace_surrogates(
@@ -148,6 +150,7 @@ def format_row_key(values: Json) -> str:
     Raises MalformedEvent if the result is empty or too long.
     """
     row_name = "/".join(
+        # Escaped, or ("a/b", "c") and ("a", "b/c") would be the same row.
         format_as_text(value).replace("%", "%25").replace("/", "%2F")
         if len(values) > 1
         else format_as_text(value)
@@ -163,8 +166,8 @@ def format_row_key(values: Json) -> str:
 
 def _parse_old_key(record: Record, op: str) -> str | None:
     # A changed primary key arrives as `d` (old key) and `c` (new key), usually in different
-    # partitions. The
-    # `c` may have placeholders for unchanged columns; their values are under the old key.
+    # partitions. The `c` may have placeholders for unchanged columns; their values are under the
+    # old key.
     header = record.headers.get("__debezium.oldkey")
     if op != "c" or not header:
         return None
@@ -245,6 +248,7 @@ def _compute_binlog_sequence(source: Json) -> int:
     """Combine file number, offset in the file and row of the event (MySQL and MariaDB)."""
     # Cassandra's files belong to single nodes and end in no number: int() raises.
     file = int(str(source["file"]).rpartition(".")[2])
+    # 17 bits for the file, 32 for the position and 14 for the row fit into a bigint.
     return file << 46 | int(source["pos"]) << 14 | min(int(source.get("row") or 0), 2**14 - 1)
 
 

@@ -130,6 +130,7 @@ def _compute_for_present_row(
             if previous and is_previous_live
             else None
         )
+    # Tenant, collection and tags are part of it: if they change, all documents are sent again.
     digest = _compute_digest("document", document, spec)
     if previous is not None and row.mark < previous.mark:
         return None
@@ -137,6 +138,7 @@ def _compute_for_present_row(
         previous is not None
         and previous.is_live
         and previous.digest == digest
+        # After a reset the event is sent again, so that later numbers of the new epoch win.
         and previous.epoch == row.mark[0]
     )
     return (
@@ -181,6 +183,7 @@ def _compute_released_ids(
 ) -> tuple[ReleasedId, ...]:
     released_ids = (
         {released_id.external_id: released_id for released_id in previous.released_ids}
+        # Withdrawals of an unpublished state are still owed.
         if previous.is_pending
         else {}
     )
@@ -193,5 +196,6 @@ def _compute_released_ids(
     return tuple(
         released_id
         for name, released_id in released_ids.items()
+        # The row has taken this id back.
         if not (emitted_state.is_live and name == emitted_state.external_id)
     )

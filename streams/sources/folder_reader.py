@@ -53,7 +53,9 @@ class FolderScan:
         )
 
     def is_deleted(self, name: str) -> bool:
-        """Whether the file does not exist: neither found nor in a folder that could not be read."""
+        """Return whether the file does not exist: neither found nor in a folder that could not be
+        read.
+        """
         path_and_parents = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
         return name not in self.files and not any(
             folder in self.problems for folder in path_and_parents
@@ -86,6 +88,7 @@ class FolderReader:
     async def scan(self) -> None:
         """Scan once, ingest new and changed files and withdraw deleted ones."""
         folder_scan = await asyncio.to_thread(self._walk)
+        # Before any withdrawal: an unmounted share looks like a folder whose files were deleted.
         unmounted = self._find_unmounted(folder_scan)
         for name, stamp in sorted(folder_scan.files.items()):
             if self._is_new(name, stamp) and self._is_settled(name, stamp):
@@ -99,6 +102,7 @@ class FolderReader:
         for name in sorted(
             filter(folder_scan.is_deleted, self.item_states.list_live() - unmounted)
         ):
+            # An editor may truncate a file before it writes it again.
             if name not in folder_scan.empty_files or self._is_settled(
                 name, folder_scan.empty_files[name]
             ):
@@ -132,6 +136,7 @@ class FolderReader:
         root, folder_scan = Path(self.config.path), FolderScan()
         if root.is_dir():
             self._walk_folder(root, root, folder_scan)
+        # The folder itself is missing: without this check every document would be withdrawn.
         if not folder_scan.devices and not folder_scan.problems:
             raise ConfigurationError(
                 f"Folder {root} does not exist on this machine.",
@@ -215,9 +220,11 @@ class FolderReader:
         try:
             sha256 = await asyncio.to_thread(_compute_sha256, path)
             item = self.item_states.items.get(name, {})
+            # Touched, copied back or restored: the same bytes are no new revision.
             if item.get("live") and item.get("sha256") == sha256:
                 await self.item_states.store_item(name, {**item, **file_fields})
                 return
+            # The mark names the staging prefix, so it is chosen before the upload.
             mark = self.item_states.compute_next_mark(name)
             blob = await self.blobs.put_stream(
                 self.item_states.raw_producer.get_staging_prefix(name, mark),

@@ -39,6 +39,8 @@ class ItemStates:
     async def load(self) -> None:
         notes = await self.store.fetch_notes(self._name)
         self.items = {
+            # After a reset the numbers restart: notes of an earlier epoch would order new events
+            # wrongly.
             name.removeprefix(ITEM_PREFIX): note
             for name, note in notes.items()
             if name.startswith(ITEM_PREFIX) and note["epoch"] == self.source.epoch
@@ -48,6 +50,7 @@ class ItemStates:
             self.source.spec.ce_source, after, PAGE_SIZE
         ):
             for external_id in page:
+                # Its note is lost or of an earlier epoch: without a stamp the item is read again.
                 self.items.setdefault(
                     external_id, {"epoch": self.source.epoch, "sequence": 0, "live": True}
                 )
@@ -59,6 +62,7 @@ class ItemStates:
     def compute_next_mark(self, external_id: str) -> SequenceMark:
         """Return the mark of the item's next event."""
         last_sequence: int = self.items.get(external_id, {}).get("sequence", 0)
+        # `max`: the clock may go back, and two changes may fall into one millisecond.
         return self.source.epoch, max(int(self.clock().timestamp() * 1000), last_sequence + 1)
 
     async def publish_received(
@@ -98,6 +102,7 @@ class ItemStates:
             "problems": dict(sorted(problems.items())[:5]),
             "problem_count": len(problems),
         }
+        # A scan every two seconds would otherwise write a row each time.
         if note != self.stored_status:
             await self.store.set_note(self._name, STATUS_KEY, note)
             self.stored_status = note

@@ -17,6 +17,7 @@ from schemas.records import Record
 from streams.sources.column_values import PLACEHOLDER
 
 Texts = Mapping[str, str | None]
+# Object ids of built-in types, which never change (pg_type.dat).
 _BOOL, _BYTEA, _JSON, _JSONB = 16, 17, 114, 3802
 _INTEGERS = frozenset({20, 21, 23, 26})
 _FLOATS = frozenset({700, 701})
@@ -40,6 +41,7 @@ def parse_value(text: str | None, oid: int) -> Any:
         case _ if oid in _TIMESTAMPS:
             return text.replace(" ", "T", 1)
         case 16:
+            # "t" in the stream; a cast to text in the snapshot gives "true".
             return text == "t" or text == "true"
         case 17:
             return base64.b64encode(bytes.fromhex(text.removeprefix("\\x"))).decode()
@@ -143,6 +145,7 @@ class PgOutputDecoder:
             types[name] = reader.read_number(">I")
             reader.read_number(">i")
         self._relations[oid] = (
+            # A publication may hold other tables: their messages are read and dropped.
             self._build_shape(types) if (schema, table) == self._table_name else None,
             list(types),
         )
@@ -156,6 +159,7 @@ class PgOutputDecoder:
         shape, columns = self._relations[reader.read_number(">I")]
         tag, old_row = reader.read_bytes(1), None
         if tag in (b"K", b"O"):
+            # Sent only if the key changed (K), or with `replica identity full` (O).
             old_row = reader.read_row(columns)
             is_full_row = tag == b"O"
             reader.read_bytes(1)
@@ -173,6 +177,7 @@ class PgOutputDecoder:
         if all(old_row[name] == row[name] for name in shape.key):
             return [shape.build_record("u", row, sequence)]
         return [
+            # Two events, as Debezium writes them; both have the sequence of this one change.
             shape.build_record("d", old_row, sequence),
             shape.build_record("c", row, sequence, old_key=old_row),
         ]
@@ -188,6 +193,7 @@ class PgOutputDecoder:
         truncated_shapes = [
             shape
             for oid in [reader.read_number(">I") for _ in range(count)]
+            # A TRUNCATE may name tables whose relation message was never sent.
             if (shape := self._relations.get(oid, (None, []))[0])
         ]
         return [truncated_shapes[0].build_record("t", {}, sequence)] if truncated_shapes else []

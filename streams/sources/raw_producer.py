@@ -108,6 +108,7 @@ class RawProducer:
                 f"Invalid body of {document.external_id!r}: {error}.", code="MALFORMED_CHANGE"
             ) from error
         if len(payload) > MAX_INLINE_BYTES:
+            # A fixed key: a retry writes the same blob again.
             blob = await self.blobs.put(
                 self._build_staging_prefix(event_id) + sha256_hex(payload), payload
             )
@@ -140,4 +141,5 @@ class RawProducer:
 
 
 def _format_event_id(external_id: str, mark: SequenceMark, step: int, digest: str) -> str:
+    # The digest too: after a loss of state the same mark may carry another content.
     return f"{mark[0]}.{mark[1]}.{step}.{fingerprint(external_id, digest)}"

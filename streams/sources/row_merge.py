@@ -48,6 +48,7 @@ def merge_row(key: str, rows: Rows, floors: Mapping[str, TableFloors]) -> Merged
         for change in state.changes
         if not floors.get(change.table, TableFloors()).is_obsolete(change)
     ]
+    # A maximum over all changes, hence the same row in whatever order they arrive.
     newest_change = max(live_changes, key=_get_order_key, default=None)
     if newest_change is None:
         return _merge_below_floors(state, floors)
@@ -57,6 +58,7 @@ def merge_row(key: str, rows: Rows, floors: Mapping[str, TableFloors]) -> Merged
         name: _resolve_previous_value(name, newest_change, rows, frozenset())
         for name in newest_change.unchanged_columns
     }
+    # `_MISSING`, not None: null is a value that a column may have.
     if any(value is _MISSING for value in previous_values.values()):
         return IncompleteRow()
     return PresentRow(
@@ -104,4 +106,5 @@ def _get_changes(rows: Rows, key: str) -> Sequence[RowChange]:
 
 
 def _get_order_key(change: RowChange) -> tuple[tuple[int, int, int], bool]:
+    # A tie must not depend on the order of arrival, so the deletion wins.
     return change.order, change.is_deleted

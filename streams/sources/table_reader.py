@@ -19,6 +19,7 @@ from streams.sources.debezium import ChangeEvent, parse_change_events
 from streams.sources.pgoutput import PgOutputDecoder, TableShape
 
 log = structlog.get_logger(__name__)
+# A lower bound: the slot returns whole transactions.
 PEEK_LIMIT = 2000
 SNAPSHOT_KEY, POSITION_KEY, STATUS_KEY = "snapshot", "position", "status"
 
@@ -39,6 +40,7 @@ class TableReader:
     poll_s: float = 0.5
 
     async def run(self) -> None:
+        # First: an earlier process may have stored events without publishing them.
         await self.applier.emit_pending()
         shape = await self._fetch_shape()
         if not await self._can_resume():
@@ -79,7 +81,7 @@ class TableReader:
         return TableShape(schema, table, types, key)
 
     async def _can_resume(self) -> bool:
-        """Whether the slot continues at our position."""
+        """Return whether the slot continues at our position."""
         # A slot that was recreated or has another reader is ahead of us: the changes in between are
         # lost.
         notes, slot = await self.store.fetch_notes(self._name), await self.reader.fetch_slot()
@@ -105,6 +107,7 @@ class TableReader:
                         for row in rows
                     ]
                 )
+            # Rows that this snapshot did not read were deleted before it began.
             await self.applier.end_snapshot(
                 f"{shape.schema}.{shape.table}", (self.source.epoch, snapshot.sequence)
             )
@@ -148,6 +151,8 @@ class TableReader:
             async with self.reader.peek(PEEK_LIMIT) as peeked_changes:
                 self._check_slot_owner(peeked_changes.confirmed_sequence, last_sequence)
                 self._check_not_behind(peeked_changes.end_sequence, last_sequence)
+                # Without changes the slot moves to the end of the log, or a quiet table would
+                # retain it.
                 reached_sequence, has_changes = peeked_changes.end_sequence, False
                 async for messages in peeked_changes.batches:
                     await self._apply(
@@ -162,6 +167,7 @@ class TableReader:
             await self.store.set_note(
                 self._name, POSITION_KEY, {"epoch": self.source.epoch, "sequence": reached_sequence}
             )
+            # Only now may the server drop the log of these changes: everything is stored and noted.
             await self.reader.advance(reached_sequence)
             last_sequence = reached_sequence
             if not has_changes:

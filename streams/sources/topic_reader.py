@@ -49,6 +49,7 @@ class TopicReader:
     async def run(self) -> None:
         await self._wait_for_topic()
         self.failure = asyncio.get_running_loop().create_future()
+        # First: an earlier process may have stored events without publishing them.
         await self.retry_outages(self.applier.emit_pending)
         await self.retry_outages(lambda: self._store_status("reading"))
         tasks = [
@@ -77,10 +78,12 @@ class TopicReader:
         try:
             return parse_change_events(
                 stored_record.record,
+                # By offset, not the present epoch: records from before a reset may be read again.
                 self.source.epoch_at(position.partition, position.offset),
                 self.config.mapping,
             )
         except PermanentError as error:
+            # Kept under another name: Python unbinds `error` at the end of the clause.
             parse_error = error
         await self.retry_outages(lambda: self.dead_letters.publish(stored_record, parse_error))
         return []
@@ -108,10 +111,10 @@ class TopicReader:
         )
 
     async def is_snapshot_read(self, ended_snapshot: EndedSnapshot) -> bool:
-        """Whether the unread offsets of a snapshot hold no records."""
+        """Return whether the unread offsets of a snapshot hold no records."""
         # A partition's last offsets may be transaction markers, which never arrive. Real records
-        # are waited
-        # for, however long it takes: ending the snapshot before would withdraw their rows.
+        # are waited for, however long it takes: ending the snapshot before would withdraw their
+        # rows.
         empty_offsets = dict.fromkeys(
             await self.unprefixed_log.fetch_offset_bounds(ended_snapshot.topic), 0
         )
@@ -188,6 +191,7 @@ class TopicSink:
             for change_event in await self._reader.parse_or_dead_letter(stored_record):
                 change_events.append(change_event)
                 by_key[getattr(change_event, "key", "")] = stored_record
+        # Acknowledged only afterwards: the events of these changes are then on `raw`.
         await self._apply_changes(change_events, by_key, records[-1].position.offset + 1)
         self._bytes -= sum(record.size_bytes for record in records)
         self._partition.acknowledge(records[-1].position.offset + 1)
@@ -215,6 +219,7 @@ class TopicSink:
                 {
                     partition: end
                     for partition, (first_offset, end) in ends.items()
+                    # An empty partition never reports progress, so no snapshot may wait for it.
                     if end > first_offset
                 },
             )
@@ -223,4 +228,5 @@ class TopicSink:
                 if key in by_key:
                     await self._reader.dead_letters.publish(by_key[key], error)
 
+        # Repeating is safe: stored changes stay, and pending events keep their ids.
         await self._reader.retry_outages(apply_once)

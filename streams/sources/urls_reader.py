@@ -38,6 +38,7 @@ class UrlsReader:
 
     async def run(self) -> None:
         await self.item_states.load()
+        # Addresses removed from the list while no reader ran.
         for name in sorted(self.item_states.list_live() - set(self.config.urls)):
             await self.item_states.publish_withdrawn(name)
         while True:
@@ -72,11 +73,14 @@ class UrlsReader:
                 revisited = await self.revisitor.revisit(
                     url,
                     self.item_states.raw_producer.get_staging_prefix(url, mark),
+                    # A withdrawn document needs its content again, which "not modified" would not
+                    # send.
                     etag=item.get("etag") if item.get("live") else None,
                     last_modified=item.get("last_modified") if item.get("live") else None,
                 )
             except FatalError:
                 raise
+            # An unreachable address says nothing about its document: it stays, and is no miss.
             except AnabranchError as error:
                 await self.item_states.store_item(
                     url, item | request_fields | {PROBLEM_KEY: f"{error.code}: {error.detail}"}
@@ -103,6 +107,7 @@ class UrlsReader:
             return
         item_fields = {
             **request_fields,
+            # A successful answer restarts the count; errors leave it.
             "misses": 0,
             "etag": revisited.etag,
             "last_modified": revisited.last_modified,
@@ -111,6 +116,7 @@ class UrlsReader:
             await self.item_states.store_item(url, item | item_fields)
             return
         if item.get("live") and item.get("sha256") == revisited.file.blob.sha256:
+            # No event refers to the staged bytes, so ingress would never remove them.
             await self.item_states.raw_producer.blobs.delete([revisited.file.blob.key])
             await self.item_states.store_item(url, item | item_fields)
             return
