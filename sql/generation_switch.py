@@ -132,7 +132,9 @@ async def _try_switch(
             return _generation_behind_error(live, name, behind_rows)
         await connection.execute(
             # Published first: the log decides, and after a crash stage `control` moves the pointer.
-            load_query("promote"), name, await _publish_decision(publish, name, live)
+            load_query("promote"),
+            name,
+            await _publish_decision(publish, name, live),
         )
         return None
 

@@ -32,7 +32,8 @@ async def search_lexical(
     terms = await fetch_terms(connection, scope, text, language)
     candidates = choose_candidates(
         # A few listed documents bound the candidates already.
-        terms, UNLIMITED if scope.listed_documents is not None else budget
+        terms,
+        UNLIMITED if scope.listed_documents is not None else budget,
     )
     hits = await _fetch_hits(connection, scope, terms, candidates, k)
     remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config)
@@ -141,7 +142,8 @@ async def compact_lexical(pool: Pool, generation: str, *, max_words: int = MAX_W
         async with pool.acquire(timeout=60) as connection, connection.transaction():
             if not await connection.fetchval(
                 # Tried, not waited for: the other call does the same work.
-                "select pg_try_advisory_xact_lock(hashtext('compact_lexical ' || $1))", generation
+                "select pg_try_advisory_xact_lock(hashtext('compact_lexical ' || $1))",
+                generation,
             ):
                 return 0
             n_folded: int = await connection.fetchval(

@@ -67,7 +67,9 @@ async def withdraw_revisions(
         if hidden_orders:
             await connection.execute(
                 # Before the rows are deleted, from which the counts are computed.
-                load_query("subtract_lexical_counts"), generation, *_to_columns(hidden_orders)
+                load_query("subtract_lexical_counts"),
+                generation,
+                *_to_columns(hidden_orders),
             )
             await connection.execute(load_query("hide_withdrawn"), generation, *_to_columns(orders))
         # Also where nothing is visible: rows of incomplete revisions have to go as well.

@@ -114,7 +114,8 @@ async def fetch_max_retention(client: AdminClient, topic: str) -> timedelta | No
         milliseconds=sum(
             # An expired record waits for its segment to close, for the next check, and for the
             # file's deletion.
-            int(config[name]) for name in (RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING)
+            int(config[name])
+            for name in (RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING)
         )
         + await _fetch_check_interval_ms(client)
     )
