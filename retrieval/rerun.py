@@ -77,9 +77,11 @@ async def rerun_run(
         response.model_dump(mode="json"),
         record.response.model_dump(mode="json"),
     )
-    # By the record's fields: one that a newer version has added is no difference.
+    # Only fields that the record has: one that a newer version added would differ by its default.
     differences = tuple(
-        name for name in recorded_fields if new_fields[name] != recorded_fields[name]
+        name
+        for name in recorded_fields
+        if name in record.response.model_fields_set and new_fields[name] != recorded_fields[name]
     )
     return Rerun(
         response,

@@ -288,7 +288,7 @@ class QueryResponse(Value):
     refused: bool = Field(description="Whether the question was refused.")
     code: RefusalCode | None = Field(None, description="Why the question was refused.")
     message: str | None = Field(None, description="Explanation of the refusal for people.")
-    language: str | None = Field(None, description="Language of the answer as a BCP 47 tag.")
+    language: str | None = Field(None, description="Language of the question as a BCP 47 tag.")
     citations: list[Citation] = Field(description="Quotes that support the answer.")
     contexts: list[SearchResult] = Field(
         [], description="Passages that the answer was based on. Empty without `return_context`."

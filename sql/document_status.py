@@ -12,18 +12,25 @@ StageLine = dict[str, Any]
 FAILED, DONE, RUNNING, WAITING, SKIPPED = "failed", "done", "running", "waiting", "skipped"
 FINAL_STATES = frozenset({"failed", "superseded", "withdrawn"})
 """Revision states after which an unfinished stage never runs."""
+NO_OTHER_STAGES: Mapping[str, bool] = {}
 
 
-def build_stage_lines(revision: StatusRow, stages: Iterable[str] = ()) -> list[StageLine]:
+def build_stage_lines(
+    revision: StatusRow, stages: Mapping[str, bool] = NO_OTHER_STAGES
+) -> list[StageLine]:
     """Return one line per stage: from the tables, then the worker's job rows, then the dead letter.
 
-    `stages` may name others than those whose state follows from the tables.
+    `stages` (name → whether it has a reaction) may contain others than those whose state follows
+    from the tables.
     """
     table_states = _derive_states(revision)
     # Of other stages only the worker's job rows tell.
     other_state = DONE if revision["unchanged"] else WAITING
     states = dict.fromkeys(stages, (other_state, None)) | table_states
-    job_rows = _group_by_stage(revision["jobs"])
+    job_rows = {
+        stage: rows if stages.get(stage, True) else [_end_without_reaction(row) for row in rows]
+        for stage, rows in _group_by_stage(revision["jobs"]).items()
+    }
     dead_letters = _group_by_stage(revision["dead_letters"])
     lines = [
         _apply_dead_letter(
@@ -34,6 +41,11 @@ def build_stage_lines(revision: StatusRow, stages: Iterable[str] = ()) -> list[S
         for stage in dict.fromkeys((*table_states, *states))
     ]
     return [_mark_skipped(line) if revision["state"] in FINAL_STATES else line for line in lines]
+
+
+def _end_without_reaction(job_row: StatusRow) -> StatusRow:
+    # Its rows were committed together with the job row, and nothing follows.
+    return {**job_row, "state": DONE} if job_row["state"] == RUNNING else job_row
 
 
 def build_ingress_line(row: StatusRow) -> StageLine:

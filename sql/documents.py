@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +12,12 @@ from schemas import ids
 from schemas.ids import make_derived_id, make_received_id
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
-from sql.document_status import build_ingress_line, build_stage_lines, resolve_ingress_state
+from sql.document_status import (
+    NO_OTHER_STAGES,
+    build_ingress_line,
+    build_stage_lines,
+    resolve_ingress_state,
+)
 from sql.page_cursor import format_cursor, parse_cursor
 from sql.pool import Pool, execute, fetch_rows
 
@@ -41,9 +46,9 @@ class PgDocuments:
     DatabaseUnavailable.
     """
 
-    def __init__(self, pool: Pool, stages: Iterable[str] = ()) -> None:
-        """`stages` are those that a document's status lists."""
-        self._pool, self._stages = pool, tuple(stages)
+    def __init__(self, pool: Pool, stages: Mapping[str, bool] = NO_OTHER_STAGES) -> None:
+        """`stages` are those that a document's status lists: name → whether it has a reaction."""
+        self._pool, self._stages = pool, stages
 
     async def find_documents(
         self,
@@ -248,7 +253,7 @@ def _to_document_body(row: asyncpg.Record, caller: Principal) -> Body:
     return body | {"bytes": row["blob"]["size"] if row["blob"] else None}
 
 
-def _to_status_body(row: Body, stages: Iterable[str]) -> Body:
+def _to_status_body(row: Body, stages: Mapping[str, bool]) -> Body:
     return {
         "ingestion_job_id": row["accepted_id"],
         "document_id": row["document_id"],

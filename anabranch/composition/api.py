@@ -113,7 +113,9 @@ async def prepare_api(
         retrievers = await stack.enter_async_context(
             open_retriever_pool(PgGenerations(storage.pool), prepare_for_generation)
         )
-        document_stages = (stage.name for stage in STAGES if stage.topic.per_document)
+        document_stages = {
+            stage.name: stage.react is not None for stage in STAGES if stage.topic.per_document
+        }
         documents = PgDocuments(storage.pool, document_stages)
         records, past_texts = PgListings(storage.pool), PgRecordedTexts(storage.pool)
         query_service = QueryService(retrievers, metrics, overrides.fresh_id)

@@ -145,5 +145,7 @@ def _find_retention_mismatch(
 
 def _explain_retention(topic: str, retention_ms: Mapping[str, int]) -> str:
     if topic in retention_ms:
-        return f"its events are not encrypted and must expire after {timedelta(milliseconds=retention_ms[topic]).days} days"
+        return (
+            f"its events must expire after {timedelta(milliseconds=retention_ms[topic]).days} days"
+        )
     return "a rebuild needs all of its events"

@@ -54,6 +54,9 @@ class BuildPlanResponse(ResponseModel):
 
     first_changed_stage: str
     stages: list[str]
+    settings: dict[str, JsonObject] = Field(
+        description="Changed settings with their values `from` and `to`."
+    )
     topic: str = Field(description="Topic that the first changed stage reads.")
     events: int = Field(description="Events of current revisions in that topic.")
     engine_calls: dict[str, int]

@@ -7,10 +7,10 @@ so.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
-import sys
 import tempfile
 from base64 import b64encode
 from datetime import UTC, datetime
@@ -330,4 +330,6 @@ def record_all(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    record_all(RECORDINGS_DIR / sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", help="name of the recording, a folder of tests/golden/recorded")
+    record_all(RECORDINGS_DIR / parser.parse_args().name)

@@ -80,7 +80,9 @@ async def test_table_scan_and_model_answers_have_lineage_and_rerun(
 ) -> None:
     with fake_openai() as models:
         chat = [f"chat.base_url={models.url}", "chat.model=writer"]
-        settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *chat])
+        settings = load_settings(
+            data_dir=tmp_path / "data", sets=["logging.level=error", "cache.answers=0", *chat]
+        )
         async with run_system(
             settings, database, Overrides(embedder=NullEmbedder(64, 16))
         ) as world:

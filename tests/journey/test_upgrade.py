@@ -47,7 +47,8 @@ def test_upgraded_program_reports_outdated_index_and_reindexes(
             "/v1/ingest", json={"text": "The ferry leaves at a quarter past nine."}
         ).json()
         plan = run_anabranch("reindex", "--plan", "--json", "--data", str(folder))
-        assert json.loads(plan.stdout)["first_changed_stage"] == "chunk", plan.stderr
+        assert plan.returncode == 0, plan.stderr
+        assert json.loads(plan.stdout)["first_changed_stage"] == "chunk"
         doctor = run_anabranch("doctor", "--json", "--data", str(folder))
         assert "GENERATION_OUTDATED" in doctor.stdout or "another version" in doctor.stdout, (
             doctor.stdout

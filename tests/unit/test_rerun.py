@@ -183,6 +183,17 @@ async def test_rerun_detects_tampered_answer() -> None:
     assert not made.same and made.differences == ("answer",)
 
 
+async def test_field_that_an_older_record_lacks_is_no_difference() -> None:
+    built = make_harness()
+    await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    row = {"run_record": None, **make_run_row(built)}
+    del row["response"]["language"]
+    made = await rerun_run(
+        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
+    )
+    assert made.same and made.response.language == "en"
+
+
 async def test_rerun_requires_recorded_response() -> None:
     built = make_harness()
     await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
