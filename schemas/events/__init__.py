@@ -74,7 +74,6 @@ __all__ = [
     "SourceRemoved",
     "SourceReset",
     "list_event_classes",
-    "map_event_classes",
 ]
 
 
@@ -82,11 +81,3 @@ def list_event_classes() -> tuple[type[EventData], ...]:
     """List the events of these modules, by topic, upstream first."""
     modules = (raw, pipeline, outcomes, runs, control, dead_letters)
     return tuple(event_class for module in modules for event_class in module.EVENTS)
-
-
-def map_event_classes() -> dict[tuple[str, str], type[EventData]]:
-    """Return the event classes by topic (without prefix or generation) and CloudEvents type."""
-    return {
-        (event_class.topic, event_class.event_type()): event_class
-        for event_class in list_event_classes()
-    }

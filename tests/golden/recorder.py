@@ -22,7 +22,8 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
-from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset, list_event_classes
+from processors import EVENT_CLASSES
+from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset
 from schemas.ids import content_id
 from schemas.records import Record
 from schemas.sources import SequenceReset, SourceSpec, UrlsSource
@@ -293,7 +294,7 @@ def record_all(folder: Path) -> None:
     """Raises FileExistsError where there is such a recording."""
     folder.mkdir(parents=True)
     (folder / "schemas").mkdir()
-    for event in list_event_classes():
+    for event in EVENT_CLASSES:
         schema = {
             "$schema": JSON_SCHEMA,
             "$id": get_schema_file_name(event),

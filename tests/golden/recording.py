@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from processors import EVENT_CLASSES
 from schemas.errors import DataErased, PermanentError
-from schemas.events import Event, EventData, list_event_classes
+from schemas.events import Event, EventData
 from schemas.ports.keys import StoredKey
 from schemas.records import Position, Record, StoredRecord
 from schemas.topics import get_base_topic
@@ -24,6 +25,7 @@ from streams.payload_keys import SealingKeys
 
 RECORDINGS_DIR = Path(__file__).with_name("recorded")
 LOG_NAMES = ("clear", "sealed")
+RECORD_COMMAND = "python -m tests.golden.recorder NAME"
 NO_SUBJECT = UUID(int=0)
 OMITTED_FIELDS = ("data", "position", "appended_at", "key")
 """Of a fact: where it stands, and what it was sealed with."""
@@ -166,6 +168,6 @@ def load_keys(recording: Path) -> tuple[bytes, list[StoredKey]]:
     return b64decode(fields["master"]), stored_keys
 
 
-def make_codec(recording: Path, events: Sequence[type[EventData]] = list_event_classes()) -> Codec:
+def make_codec(recording: Path, events: Sequence[type[EventData]] = EVENT_CLASSES) -> Codec:
     master, keys = load_keys(recording)
     return Codec(SealingKeys(RecordedKeyStore(keys), master), events)
