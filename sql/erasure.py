@@ -13,6 +13,7 @@ from uuid import UUID
 
 from schemas.events.control import Scope
 from schemas.rows import ErasureReceiptRow, ErasureRequestRow, KeysDestroyedRow
+from sql.derived_tables import DERIVED_TABLES
 from sql.errors import translate_database_errors
 from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.log import lock_expired_batches
@@ -20,15 +21,7 @@ from sql.pool import Connection, Pool, execute, execute_many, fetch_row, fetch_r
 from sql.query_loader import load_query
 
 REVISION_TABLES = (
-    "revision_texts",
-    "parent_chunks",
-    "child_chunks",
-    "chunk_vectors",
-    "chunk_states",
-    "entity_mentions",
-    "relations",
-    "claims",
-    "revision_parts",
+    *(table.name for table in DERIVED_TABLES.values()),
     "document_revisions",
     "document_amendments",
     "job_stages",
