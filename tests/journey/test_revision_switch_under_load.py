@@ -6,8 +6,8 @@ from typing import Any
 from tests.support.api_world import ApiWorld
 from tests.support.log_backends import on_both_logs
 
-READER_COUNT = 8
-SWITCH_COUNT = 8
+READER_COUNT = 4
+SWITCH_COUNT = 5
 SECTION_COUNT = 12
 FILLER = (
     "Each of the boats that wait below the sluice pays the toll, and the keeper writes it down with the hour and the level of the water. "
