@@ -53,7 +53,7 @@ class ErrorDetail(ResponseModel):
 
 
 class StageStatus(ResponseModel):
-    """What one stage did with one revision."""
+    """Work of one stage on one revision."""
 
     stage: str
     state: str = Field(description="waiting, running, done, failed or skipped.")

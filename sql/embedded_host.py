@@ -37,7 +37,7 @@ CGROUP_MEMORY_LIMITS = (
 def find_server_account(preferred: str | None = None) -> Account | None:
     """Return the account that runs Postgres; None for the current one.
 
-    As root: the preferred account, `postgres`, a system account of ours, else `nobody`.
+    As root: the preferred account, `postgres`, a system account created by Anabranch, else `nobody`.
     """
     if os.geteuid() != 0:
         return None

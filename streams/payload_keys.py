@@ -146,7 +146,7 @@ class SealingKeys:
     def _unwrap_and_cache(self, stored_key: StoredKey) -> AESGCM:
         if stored_key.wrapped_key is None:
             self._cached_ciphers.pop(stored_key.id, None)
-            # Not a failure: callers skip the event, as nothing of it may be written any more.
+            # Not a failure: callers skip the event, and write nothing of it.
             raise DataErased(f"Key {stored_key.id} was destroyed.")
         cipher = AESGCM(self._wrapper.unwrap(stored_key))
         self._cached_ciphers[stored_key.id] = cipher

@@ -35,7 +35,7 @@ class ErasureLog(ResponseModel):
 
 
 class ErasureReceipt(ResponseModel):
-    """What an erasure removed and what remains; null until it is complete."""
+    """Removed and remaining data of an erasure; null until it is complete."""
 
     receipt_id: UUID
     tenant: str

@@ -65,7 +65,7 @@ STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 class StageEvent(StageStatus):
-    """What a stage did with one part of one revision, in one generation."""
+    """Work of a stage on one part of one revision, in one generation."""
 
     revision: int | None = Field(description="Null for an event that ingress refused.")
     generation: str | None = Field(description="Null at ingress, which all generations share.")

@@ -50,7 +50,7 @@ REQUEST_BODY: dict[str, Any] = {
 
 
 class JobStatus(ResponseModel):
-    """What became of one event: an upload, an amendment or a withdrawal."""
+    """Status of one event: an upload, an amendment or a withdrawal."""
 
     ingestion_job_id: UUID
     document_id: UUID | None = Field(description="Null for an event that could not be read.")

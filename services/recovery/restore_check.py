@@ -218,7 +218,7 @@ class OffsetComparison:
                 f"events of {len(missing)} documents: {', '.join(missing[:MAX_NAMED])}{suffix}.",
                 remedy=f"Restore the newest backup of schema `keystore`, and start again. If no backup has the keys: {REMEDY}",
             )
-        # The other keys encrypt questions: their runs cannot be read any more, which stops nothing.
+        # The other keys encrypt questions: their runs become unreadable, which stops nothing.
         if missing_keys:
             log.warning("question_keys_missing", count=len(missing_keys))
         # Marked as destroyed, so that their records are skipped like erased ones.

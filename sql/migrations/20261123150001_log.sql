@@ -59,7 +59,7 @@ create table reader_status (
   primary key (reader, topic, partition)
 );
 
--- Expired ranges, so that a reader that had not read them can be told how much it missed: one row per record,
+-- Expired ranges, so that a reader that had not read them learns how much it missed: one row per record,
 -- older neighbors folded into one. First and last are in reading order; a batch is one deleting statement.
 -- Operational.
 create table expired_ranges (

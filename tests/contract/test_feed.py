@@ -1,4 +1,4 @@
-"""What every feed promises: all that is appended, once, from any place that it has told."""
+"""Contract of a feed: every appended event once, from any cursor it returned."""
 
 from __future__ import annotations
 

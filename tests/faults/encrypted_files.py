@@ -1,6 +1,4 @@
-"""Twenty encrypted PDFs in a row: what nobody can read is dead-lettered, and stops no worker, however much
-of it there is.
-"""
+"""Twenty encrypted PDFs in a row are dead-lettered and stop no worker."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ CROSSED, DIED = "crossed ", "died "
 
 @dataclass(frozen=True)
 class WorkerOrders:
-    """What a worker is and does.
+    """Configuration of a worker process.
 
     It dies at the await point `die_at`; `census` notes every await point when it is first reached.
     """

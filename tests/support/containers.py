@@ -42,7 +42,7 @@ KAFKA_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class ContainerPostgres:
-    """What tests use of `EmbeddedPostgres`."""
+    """The part of `EmbeddedPostgres` that tests use."""
 
     dsn: str
     superuser_dsn: str
