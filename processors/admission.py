@@ -93,7 +93,8 @@ def _check_owner_allowed(
             f"Document {document_id} belongs to another source than {event.source!r}.",
             code="FOREIGN_DOCUMENT",
             remedy=(
-                "Send it from the owning source or through the API, or let this source change documents of others with ANABRANCH_INGEST__TAKEOVER."
+                "Send it from the owning source or through the API, or let this source change "
+                "documents of others with ANABRANCH_INGEST__TAKEOVER."
             ),
         )
 
@@ -137,7 +138,10 @@ def _check_numbers(event: Event[IngressData], ports: StagePorts) -> None:
         raise PermanentError(
             f"Source {event.source!r} may not set {forbidden_field}.",
             code="FORBIDDEN_SEQUENCE",
-            remedy="Omit it. To restart the numbers of the source, declare a new epoch with `anabranch source reset`.",
+            remedy=(
+                "Omit it. To restart the numbers of the source, declare a new epoch with "
+                "`anabranch source reset`."
+            ),
         )
 
 

@@ -33,7 +33,7 @@ from streams.stage import Emission, PendingEvent, Stage
 VERSION = 1
 # Little-endian, so that cached bytes mean the same on every machine.
 _HEADER = struct.Struct("<IIff")
-"""Length of the vector, length of the states, background_dense, background_maxsim (NaN for None)."""
+"""Lengths of the vector and of the states, background_dense, background_maxsim (NaN for None)."""
 
 
 def project(event: Event[DocumentChunked]) -> Iterable[Row]:
@@ -123,7 +123,7 @@ class _CachedEmbedding:
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    """Embed all chunks of the group with one cache lookup and one engine call. The engine batches."""
+    """Embed all chunks of the group with one cache lookup and one call of the batching engine."""
     emissions = [
         emission
         for pending_event in pending_events

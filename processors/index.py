@@ -29,7 +29,8 @@ def project(event: Event[ChunksEmbedded]) -> Iterable[Row]:
         vector = np.frombuffer(base64.b64decode(chunk.vector), dtype="<f2")
         if vector.shape != (data.dimension,):
             raise MalformedEvent(
-                f"The vector of chunk {chunk.chunk_id} has {vector.shape[0]} dimensions instead of {data.dimension}."
+                f"The vector of chunk {chunk.chunk_id} has {vector.shape[0]} dimensions instead "
+                f"of {data.dimension}."
             )
         yield VectorRow(
             chunk.chunk_id,

@@ -45,9 +45,7 @@ def make_indexed_outcome(
 
 
 def make_amended_outcome(cause: PendingEvent) -> Emission:
-    """Make the outcome of an amendment, with the chunk count of the visible revision, or 0 if there is
-    none.
-    """
+    """Make the outcome of an amendment, with the visible revision's chunk count (0 if none)."""
     return make_indexed_outcome(
         cause,
         n_chunks=cause.visibility_change.n_chunks if cause.visibility_change else 0,

@@ -218,7 +218,7 @@ def _get_received_at(event: Event[IngressData]) -> datetime:
 async def _plan_parsing(
     blob: BlobRef, data: DocumentReceived, filename: str | None, ports: StagePorts
 ) -> ParsePlan:
-    """Inspect the bytes, to enforce type, page and archive limits before the document costs more."""
+    """Inspect the bytes: enforce type, page and archive limits before the document costs more."""
     # Inline text without a file name is Markdown.
     text_type = "text/markdown" if data.content.text is not None and filename is None else None
     async with ports.blobs.open_local(blob.key) as path:
@@ -299,9 +299,13 @@ def _decode_inline(content: Content, ports: StagePorts) -> bytes:
             ) from error
     if len(payload) > ports.limits.inline_bytes:
         raise LimitExceeded(
-            f"Inline content of {len(payload)} bytes exceeds the limit of {ports.limits.inline_bytes}.",
+            f"Inline content of {len(payload)} bytes exceeds the limit of "
+            f"{ports.limits.inline_bytes}.",
             code="INLINE_TOO_LARGE",
-            remedy="Upload the file and send its storage_key, send a url, or raise ANABRANCH_INGEST__INLINE_BYTES.",
+            remedy=(
+                "Upload the file and send its storage_key, send a url, or raise "
+                "ANABRANCH_INGEST__INLINE_BYTES."
+            ),
         )
     return payload
 
@@ -384,9 +388,10 @@ async def _copy_to_pinned(incoming: BlobRef, key: str, ports: StagePorts) -> Blo
 async def _delete_staged(
     key: str, event: Event[IngressData], tenant: str, ports: StagePorts
 ) -> None:
-    """Delete bytes that were staged for this event alone. Uploads that a producer manages itself stay.
+    """Delete bytes that were staged for this event alone.
 
-    A failure to delete wastes space but does no harm, so it is only logged.
+    Uploads that a producer manages itself stay. A failure to delete wastes space but does no
+    harm, so it is only logged.
     """
     if not key.startswith(
         (upload_staging_prefix(tenant, event.id), fetch_staging_prefix(tenant, event.id))

@@ -43,9 +43,7 @@ VERSION = 2
 MAX_TITLE_CHARS = 80
 MAX_INLINE_BYTES = 120_000
 MAX_INLINE_BLOCKS = 2_000
-"""A transcript above either limit is stored in a blob, so that the event stays under the log's record
-limit.
-"""
+"""A transcript above either limit goes into a blob: the log limits the size of events."""
 
 
 def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) -> Iterable[Row]:
@@ -137,7 +135,7 @@ async def _transcribe_or_finish(pending_event: PendingEvent, ports: StagePorts) 
 async def _transcribe_revived(
     pending_event: PendingEvent, revision: DocumentRow, ports: StagePorts
 ) -> Emission:
-    """Transcribe a revision that shared the text of an identical one, which has been withdrawn since.
+    """Transcribe a revision that shared the text of an identical one, withdrawn since.
 
     Its outcome was published when it was accepted, so there is none now.
     """
@@ -247,7 +245,10 @@ def _collect_notices(transcript: Transcript) -> list[Notice]:
         notices.append(
             Notice(
                 code="REPEATED_TEXT",
-                detail=f"About {n_repeated:,} characters are repetitions. Each repeated passage is indexed once.",
+                detail=(
+                    f"About {n_repeated:,} characters are repetitions. Each repeated passage is "
+                    "indexed once."
+                ),
             )
         )
     return notices

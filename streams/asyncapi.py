@@ -193,7 +193,9 @@ def build_asyncapi_document(
         "info": {
             "title": "Anabranch",
             "version": version,
-            "description": "Events on Kafka: CloudEvents 1.0, binary mode; topics may carry a prefix.",
+            "description": (
+                "Events on Kafka: CloudEvents 1.0, binary mode; topics may carry a prefix."
+            ),
         },
         "defaultContentType": "application/json",
         "channels": {
@@ -282,7 +284,9 @@ def _build_message(event_class: type[EventData]) -> dict[str, Any]:
             "kafka": {
                 "key": {
                     "type": "string",
-                    "description": f"{event_class.topic.key[0].upper()}{event_class.topic.key[1:]}.",
+                    "description": (
+                        f"{event_class.topic.key[0].upper()}{event_class.topic.key[1:]}."
+                    ),
                 },
                 "bindingVersion": "0.5.0",
             }

@@ -243,7 +243,8 @@ class Codec:
             and (newest_version or attributes["source"].startswith(OWN_SOURCE_PREFIX))
         ):
             raise NewerVersion(
-                f"This worker does not support {event_type} on topic {topic}{f'; its newest version is v{newest_version}' if newest_version else ''}."
+                f"This worker does not support {event_type} on topic "
+                f"{topic}{f'; its newest version is v{newest_version}' if newest_version else ''}."
             )
         if newest_version:
             raise MalformedEvent(
@@ -291,7 +292,8 @@ def _parse_finite(number: str) -> float:
 def _validate_attributes(attributes: dict[str, str]) -> dict[str, str]:
     if (version := attributes["specversion"]) != SPECVERSION:
         raise MalformedEvent(
-            f"Unsupported CloudEvents version {replace_surrogates(version)[:20]!r}. Use {SPECVERSION}."
+            f"Unsupported CloudEvents version {replace_surrogates(version)[:20]!r}. Use "
+            f"{SPECVERSION}."
         )
     for name, value in attributes.items():
         if replace_surrogates(value) != value:

@@ -82,7 +82,7 @@ class DeadLetter:
                 topic=position.topic, partition=position.partition, offset=position.offset
             ),
             code=code,
-            detail=detail if len(detail) <= MAX_DETAIL_CHARS else f"{detail[:MAX_DETAIL_CHARS]} …",
+            detail=detail[:MAX_DETAIL_CHARS] + (" …" if len(detail) > MAX_DETAIL_CHARS else ""),
             remedy=remedy,
             traceback=traceback_text,
             attempts=attempts,
@@ -112,8 +112,10 @@ def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
             return (
                 "BUG",
                 # str() of an OSError contains a path of this machine.
-                f"{type(error).__name__}: {error.strerror if isinstance(error, OSError) and error.strerror else error}",
-                "This is a defect of the program. Report it with the traceback, and redrive the event after the fix.",
+                f"{type(error).__name__}: "
+                f"{error.strerror if isinstance(error, OSError) and error.strerror else error}",
+                "This is a defect of the program. Report it with the traceback, and redrive the "
+                "event after the fix.",
                 # The end names the cause; an event must stay below `MAX_EVENT_BYTES`.
                 text[-8000:],
             )

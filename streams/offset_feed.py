@@ -18,7 +18,7 @@ from schemas.records import StoredRecord
 PAGE_BYTES = 4_000_000
 """Approximate payload bytes of a page; each idle reader holds one page in memory."""
 Offsets = dict[str, dict[int, int]]
-"""Topic → partition → next offset. Partitions without an entry are read from their first record."""
+"""Topic → partition → next offset. Partitions without an entry are read from the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class OffsetFeed:
         max_records: int,
         max_bytes: int,
     ) -> list[FeedRecord]:
-        """Read up to `max_records` records of about `max_bytes` and advance `offsets` accordingly."""
+        """Read up to `max_records` records of about `max_bytes` and advance `offsets`."""
         topic_offsets = offsets.setdefault(topic, {})
         # Before the loop: each record's cursor must hold the offset of every partition.
         topic_offsets.update({partition: start for partition, (start, _) in ranges.items()})
@@ -143,7 +143,8 @@ def _skip_expired(offsets: Offsets, topic: str, ends: Mapping[int, tuple[int, in
     ]:
         partition = partitions_ahead[0]
         raise CursorAhead(
-            f"The cursor is ahead of this log: offset {topic_offsets[partition]} of {topic}[{partition}], which ends at {ends[partition][1]}."
+            f"The cursor is ahead of this log: offset {topic_offsets[partition]} of "
+            f"{topic}[{partition}], which ends at {ends[partition][1]}."
         )
     skipped_count = sum(moved_offsets.values()) - sum(
         topic_offsets[partition] for partition in moved_offsets

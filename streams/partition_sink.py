@@ -100,7 +100,7 @@ class PartitionLimits:
     """Limits of one partition. Bytes count queued and unfinished records."""
 
     queue_bytes: int = 24 * 1024 * 1024
-    """Enough for the parts of a document of 3,000 pages, so that documents behind it are read too."""
+    """Enough for the parts of a document of 3,000 pages: documents behind it are read too."""
     stage_bytes: int = 48 * 1024 * 1024
     """For all partitions of the stage in this process together."""
     reserved_bytes: int = 2 * 1024 * 1024
@@ -420,7 +420,7 @@ class PartitionSink:
         self.prunable_below = self.partition.committed_offset
 
     async def _stall(self, error: NewerVersion) -> None:
-        """Wait until revoked: during a rolling upgrade only a newer worker can read these events."""
+        """Wait until revoked: in a rolling upgrade only a newer worker can read these events."""
         partition_fields = {
             "stage": self.runner.stage.name,
             "topic": self.partition.topic,

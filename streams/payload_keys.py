@@ -233,7 +233,10 @@ class KeyWrapper:
                 _build_associated_data(stored_key),
             )
         except InvalidTag as error:
-            remedy = "Set ANABRANCH_LOG__MASTER_KEY and ANABRANCH_LOG__KEY_FILE to the master key and key file that the keystore was created with."
+            remedy = (
+                "Set ANABRANCH_LOG__MASTER_KEY and ANABRANCH_LOG__KEY_FILE to the master key and "
+                "key file that the keystore was created with."
+            )
             raise PermanentError(
                 f"Key {stored_key.id} cannot be unwrapped with this master key.",
                 code="WRONG_MASTER_KEY",

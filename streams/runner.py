@@ -1,6 +1,7 @@
 """The stage runner: exactly-once effect from a stage's `project` and `react`, on every log.
 
-    decode → first transaction (claim, rows) → react → publish → second transaction (done or dead letter) → acknowledge
+    decode → first transaction (claim, rows) → react → publish
+    → second transaction (done or dead letter) → acknowledge
 
 `streams.partition_sink` acknowledges; all other steps are here. After a crash between any two steps
 the event is redelivered: its rows exist already, the memo returns the engines' results, the same
@@ -346,7 +347,8 @@ class StageRunner:
             self._dead_letter(
                 item,
                 DuplicateEventId(
-                    f"Event {event.event_id!r} of source {event.source!r} was received before with another payload."
+                    f"Event {event.event_id!r} of source {event.source!r} was received before "
+                    "with another payload."
                 ),
             )
         # Without `pending_event` the sink only acknowledges the record.
@@ -372,9 +374,13 @@ class StageRunner:
                 self._dead_letter(
                     item,
                     PermanentError(
-                        f"{item.attempts} workers were killed or expelled while they processed this event.",
+                        f"{item.attempts} workers were killed or expelled while they processed "
+                        "this event.",
                         code="WORKER_LOST",
-                        remedy="Find the cause in the workers' logs (memory, a hung engine). Then redrive the event, or send the document in smaller files.",
+                        remedy=(
+                            "Find the cause in the workers' logs (memory, a hung engine). Then "
+                            "redrive the event, or send the document in smaller files."
+                        ),
                     ),
                 )
 
@@ -499,7 +505,8 @@ class StageRunner:
         )
         if self.consecutive_bugs >= MAX_CONSECUTIVE_BUGS:
             raise FatalError(
-                f"Stage {self.stage.name} failed on {MAX_CONSECUTIVE_BUGS} consecutive events, each time by a defect. The last error: {error!r}",
+                f"Stage {self.stage.name} failed on {MAX_CONSECUTIVE_BUGS} consecutive events, "
+                f"each time by a defect. The last error: {error!r}",
                 code="TOO_MANY_BUGS",
             ) from error
 

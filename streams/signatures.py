@@ -74,9 +74,13 @@ class EventSigner:
             else "no signature"
         )
         raise PermanentError(
-            f"An event on topic {stored_record.position.topic}, which only Anabranch writes, has {problem}.",
+            f"An event on topic {stored_record.position.topic}, which only Anabranch writes, has "
+            f"{problem}.",
             code=UNSIGNED_EVENT,
-            remedy="Give every Anabranch process the same master key. Restrict producers to topic `raw` with the ACLs that `anabranch topics acls` prints.",
+            remedy=(
+                "Give every Anabranch process the same master key. Restrict producers to topic "
+                "`raw` with the ACLs that `anabranch topics acls` prints."
+            ),
         )
 
 

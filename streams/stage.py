@@ -77,7 +77,7 @@ class Stage:
     document.
     """
     emits: tuple[type[EventData], ...] = ()
-    """Events that appear in its name, dead letters aside. They may be declared in the stage's file."""
+    """Events that appear in its name, except dead letters. The stage's file may declare them."""
     serves_all_generations: bool = False
     """True if one consumer group serves all generations (ingress, control, runs, dead letters)."""
     resolve_host: Callable[[Event[Any]], str | None] = resolve_no_host

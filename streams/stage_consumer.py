@@ -88,7 +88,7 @@ class StageConsumer:
             await asyncio.gather(read_task, report_task, return_exceptions=True)
 
     async def _report_engine_outage(self) -> None:
-        """Report the engine that the stage waits for, until it answers. Failed reports are retried."""
+        """Report the engine that the stage waits for, until it answers; retry failed reports."""
         is_reported = False
         while self.reader_status is not None:
             outage = self.runner.engine_outage

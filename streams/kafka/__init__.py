@@ -1,1 +1,1 @@
-"""The log on Kafka: aiokafka publishes, confluent-kafka bulk-reads and administers, Faust consumes."""
+"""The log on Kafka: aiokafka publishes, Faust consumes, confluent-kafka reads and administers."""

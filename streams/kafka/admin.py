@@ -77,11 +77,10 @@ class KafkaAdmin:
             TopicPartition(name, partition)
             for partition in range(await self.fetch_partition_count(topic))
         ]
-        earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        first_offsets, end_offsets = (
-            await self._list_offsets(topic_partitions, earliest),
-            await self._list_offsets(topic_partitions, latest),
-        )
+        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        first_offsets = await self._list_offsets(topic_partitions, earliest)
+        end_offsets = await self._list_offsets(topic_partitions, latest)
         return {
             partition: (first_offsets[partition], end_offsets[partition])
             for partition in first_offsets
@@ -98,9 +97,13 @@ class KafkaAdmin:
             except LogUnavailable as error:
                 if loop.time() > deadline:
                     raise LogUnavailable(
-                        f"Kafka at {self._settings.bootstrap_servers} did not answer within {timeout_s:g} s.",
+                        f"Kafka at {self._settings.bootstrap_servers} did not answer within "
+                        f"{timeout_s:g} s.",
                         code="KAFKA_UNREACHABLE",
-                        remedy="Start Kafka, or correct ANABRANCH_KAFKA__BOOTSTRAP_SERVERS. To wait longer, raise ANABRANCH_KAFKA__START_TIMEOUT_S.",
+                        remedy=(
+                            "Start Kafka, or correct ANABRANCH_KAFKA__BOOTSTRAP_SERVERS. To wait "
+                            "longer, raise ANABRANCH_KAFKA__START_TIMEOUT_S."
+                        ),
                     ) from error
             if not logged:
                 log.warning(
@@ -143,9 +146,13 @@ class KafkaAdmin:
             existing_count = existing.get(self._settings.topic_prefix + topic)
             if existing_count is not None and existing_count != count:
                 raise ConfigurationError(
-                    f"Topic {self._settings.topic_prefix}{topic} has {existing_count} partitions, not {count}.",
+                    f"Topic {self._settings.topic_prefix}{topic} has {existing_count} partitions, "
+                    f"not {count}.",
                     code="PARTITIONS_MISMATCH",
-                    remedy=f"Set ANABRANCH_KAFKA__PARTITIONS to {existing_count}, or use another ANABRANCH_KAFKA__TOPIC_PREFIX.",
+                    remedy=(
+                        f"Set ANABRANCH_KAFKA__PARTITIONS to {existing_count}, or use another "
+                        "ANABRANCH_KAFKA__TOPIC_PREFIX."
+                    ),
                 )
         return {topic for topic in partitions if self._settings.topic_prefix + topic in existing}
 
@@ -244,7 +251,8 @@ class KafkaAdmin:
                 return
             await asyncio.sleep(0.1)
         raise LogUnavailable(
-            f"Topics were created, but Kafka does not list them yet: {', '.join(sorted(partitions))}."
+            "Topics were created, but Kafka does not list them yet: "
+            f"{', '.join(sorted(partitions))}."
         )
 
     async def _list_offsets(

@@ -85,7 +85,8 @@ async def _check_uncommitted(
     ]
     if committed_partitions:
         raise LogUnavailable(
-            f"Kafka returned no offsets of group {coordinator.group_id} at first, but has some for partitions {committed_partitions}."
+            f"Kafka returned no offsets of group {coordinator.group_id} at first, but has some "
+            f"for partitions {committed_partitions}."
         )
 
 

@@ -51,7 +51,7 @@ class FetchControl(Protocol):
         """
 
     def skip_gap(self, tp: Any, start: int, end: int) -> None:
-        """Count offsets from `start` up to `end` (exclusive) as acknowledged: no records have them."""
+        """Count offsets from `start` to `end` (exclusive) as acknowledged: they have no records."""
 
 
 class KafkaPartition:
@@ -81,7 +81,7 @@ class KafkaPartition:
         self._inflight_end = -1
         """End of the records fetched before the refetch; -1 until the refetch is done."""
         self._stalled_range: tuple[int, int] | None = None
-        """Next offset and fetched end at the last check, if records between them have not arrived."""
+        """Next offset and fetched end at the last check, if records between them are missing."""
         self._stalled_checks = 0
         self._refetched_end = -1
         """Fetched end for which the stalled range was fetched again."""
@@ -290,7 +290,8 @@ class PartitionAssignment:
         ):
             self._fail(
                 LogUnavailable(
-                    f"No start offset for {self._topic}, partitions {', '.join(map(str, partitions_without_start))}."
+                    f"No start offset for {self._topic}, partitions "
+                    f"{', '.join(map(str, partitions_without_start))}."
                 )
             )
 
@@ -300,10 +301,11 @@ class PartitionAssignment:
                 self._partitions[tp].check_progress(offset)
 
     def report_stall(self) -> None:
-        """Fail so that the subscription restarts: fetching has stopped and nothing will resume it."""
+        """Fail, so that the subscription restarts: nothing will resume the stopped fetching."""
         self._fail(
             LogUnavailable(
-                f"The consumer of {self._topic} is stalled: no partitions are assigned, or fetching was not resumed."
+                f"The consumer of {self._topic} is stalled: no partitions are assigned, or "
+                "fetching was not resumed."
             )
         )
 

@@ -183,7 +183,8 @@ class Broker:
         output, _ = await process.communicate()
         if process.returncode != 0:
             raise FatalError(
-                f"Kafka could not format {self.data_dir}: {output.decode(errors='replace').strip()[-600:]}",
+                f"Kafka could not format {self.data_dir}: "
+                f"{output.decode(errors='replace').strip()[-600:]}",
                 code="KAFKA_START",
             )
 

@@ -76,7 +76,8 @@ class BulkReader:
             empty_polls = 0 if messages else empty_polls + 1
             if empty_polls >= _MAX_EMPTY_POLLS:
                 raise LogUnavailable(
-                    f"Kafka sent no more records of {self._topic} for {_MAX_EMPTY_POLLS * _POLL_TIMEOUT_S:.0f} s."
+                    f"Kafka sent no more records of {self._topic} for "
+                    f"{_MAX_EMPTY_POLLS * _POLL_TIMEOUT_S:.0f} s."
                 )
             for message in messages:
                 if self._is_before_end(message):

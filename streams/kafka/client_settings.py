@@ -32,7 +32,8 @@ class KafkaClientSettings:
     def __post_init__(self) -> None:
         if self.uses_sasl and not (self.sasl_username and self.sasl_password):
             raise ConfigurationError(
-                f"Kafka's security protocol {self.security_protocol} needs a user name and a password.",
+                f"Kafka's security protocol {self.security_protocol} needs a user name and a "
+                "password.",
                 remedy="Set ANABRANCH_KAFKA__SASL_USERNAME and ANABRANCH_KAFKA__SASL_PASSWORD.",
             )
 

@@ -39,7 +39,10 @@ def build_unknown_topic_error(detail: str) -> ConfigurationError:
     return ConfigurationError(
         detail,
         code="NO_TOPIC",
-        remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX.",
+        remedy=(
+            "Create the topics with `anabranch topics create`, or check "
+            "ANABRANCH_KAFKA__TOPIC_PREFIX."
+        ),
     )
 
 
@@ -55,7 +58,10 @@ def translate_aiokafka_error(error: BaseException, action: str) -> AnabranchErro
             return LimitExceeded(
                 description,
                 code="RECORD_TOO_LARGE",
-                remedy="Keep records under the topic's max.message.bytes; put large content into the blob store.",
+                remedy=(
+                    "Keep records under the topic's max.message.bytes; put large content into "
+                    "the blob store."
+                ),
             )
         case errors.UnknownTopicOrPartitionError():
             return build_unknown_topic_error(description)

@@ -4,17 +4,17 @@
 It consumes through a Faust agent and commits through Faust's acknowledgements. Faust and aiokafka
 would lose records or stall in these cases, which the subclasses below correct:
 
-- Revocation: Faust forgets offsets acknowledged since the last commit. Sinks are closed and offsets are
-  committed before the partitions are given up.
-- Partitions without a committed offset: Faust does not seek them after a rebalance. They are read from their
-  first record.
-- Rebalance during a fetch: Faust drops the records. A fetch keeps the set of partitions that it started with,
-  and flow resumes for the current assignment only.
-- Records dropped in any other way: `assignment` detects the missing offsets and fetches them again. If nothing
-  resumes flow, the subscription restarts.
+- Revocation: Faust forgets offsets acknowledged since the last commit. Sinks are closed and offsets
+  are committed before the partitions are given up.
+- Partitions without a committed offset: Faust does not seek them after a rebalance. They are read
+  from their first record.
+- Rebalance during a fetch: Faust drops the records. A fetch keeps the set of partitions that it
+  started with, and flow resumes for the current assignment only.
+- Records dropped in any other way: `assignment` detects the missing offsets and fetches them again.
+  If nothing resumes flow, the subscription restarts.
 - All partitions paused: aiokafka leaves the group if it is not polled. Polling continues.
-- Long rebalances: heartbeats and error checks continue, since aiokafka reports a refused join only to a caller
-  that fetches.
+- Long rebalances: heartbeats and error checks continue, since aiokafka reports a refused join only
+  to a caller that fetches.
 """
 
 from __future__ import annotations

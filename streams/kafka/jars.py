@@ -53,13 +53,19 @@ def find_missing_prerequisite(jars_dir: Path | None = None) -> str | None:
     """
     java_path = find_java()
     if java_path is None:
-        return f"Java {MIN_JAVA_VERSION} or later is not installed (no `java` on the path and no JAVA_HOME)."
+        return (
+            f"Java {MIN_JAVA_VERSION} or later is not installed (no `java` on the path and no "
+            "JAVA_HOME)."
+        )
     version_output = subprocess.run(
         [java_path, "-version"], capture_output=True, text=True, check=False
     )
     major = parse_java_major(version_output.stderr + version_output.stdout)
     if major is None or major < MIN_JAVA_VERSION:
-        return f"{java_path} is Java {major or 'of an unknown version'}; Kafka needs Java {MIN_JAVA_VERSION} or later."
+        return (
+            f"{java_path} is Java {major or 'of an unknown version'}; Kafka needs Java "
+            f"{MIN_JAVA_VERSION} or later."
+        )
     if not (jars_dir or get_default_jars_dir()).is_dir() and shutil.which("mvn") is None:
         return "Maven (`mvn`) is not installed, and Kafka's jars have not been fetched yet."
     return None
@@ -77,7 +83,10 @@ async def fetch_jars(jars_dir: Path) -> Path:
         raise ConfigurationError(
             problem,
             code="KAFKA_PREREQUISITE",
-            remedy="Install a JDK 17+ and Maven (Debian: openjdk-17-jre-headless, maven), or use the embedded log.",
+            remedy=(
+                "Install a JDK 17+ and Maven (Debian: openjdk-17-jre-headless, maven), or use "
+                "the embedded log."
+            ),
         )
     if not jars_dir.is_dir():
         await asyncio.to_thread(jars_dir.parent.mkdir, parents=True, exist_ok=True)
@@ -108,9 +117,13 @@ async def _download(jars_dir: Path) -> None:
         output, _ = await process.communicate()
         if process.returncode != 0:
             raise ConfigurationError(
-                f"Maven failed to fetch Kafka's jars: {output.decode(errors='replace').strip()[-600:]}",
+                "Maven failed to fetch Kafka's jars: "
+                f"{output.decode(errors='replace').strip()[-600:]}",
                 code="KAFKA_JARS",
-                remedy="Check that Maven Central, or a mirror in ~/.m2/settings.xml, is reachable, and try again.",
+                remedy=(
+                    "Check that Maven Central, or a mirror in ~/.m2/settings.xml, is reachable, "
+                    "and try again."
+                ),
             )
         _move_into_place(download_dir, jars_dir)
 

@@ -20,7 +20,7 @@ __all__ = ["KafkaLog", "KafkaClientSettings"]
 
 
 class KafkaLog(DenseLog):
-    """An `EventLog` on Kafka. Belongs to the event loop that uses it first; connects on first use."""
+    """An `EventLog` on Kafka. Connects on first use and belongs to the event loop of that use."""
 
     def __init__(self, settings: KafkaClientSettings, *, append_timeout_s: float = 30.0) -> None:
         self._settings = settings

@@ -52,7 +52,8 @@ class RecordProducer:
                 return await self._send(await self._get_producer(), records)
         except TimeoutError as error:
             raise LogUnavailable(
-                f"Kafka did not confirm {len(records)} records for {records[0].topic} within {self._timeout_s:g} s. They may still be written."
+                f"Kafka did not confirm {len(records)} records for {records[0].topic} within "
+                f"{self._timeout_s:g} s. They may still be written."
             ) from error
         except UnknownTopicOrPartitionError as error:
             # aiokafka raises this also if no broker answers, so ask a broker before believing it.

@@ -74,7 +74,7 @@ class FaustSubscriber:
         )
 
     def build_consumer_arguments(self, group: str) -> dict[str, Any]:
-        """Build the arguments of `AIOKafkaConsumer` for a member of this group (name with prefix)."""
+        """Build the arguments of `AIOKafkaConsumer` for a member of a group (name with prefix)."""
         session_ms = int(self._session_timeout_s * 1000)
         return self._settings.to_aiokafka_arguments() | {
             "group_id": group,

@@ -25,10 +25,10 @@ _TIMEOUT_S = 10.0
 async def check_timestamp_types(
     client: AdminClient, bootstrap_servers: str, topics: Iterable[str]
 ) -> None:
-    """Check that topics use the broker's clock (names include the prefix). Topics whose settings this
-    principal may not read are trusted.
+    """Check that topics use the broker's clock (names include the prefix).
 
-    Raises ConfigurationError for the first topic with producer timestamps, and KafkaException.
+    Topics whose settings this principal may not read are trusted. Raises ConfigurationError for
+    the first topic with producer timestamps, and KafkaException.
     """
     # Timestamps order the revisions of a document: a producer's wrong clock could put a change
     # before its predecessor.
@@ -54,9 +54,11 @@ async def check_timestamp_types(
             continue
         if entry is not None and entry.value != LOG_APPEND_TIME:
             raise ConfigurationError(
-                f"Topic {resource.name} has {TIMESTAMP_TYPE_SETTING}={entry.value}, so producers' clocks set its timestamps. {LOG_APPEND_TIME} is required.",
+                f"Topic {resource.name} has {TIMESTAMP_TYPE_SETTING}={entry.value}, so producers' "
+                f"clocks set its timestamps. {LOG_APPEND_TIME} is required.",
                 code="TIMESTAMPS_MISMATCH",
-                remedy=f"kafka-configs.sh --bootstrap-server {bootstrap_servers} --alter --entity-type topics --entity-name {resource.name} "
+                remedy=f"kafka-configs.sh --bootstrap-server {bootstrap_servers} --alter "
+                f"--entity-type topics --entity-name {resource.name} "
                 f"--add-config {TIMESTAMP_TYPE_SETTING}={LOG_APPEND_TIME}",
             )
 
@@ -72,7 +74,7 @@ RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING = (
 )
 CLEANUP_POLICY_SETTING, SIZE_SETTING = "cleanup.policy", "retention.bytes"
 LOSS_SETTINGS = (CLEANUP_POLICY_SETTING, RETENTION_SETTING, SIZE_SETTING)
-"""Settings that can delete records: compaction keeps one per key, and a size limit ignores the age."""
+"""Settings that can delete records: compaction keeps one per key, a size limit ignores the age."""
 CHECK_INTERVAL_SETTING = "log.retention.check.interval.ms"
 DEFAULT_CHECK_INTERVAL_MS = 300_000
 """Kafka's default, assumed for brokers whose settings this principal may not read."""
@@ -135,7 +137,7 @@ async def fetch_min_retention(client: AdminClient, topic: str) -> timedelta | No
 
 
 async def _fetch_time_retention_config(client: AdminClient, topic: str) -> Mapping[str, str] | None:
-    """Return the settings of a topic that deletes by time, or None. None also if access is denied."""
+    """Return the settings of a topic that deletes by time; None if it does not or denies access."""
     config = await _describe_config(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
     return (
         None

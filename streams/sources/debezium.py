@@ -40,7 +40,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEnd:
-    """Marks the last row of a table in a full snapshot. Rows in other partitions may arrive later."""
+    """Marks the last row of a table in a full snapshot. Other partitions' rows may arrive later."""
 
     table: str
     epoch: int
@@ -158,7 +158,8 @@ def format_row_key(values: Json) -> str:
     )
     if not row_name or "\0" in row_name or len(row_name.encode(errors="replace")) > MAX_KEY_BYTES:
         raise MalformedEvent(
-            f"The row's key has {len(row_name.encode(errors='replace'))} bytes; 1 to {MAX_KEY_BYTES} without NUL are allowed.",
+            f"The row's key has {len(row_name.encode(errors='replace'))} bytes; 1 to "
+            f"{MAX_KEY_BYTES} without NUL are allowed.",
             code="MALFORMED_CHANGE",
         )
     return str(replace_surrogates(row_name))
@@ -240,7 +241,10 @@ def _compute_sequence(source: Json) -> int:
     raise MalformedEvent(
         f"The change of connector {source.get('connector')!r} has no position to order it by.",
         code="NO_POSITION",
-        remedy="Use a connector with positions: PostgreSQL, MySQL, MariaDB, SQL Server, Oracle, Db2 or Informix.",
+        remedy=(
+            "Use a connector with positions: PostgreSQL, MySQL, MariaDB, SQL Server, Oracle, Db2 "
+            "or Informix."
+        ),
     )
 
 

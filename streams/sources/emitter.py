@@ -52,7 +52,8 @@ def build_document(key: str, columns: Mapping[str, Any], mapping: RowMapping) ->
     metadata = {name: columns[name] for name in mapping.metadata if columns[name] is not None}
     if (size := len(canonical_json(metadata))) > MAX_METADATA_BYTES:
         raise MalformedEvent(
-            f"The metadata of {external_id!r} has {size:,} bytes; {MAX_METADATA_BYTES:,} are allowed.",
+            f"The metadata of {external_id!r} has {size:,} bytes; {MAX_METADATA_BYTES:,} are "
+            "allowed.",
             code="MALFORMED_CHANGE",
             remedy="Declare fewer columns as metadata, or make a large one part of the body.",
         )
@@ -92,7 +93,7 @@ def compute_next_emitted_state(
     spec: SourceSpec,
     mapping: RowMapping,
 ) -> EmittedState | None:
-    """Return the next state to emit for a row, or None if nothing changed. Raises MalformedEvent."""
+    """Return the next state to emit for a row, None if it is unchanged. Raises MalformedEvent."""
     match merged_row:
         case PresentRow():
             return _compute_for_present_row(

@@ -29,7 +29,7 @@ unchanged.
 """
 MAX_NAME_CHARS, MAX_URI_CHARS = 1024, 8192
 FileStamp = tuple[int, int, int]
-"""Size, mtime and ctime in ns. ctime detects a file replaced by another of the same size and mtime."""
+"""Size, mtime, ctime in ns. ctime detects a replacement by a file of the same size and mtime."""
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class FolderReader:
         return folder_scan
 
     def _walk_folder(self, folder: Path, root: Path, folder_scan: FolderScan) -> None:
-        """Collect regular files at any depth. Links to folders are not followed, to avoid cycles."""
+        """Collect regular files at any depth, without following links to folders (cycles)."""
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             folder_scan.devices[folder.relative_to(root).as_posix()] = folder.stat().st_dev

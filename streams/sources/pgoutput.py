@@ -30,7 +30,7 @@ _SEMANTIC_TYPES: Mapping[int, Mapping[str, str]] = {
 
 
 def parse_value(text: str | None, oid: int) -> Any:
-    """Convert a value to what Debezium writes. Numerics and other types that JSON lacks stay text."""
+    """Convert a value to what Debezium writes. Types that JSON lacks, as numerics, stay text."""
     if text is None or text == PLACEHOLDER:
         return text
     match oid:

@@ -67,7 +67,7 @@ def merge_row(key: str, rows: Rows, floors: Mapping[str, TableFloors]) -> Merged
 
 
 def _merge_below_floors(state: RowState, floors: Mapping[str, TableFloors]) -> AbsentRow | None:
-    """Merge a row whose changes are all obsolete: it was truncated, or missing in a later snapshot."""
+    """Merge a row whose changes are all obsolete: truncated, or missing in a later snapshot."""
     tables: Iterable[str] = [change.table for change in state.changes] or (
         [state.emitted.table] if state.emitted else []
     )

@@ -74,7 +74,8 @@ class TableReader:
             if name not in types
         ]:
             raise ConfigurationError(
-                f"Table {schema}.{table} has no column {', '.join(missing)}. Its columns: {', '.join(types)}.",
+                f"Table {schema}.{table} has no column {', '.join(missing)}. Its columns: "
+                f"{', '.join(types)}.",
                 code="NO_SUCH_COLUMN",
                 remedy="Remove the source and add it again with columns that the table has.",
             )
@@ -124,9 +125,13 @@ class TableReader:
     def _check_slot_owner(self, advanced: int, last_sequence: int) -> None:
         if advanced > last_sequence:
             raise ConfigurationError(
-                f"The slot of source {self._name} is at position {advanced}, ahead of {last_sequence}: it was recreated or has another reader.",
+                f"The slot of source {self._name} is at position {advanced}, ahead of "
+                f"{last_sequence}: it was recreated or has another reader.",
                 code="SLOT_TAKEN",
-                remedy="The table is read again. If this happens repeatedly, give this source or the other reader a slot of its own (--slot).",
+                remedy=(
+                    "The table is read again. If this happens repeatedly, give this source or "
+                    "the other reader a slot of its own (--slot)."
+                ),
             )
 
     async def _check_not_restored(self, sequence: int) -> None:
@@ -140,7 +145,8 @@ class TableReader:
     def _check_not_behind(self, sequence: int, last_sequence: int) -> None:
         if last_sequence > sequence:
             raise ConfigurationError(
-                f"The database of source {self._name} is at position {sequence}, behind {last_sequence}: it was restored from a backup.",
+                f"The database of source {self._name} is at position {sequence}, behind "
+                f"{last_sequence}: it was restored from a backup.",
                 code="SOURCE_WENT_BACK",
                 remedy=f"anabranch source reset {self._name}",
             )
@@ -185,7 +191,7 @@ class TableReader:
     async def _report_rejected(
         self, rejected: Mapping[str, MalformedEvent | PermanentError]
     ) -> None:
-        """Store the last rejected row in the source's status: there is no record for a dead letter."""
+        """Store the last rejected row in the source's status: a dead letter would need a record."""
         for key, error in rejected.items():
             log.warning(
                 "row_rejected", source=self._name, key=key, code=error.code, detail=error.detail

@@ -27,8 +27,8 @@ PROBLEM_KEY = "problem"
 class UrlsReader:
     """Runs until cancelled, in one process at a time.
 
-    An address that fails keeps its document. One that answers 404 or 410 `withdraw_after_misses` times in a
-    row is withdrawn.
+    An address that fails keeps its document. One that answers 404 or 410 `withdraw_after_misses`
+    times in a row is withdrawn.
     """
 
     config: UrlsSource
