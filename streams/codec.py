@@ -1,17 +1,15 @@
-"""Conversion between events and records: CloudEvents 1.0, Kafka protocol binding.
+"""Conversion between events and records: versions, encryption and signatures.
 
-Writes binary mode, reads binary and structured mode. The payloads of events about a document or a
-run are encrypted with its key. The attributes that routing and erasure need are clear headers.
+The payloads of events about a document or a run are encrypted with its key. The attributes that
+routing and erasure need are clear headers.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -24,14 +22,18 @@ from schemas.ids import canonical_json, make_received_id, sha256_hex
 from schemas.ports.keys import TAMPERED, PayloadCipher
 from schemas.records import Record, StoredRecord
 from schemas.topics import OUTCOMES, RAW, get_base_topic
+from streams.cloudevents import (
+    format_headers,
+    parse_integer,
+    parse_json,
+    parse_record,
+    parse_time,
+    parse_uuid,
+    parse_uuid_or_none,
+)
 from streams.payload_keys import PlainKeys
 from streams.signatures import SIGNATURE_HEADER, EventSigner
 
-SPECVERSION = "1.0"
-STRUCTURED_CONTENT_TYPE = "application/cloudevents+json"
-MAX_ATTRIBUTE_BYTES = 1024
-"""Size limit of propagated attributes: three of them must fit into one index entry of Postgres."""
-_PROPAGATED_ATTRIBUTES = ("id", "source", "type", "correlationid", "traceparent")
 _CORRELATION_PATTERNS = {
     "correlationid": re.compile("|[0-9a-fA-F-]{36}"),
     "traceparent": re.compile("|[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"),
@@ -39,9 +41,6 @@ _CORRELATION_PATTERNS = {
 """Propagated attributes that may stay in clear headers: UUID and W3C Trace Context hold no text."""
 SEALED_IDS_ATTRIBUTE = "sealedids"
 """Attribute with the encrypted values of those in any other format."""
-_DATA_FIELDS = frozenset({"data", "data_base64"})
-_INTEGER_PATTERN = re.compile(r"-?[0-9]+")
-MAX_INTEGER_DIGITS = 100
 _EVENT_TYPE_PATTERN = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
 
 
@@ -81,8 +80,14 @@ class Codec:
     async def encode(self, event: Event[Any], topic: str, key: str) -> Record:
         # Nulls are left out, except on `outcomes`, which other programs read.
         payload = event.data.model_dump_json(exclude_none=event.data.topic != OUTCOMES).encode()
-        headers = _format_headers(event)
-        subject = _resolve_key_subject(event)
+        headers = format_headers(event)
+        # Sealed with the key of its document or run; a dead letter without a document has its own.
+        ids = (getattr(event.data, name, None) for name in ("run_id", "feedback_id", "event_id"))
+        subject = (
+            event.document_id or next(filter(None, ids), None)
+            if event.data.topic.is_sealed
+            else None
+        )
         tenant = event.tenant or getattr(event.data, "tenant", None)
         if subject is not None and tenant is not None:
             context = _build_sealing_context(
@@ -160,7 +165,7 @@ class Codec:
         # partition.
         if topic != RAW and self.signer is not None:
             self.signer.check(stored_record)
-        attributes, payload = self._parse_attributes(stored_record.record)
+        attributes, payload = parse_record(stored_record.record)
         event_class, version = self._resolve_event_class(topic, attributes)
         # Events of tenants without encryption are on sealed topics too, without a key id.
         if event_class.topic.is_sealed and "keyid" in attributes:
@@ -173,10 +178,7 @@ class Codec:
                     attributes, sealed_ids, SEALED_IDS_ATTRIBUTE, stored_record.position.topic
                 )
                 attributes |= json.loads(opened)
-        data = _validate_data(
-            event_class,
-            payload if version == event_class.version else _upcast(event_class, payload, version),
-        )
+        data = _parse_data(event_class, version, payload)
         if topic != RAW:
             return _build_own_event(attributes, data, stored_record)
         is_ours = attributes["source"].startswith(OWN_SOURCE_PREFIX)
@@ -187,7 +189,7 @@ class Codec:
     async def _open_payload(
         self, attributes: Mapping[str, str], sealed: bytes, event_type: str, topic: str
     ) -> bytes:
-        key, event_id = _parse_uuid(attributes, "keyid"), attributes["id"]
+        key, event_id = parse_uuid(attributes, "keyid"), attributes["id"]
         try:
             return await self.keys.open(
                 key,
@@ -203,26 +205,6 @@ class Codec:
             # Older versions bound a payload to its event only. A newer payload does not open with
             # this context, so the fallback weakens nothing.
             return await self.keys.open(key, sealed, context=f"{event_id} {event_type}".encode())
-
-    def _parse_attributes(self, record: Record) -> tuple[dict[str, str], bytes]:
-        if record.value is None:
-            raise MalformedEvent("The record has no value.")
-        if get_content_type(record) == STRUCTURED_CONTENT_TYPE:
-            attributes, payload = _parse_structured(record.value)
-            return _validate_attributes(attributes), payload
-        attributes = {
-            name[3:]: _decode_header(name, value)
-            for name, value in record.headers.items()
-            if name.startswith("ce_")
-        }
-        missing = [
-            name for name in ("specversion", "id", "source", "type") if not attributes.get(name)
-        ]
-        if missing:
-            raise MalformedEvent(
-                f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}."
-            )
-        return _validate_attributes(attributes), record.value
 
     def _resolve_event_class(
         self, topic: str, attributes: Mapping[str, str]
@@ -260,100 +242,16 @@ class Codec:
         )
 
 
-def parse_uuid_or_none(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates: JSON may escape them and Python reads them, but UTF-8 cannot encode
-    them.
-    """
-    return text.encode(errors="replace").decode()
-
-
-def _parse_json(value: bytes, description: str) -> Any:
-    try:
-        return json.loads(value, parse_constant=_parse_finite, parse_float=_parse_finite)
-    except (ValueError, RecursionError) as error:
-        raise MalformedEvent(f"{description} is not valid JSON: {error}.") from error
-
-
-def _parse_finite(number: str) -> float:
-    # Python's json reads NaN and Infinity, which are not JSON, and turns too large numbers into
-    # infinity.
-    if not math.isfinite(parsed := float(number)):
-        raise ValueError(f"{number[:20]} is not a finite number")
-    return parsed
-
-
-def _validate_attributes(attributes: dict[str, str]) -> dict[str, str]:
-    if (version := attributes["specversion"]) != SPECVERSION:
-        raise MalformedEvent(
-            f"Unsupported CloudEvents version {replace_surrogates(version)[:20]!r}. Use "
-            f"{SPECVERSION}."
-        )
-    for name, value in attributes.items():
-        if replace_surrogates(value) != value:
-            raise MalformedEvent(f"ce_{name} contains a lone surrogate, which is not valid text.")
-    for name in _PROPAGATED_ATTRIBUTES:
-        if (length := len(attributes.get(name, "").encode())) > MAX_ATTRIBUTE_BYTES:
+def _parse_data(event_class: type[EventData], version: int, payload: bytes) -> EventData:
+    """Convert a payload of any version to the newest. Raises MalformedEvent if it is invalid."""
+    if version != event_class.version:
+        older_payload = parse_json(payload, "The payload")
+        try:
+            payload = json.dumps(event_class.upcast_payload(older_payload, version)).encode()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedEvent(
-                f"ce_{name} has {length} bytes; {MAX_ATTRIBUTE_BYTES} are allowed."
-            )
-    return attributes
-
-
-def get_content_type(record: Record) -> str:
-    for name, value in record.headers.items():
-        if name.lower() == "content-type":
-            return value.decode(errors="replace").partition(";")[0].strip().lower()
-    return ""
-
-
-def _decode_header(name: str, value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedEvent(f"Header {name} is not UTF-8.") from error
-
-
-def _parse_structured(value: bytes) -> tuple[dict[str, str], bytes]:
-    envelope = _parse_json(value, "The CloudEvent")
-    if not isinstance(envelope, dict) or len(_DATA_FIELDS & envelope.keys()) != 1:
-        raise MalformedEvent(
-            "A structured CloudEvent must be a JSON object with either `data` or `data_base64`."
-        )
-    missing = [
-        name
-        for name in ("specversion", "id", "source", "type")
-        if not (envelope.get(name) and isinstance(envelope[name], str))
-    ]
-    if missing:
-        raise MalformedEvent(
-            f"CloudEvents attributes are missing or not text: {', '.join(missing)}."
-        )
-    attributes = {
-        name: str(value)
-        for name, value in envelope.items()
-        if name not in _DATA_FIELDS and value is not None
-    }
-    return attributes, _extract_data(envelope)
-
-
-def _extract_data(envelope: Mapping[str, Any]) -> bytes:
-    # CloudEvents 1.0, JSON event format, section 3.1.1: binary data is in `data_base64`.
-    if "data" in envelope:
-        return json.dumps(envelope["data"]).encode()
-    try:
-        return base64.b64decode(envelope["data_base64"], validate=True)
-    except (ValueError, TypeError) as error:
-        raise MalformedEvent(f"data_base64 is not base64: {error}.") from error
-
-
-def _validate_data(event_class: type[EventData], payload: bytes) -> EventData:
+                f"Invalid payload of {event_class.name}.v{version}: {error!r}."
+            ) from error
     try:
         return event_class.model_validate_json(payload)
     except ValidationError as error:
@@ -366,39 +264,6 @@ def _validate_data(event_class: type[EventData], payload: bytes) -> EventData:
             f"Invalid payload of {event_class.event_type()}: {problems}.",
             code="FOREIGN_BLOB" if is_foreign_blob else None,
         ) from error
-
-
-def _upcast(event_class: type[EventData], payload: bytes, version: int) -> bytes:
-    """Convert a payload of an older version to the newest. Raises MalformedEvent if that fails."""
-    older_payload = _parse_json(payload, "The payload")
-    try:
-        return json.dumps(event_class.upcast_payload(older_payload, version)).encode()
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MalformedEvent(
-            f"Invalid payload of {event_class.name}.v{version}: {error!r}."
-        ) from error
-
-
-def _parse_time(attributes: Mapping[str, str]) -> datetime | None:
-    text = attributes.get("time")
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError as error:
-        raise MalformedEvent(f"ce_time {text!r} is not in RFC 3339 format.") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _parse_integer(attributes: Mapping[str, str], name: str) -> int | None:
-    text = attributes.get(name)
-    if text is None:
-        return None
-    if not _INTEGER_PATTERN.fullmatch(text):
-        raise MalformedEvent(f"ce_{name} {text[:40]!r} is not an integer.")
-    if len(text) > MAX_INTEGER_DIGITS or not 0 <= int(text) < 2**63:
-        raise MalformedEvent(f"ce_{name} {text[:40]} is outside 0 … 2^63 - 1.")
-    return int(text)
 
 
 def _build_foreign_event(
@@ -416,18 +281,16 @@ def _build_foreign_event(
         data=data,
         source=source,
         event_id=event_id,
-        time=_parse_time(attributes),
+        time=parse_time(attributes),
         tenant=tenant,
         correlation_id=attributes.get("correlationid"),
         traceparent=attributes.get("traceparent"),
-        sequence=_parse_integer(attributes, "sequence"),
-        epoch=_parse_integer(attributes, "sequenceepoch"),
-        step=_parse_integer(attributes, "sequencestep") or 0,
+        sequence=parse_integer(attributes, "sequence"),
+        epoch=parse_integer(attributes, "sequenceepoch"),
+        step=parse_integer(attributes, "sequencestep") or 0,
         payload_sha256=sha256_hex(
             # Canonical JSON: a repeated event with other spacing still has the same hash.
-            attributes["type"].encode()
-            + b"\n"
-            + canonical_json(_parse_json(payload, "The payload"))
+            attributes["type"].encode() + b"\n" + canonical_json(parse_json(payload, "The payload"))
         ),
         position=stored_record.position,
         appended_at=stored_record.appended_at,
@@ -439,15 +302,15 @@ def _build_own_event(
     attributes: Mapping[str, str], data: EventData, stored_record: StoredRecord
 ) -> Event[Any]:
     causation_id, document, key_id = (
-        _parse_uuid(attributes, name) if name in attributes else None
+        parse_uuid(attributes, name) if name in attributes else None
         for name in ("causationid", "document", "keyid")
     )
     return Event(
-        id=_parse_uuid(attributes, "id"),
+        id=parse_uuid(attributes, "id"),
         data=data,
         source=attributes["source"],
         event_id=attributes["id"],
-        time=_parse_time(attributes),
+        time=parse_time(attributes),
         tenant=attributes.get("tenant"),
         document_id=document,
         pipeline_fingerprint=attributes.get("how"),
@@ -460,50 +323,8 @@ def _build_own_event(
     )
 
 
-def _parse_uuid(attributes: Mapping[str, str], name: str) -> UUID:
-    try:
-        return UUID(attributes[name])
-    except ValueError as error:
-        raise MalformedEvent(
-            f"ce_{name} of {attributes['type']} is not a UUID: {error}."
-        ) from error
-
-
-def _resolve_key_subject(event: Event[Any]) -> UUID | None:
-    """Return the document or run whose key seals the event.
-
-    A dead letter without a document has a key of its own.
-    """
-    if not event.data.topic.is_sealed:
-        return None
-    ids = (getattr(event.data, name, None) for name in ("run_id", "feedback_id", "event_id"))
-    return event.document_id or next(filter(None, ids), None)
-
-
 def _build_sealing_context(event_id: str, event_type: str, tenant: str | None, topic: str) -> bytes:
     """Build the associated data of a sealed payload, so that it opens in no other event, tenant or
     topic.
     """
     return json.dumps([event_id, event_type, tenant, topic]).encode()
-
-
-def _format_headers(event: Event[Any]) -> dict[str, bytes]:
-    values = {
-        "ce_specversion": SPECVERSION,
-        "ce_id": event.event_id,
-        "ce_source": event.source,
-        "ce_type": event.data.event_type(),
-        "ce_time": event.time.isoformat() if event.time else None,
-        "ce_sequence": str(event.sequence) if event.sequence is not None else None,
-        "ce_sequenceepoch": str(event.epoch) if event.epoch is not None else None,
-        "ce_sequencestep": str(event.step) if event.step else None,
-        "ce_subject": f"document/{event.document_id}" if event.document_id else None,
-        "ce_tenant": event.tenant,
-        "ce_document": str(event.document_id) if event.document_id else None,
-        "ce_how": event.pipeline_fingerprint,
-        "ce_causationid": str(event.causation_id) if event.causation_id else None,
-        "ce_correlationid": event.correlation_id,
-        "ce_traceparent": event.traceparent,
-        "content-type": "application/json",
-    }
-    return {name: value.encode() for name, value in values.items() if value is not None}

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 from uuid import UUID
@@ -46,6 +46,7 @@ from schemas.ports.log import RecordAppender
 from schemas.ports.stage_ports import StagePorts
 from schemas.records import Record, StoredRecord
 from schemas.topics import CONTROL
+from streams.attempts import OpenAttempts
 from streams.codec import Codec
 from streams.dead_letters import DeadLetter, build_dead_letter_emissions
 from streams.instrumentation import Instrumentation
@@ -62,8 +63,6 @@ MAX_ABANDONED_ATTEMPTS = 3
 """Attempts that no worker ended, after which the event is dead-lettered."""
 # One suspect at a time per process: if the process dies again, only the culprit is charged.
 _SUSPECT_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-# Bounds how long closing a partition, and so a rebalance, waits for a lost database.
-RELEASE_TIMEOUT_S = 5.0
 MAX_TIMEOUTS = 2
 """Time-outs of one event, in a batch or alone: it never holds a slot for longer than this many
 deadlines.
@@ -115,10 +114,10 @@ class StageRunner:
     consecutive_bugs: int = field(default=0, init=False)
     successes: int = field(default=0, init=False)
     _engine_outages: dict[object, EngineUnavailable] = field(default_factory=dict, init=False)
-    _recorded_attempts: Counter[UUID] = field(default_factory=Counter, init=False)
-    """Open attempts of this process by event: the claim of a duplicate must not count them as
-    abandoned.
-    """
+    _open_attempts: OpenAttempts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._open_attempts = OpenAttempts(self.stage.name, self.ledger)
 
     @property
     def engine_outage(self) -> EngineUnavailable | None:
@@ -192,7 +191,9 @@ class StageRunner:
             await self._retry_outages(
                 lambda: self.ledger.complete(self.stage.name, reacted_ids, dead_letters)
             )
-        self._forget_attempts(_list_event_ids(item for item in items if item.has_recorded_attempt))
+        self._open_attempts.forget(
+            _list_event_ids(item for item in items if item.has_recorded_attempt)
+        )
         for item in items:
             self.instrumentation.count_finished(
                 self.stage.name, item.dead_letter.data.code if item.dead_letter else None
@@ -233,7 +234,7 @@ class StageRunner:
 
     async def release(self, items: Iterable[WorkItem]) -> None:
         """End the attempts that claims recorded for unfinished items."""
-        await self._end_attempts(
+        await self._open_attempts.withdraw(
             _list_event_ids(item for item in items if item.has_recorded_attempt)
         )
 
@@ -251,7 +252,7 @@ class StageRunner:
     ) -> None:
         # Snapshot before the call: attempts may end while the transaction runs.
         recorded_attempts = {
-            projected.event.id: self._recorded_attempts[projected.event.id]
+            projected.event.id: self._open_attempts.count(projected.event.id)
             for _, projected in projected_items
         }
         try:
@@ -280,7 +281,7 @@ class StageRunner:
             for (item, projected), claim_result in zip(projected_items, claim_results, strict=True):
                 event_id = projected.event.id
                 # The greater of both: attempts may have begun or ended during the claim.
-                own_attempts = max(recorded_attempts[event_id], self._recorded_attempts[event_id])
+                own_attempts = max(recorded_attempts[event_id], self._open_attempts.count(event_id))
                 self._apply_claim(
                     item,
                     projected.event,
@@ -294,7 +295,7 @@ class StageRunner:
                     and claim_result.abandoned_attempts < ATTEMPTS_RECORDED_BY_CLAIM
                 )
                 if item.has_recorded_attempt:
-                    self._recorded_attempts[event_id] += 1
+                    self._open_attempts.add([event_id])
             # This process will never react to them; an open attempt would count as abandoned.
             await self.release([item for item, _ in projected_items if item.is_delegated])
 
@@ -306,41 +307,32 @@ class StageRunner:
         # One query for the whole batch, instead of one for each record.
         await self._retry_outages(lambda: self.codec.prefetch_keys(records))
         for stored_record in records:
+            item, position = WorkItem(stored_record), stored_record.position
             try:
-                items.append(await self._decode(stored_record))
-            # Acknowledgements are in order, so nothing behind an unreadable record may be claimed.
+                event = await self._retry_outages(partial(self.codec.decode, stored_record))
+                item.pending_event = PendingEvent(event, ClaimStatus.PENDING)
+            except DataErased as error:
+                # Without `pending_event` and `dead_letter` the sink only acknowledges the record.
+                log.info(
+                    "event_skipped",
+                    reason="erased",
+                    stage=self.stage.name,
+                    topic=position.topic,
+                    partition=position.partition,
+                    offset=position.offset,
+                    detail=error.detail,
+                )
             except NewerVersion:
+                # Acknowledgements are in order: nothing behind an unreadable record may be claimed.
                 if items:
                     break
                 raise
+            except FatalError:
+                raise
+            except Exception as error:
+                self._dead_letter(item, error)
+            items.append(item)
         return items
-
-    async def _decode(self, stored_record: StoredRecord) -> WorkItem:
-        """Decode a record. The item of an erased event has neither `pending_event` nor
-        `dead_letter`.
-        """
-        item = WorkItem(stored_record)
-        try:
-            item.pending_event = PendingEvent(
-                await self._retry_outages(lambda: self.codec.decode(stored_record)),
-                ClaimStatus.PENDING,
-            )
-        except DataErased as error:
-            position = stored_record.position
-            log.info(
-                "event_skipped",
-                reason="erased",
-                stage=self.stage.name,
-                topic=position.topic,
-                partition=position.partition,
-                offset=position.offset,
-                detail=error.detail,
-            )
-        except FatalError:
-            raise
-        except Exception as error:
-            self._dead_letter(item, error)
-        return item
 
     def _apply_claim(self, item: WorkItem, event: Event[Any], claim_result: ClaimResult) -> None:
         if claim_result.status is ClaimStatus.DUPLICATE:
@@ -394,7 +386,11 @@ class StageRunner:
                 try:
                     await self._react_once(items)
                 except TimeoutError as error:
-                    if self._count_timeout(items):
+                    self.instrumentation.count_retry(self.stage.name, "TIMEOUT")
+                    for item in items:
+                        item.timeouts += 1
+                    # A batch at once, since its next attempt might take as long.
+                    if len(items) > 1 or items[0].timeouts >= MAX_TIMEOUTS:
                         return error
                 except TransientError as error:
                     self.instrumentation.count_retry(self.stage.name, error.code)
@@ -424,7 +420,7 @@ class StageRunner:
         # The claims recorded all other attempts; an update here could make a revision wait and be
         # overtaken.
         suspects = _list_event_ids(item for item in items if item.is_suspect)
-        self._recorded_attempts.update(suspects)
+        self._open_attempts.add(suspects)
         try:
             if suspects:
                 await self._retry_outages(
@@ -433,7 +429,7 @@ class StageRunner:
             async with asyncio.timeout(self.stage.deadline_s):
                 emissions = await self.stage.react(pending_events, self.ports)
         finally:
-            await self._end_attempts(suspects)
+            await self._open_attempts.withdraw(suspects)
         # Each emission must succeed or fail with its own event, hence the grouping by cause.
         emissions_by_cause: dict[Any, list[Emission]] = {}
         for emission in emissions:
@@ -445,37 +441,21 @@ class StageRunner:
                 else []
             )
 
-    async def _end_attempts(self, event_ids: Sequence[UUID]) -> None:
-        """End one attempt at each event, finished or cancelled."""
-        self._forget_attempts(event_ids)
-        if event_ids:
-            # Closing a partition must not wait for a lost database; the attempt then counts as
-            # abandoned.
-            with suppress(TransientError, TimeoutError):
-                async with asyncio.timeout(RELEASE_TIMEOUT_S):
-                    await self.ledger.withdraw_attempt(self.stage.name, event_ids)
-
-    def _forget_attempts(self, event_ids: Iterable[UUID]) -> None:
-        for event_id in event_ids:
-            self._recorded_attempts[event_id] -= 1
-            if self._recorded_attempts[event_id] <= 0:
-                del self._recorded_attempts[event_id]
-
-    def _count_timeout(self, items: Sequence[WorkItem]) -> bool:
-        """Count a time-out.
-
-        Return whether to give up: a batch at once, since its next attempt might take as long.
-        """
-        self.instrumentation.count_retry(self.stage.name, "TIMEOUT")
-        for item in items:
-            item.timeouts += 1
-        return len(items) > 1 or items[0].timeouts >= MAX_TIMEOUTS
-
     def _dead_letter(self, item: WorkItem, error: Exception) -> None:
         # Any other exception is a defect of this program, not a property of the event.
-        is_expected = isinstance(error, AnabranchError | TimeoutError)
-        if not is_expected:
-            self._count_bug(error)
+        if not isinstance(error, AnabranchError | TimeoutError):
+            self.consecutive_bugs += 1
+            log.error(
+                "reaction_failed_unexpectedly",
+                stage=self.stage.name,
+                error="".join(traceback.format_exception(error)),
+            )
+            if self.consecutive_bugs >= MAX_CONSECUTIVE_BUGS:
+                raise FatalError(
+                    f"Stage {self.stage.name} failed on {MAX_CONSECUTIVE_BUGS} consecutive events, "
+                    f"each time by a defect. The last error: {error!r}",
+                    code="TOO_MANY_BUGS",
+                ) from error
         event = item.pending_event.event if item.pending_event else None
         # Shared stages run once for all generations, so their dead letters belong to none.
         generation = None if self.stage.serves_all_generations else self.publisher.generation
@@ -495,20 +475,6 @@ class StageRunner:
             code=item.dead_letter.data.code,
             detail=item.dead_letter.data.detail,
         )
-
-    def _count_bug(self, error: Exception) -> None:
-        self.consecutive_bugs += 1
-        log.error(
-            "reaction_failed_unexpectedly",
-            stage=self.stage.name,
-            error="".join(traceback.format_exception(error)),
-        )
-        if self.consecutive_bugs >= MAX_CONSECUTIVE_BUGS:
-            raise FatalError(
-                f"Stage {self.stage.name} failed on {MAX_CONSECUTIVE_BUGS} consecutive events, "
-                f"each time by a defect. The last error: {error!r}",
-                code="TOO_MANY_BUGS",
-            ) from error
 
     async def _retry_outages(self, call: Callable[[], Awaitable[T]]) -> T:
         return await retry_outages(

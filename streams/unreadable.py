@@ -10,14 +10,14 @@ from schemas.ids import make_document_id
 from schemas.principals import is_valid_tenant
 from schemas.records import Record, StoredRecord
 from schemas.topics import RAW, get_base_topic
-from streams.codec import (
-    DEFAULT_TENANT,
+from streams.cloudevents import (
     MAX_ATTRIBUTE_BYTES,
     STRUCTURED_CONTENT_TYPE,
     get_content_type,
     parse_uuid_or_none,
     replace_surrogates,
 )
+from streams.codec import DEFAULT_TENANT
 
 
 def guess_producer_attributes(record: Record) -> tuple[str | None, str | None, str | None]:

@@ -511,7 +511,7 @@ async def _react_until_killed(runner: StageRunner, works: list[WorkItem]) -> Non
     task = asyncio.create_task(runner.react(works))
     done, _ = await asyncio.wait({task}, timeout=0.2)
     if not done:
-        runner._end_attempts = _ignore_end  # type: ignore[method-assign]
+        runner._open_attempts.withdraw = _ignore_end  # type: ignore[method-assign]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
