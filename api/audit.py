@@ -46,7 +46,7 @@ AUDITED_ACTIONS: Mapping[str, AuditedAction] = {
 
 
 class AuditedRoute(APIRoute):
-    """Record the action of an operation, whether it succeeds or fails, before the response is sent."""
+    """Record the action of an operation before the response is sent, whether it succeeds or not."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

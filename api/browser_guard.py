@@ -66,7 +66,10 @@ class BrowserGuardMiddleware:
         # Several Host headers may be read differently by a proxy and by this server.
         if len(host) != 1 or not self._is_own_host(host[0], request.scope.get("server")):
             host_list = ", ".join(host) or "none"
-            remedy = "Use the address that the server listens on, or add the host to ANABRANCH_API__HOSTS."
+            remedy = (
+                "Use the address that the server listens on, or add the host to "
+                "ANABRANCH_API__HOSTS."
+            )
             return build_problem(
                 request, 421, "UNKNOWN_HOST", f"Unknown host {host_list!r}.", remedy
             )

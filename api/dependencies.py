@@ -25,7 +25,8 @@ def require_whole_tenant(request: Request) -> Principal:
     # Counts and lists of the whole tenant would reveal documents of other readers.
     if principal.readers is not None:
         raise Forbidden(
-            f"{principal.id} is restricted to some readers' documents; this operation concerns all of tenant {principal.tenant}.",
+            f"{principal.id} is restricted to some readers' documents; this operation concerns "
+            f"all of tenant {principal.tenant}.",
             code="LIMITED_TO_READERS",
             remedy="Use a credential without readers.",
         )

@@ -23,7 +23,7 @@ _REQUEST_ID_PATTERN = re.compile(rb"^[A-Za-z0-9._:-]{1,128}$")
 
 
 class RequestIdMiddleware:
-    """Use a well-formed `X-Request-ID` of the caller, or generate one; every response carries it."""
+    """Use a well-formed `X-Request-ID` of the caller, or generate one, and return it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

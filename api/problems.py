@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457) for every error, with a code for programs and a remedy for people."""
+"""Problem documents (RFC 9457): errors with a code for programs and a remedy for people."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ CLIENT_CLOSED_REQUEST = 499
 # Sent with every response.
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
@@ -87,7 +89,9 @@ CODE_BY_STATUS = {
 REMEDY_BY_STATUS = {
     400: "Send well-formed JSON in UTF-8.",
     404: "See /docs for the available paths.",
-    408: "Send the body without pauses; ANABRANCH_API__MIN_UPLOAD_RATE sets the minimum upload rate.",
+    408: (
+        "Send the body without pauses; ANABRANCH_API__MIN_UPLOAD_RATE sets the minimum upload rate."
+    ),
     413: "Send a file as multipart form, or raise ANABRANCH_INGEST__MAX_BYTES.",
     405: "See /docs for the methods of this path.",
 }
@@ -208,7 +212,10 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
             request, invalid_json(str(error.body), errors[0]["loc"][-1], errors[0]["ctx"]["error"])
         )
     detail = "; ".join(
-        f"{'.'.join(str(part) for part in item['loc'])}: {item['msg'].removeprefix('Value error, ')}"
+        (
+            f"{'.'.join(str(part) for part in item['loc'])}: "
+            f"{item['msg'].removeprefix('Value error, ')}"
+        )
         for item in errors
     )
     return build_problem(

@@ -11,17 +11,24 @@ from schemas.errors import Forbidden
 from schemas.principals import Role
 
 READER_OPERATIONS = (
-    "search query list_documents get_document list_revisions list_chunks get_markdown get_file document_events document_lineage "
-    "list_entities get_entity get_subgraph list_collections list_runs get_run rerun_run diff_run run_lineage list_profiles get_profile "
-    "ingest_status ingest_status_by_event list_events stream give_feedback get_config_schema health whoami"
+    "search query list_documents get_document list_revisions list_chunks get_markdown get_file "
+    "document_events document_lineage "
+    "list_entities get_entity get_subgraph list_collections list_runs get_run rerun_run diff_run "
+    "run_lineage list_profiles get_profile "
+    "ingest_status ingest_status_by_event list_events stream give_feedback get_config_schema "
+    "health whoami"
 )
 WRITER_OPERATIONS = "ingest amend_document delete_document"
 ADMIN_OPERATIONS = (
     "list_sources get_source add_source remove_source reset_source erase list_erasures get_erasure "
-    "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays get_replay change_replay "
+    "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays "
+    "get_replay change_replay "
     "list_generations get_generation create_key list_keys rotate_key revoke_key list_audit metrics"
 )
-OPERATOR_OPERATIONS = "build_generation plan_generation get_build pace_build compare_generations promote_generation create_login_link roll_back roll_back_from drop_generation"
+OPERATOR_OPERATIONS = (
+    "build_generation plan_generation get_build pace_build compare_generations "
+    "promote_generation create_login_link roll_back roll_back_from drop_generation"
+)
 # Probes contain no tenant data; signed links are credentials themselves.
 PUBLIC_OPERATIONS = frozenset({"livez", "readyz", "get_signed_file"})
 
@@ -48,9 +55,13 @@ async def require_role(request: Request) -> None:
     principal, required_role = get_caller(request), REQUIRED_ROLES[operation]
     if not principal.has_role(required_role):
         raise Forbidden(
-            f"This operation requires the role {required_role!r}; the credential has {principal.role!r}.",
+            f"This operation requires the role {required_role!r}; the credential has "
+            f"{principal.role!r}.",
             code="FORBIDDEN_ROLE",
-            remedy=f"Use a credential with the role {required_role!r}; an administrator creates one with `anabranch keys create`.",
+            remedy=(
+                f"Use a credential with the role {required_role!r}; an administrator creates one "
+                "with `anabranch keys create`."
+            ),
         )
     # An operator acts for another tenant, which that tenant's audit trail shows.
     if principal.home_tenant is not None:

@@ -1,4 +1,7 @@
-"""Ports of the services that routes call. `anabranch.composition` provides them; tests provide fakes."""
+"""Ports of the services that routes call.
+
+`anabranch.composition` provides them; tests provide fakes.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,18 @@ class IngestPort(Protocol):
     async def stage_upload(
         self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None
     ) -> BlobRef:
-        """Stage the bytes for this event alone. Raises LimitExceeded as soon as there are too many."""
+        """Stage the bytes for this event alone.
+
+        Raises LimitExceeded as soon as there are too many.
+        """
 
     async def submit_document(
         self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent
     ) -> IngestReceipt:
-        """Publish the event and wait for the log. Raises InvalidRequest, Forbidden, LogUnavailable."""
+        """Publish the event and wait for the log.
+
+        Raises InvalidRequest, Forbidden, LogUnavailable.
+        """
 
     async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
         """Delete the staged upload of an event that will not be published."""
@@ -60,7 +69,7 @@ class IngestPort(Protocol):
 
 
 class ReplayPort(Protocol):
-    """Raises NotFound for unknown ids, InvalidRequest for actions that their state does not allow."""
+    """Raises NotFound for unknown ids, InvalidRequest for actions that a state does not allow."""
 
     async def list_causes(self, tenant: str) -> list[dict[str, Any]]: ...
 
@@ -238,7 +247,7 @@ class LineagePort(Protocol):
 
 
 class EventFeedPort(Protocol):
-    """Raises InvalidRequest for an invalid cursor, PlaceAhead, LogUnavailable, DatabaseUnavailable."""
+    """Raises PlaceAhead, LogUnavailable, DatabaseUnavailable; InvalidRequest for a bad cursor."""
 
     async def read_page(
         self,
@@ -250,7 +259,10 @@ class EventFeedPort(Protocol):
         limit: int,
         since: datetime | None = None,
     ) -> LogPage:
-        """Read a page after a cursor, `begin` or `now`. Events appended before `since` are skipped."""
+        """Read a page after a cursor, `begin` or `now`.
+
+        Events appended before `since` are skipped.
+        """
 
     def follow(
         self,

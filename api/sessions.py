@@ -1,4 +1,4 @@
-"""Browser sessions: a one-time link is exchanged for a cookie that stands for the operator's token."""
+"""Browser sessions: a one-time link is exchanged for a cookie in place of the operator's token."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class BrowserSessions:
 
     token: str
     clock: Callable[[], float] = time.time
-    # Payload → expiry. Not the code itself: Base64 has several spellings of one signature, each of
-    # which would open a session. Not shared between replicas: behind a load balancer a code can be
-    # used once at each.
+    # Expiry by payload. Not by code: Base64 has several spellings of one signature, each of which
+    # would open a session. Not shared between replicas: behind a load balancer a code can be used
+    # once at each.
     used_codes: dict[bytes, float] = field(default_factory=dict)
 
     def make_code(self) -> str:

@@ -23,7 +23,8 @@ EVENTS_DESCRIPTION = """With `stream`, server-sent events, each with one line of
 | --- | --- |
 | `started` | `{}`, at once |
 | `step` | `{name, ms}`: a step starts (`ms` null) or has ended |
-| `delta` | `{draft, text}`: unverified text of the answer while a chat model writes it; discard it when `draft` increases. Quoted answers send none |
+| `delta` | `{draft, text}`: unverified text of the answer while a chat model writes it; discard \
+it when `draft` increases. Quoted answers send none |
 | `answer` | the verified response, as without `stream`; the last event |
 | `error` | a problem (RFC 9457), in place of `answer` |
 

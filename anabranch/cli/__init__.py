@@ -1,7 +1,7 @@
 """Command line: one file per command group, and one line in `COMMANDS`.
 
-Commands import heavy modules inside their functions, so that `--help` starts fast. Results go to stdout,
-messages to stderr; exit codes are in `errors`.
+Commands import heavy modules inside their functions, so that `--help` starts fast. Results go to
+stdout, messages to stderr; exit codes are in `errors`.
 """
 
 from __future__ import annotations

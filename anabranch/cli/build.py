@@ -36,8 +36,8 @@ def rebuild(
 ) -> int:
     """Rebuild the index from the log without calling a model.
 
-    The new generation is compared with the live one and replaces it if both are equal. If the tables are empty, and
-    only the log and the blobs are left, the tables are filled in place.
+    The new generation is compared with the live one and replaces it if both are equal. If the
+    tables are empty, and only the log and the blobs are left, the tables are filled in place.
 
     Parameters
     ----------
@@ -49,11 +49,13 @@ def rebuild(
         common.print_result(report)
     else:
         print(
-            f"{report['events']} events, {report['rows']} rows in {report['seconds']} s ({report['rows_per_second']} rows/s), {report['engine_calls']} engine calls"
+            f"{report['events']} events, {report['rows']} rows in {report['seconds']} s "
+            f"({report['rows_per_second']} rows/s), {report['engine_calls']} engine calls"
         )
         if missing := report.get("documents_without_keys"):
             print_stderr(
-                f"The keystore has no keys for events of {len(missing)} documents. Ingress takes in what topic raw "
+                f"The keystore has no keys for events of {len(missing)} documents. Ingress takes "
+                "in what topic raw "
                 f"still holds; send the others again: {', '.join(missing)}"
             )
     return OK
@@ -178,11 +180,15 @@ async def _reindex(
 async def _wait_for_build(
     client: ApiClient, name: str, states: Sequence[str], common: RemoteOptions
 ) -> dict[str, Any]:
-    """Poll until the generation is in one of the states. Raises PermanentError if the build fails."""
+    """Poll until the generation is in one of the states.
+
+    Raises PermanentError if the build fails.
+    """
     phase = None
     with resume_hint(
         lambda: (
-            f"the build of {name} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch generations list"
+            f"the build of {name} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch "
+            "generations list"
         )
     ):
         while True:

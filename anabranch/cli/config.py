@@ -43,7 +43,9 @@ def show(
 
 @app.command
 def schema(*, common: RemoteOptions = DEFAULT) -> int:
-    """Print the JSON Schemas of the settings and of a profile; with --server, those of the server."""
+    """Print the JSON Schemas of the settings and of a profile; with --server, those of the
+    server.
+    """
     if common.server:
         common.print_result(get("/v1/config/schema", common))
         return 0

@@ -1,4 +1,4 @@
-"""`anabranch contract`: generate OpenAPI, AsyncAPI, and JSON Schemas of events, settings and profiles."""
+"""`anabranch contract`: generate OpenAPI, AsyncAPI and JSON Schemas."""
 
 from __future__ import annotations
 

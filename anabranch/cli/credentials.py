@@ -20,7 +20,10 @@ def find_config_folder() -> Path:
 
 
 def find_token(server: str) -> str | None:
-    """Return the credential stored for this server. Raises ConfigurationError if others may read the file."""
+    """Return the credential stored for this server.
+
+    Raises ConfigurationError if others may read the file.
+    """
     return _read_credentials().get(normalize_server(server))
 
 

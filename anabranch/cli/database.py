@@ -1,4 +1,7 @@
-"""Direct access of commands to the database: that of the running server, else one opened for the command."""
+"""Direct access of commands to the database.
+
+It is that of the running server, else one opened for the command.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,8 @@ def _require_external_url(settings: Settings) -> str:
     # The server's file in the data folder omits the URL, since it may hold a password.
     if settings.database.url is None:
         raise ConfigurationError(
-            f"The server in {settings.data_dir} uses an external database, and database.url is not set.",
+            f"The server in {settings.data_dir} uses an external database, and database.url is "
+            "not set.",
             code="NO_DATABASE_URL",
             remedy="Set ANABRANCH_DATABASE__URL to the same value as for the server.",
         )

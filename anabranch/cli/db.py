@@ -70,7 +70,8 @@ def checksum(
     everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
     common: LocalOptions = DEFAULT,
 ) -> int:
-    """Compute a checksum of the visible rows. It is equal for histories that end in the same documents.
+    """Compute a checksum of the visible rows. It is equal for histories that end in the same
+    documents.
 
     Parameters
     ----------
@@ -135,7 +136,8 @@ def check(*, drained: Annotated[bool, Flag] = False, common: LocalOptions = DEFA
 def scrub(*, common: LocalOptions = DEFAULT) -> int:
     """Rewrite all tables, so that no file of Postgres holds deleted rows.
 
-    Each table is locked while it is rewritten. Exits 5 if a table was in use, or Postgres has not removed the old write-ahead log yet.
+    Each table is locked while it is rewritten. Exits 5 if a table was in use, or Postgres has not
+    removed the old write-ahead log yet.
     """
     from anabranch.cli.database import open_command_database
     from sql.pool import close_pool, open_pool

@@ -106,7 +106,8 @@ def redrive(
     rate: Rate = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Redrive dead letters at their position in the log and wait until done. Exits 5 if some failed again.
+    """Redrive dead letters at their position in the log and wait until done. Exits 5 if some
+    failed again.
 
     Parameters
     ----------
@@ -157,7 +158,8 @@ def _redrive_and_print(selection: dict[str, Any], common: RemoteOptions) -> int:
         )
     for replay in answer["replays"]:
         print(
-            f"{replay['stage']}: {replay['replayed']} processed, {replay['superseded']} superseded, {replay['dead_lettered']} dead-lettered again"
+            f"{replay['stage']}: {replay['replayed']} processed, {replay['superseded']} "
+            f"superseded, {replay['dead_lettered']} dead-lettered again"
         )
     return to_replay_exit_code(answer["replays"])
 

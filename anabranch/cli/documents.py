@@ -172,7 +172,8 @@ def chunks(
         return 0
     for item in page["items"]:
         print(
-            f"--- {item['ordinal']}  {item.get('section') or ''}  [{item['char_start']}, {item['char_end']})\n{item['text']}"
+            f"--- {item['ordinal']}  {item.get('section') or ''}  [{item['char_start']}, "
+            f"{item['char_end']})\n{item['text']}"
         )
     return 0
 
@@ -213,7 +214,8 @@ def amend(
     metadata: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Change the title, collection, tags, readers or metadata of a document. Its text is not processed again.
+    """Change the title, collection, tags, readers or metadata of a document. Its text is not
+    processed again.
 
     Parameters
     ----------
@@ -228,9 +230,11 @@ def amend(
     no_tags
         Remove all tags.
     reader
-        Replace the readers by this user or group: user:NAME or group:NAME. Repeatable. `everyone` removes the limit.
+        Replace the readers by this user or group: user:NAME or group:NAME. Repeatable. `everyone`
+        removes the limit.
     metadata
-        Set metadata: key=value, where value is JSON or else text. `key=` removes the key. Repeatable.
+        Set metadata: key=value, where value is JSON or else text. `key=` removes the key.
+        Repeatable.
     """
     from anabranch.cli.server_connection import open_client
 
@@ -311,10 +315,11 @@ def delete(
 
 
 async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> dict[str, Any]:
-    """Wait until a temporary server has applied the change, since its stages stop with the command."""
+    """Wait until a temporary server has applied the change: its stages stop with the command."""
     with resume_hint(
         lambda: (
-            f"the change was accepted and {CONTINUES_WHILE_RUNNING}; show its state: anabranch documents show {accepted['document_id']}"
+            f"the change was accepted and {CONTINUES_WHILE_RUNNING}; show its state: anabranch "
+            f"documents show {accepted['document_id']}"
         )
     ):
         while (

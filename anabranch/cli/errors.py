@@ -41,13 +41,18 @@ def to_exit_code(error: AnabranchError) -> int:
 
 
 CLI_REMEDIES = {
-    "UNAUTHENTICATED": "Store an API key of that server with `anabranch login --server URL`, or set ANABRANCH_TOKEN: to a key, "
-    "or to `token` in server.json of its data folder or in the ready file of `anabranch up`.",
+    "UNAUTHENTICATED": (
+        "Store an API key of that server with `anabranch login --server URL`, or set "
+        "ANABRANCH_TOKEN: to a key, or to `token` in server.json of its data folder or in the "
+        "ready file of `anabranch up`."
+    ),
     "NO_SUCH_DEAD_LETTER": "List open dead letters with `anabranch dlq list`.",
     "NO_SUCH_GENERATION": "List generations with `anabranch generations list`.",
     "BUSY": "Retry in a few seconds, or raise ANABRANCH_DATABASE__API_POOL on the server.",
     "NO_SUCH_PATH": "Check --server: it is not an Anabranch server, or one of another version.",
-    "METHOD_NOT_ALLOWED": "Check --server: it is not an Anabranch server, or one of another version.",
+    "METHOD_NOT_ALLOWED": (
+        "Check --server: it is not an Anabranch server, or one of another version."
+    ),
 }
 """Remedy by error code. Other codes keep the server's remedy, translated by `CLI_EQUIVALENTS`."""
 CLI_EQUIVALENTS = {
@@ -65,9 +70,13 @@ CLI_EQUIVALENTS = {
 }
 """Command by API call."""
 CLI_PHRASES = {
-    "List documents with GET /v1/documents, collections with GET /v1/collections.": "List documents, and with --json their collections, with `anabranch documents list`.",
+    "List documents with GET /v1/documents, collections with GET /v1/collections.": (
+        "List documents, and with --json their collections, with `anabranch documents list`."
+    ),
     " or `anabranch keys list`": "",
-    "Use the `next` value of the previous page.": "Use the `--after` value printed with the previous page.",
+    "Use the `next` value of the previous page.": (
+        "Use the `--after` value printed with the previous page."
+    ),
 }
 """Translations of phrases that name more than an API call."""
 API_CALL = re.compile(r"`?((?:GET|POST) /v1/[\w/{}-]+)`?")

@@ -27,7 +27,8 @@ def retrieval(
     run_out: Path | None = None,
     common: LocalOptions = DEFAULT,
 ) -> int:
-    """Ingest a test set through the real pipeline, in a temporary data folder, and run all its queries.
+    """Ingest a test set through the real pipeline, in a temporary data folder, and run all
+    its queries.
 
     Parameters
     ----------
@@ -61,7 +62,8 @@ def retrieval(
             [(name, f"{value:.4f}") for name, value in report["metrics"].items()],
         )
         print_stderr(
-            f"{report['documents']} documents, {report['queries']} queries; p50 {report['latency_ms']['p50']:.0f} ms",
+            f"{report['documents']} documents, {report['queries']} queries; p50 "
+            f"{report['latency_ms']['p50']:.0f} ms",
             quiet=common.quiet,
         )
     return 0

@@ -214,12 +214,15 @@ def promote(
     name
         Generation name, such as g2.
     gate
-        YAML file with conditions on a comparison with the live generation. Without it, nothing is compared.
+        YAML file with conditions on a comparison with the live generation. Without it, nothing is
+        compared.
     """
     if gate is None and options != DEFAULT_COMPARISON:
         raise InvalidRequest(
             "Comparison options need --gate.",
-            remedy="Add --gate, or compare with `anabranch generations compare` before you promote.",
+            remedy=(
+                "Add --gate, or compare with `anabranch generations compare` before you promote."
+            ),
         )
     from evaluation.promotion_gate import read_gate
 
@@ -341,10 +344,12 @@ def _print_report(report: dict[str, Any]) -> None:
 def _print_rank_moves(report: dict[str, Any]) -> None:
     moves = report["rank_moves"]
     print(
-        f"\n{report['queries']} queries, {report['judged_queries']} judged in both; overlap@10 {report['overlap@10']}"
+        f"\n{report['queries']} queries, {report['judged_queries']} judged in both; overlap@10 "
+        f"{report['overlap@10']}"
     )
     print(
-        f"top 10: {moves['same']} unchanged, {moves['up']} rose, {moves['down']} fell, {moves['left']} dropped out"
+        f"top 10: {moves['same']} unchanged, {moves['up']} rose, {moves['down']} fell, "
+        f"{moves['left']} dropped out"
     )
     if report["worst"]:
         print()
@@ -370,8 +375,14 @@ def _format_change(sides: dict[str, float] | None) -> str | None:
 
 
 def _format_drop_prompt(generation: dict[str, Any]) -> str:
-    size = f"{generation['documents']} documents, {generation['chunks']} chunks, {generation['bytes']} bytes"
-    return f"Drop generation {generation['name']} ({generation['state']}, {size}) permanently? It cannot be rolled back to."
+    size = (
+        f"{generation['documents']} documents, {generation['chunks']} chunks, "
+        f"{generation['bytes']} bytes"
+    )
+    return (
+        f"Drop generation {generation['name']} ({generation['state']}, {size}) permanently? It "
+        "cannot be rolled back to."
+    )
 
 
 def _format_drop_result(result: dict[str, Any]) -> str:

@@ -82,8 +82,8 @@ class ApiClient:
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """Send a request.
 
-        Raises NotFound, InvalidRequest or PermanentError for a problem response, TransientError if the server is
-        unreachable.
+        Raises NotFound, InvalidRequest or PermanentError for a problem response, TransientError if
+        the server is unreachable.
         """
         try:
             response = await self._send_with_retry(method, path, options)
@@ -100,7 +100,8 @@ class ApiClient:
     async def _send_with_retry(
         self, method: str, path: str, options: dict[str, Any]
     ) -> httpx2.Response:
-        # The server may close a kept-alive connection just as it is reused: GET is safe to send again.
+        # The server may close a kept-alive connection just as it is reused: GET is safe to send
+        # again.
         try:
             return await self.http.request(method, path, **options)
         except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):

@@ -48,7 +48,8 @@ def ingest(
     tag
         Tag of the documents. Repeatable.
     reader
-        User or group that may read the documents: user:NAME or group:NAME. Repeatable. Default: everyone in the tenant.
+        User or group that may read the documents: user:NAME or group:NAME. Repeatable. Default:
+        everyone in the tenant.
     glob
         Only include files of a folder that match this glob pattern.
     recursive
@@ -83,7 +84,8 @@ def ingest(
         print_stderr(format_summary(items), quiet=common.quiet)
     if wait and any(not item.is_finished for item in items):
         print_stderr(
-            f"timed out after {timeout} with documents still in progress; they continue while `anabranch up` runs. "
+            f"timed out after {timeout} with documents still in progress; they continue while "
+            "`anabranch up` runs. "
             "Show their state with `anabranch documents list`"
         )
         return FAILED
@@ -115,7 +117,10 @@ def _report_accepted(batch: IngestBatch, common: RemoteOptions) -> str:
             ("path", "document_id", "state"),
             [(item.path, item.document_id, item.state) for item in accepted],
         )
-    return f"{len(accepted)} of {len(batch.items)} documents were accepted; run the same command again for the others: accepted documents are not processed twice"
+    return (
+        f"{len(accepted)} of {len(batch.items)} documents were accepted; run the same command "
+        "again for the others: accepted documents are not processed twice"
+    )
 
 
 def format_summary(items: Sequence[IngestItem]) -> str:

@@ -266,7 +266,8 @@ class IngestBatch:
     async def run(self, client: ApiClient) -> dict[str, Any]:
         """Send all items.
 
-        Raises TransientError if the server becomes unreachable; `items` then hold the state of each.
+        Raises TransientError if the server becomes unreachable; `items` then hold the state of
+        each.
         """
         slots = asyncio.Semaphore(self.concurrency)
         # Errors are returned: one raised in gather would leave other uploads running.

@@ -58,8 +58,8 @@ def create(
 ) -> int:
     """Create a key and print it. It cannot be printed again.
 
-    With --server, the key is created over HTTP, for the caller's tenant. Otherwise it is created directly in the
-    database; use this for the first key of a cluster.
+    With --server, the key is created over HTTP, for the caller's tenant. Otherwise it is created
+    directly in the database; use this for the first key of a cluster.
 
     Parameters
     ----------
@@ -184,7 +184,10 @@ def revoke(key_id: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 def _validate_key_id(key_id: str) -> str:
-    """Return the id. Raises InvalidRequest for other text; the secret of a whole key is not repeated."""
+    """Return the id.
+
+    Raises InvalidRequest for other text; the secret of a whole key is not repeated.
+    """
     if full_key := re.fullmatch(r"ab_([0-9a-f]{16})_.*", key_id):
         raise InvalidRequest(
             f"The whole key {full_key[1]} was given, with its secret.",
@@ -204,7 +207,8 @@ def _print_key(issued: dict[str, Any], common: RemoteOptions) -> int:
         return 0
     readers = f", readers {', '.join(issued['readers'])}" if issued["readers"] is not None else ""
     print_stderr(
-        f"{issued['id']}: tenant {issued['tenant']}, role {issued['role']}{readers}; {SHOWN_ONCE_NOTE}",
+        f"{issued['id']}: tenant {issued['tenant']}, role {issued['role']}{readers}; "
+        f"{SHOWN_ONCE_NOTE}",
         quiet=common.quiet,
     )
     print(issued["key"])
@@ -305,7 +309,8 @@ def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON_D
     Parameters
     ----------
     new_key_file
-        File with the new key: 32 bytes in base64. Required if ANABRANCH_LOG__MASTER_KEY is set, else generated.
+        File with the new key: 32 bytes in base64. Required if ANABRANCH_LOG__MASTER_KEY is set,
+        else generated.
     """
     from anabranch.cli.database import open_command_database
     from anabranch.process.key_rotation import rotate_master_key
@@ -323,6 +328,7 @@ def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON_D
     print(f"{count} keys wrapped with the new master key")
     if settings.log.master_key is not None:
         print(
-            f"Set ANABRANCH_LOG__MASTER_KEY of every process to the content of {new_key_file}, and destroy the old key."
+            f"Set ANABRANCH_LOG__MASTER_KEY of every process to the content of {new_key_file}, "
+            "and destroy the old key."
         )
     return OK

@@ -74,7 +74,10 @@ def parse_run_and_sentence(text: str) -> tuple[UUID, int | None]:
     except ValueError:
         raise InvalidRequest(
             f"Invalid run {text!r}.",
-            remedy="Use a run id, or RUN#2 for its second sentence. List ids with `anabranch runs list`.",
+            remedy=(
+                "Use a run id, or RUN#2 for its second sentence. List ids with `anabranch runs "
+                "list`."
+            ),
         ) from None
 
 
@@ -104,7 +107,10 @@ def _format_run(result: dict[str, Any]) -> Iterable[str]:
     yield f"{result['question']}\n{result['answer'] or 'refused'}"
     for citation in result["citations"]:
         pages = f" · p. {', '.join(map(str, citation['pages']))}" if citation["pages"] else ""
-        yield f"\n[{citation['n']}] {to_single_line(citation['title'] or citation['external_id'] or citation['document_id'])} · revision {citation['revision']}{pages}"
+        name = to_single_line(
+            citation["title"] or citation["external_id"] or citation["document_id"]
+        )
+        yield f"\n[{citation['n']}] {name} · revision {citation['revision']}{pages}"
         yield f"    “{citation['quote']}”  [{citation['char_start']}, {citation['char_end']})"
         yield from (
             f"    box {span['box']} on page {span['page']}"
@@ -115,7 +121,10 @@ def _format_run(result: dict[str, Any]) -> Iterable[str]:
 
 
 def _format_document(result: dict[str, Any]) -> Iterable[str]:
-    yield f"{to_single_line(result['title'] or result['external_id'] or result['document_id'])} · revision {result['revision']} · sha256 {result['content_sha256']}"
+    yield (
+        f"{to_single_line(result['title'] or result['external_id'] or result['document_id'])} · "
+        f"revision {result['revision']} · sha256 {result['content_sha256']}"
+    )
     yield from map(_format_hop, result["hops"])
 
 
@@ -127,4 +136,7 @@ def _format_hop(hop: dict[str, Any]) -> str:
         if event
         else ""
     )
-    return f"    {VERDICT_LABELS[hop['verified']]}  {hop['name']:12} {hop['place']}: {hop['detail']}{event_line}"
+    return (
+        f"    {VERDICT_LABELS[hop['verified']]}  {hop['name']:12} {hop['place']}: "
+        f"{hop['detail']}{event_line}"
+    )

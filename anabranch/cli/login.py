@@ -17,7 +17,8 @@ DEFAULT = RemoteOptions()
 
 
 def login(*, common: RemoteOptions = DEFAULT) -> int:
-    """Store a credential for a server. Reads it from a prompt or stdin and verifies it with the server.
+    """Store a credential for a server. Reads it from a prompt or stdin and verifies it with
+    the server.
 
     Later commands with the same `--server` then need no ANABRANCH_TOKEN.
     """
@@ -35,7 +36,8 @@ def login(*, common: RemoteOptions = DEFAULT) -> int:
         common.print_result(identity)
     else:
         print_stderr(
-            f"{server}: {identity['id']}, tenant {identity['tenant']}, role {identity['role']}; stored in {path}",
+            f"{server}: {identity['id']}, tenant {identity['tenant']}, role {identity['role']}; "
+            f"stored in {path}",
             quiet=common.quiet,
         )
     return 0
@@ -82,7 +84,9 @@ def _read_token() -> str:
     if not token.isprintable() or not token.isascii() or not token or " " in token:
         raise InvalidRequest(
             "No valid credential was entered.",
-            remedy="Paste the key at the prompt, or pipe it in: anabranch login --server URL < KEYFILE",
+            remedy=(
+                "Paste the key at the prompt, or pipe it in: anabranch login --server URL < KEYFILE"
+            ),
         )
     return token
 

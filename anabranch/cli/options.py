@@ -48,7 +48,10 @@ class CommonOptions:
     output: Annotated[
         OutputFormat,
         Parameter(
-            help="Format of stdout: text, one JSON object, or one JSON object per line and item (ndjson)."
+            help=(
+                "Format of stdout: text, one JSON object, or one JSON object per line and item "
+                "(ndjson)."
+            )
         ),
     ] = "text"
     quiet: Annotated[
@@ -98,7 +101,10 @@ class CommonOptions:
         )
 
     def to_arguments(self) -> list[str]:
-        """Return arguments with which a child process loads the same settings; its environment has the data folder."""
+        """Return arguments with which a child process loads the same settings.
+
+        The environment of the child names the data folder.
+        """
         config_arguments = ["--config", str(self.config.resolve())] if self.config else []
         return [
             *config_arguments,
@@ -111,7 +117,10 @@ class CommonOptions:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class LocalOptions(CommonOptions):
-    """Options of commands that work on this machine's data. They reject --server instead of ignoring it."""
+    """Options of commands that work on this machine's data.
+
+    They reject --server instead of ignoring it.
+    """
 
     server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", show=False)] = None
 
@@ -121,9 +130,13 @@ class LocalOptions(CommonOptions):
 
         if self.server:
             raise ConfigurationError(
-                f"This command does not work over HTTP, but --server or ANABRANCH_SERVER is {self.server}.",
+                "This command does not work over HTTP, but --server or ANABRANCH_SERVER is "
+                f"{self.server}.",
                 code="NOT_OVER_HTTP",
-                remedy="Run it on the server's machine with its --data folder or settings, and without --server: `env -u ANABRANCH_SERVER anabranch …`.",
+                remedy=(
+                    "Run it on the server's machine with its --data folder or settings, and "
+                    "without --server: `env -u ANABRANCH_SERVER anabranch …`."
+                ),
             )
         return super().load_settings(*extra_sets)
 
@@ -155,7 +168,7 @@ def make_conflict_error(first_option: str, second_option: str) -> InvalidRequest
 
 
 QUERY_STAGES = ("control", "runs")
-"""Stages of a temporary server for queries: `control` projects generations, `runs` the run records."""
+"""Stages of a temporary server for queries: they project generations and run records."""
 
 
 def parse_channels(text: str) -> list[Channel]:

@@ -33,7 +33,7 @@ def print_json_line(body: dict[str, Any]) -> None:
 
 
 def extract_items(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the items of a body that holds one list only, else the body itself as the only item."""
+    """Return the items of a body that holds one list only, else the body as the only item."""
     lists = [value for name, value in body.items() if name != "next"]
     items = lists[0] if len(lists) == 1 else None
     return (
@@ -44,7 +44,7 @@ def extract_items(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print columns as wide as their longest cell, without colors, so that the output can be piped."""
+    """Print columns as wide as their longest cell, without colors, for pipes."""
     cells = [[format_cell(value) for value in row] for row in rows]
     widths = [
         max(len(line[column]) for line in [list(headings), *cells])
@@ -101,7 +101,7 @@ def format_cell(value: object) -> str:
 
 
 def to_single_line(text: str) -> str:
-    """Replace line breaks and escape control characters, so that no title passes for a line of output."""
+    """Replace line breaks and escape control characters: no title passes for a line of output."""
     # Escaped before printing, so that column widths count the escaped text.
     return escape_controls(text.replace("\n", " "))
 

@@ -93,7 +93,8 @@ def query(
     text
         The question, quoted or as several words.
     stream
-        Print progress and the chat model's draft to stderr as they arrive; with --json, one object per line on stdout, the answer last.
+        Print progress and the chat model's draft to stderr as they arrive; with --json, one object
+        per line on stdout, the answer last.
     """
     body = options.to_request(join_question(text))
     answer = (
@@ -171,7 +172,8 @@ def _print_results(results: list[dict[str, Any]]) -> None:
             f"{name} {ranking['rank']}" for name, ranking in result["channels"].items()
         )
         print(
-            f"{result['rank']:>2}. {_format_location(result)}   score {result['score']:.3f} ({channels})"
+            f"{result['rank']:>2}. {_format_location(result)}   score {result['score']:.3f} "
+            f"({channels})"
         )
         print(textwrap.indent(result["snippet"], "    "))
 
@@ -191,7 +193,10 @@ OnStreamEvent = Callable[[str, dict[str, Any]], None]
 async def read_answer(
     events: AsyncIterator[tuple[str, dict[str, Any]]], on_event: OnStreamEvent
 ) -> dict[str, Any]:
-    """Return the data of the `answer` event. Raises TransientError if the stream ends without one."""
+    """Return the data of the `answer` event.
+
+    Raises TransientError if the stream ends without one.
+    """
     async for name, data in events:
         on_event(name, data)
         if name == "answer":
@@ -208,7 +213,7 @@ def print_event_line(name: str, data: dict[str, Any]) -> None:
 
 
 def make_progress_printer(*, quiet: bool) -> OnStreamEvent:
-    """Return a callback that prints progress and drafts to stderr, since drafts are not verified yet."""
+    """Return a callback that prints progress and drafts, which are not verified yet, to stderr."""
     drafts: list[int] = []
 
     def print_event(name: str, data: dict[str, Any]) -> None:
@@ -256,14 +261,16 @@ def print_explanation(
     )
     for name, channel in trace["channels"].items():
         _print_wrapped(
-            f"{name}: {channel['returned']} of at most {channel['k']} candidates, best {_format_number(channel['best'])}",
+            f"{name}: {channel['returned']} of at most {channel['k']} candidates, best "
+            f"{_format_number(channel['best'])}",
             "  ",
         )
     for name, reason in trace["channels_failed"].items():
         _print_wrapped(f"{name}: failed: {reason}", "  ")
     if trace.get("threshold") is not None:
         _print_wrapped(
-            f"refusal: best rerank score {_format_number(trace['max_rerank_score'])}, threshold {_format_number(trace['threshold'])}",
+            f"refusal: best rerank score {_format_number(trace['max_rerank_score'])}, threshold "
+            f"{_format_number(trace['threshold'])}",
             "  ",
         )
     for result in results:

@@ -47,7 +47,8 @@ def start(
     wait: bool = True,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Replay a stage's topic. Engine results are cached, and an old event never overwrites newer data.
+    """Replay a stage's topic. Engine results are cached, and an old event never overwrites
+    newer data.
 
     Exits 5 if events were dead-lettered, 1 if the replay failed or was cancelled.
 
@@ -62,7 +63,8 @@ def start(
     until
         Only events appended before this time (UTC unless it has a zone).
     offsets
-        Only this range: PARTITION:FROM-TO, without TO itself; FROM or TO may be omitted. Repeatable.
+        Only this range: PARTITION:FROM-TO, without TO itself; FROM or TO may be omitted.
+        Repeatable.
     document
         Only events of this document. Repeatable.
     collection
@@ -101,11 +103,13 @@ def start(
         )
         for gap in answer["missing"]:
             print(
-                f"expired: offsets {gap['start']} to {gap['end'] - 1} of partition {gap['partition']}"
+                f"expired: offsets {gap['start']} to {gap['end'] - 1} of partition "
+                f"{gap['partition']}"
             )
         for replay in answer.get("replays", []):
             print(
-                f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} superseded, {replay['dead_lettered']} dead-lettered"
+                f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} "
+                f"superseded, {replay['dead_lettered']} dead-lettered"
             )
     return to_replay_exit_code(answer.get("replays", []))
 
@@ -247,7 +251,8 @@ async def _wait_until_ended(
     last_printed = None
     with resume_hint(
         lambda: (
-            f"replay {replay} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch replay show {replay}"
+            f"replay {replay} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch replay "
+            f"show {replay}"
         )
     ):
         while True:
@@ -268,7 +273,10 @@ async def _wait_until_ended(
 def _format_progress(snapshot: dict[str, Any]) -> str:
     eta = snapshot["eta_s"]
     eta_text = f", {eta['low']:.0f} to {eta['high']:.0f} s left" if eta else ""
-    return f"{snapshot['stage']}: {snapshot['read']} of {snapshot['total']} events read, {snapshot['state']}{eta_text}"
+    return (
+        f"{snapshot['stage']}: {snapshot['read']} of {snapshot['total']} events read, "
+        f"{snapshot['state']}{eta_text}"
+    )
 
 
 def _print_replay(snapshot: dict[str, Any], common: RemoteOptions) -> int:

@@ -56,9 +56,9 @@ def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
         return OK
     for name in ("run_id", "kind", "received_at", "answered_at", "generation"):
         print(f"{name:12} {details[name]}")
-    print(
-        f"{'question':12} {details['request']['query'] if details['request'] else '-' if details['response'] else 'erased'}"
-    )
+    missing_question = "-" if details["response"] else "erased"
+    question = details["request"]["query"] if details["request"] else missing_question
+    print(f"{'question':12} {question}")
     print(f"{'candidates':12} {len(details['candidates'])}")
     _print_response(details["response"] or {})
     return OK
@@ -66,7 +66,8 @@ def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def rerun(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Answer a past question again from its recorded candidates and scores. Exits 1 if the answer differs.
+    """Answer a past question again from its recorded candidates and scores. Exits 1 if the
+    answer differs.
 
     Parameters
     ----------
@@ -119,14 +120,23 @@ def _format_diff(result: dict[str, Any]) -> Iterable[str]:
     yield result["question"]
     for name in ("then", "now"):
         side = result[name]
-        yield f"{name}: {side['answer'] or side['code'] or '(a search)'}\n      run {side['run_id']}, generation {side['generation']}, profile {side['profile']}"
+        yield (
+            f"{name}: {side['answer'] or side['code'] or '(a search)'}\n"
+            f"      run {side['run_id']}, generation {side['generation']}, "
+            f"profile {side['profile']}"
+        )
     if result["same"]:
         yield "no differences"
     for reason in result["reasons"]:
         yield f"because: {reason['detail']}"
     for kind in ("removed", "added", "moved"):
         for change in result[kind]:
-            yield f"{kind:5} {_format_rank(change['rank_then'])} → {_format_rank(change['rank_now'])}  {to_single_line(change['title'] or change['external_id'] or change['document_id'])}  {to_single_line(change['section'] or '')}"
+            name = change["title"] or change["external_id"] or change["document_id"]
+            yield (
+                f"{kind:5} {_format_rank(change['rank_then'])} → "
+                f"{_format_rank(change['rank_now'])}  {to_single_line(name)}  "
+                f"{to_single_line(change['section'] or '')}"
+            )
 
 
 def _format_rank(rank: int | None) -> str:
@@ -138,9 +148,13 @@ def _print_response(response: dict[str, Any]) -> None:
         print(response["answer"] or response["message"])
     for citation in response.get("citations", []):
         print(
-            f"[{citation['n']}] {to_single_line(citation['title'] or citation['external_id'] or '-')}: {citation['quote']}"
+            f"[{citation['n']}] "
+            f"{to_single_line(citation['title'] or citation['external_id'] or '-')}: "
+            f"{citation['quote']}"
         )
     for result in response.get("results", []):
         print(
-            f"{result['rank']:>2}. {to_single_line(result['title'] or result['external_id'] or '-')}: {result['snippet']}"
+            f"{result['rank']:>2}. "
+            f"{to_single_line(result['title'] or result['external_id'] or '-')}: "
+            f"{result['snippet']}"
         )

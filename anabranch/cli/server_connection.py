@@ -33,7 +33,10 @@ async def open_client(
 
 @asynccontextmanager
 async def open_or_initialize_client(common: RemoteOptions) -> AsyncIterator[ApiClient]:
-    """Connect to the server, creating the data folder if needed; a temporary server runs all stages."""
+    """Connect to the server, creating the data folder if needed.
+
+    A temporary server runs all stages.
+    """
     async with _open_client(common, ("all",), check_allowed=lambda settings: None) as client:
         yield client
 
@@ -68,8 +71,8 @@ async def _open_client(
 async def find_lasting_server(common: RemoteOptions) -> tuple[str, str | None] | None:
     """Return URL and token of a server that outlives the command, or None.
 
-    The token of the data folder's server comes from its file, that of `--server` from ANABRANCH_TOKEN or
-    `anabranch login`; a token is never sent to another server.
+    The token of the data folder's server comes from its file, that of `--server` from
+    ANABRANCH_TOKEN or `anabranch login`; a token is never sent to another server.
     """
     if common.server:
         return common.server, os.environ.get("ANABRANCH_TOKEN") or find_token(common.server)
@@ -96,7 +99,10 @@ async def wait_for_local_server(settings: Settings) -> ServerInfo | None:
 async def start_temporary_server(
     common: RemoteOptions, settings: Settings, stages: Sequence[str]
 ) -> AsyncIterator[ServerInfo]:
-    """Run a server on a free port until the context ends; it logs to `commands.log` in the data folder."""
+    """Run a server on a free port until the context ends.
+
+    It logs to `commands.log` in the data folder.
+    """
     from anabranch.process.supervisor import LaunchPlan, run_server
 
     print_stderr(

@@ -110,8 +110,9 @@ def debezium(
     topic
         Change topic of one table, by its name on the broker.
     encoding
-        Type of a column whose events carry no schema: column=TYPE, where TYPE is date, timestamp_ms, timestamp_us,
-        timestamp_ns, time_ms, time_us, time_ns, decimal:SCALE, bytes or json. Repeatable.
+        Type of a column whose events carry no schema: column=TYPE, where TYPE is date,
+        timestamp_ms, timestamp_us, timestamp_ns, time_ms, time_us, time_ns, decimal:SCALE, bytes or
+        json. Repeatable.
     """
     mapping = columns.to_mapping() | (
         {"encodings": dict(map(_parse_encoding, encoding))} if encoding else {}
@@ -317,7 +318,8 @@ def reset(
 ) -> int:
     """Reset a source after its database was restored, so that its positions repeat.
 
-    Stop the connector, restore the database, reset the source, and start the connector with a new snapshot.
+    Stop the connector, restore the database, reset the source, and start the connector with a new
+    snapshot.
 
     Parameters
     ----------
@@ -412,6 +414,9 @@ def _parse_encoding(assignment: str) -> tuple[str, dict[str, Any]]:
     if not column or not kind or (scale and not scale.isdecimal()):
         raise InvalidRequest(
             f"Invalid --encoding {assignment!r}.",
-            remedy="Use column=TYPE, such as --encoding made=timestamp_us or --encoding price=decimal:2.",
+            remedy=(
+                "Use column=TYPE, such as --encoding made=timestamp_us or --encoding "
+                "price=decimal:2."
+            ),
         )
     return column, {"type": kind} | ({"scale": int(scale)} if scale else {})

@@ -84,9 +84,11 @@ def create(*, common: LocalOptions = DEFAULT) -> int:
 
 @app.command
 def verify(*, common: LocalOptions = DEFAULT) -> int:
-    """Verify existence, partitions, retention and timestamp type of all topics. Exits 1 if one differs.
+    """Verify existence, partitions, retention and timestamp type of all topics. Exits 1 if
+    one differs.
 
-    Settings that the cluster does not permit to read are reported, but do not count as a difference.
+    Settings that the cluster does not permit to read are reported, but do not count as a
+    difference.
     """
     from anabranch.kafka.topic_checks import check_topics, explain_unreadable_settings
     from anabranch.process.logs import configure_logs

@@ -127,7 +127,7 @@ def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: Comm
 
 
 def _format_postgres_lines(server: ServerInfo, plan: LaunchPlan) -> dict[str, str]:
-    """Return notes about the embedded Postgres: its TCP address, and tables outside the data folder."""
+    """Return the TCP address of the embedded Postgres, and tables outside the data folder."""
     from anabranch.process.database import POSTGRES_FOLDER
     from sql.embedded import DATABASE, PASSWORD_FILE, ROLE, find_relocated_tables
 
@@ -135,9 +135,8 @@ def _format_postgres_lines(server: ServerInfo, plan: LaunchPlan) -> dict[str, st
     external_tables = find_relocated_tables(root)
     lines = {}
     if tcp := plan.settings.database.tcp:
-        lines["TCP"] = (
-            f"postgresql://{ROLE}@127.0.0.1:{tcp}/{DATABASE}?passfile={(external_tables or root) / PASSWORD_FILE}"
-        )
+        password_file = (external_tables or root) / PASSWORD_FILE
+        lines["TCP"] = f"postgresql://{ROLE}@127.0.0.1:{tcp}/{DATABASE}?passfile={password_file}"
     if external_tables:
         lines["tables"] = (
             f"{external_tables}   (outside the data folder; `anabranch down --erase` deletes both)"

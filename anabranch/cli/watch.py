@@ -37,7 +37,10 @@ class LogWatchOptions:
         tuple[str, ...],
         Repeatable,
         Parameter(
-            help="Only show events of this type, such as document.indexed.v1; any version if omitted. Repeatable."
+            help=(
+                "Only show events of this type, such as document.indexed.v1; any version if "
+                "omitted. Repeatable."
+            )
         ),
     ] = ()
     key: Annotated[str | None, Parameter(help="Only show events with this key.")] = None
@@ -50,7 +53,10 @@ class LogWatchOptions:
         TimeArgument,
         Parameter(
             name="--from",
-            help="Start at: begin, now, a printed cursor, a time, or an age such as -15m.  [default: now]",
+            help=(
+                "Start at: begin, now, a printed cursor, a time, or an age such as -15m.  "
+                "[default: now]"
+            ),
         ),
     ] = None
     until: Annotated[
@@ -61,7 +67,8 @@ class LogWatchOptions:
     format: Annotated[
         str | None,
         Parameter(
-            help="Format of a line: %t topic, %p partition, %o offset, %k key, %y type, %d document, %i id, "
+            help="Format of a line: %t topic, %p partition, %o offset, %k key, %y type, %d "
+            "document, %i id, "
             "%s source, %a time of append, %c cursor, %v payload, %% percent sign."
         ),
     ] = None
@@ -102,9 +109,11 @@ def watch(
     folder: FolderWatchOptions = DEFAULT_FOLDER_OPTIONS,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Follow the events on the log; with a PATH, ingest that folder and its changes. Runs until Ctrl-C.
+    """Follow the events on the log; with a PATH, ingest that folder and its changes. Runs
+    until Ctrl-C.
 
-    Changes made to the folder in the meantime are ingested at the next start. With --json, prints one object per line.
+    Changes made to the folder in the meantime are ingested at the next start. With --json, prints
+    one object per line.
 
     Parameters
     ----------
@@ -192,7 +201,8 @@ async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -
         approve_folder(body["connector"], common)
         if await _ensure_source(client, body):
             print_stderr(
-                f"watching {body['connector']['path']} as source {name}; to stop permanently: anabranch source remove {name}",
+                f"watching {body['connector']['path']} as source {name}; to stop permanently: "
+                f"anabranch source remove {name}",
                 quiet=common.quiet,
             )
         await _follow(client, name, common)
@@ -237,7 +247,8 @@ def _print_status(line: dict[str, Any], common: RemoteOptions) -> None:
         print_json_line(line)
         return
     print(
-        f"{line['state']}: {line['documents']} documents of {line['files'] if line['files'] is not None else '?'} files",
+        f"{line['state']}: {line['documents']} documents of "
+        f"{line['files'] if line['files'] is not None else '?'} files",
         flush=True,
     )
     if line["state"] == "failed":

@@ -147,7 +147,8 @@ async def follow(
             page = await client.get("/v1/events", after=cursor, **event_filter.to_query())
             if page["missed"]:
                 print_stderr(
-                    f"{'at least ' if page['at_least'] else ''}{page['missed']} earlier events have expired"
+                    f"{'at least ' if page['at_least'] else ''}{page['missed']} earlier events "
+                    "have expired"
                 )
             for entry in filter(event_filter.is_match, page["items"]):
                 print_entry(entry)
@@ -206,6 +207,9 @@ def _print_plain(entry: Entry) -> None:
     note = " ".join(str(data[name]) for name in ("external_id", "code", "detail") if data.get(name))
     appended_at = datetime.fromisoformat(entry["appended_at"]).isoformat(timespec="milliseconds")
     print(
-        f"{appended_at}  {location:18}  {entry['type'] or 'unreadable':26}  {entry['document_id'] or entry['key'] or '-'}  {note}".rstrip(),
+        (
+            f"{appended_at}  {location:18}  {entry['type'] or 'unreadable':26}  "
+            f"{entry['document_id'] or entry['key'] or '-'}  {note}"
+        ).rstrip(),
         flush=True,
     )

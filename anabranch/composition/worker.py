@@ -88,7 +88,7 @@ async def prepare_worker(
     overrides: Overrides = NO_OVERRIDES,
     instrumentation: Instrumentation | None = None,
 ) -> AsyncIterator[Worker]:
-    """Raise GenerationMismatch if the settings describe another index than the live generation's."""
+    """Raise GenerationMismatch if the settings describe another index than the live one."""
     instrumentation = instrumentation or NoInstrumentation()
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(

@@ -1,5 +1,6 @@
-"""Open engines, model servers and stores: the generation's configuration selects engines, the settings
-locate servers and files.
+"""Open engines, model servers and stores.
+
+The generation's configuration selects engines; the settings locate servers and files.
 """
 
 from __future__ import annotations
@@ -33,11 +34,15 @@ WatchFor = Callable[[str], ServerInstrumentation]
 def build_server_settings(
     model: ModelSettings, section: str, name: str, watch: WatchFor = watch_nothing
 ) -> ServerSettings:
-    """Build the settings of the server that serves model `name`. Raises ConfigurationError if `base_url` is not set."""
+    """Build the settings of the server that serves model `name`.
+
+    Raises ConfigurationError if `base_url` is not set.
+    """
     if not model.base_url:
         remedy = f"Set ANABRANCH_{section.upper()}__BASE_URL."
         raise ConfigurationError(
-            f"The index was built with a model server for {section}, but {section}.base_url is not set.",
+            f"The index was built with a model server for {section}, but {section}.base_url is "
+            "not set.",
             remedy=remedy,
         )
     key = model.api_key.get_secret_value() if model.api_key else ""
@@ -239,7 +244,7 @@ def open_blob_store(settings: Settings, temporary: Path | None = None) -> BlobSt
 
 
 def build_disk_reserve(settings: Settings) -> DiskReserve:
-    """Reserve space on the disk of the data folder, and on that of a blob store that is a folder."""
+    """Reserve space on the disks of the data folder and of a blob store that is a folder."""
     storage_url = urlsplit(settings.storage.url or "")
     folders = [
         settings.data_dir.resolve(),

@@ -41,7 +41,11 @@ def check_index_settings(assignments: Iterable[str]) -> None:
             raise ConfigurationError(
                 f"--set {assignment} does not change an index.",
                 code="NOT_AN_INDEX_SETTING",
-                remedy=f"Use settings that begin with {', '.join(f'{section}.' for section in INDEX_SECTIONS)}; set others where the server starts.",
+                remedy=(
+                    "Use settings that begin with "
+                    f"{', '.join(f'{section}.' for section in INDEX_SECTIONS)}; set others where "
+                    "the server starts."
+                ),
             )
 
 

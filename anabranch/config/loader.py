@@ -1,7 +1,7 @@
 """Loading of settings: `--set` overrides the environment, which overrides the TOML file.
 
-Unknown keys are errors. Settings that a generation overrides, such as the address of its models, are
-files in the data folder and not events, since they may hold addresses and keys.
+Unknown keys are errors. Settings that a generation overrides, such as the address of its models,
+are files in the data folder and not events, since they may hold addresses and keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ NON_SETTING_VARIABLES = frozenset(
         "ANABRANCH_REQUIRE_KAFKA",
     }
 )
-"""Variables with our prefix that are not settings, but of the command line, the embedded Postgres and the tests."""
+"""Variables with our prefix that are not settings.
+
+The command line, the embedded Postgres and the tests read them.
+"""
 
 UNAVAILABLE_SETTINGS = {
     "graph.bolt_url": "the graph channel runs on the Postgres tables",
@@ -56,7 +59,7 @@ def load_settings(
 def read_origins(
     *, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return the values of each origin, lowest precedence first: `file`, `environment`, `command line`."""
+    """Return the values of `file`, `environment` and `command line`, lowest precedence first."""
     # Read first: the environment may name the data folder, which holds the file.
     environment = _read_environment()
     folder = data_dir or Path(
@@ -112,7 +115,8 @@ def _merge_dropping_stale_keys(
 ) -> dict[str, Any]:
     """Merge, and drop a model server's API key if its address changes without a new key.
 
-    `is_bound` returns whether a key configured with the given address must not be sent to another one.
+    `is_bound` returns whether a key configured with the given address must not be sent to another
+    one.
     """
     merged = _merge(base, override)
     for section in MODEL_SECTIONS:
@@ -132,7 +136,10 @@ def _merge_dropping_stale_keys(
 
 
 def _resolve_address(values: Mapping[str, Any], section: str) -> str | None:
-    """Return the address to which the section's key is sent; extraction defaults to the server of `CHAT__`."""
+    """Return the address to which the section's key is sent.
+
+    Extraction defaults to the server of `CHAT__`.
+    """
     address = values.get(section, {}).get("base_url") or (
         values.get("chat", {}).get("base_url") if section == "extract" else None
     )

@@ -1,4 +1,4 @@
-"""Settings, set in the environment (`ANABRANCH_SECTION__KEY`) or in `anabranch.toml` (`[section] key`)."""
+"""Settings: `ANABRANCH_SECTION__KEY` in the environment, or `[section] key` in `anabranch.toml`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class DatabaseSettings(SettingsSection):
         None,
         ge=1,
         le=65535,
-        description="TCP port of the embedded Postgres on 127.0.0.1, with a password (`postgres/pgpass`); unset: Unix socket only",
+        description=(
+            "TCP port of the embedded Postgres on 127.0.0.1, with a password "
+            "(`postgres/pgpass`); unset: Unix socket only"
+        ),
     )
     api_pool: int = Field(
         12, ge=4, le=200, description="connections of the API; a query uses up to four"
@@ -51,7 +54,10 @@ class DatabaseSettings(SettingsSection):
 class KafkaSettings(SettingsSection):
     bootstrap_servers: str | None = Field(
         None,
-        description="addresses of the brokers, host:port, comma-separated; unset: the log is a Postgres table",
+        description=(
+            "addresses of the brokers, host:port, comma-separated; unset: the log is a Postgres "
+            "table"
+        ),
     )
     topic_prefix: str = Field(
         "",
@@ -75,7 +81,10 @@ class KafkaSettings(SettingsSection):
     ssl_keyfile: Path | None = Field(None, description="file with the client's private key")
     principals: NameList = Field(
         (),
-        description="principals of the API and the workers in the cluster's ACLs (`User:NAME`); unset: the principal of this process",
+        description=(
+            "principals of the API and the workers in the cluster's ACLs (`User:NAME`); unset: "
+            "the principal of this process"
+        ),
     )
     start_timeout_s: float = Field(
         60.0,
@@ -97,23 +106,34 @@ class EventLogSettings(SettingsSection):
     )
     plain_tenants: NameList = Field(
         (),
-        description="tenants whose events are not encrypted; their erasure receipts list what remains",
+        description=(
+            "tenants whose events are not encrypted; their erasure receipts list what remains"
+        ),
     )
     key_file: Path | None = Field(
         None,
-        description="file with a share of each document's key, which an erasure overwrites; on a file system that all processes share; "
-        "unset: `shares.key` in the data folder with the embedded Postgres, else none",
+        description=(
+            "file with a share of each document's key, which an erasure overwrites; on a file "
+            "system that all processes share; unset: `shares.key` in the data folder with the "
+            "embedded Postgres, else none"
+        ),
     )
     master_key: SecretStr | None = Field(
         None,
-        description="key that wraps the documents' keys: 32 bytes in base64, the same for all processes; unset: `master.key` in the data folder",
+        description=(
+            "key that wraps the documents' keys: 32 bytes in base64, the same for all processes; "
+            "unset: `master.key` in the data folder"
+        ),
     )
 
 
 class StorageSettings(SettingsSection):
     url: str | None = Field(
         None,
-        description="URL of the blob store, file://… or s3://bucket?endpoint=…; unset: a folder in the data folder",
+        description=(
+            "URL of the blob store, file://… or s3://bucket?endpoint=…; unset: a folder in the "
+            "data folder"
+        ),
     )
     access_key: str | None = Field(None, description="S3 access key")
     secret_key: SecretStr | None = Field(None, description="S3 secret key")
@@ -150,7 +170,10 @@ class EmbedSettings(ModelSettings):
 class ExtractSettings(ModelSettings):
     engine: Literal["rules", "openai"] | None = Field(
         None,
-        description="entity extractor; unset: the model of `CHAT__` if one is set when the index is created, else the local rules",
+        description=(
+            "entity extractor; unset: the model of `CHAT__` if one is set when the index is "
+            "created, else the local rules"
+        ),
     )
 
 
@@ -169,28 +192,43 @@ class IngestSettings(SettingsSection):
     characters_per_byte: int = Field(
         100,
         ge=1,
-        description="maximum number of characters per byte of a file; any file may have 1,000,000 characters",
+        description=(
+            "maximum number of characters per byte of a file; any file may have 1,000,000 "
+            "characters"
+        ),
     )
     url_allow: NameList = Field(
         (), description="host:port of private addresses that may be fetched"
     )
     folders: NameList = Field(
         (),
-        description="folders that sources may watch, with their subfolders, in addition to those that `anabranch source add folder` approves",
+        description=(
+            "folders that sources may watch, with their subfolders, in addition to those that "
+            "`anabranch source add folder` approves"
+        ),
     )
     fetch_timeout_s: float = Field(60.0, gt=0, description="seconds that a download may take")
     sources: dict[str, tuple[str, ...]] = Field(
         {},
-        description="tenants by ce_source; `*`: all other sources. Required unless embedded, where any source may write for `default`",
+        description=(
+            "tenants by ce_source; `*`: all other sources. Required unless embedded, where any "
+            "source may write for `default`"
+        ),
     )
     takeover: dict[str, tuple[str, ...]] = Field(
         {},
-        description="by ce_source, other sources whose documents it may change; `*`: all. The API may change every document",
+        description=(
+            "by ce_source, other sources whose documents it may change; `*`: all. The API may "
+            "change every document"
+        ),
     )
     topics: dict[Annotated[str, Field(pattern=r"^raw\.[a-z0-9_-]{1,40}$")], tuple[str, ...]] = (
         Field(
             {},
-            description="by topic `raw.NAME` of one producer, its sources, which may write to no other topic",
+            description=(
+                "by topic `raw.NAME` of one producer, its sources, which may write to no other "
+                "topic"
+            ),
         )
     )
 
@@ -201,7 +239,9 @@ class ApiSettings(SettingsSection):
     token: SecretStr | None = Field(
         None,
         min_length=16,
-        description="bearer token of the operator; unset: `up` generates one at each start, `api` has none",
+        description=(
+            "bearer token of the operator; unset: `up` generates one at each start, `api` has none"
+        ),
     )
     hosts: NameList = Field(
         (),
@@ -216,17 +256,24 @@ class ApiSettings(SettingsSection):
         128,
         ge=1,
         le=256,
-        description="concurrent requests per remote address, of 256 in total; use 256 behind a proxy, which is a single address",
+        description=(
+            "concurrent requests per remote address, of 256 in total; use 256 behind a proxy, "
+            "which is a single address"
+        ),
     )
     min_upload_rate: int = Field(
         1024,
         ge=1,
-        description="minimum upload rate in bytes per second after the first 10 s; slower uploads get 408",
+        description=(
+            "minimum upload rate in bytes per second after the first 10 s; slower uploads get 408"
+        ),
     )
     disk_reserve: int = Field(
         512 * MIB,
         ge=0,
-        description="bytes to keep free on the disk; with less, uploads get 507, queries still work",
+        description=(
+            "bytes to keep free on the disk; with less, uploads get 507, queries still work"
+        ),
     )
 
     def list_allowed_hosts(self) -> tuple[str, ...]:
@@ -315,7 +362,8 @@ class AuthSettings(SettingsSection):
                 and not (parts.scheme == "http" and (is_loopback or is_container_host))
             ):
                 raise ValueError(
-                    "the URL is not secure. Use https, or http on this machine or to a host without a domain"
+                    "the URL is not secure. Use https, or http on this machine or to a host "
+                    "without a domain"
                 )
         return url
 
@@ -327,7 +375,10 @@ class CacheSettings(SettingsSection):
         256,
         ge=0,
         le=100_000,
-        description="cached answers, about 0.3 MB each; a repeated query is answered from the cache until the index changes; 0: no cache",
+        description=(
+            "cached answers, about 0.3 MB each; a repeated query is answered from the cache "
+            "until the index changes; 0: no cache"
+        ),
     )
     seconds: float = Field(
         60.0, gt=0, le=600, description="maximum age of a cached answer in seconds"
@@ -350,7 +401,10 @@ class LoggingSettings(SettingsSection):
 def _copy_field(config: type[BaseModel], name: str, **bounds: float) -> Any:
     # Defaults and descriptions are those of the index configuration.
     field = config.model_fields[name]
-    return Field(field.default, description=field.description, **bounds)  # type: ignore[call-overload]
+    # mypy: `bounds` may hold any of Field's parameters.
+    return Field(  # type: ignore[call-overload]
+        field.default, description=field.description, **bounds
+    )
 
 
 class ChunkSettings(SettingsSection):
@@ -439,8 +493,12 @@ class Settings(BaseSettings):
         return "external" if self.database.url else "embedded"
 
     def resolve_extraction_server(self) -> ModelSettings:
-        """Return the server for entity extraction: unset settings of `EXTRACT__` come from `CHAT__`."""
-        # Key and kind belong to an address: with another base_url, only the model's name is inherited.
+        """Return the server for entity extraction.
+
+        Unset settings of `EXTRACT__` come from `CHAT__`.
+        """
+        # Key and kind belong to an address: with another base_url, only the model's name is
+        # inherited.
         explicit = self.extract.model_dump(exclude_none=True, exclude={"engine"})
         is_other_server = self.extract.base_url not in (None, self.chat.base_url)
         return ModelSettings(

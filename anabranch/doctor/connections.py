@@ -145,8 +145,14 @@ async def _check_contents(dsn: str) -> Sequence[Finding]:
 def _check_direct_access(access: DirectAccess) -> list[Finding]:
     """Check row-level security for clients that read tables directly, such as Supabase's."""
     if access.unsecured:
-        detail = f"row-level security is off for {', '.join(access.unsecured)}: clients with direct access see every row"
-        fix = "Turn it on with `select anabranch.secure_rows('TABLE')`, or revoke select from anabranch_reader, authenticated, anon and public."
+        detail = (
+            f"row-level security is off for {', '.join(access.unsecured)}: clients with direct "
+            "access see every row"
+        )
+        fix = (
+            "Turn it on with `select anabranch.secure_rows('TABLE')`, or revoke select from "
+            "anabranch_reader, authenticated, anon and public."
+        )
         return [Finding("row-level security", "fail", detail, fix)]
     if not access.is_granted:
         problem = (
@@ -159,7 +165,10 @@ def _check_direct_access(access: DirectAccess) -> list[Finding]:
             if access.has_role
             else "run `create role anabranch_reader nologin` as an administrator, then "
         )
-        fix = f"To permit direct access, {create_role_hint}run `select anabranch.grant_direct_access()` as the owner of the tables."
+        fix = (
+            f"To permit direct access, {create_role_hint}run `select "
+            "anabranch.grant_direct_access()` as the owner of the tables."
+        )
         return [
             Finding(
                 "row-level security",
@@ -175,8 +184,14 @@ def _summarize_dead_letters(dead_letters: Sequence[Mapping[str, Any]], has_more:
     if not dead_letters:
         return Finding("dead letters", "pass", "0")
     latest = dead_letters[0]
-    detail = f"{len(dead_letters)}{'+' if has_more else ''}; the latest at stage {latest['stage']}: {latest['detail']} [{latest['code']}]"
-    fix = "List failed documents with `anabranch documents list --state failed`, events with `anabranch dlq list`."
+    detail = (
+        f"{len(dead_letters)}{'+' if has_more else ''}; the latest at stage {latest['stage']}: "
+        f"{latest['detail']} [{latest['code']}]"
+    )
+    fix = (
+        "List failed documents with `anabranch documents list --state failed`, events with "
+        "`anabranch dlq list`."
+    )
     return Finding("dead letters", "warn", detail, fix)
 
 
@@ -239,7 +254,8 @@ async def _check_kafka_acls(settings: Settings) -> Sequence[Finding]:
             "Kafka ACLs",
             "warn",
             f"{principal} may write {', '.join(topics)}",
-            "Remove the ACL, or add the principal to ANABRANCH_KAFKA__PRINCIPALS if it is the API's or a worker's.",
+            "Remove the ACL, or add the principal to ANABRANCH_KAFKA__PRINCIPALS if it is the "
+            "API's or a worker's.",
         )
         for principal, topics in find_foreign_writers(settings, grants).items()
     ]

@@ -37,7 +37,10 @@ MIN_OPEN_FILES = 1024
 
 
 async def check_python() -> Sequence[Finding]:
-    description = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    description = (
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores"
+    )
     return [
         Finding(
             "python",
@@ -141,7 +144,10 @@ async def check_parser_confinement() -> Sequence[Finding]:
             )
         ]
     reasons = "; ".join(f"{name}: {reason}" for name, reason in missing_measures.items())
-    fix = "Use Linux 6.1 or later with Landlock, and allow landlock_* and seccomp in the container's profile. See docs/security.md."
+    fix = (
+        "Use Linux 6.1 or later with Landlock, and allow landlock_* and seccomp in the "
+        "container's profile. See docs/security.md."
+    )
     return [Finding("parser confinement", "warn", f"not in force: {reasons}", fix)]
 
 
@@ -169,7 +175,10 @@ async def check_kafka_tools() -> Sequence[Finding]:
             "Java for Kafka",
             "warn" if missing else "pass",
             missing or "found",
-            "Install it to use `anabranch kafka start`; an external Kafka and the Postgres log do not need it."
+            (
+                "Install it to use `anabranch kafka start`; an external Kafka and the Postgres log "
+                "do not need it."
+            )
             if missing
             else "",
         )

@@ -104,7 +104,10 @@ async def run_naming_lock_holder(settings: Settings, check: Check) -> Sequence[F
 def _to_stall_finding(lag: dict[str, Any], live: Generation | None) -> Finding:
     """Name the finding by stage for the live generation, else by consumer group."""
     is_live = lag["generation"] in (None, live.name if live else None)
-    detail = f"{lag['lag']} pending events on {lag['topic']}, the oldest for {lag['oldest_seconds'] or 0:.0f} s: {lag['reason']}"
+    detail = (
+        f"{lag['lag']} pending events on {lag['topic']}, the oldest for "
+        f"{lag['oldest_seconds'] or 0:.0f} s: {lag['reason']}"
+    )
     return Finding(
         f"stage: {lag['stage']}" if is_live else f"reader: {lag['group']}",
         "warn",

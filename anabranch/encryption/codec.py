@@ -1,4 +1,4 @@
-"""Construction of the codec: keys that encrypt and sign events, and the master key that wraps them."""
+"""Construction of the codec: keys that encrypt and sign events, wrapped by the master key."""
 
 from __future__ import annotations
 
@@ -100,7 +100,10 @@ async def _load_signatures(
         raise ConfigurationError(
             "The authentication code in table keystore.unsigned_events does not match its content.",
             code="WRONG_MASTER_KEY",
-            remedy="Restore schema `keystore` from its backup, or use the master key that the keystore was created with.",
+            remedy=(
+                "Restore schema `keystore` from its backup, or use the master key that the "
+                "keystore was created with."
+            ),
         )
     unsigned_ends = json.loads(encoded)
     return EventSigner(

@@ -1,4 +1,4 @@
-"""Keys stored in the data folder: the link key, the master key, and the key file with the shares."""
+"""Keys in the data folder: the link key, the master key, and the key file with the shares."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class KeyFile:
         return len(filled)
 
     def skip_to(self, slot: int) -> None:
-        """Reserve all slots up to this one: if the file is an older copy, newer keys refer to them."""
+        """Reserve all slots up to this one: the file may be an older copy."""
         with self._lock_file():
             if self._find_next_slot() <= slot:
                 # Extends the file with zeros, which `read` reports as missing shares.
@@ -174,7 +174,8 @@ def prepare_next_master_key(data_dir: Path, provided_key: bytes | None) -> bytes
     key = _load_or_create(data_dir, NEXT_MASTER_KEY_FILE, provided_key)
     if provided_key is not None and key != provided_key:
         raise ConfigurationError(
-            f"A rotation to another key was interrupted; that key is in {data_dir / NEXT_MASTER_KEY_FILE}.",
+            "A rotation to another key was interrupted; that key is in "
+            f"{data_dir / NEXT_MASTER_KEY_FILE}.",
             code="ROTATION_INTERRUPTED",
             remedy="Run `anabranch keys rewrap` without --new-key-file to finish it.",
         )

@@ -36,7 +36,8 @@ class LocalTokenAuthenticator:
 
 
 FIRST_KEY_REMEDY = (
-    "Create the first key on the server's machine, with its settings: `anabranch keys create --role operator`. "
+    "Create the first key on the server's machine, with its settings: `anabranch keys create "
+    "--role operator`. "
     "Then send it as `Authorization: Bearer KEY`, or store it with `anabranch login --server URL`."
 )
 

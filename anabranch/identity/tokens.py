@@ -225,7 +225,10 @@ class TokenAuthenticator:
             raise Forbidden(
                 f"The claim {self.settings.tenant_claim!r} is not a valid tenant.",
                 code="FORBIDDEN_CLAIMS",
-                remedy="Configure the issuer to set this claim, or set ANABRANCH_AUTH__TENANT_CLAIM to the claim with the tenant.",
+                remedy=(
+                    "Configure the issuer to set this claim, or set ANABRANCH_AUTH__TENANT_CLAIM "
+                    "to the claim with the tenant."
+                ),
             )
         role = _read_claim(claims, self.settings.role_claim)
         if role is not None and role not in ROLES:
@@ -240,7 +243,8 @@ class TokenAuthenticator:
             or not all(isinstance(group, str) and NAME_PATTERN.fullmatch(group) for group in groups)
         ):
             raise Forbidden(
-                f"The claim {self.settings.groups_claim!r} is not a list of at most {MAX_GROUPS} names.",
+                f"The claim {self.settings.groups_claim!r} is not a list of at most {MAX_GROUPS} "
+                "names.",
                 code="FORBIDDEN_CLAIMS",
             )
         # Never None: a token is limited to readers, whatever its role.

@@ -1,4 +1,4 @@
-"""Access rules for Kafka: producers write only `raw`; the API and workers write every other topic."""
+"""Access rules for Kafka: producers write only `raw`, the API and workers every other topic."""
 
 from __future__ import annotations
 
@@ -153,4 +153,7 @@ def _format_command(grant: Grant, bootstrap: str) -> str:
         if grant.resource == "cluster"
         else f"--{grant.resource} '{grant.name}' --resource-pattern-type {grant.pattern}"
     )
-    return f"kafka-acls.sh --bootstrap-server {bootstrap} --command-config admin.properties --add --allow-principal '{grant.principal}' {operations} {resource}"
+    return (
+        f"kafka-acls.sh --bootstrap-server {bootstrap} --command-config admin.properties --add "
+        f"--allow-principal '{grant.principal}' {operations} {resource}"
+    )

@@ -1,1 +1,1 @@
-"""Processes: the API, the worker and their supervisor; data folder, database, ports and shutdown."""
+"""The API, the worker and their supervisor; data folder, database, ports and shutdown."""

@@ -28,14 +28,18 @@ from api.problems import MEDIA_TYPE, SECURITY_HEADERS
 
 
 def freeze_heap() -> None:
-    """Exempt everything loaded so far from full collections, which take 60 ms of the search that they
-    interrupt.
+    """Exempt everything loaded so far from full collections.
+
+    One takes 60 ms of the search that it interrupts.
     """
     gc.collect()
     gc.freeze()
 
 
-REMEDY = "Send well-formed HTTP/1.1: Content-Length is a number of bytes, and header names and values are plain text."
+REMEDY = (
+    "Send well-formed HTTP/1.1: Content-Length is a number of bytes, and header names and values "
+    "are plain text."
+)
 HEADERS_REMEDY = "Send fewer and shorter headers."
 MAX_HEAD_BYTES = 64 * 1024
 """Limit of the request line and all headers, including trailers and chunk extensions."""
@@ -54,8 +58,9 @@ class HttpProtocol(HttpToolsProtocol):
     head_bytes = 0
     """Complete names and values of the head being read."""
     pending_bytes = 0
-    """Bytes received since the parser last completed a head, a message or a body part: it buffers an
-    incomplete header.
+    """Bytes received since the parser last completed a head, a message or a body part.
+
+    It buffers an incomplete header.
     """
     head_timer: TimerHandle | None = None
 

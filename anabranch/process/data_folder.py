@@ -112,9 +112,13 @@ def check_data_folder(folder: Path) -> None:
         return  # it is not there yet, or cannot be used: `make_folder` says why
     if names and not OWN_NAMES & set(names):
         raise ConfigurationError(
-            f"{folder} is not a data folder: it holds {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}.",
+            f"{folder} is not a data folder: it holds "
+            f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}.",
             code="NOT_A_DATA_FOLDER",
-            remedy="Use an empty or new folder with --data. To ingest the documents in this folder, run `anabranch ingest FOLDER`.",
+            remedy=(
+                "Use an empty or new folder with --data. To ingest the documents in this folder, "
+                "run `anabranch ingest FOLDER`."
+            ),
         )
 
 
@@ -217,5 +221,8 @@ def _build_in_use_error(folder: Path) -> ConfigurationError:
     return ConfigurationError(
         f"{folder} is in use by another server{where}",
         code="DATA_DIR_IN_USE",
-        remedy="Stop that server, or use another --data folder. Commands reach it with the same --data.",
+        remedy=(
+            "Stop that server, or use another --data folder. Commands reach it with the same "
+            "--data."
+        ),
     )

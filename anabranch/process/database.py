@@ -88,12 +88,17 @@ def resolve_embedded_root(settings: Settings) -> Path:
 def check_database_exists(
     settings: Settings, alternative: str = "name the server that runs elsewhere (--server), "
 ) -> None:
-    """Raise NotFound if the database does not exist: a reading command must not create one in a mistyped
-    folder. `alternative` is added to the remedy.
+    """Raise NotFound if the database does not exist.
+
+    A reading command must not create one in a mistyped folder. `alternative` is added to the
+    remedy.
     """
     if settings.database.url is None and not resolve_embedded_root(settings).exists():
         raise NotFound(
             f"No data folder at {settings.data_dir.resolve()}.",
             code="NO_DATA_FOLDER",
-            remedy=f"Correct --data, {alternative}or create one there with `anabranch up` or `anabranch ingest`.",
+            remedy=(
+                f"Correct --data, {alternative}or create one there with `anabranch up` or "
+                "`anabranch ingest`."
+            ),
         )

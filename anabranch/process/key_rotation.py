@@ -88,7 +88,10 @@ def _resolve_new_key(settings: Settings, new_key_file: Path | None) -> bytes:
         raise ConfigurationError(
             "The master key is set by ANABRANCH_LOG__MASTER_KEY, and no new key was given.",
             code="NO_NEW_KEY",
-            remedy="Create one (openssl rand -base64 32 > new.key; chmod 600 new.key), and add --new-key-file new.key",
+            remedy=(
+                "Create one (openssl rand -base64 32 > new.key; chmod 600 new.key), and add "
+                "--new-key-file new.key"
+            ),
         )
     provided_key = None
     if new_key_file is not None:

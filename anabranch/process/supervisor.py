@@ -85,12 +85,14 @@ class ChildProcess:
     def _check_startup(self, code: int, starts: int) -> None:
         if code == EXIT_MISCONFIGURED:
             raise FatalError(
-                f"{self.name} cannot start as configured; its own message is {self._describe_output()}",
+                f"{self.name} cannot start as configured; its own message is "
+                f"{self._describe_output()}",
                 code="MISCONFIGURED",
             )
         if starts >= MAX_FIRST_STARTS:
             raise FatalError(
-                f"{self.name} ended {starts} times before it was ready; its own messages are {self._describe_output()}",
+                f"{self.name} ended {starts} times before it was ready; its own messages are "
+                f"{self._describe_output()}",
                 code="KEEPS_ENDING",
             )
 
@@ -304,7 +306,8 @@ async def _wait_for_server(
 ) -> ServerInfo:
     settings = plan.settings
     # A wildcard address is one to listen on, not to connect to.
-    url = f"http://{settings.api.host if settings.api.host not in ('0.0.0.0', '::') else '127.0.0.1'}:{port}"
+    host = settings.api.host if settings.api.host not in ("0.0.0.0", "::") else "127.0.0.1"
+    url = f"http://{host}:{port}"
     worker_report_body = await _run_unless_failed(
         failed, _wait_until_ready(url, resolve_worker_report(settings) if plan.stages else None)
     )

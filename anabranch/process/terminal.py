@@ -9,7 +9,7 @@ from typing import Any, TextIO
 CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-"""C0 except tab and line feed, DEL, C1, bidirectional marks, line separators and lone surrogates."""
+"""C0 except tab and LF, DEL, C1, bidirectional marks, line separators and lone surrogates."""
 
 
 def escape_controls(text: str) -> str:
@@ -47,5 +47,5 @@ def escape_streams() -> None:
 
 
 def get_unescaped(stream: TextIO) -> TextIO:
-    """Return the stream below, for output with colors of its own that escapes foreign texts itself."""
+    """Return the stream below, for colored output that escapes foreign texts itself."""
     return stream.unescaped if isinstance(stream, EscapedStream) else stream

@@ -20,7 +20,8 @@ def check_ingress_settings(settings: Settings) -> None:
     topics, sources = settings.ingest.topics, settings.ingest.sources
     if topics and settings.log_kind != "kafka":
         raise ConfigurationError(
-            f"Producer topics {', '.join(topics)} in ingest.topics need Kafka, but the log is a Postgres table.",
+            f"Producer topics {', '.join(topics)} in ingest.topics need Kafka, but the log is a "
+            "Postgres table.",
             code="NEEDS_KAFKA",
             remedy="Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS, or remove ANABRANCH_INGEST__TOPICS.",
         )
@@ -39,15 +40,23 @@ def check_ingress_settings(settings: Settings) -> None:
     )
     if not sources and not is_embedded:
         raise ConfigurationError(
-            f"{SOURCES_VARIABLE} is not set, but other programs can write to topic `raw` of this log or database.",
+            f"{SOURCES_VARIABLE} is not set, but other programs can write to topic `raw` of this "
+            "log or database.",
             code="SOURCES_REQUIRED",
-            remedy=f"""Map each producer to its tenants: {SOURCES_VARIABLE}='{{"https://crm.example": ["default"]}}'. """
-            """'{"*": ["default"]}' admits any source for tenant default; '{"*": []}' only the API and declared sources.""",
+            remedy=(
+                f"Map each producer to its tenants: {SOURCES_VARIABLE}="
+                """'{"https://crm.example": ["default"]}'. """
+                """'{"*": ["default"]}' admits any source for tenant default; """
+                """'{"*": []}' only the API and declared sources."""
+            ),
         )
 
 
 def select_stages(names: Iterable[str], stages: Sequence[Stage] = STAGES) -> list[Stage]:
-    """Return the named stages; `all` selects every stage. Raises ConfigurationError for an unknown name."""
+    """Return the named stages; `all` selects every stage.
+
+    Raises ConfigurationError for an unknown name.
+    """
     requested = list(names)
     stages_by_name = {stage.name: stage for stage in stages}
     unknown = [name for name in requested if name not in stages_by_name and name != "all"]

@@ -1,4 +1,4 @@
-"""Create the application: routes, one file per resource, and middleware, around the given services."""
+"""Create the application: middleware and routes, one file per resource, around services."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def create_app(
 def create_routes() -> FastAPI:
     """Create the routes without services, which is enough for the OpenAPI document."""
     description = "Event-sourced streaming ingestion and retrieval."
-    # FastAPI's own documentation pages fetch scripts from the network; api.routes.docs serves them locally.
+    # FastAPI's own documentation pages fetch scripts from the network; api.routes.docs serves them
+    # locally.
     app = FastAPI(
         title="Anabranch",
         version=VERSION,

@@ -19,12 +19,18 @@ COMMON_PROBLEMS: Mapping[str, str] = {
 # By status. Every operation that requires a credential may answer these.
 ACCESS_PROBLEMS: Mapping[str, str] = {
     "401": "No valid credential: `UNAUTHENTICATED`",
-    "403": "The credential's role, tenant or readers do not allow it: `FORBIDDEN_ROLE`, `LIMITED_TO_READERS`, `FORBIDDEN`",
+    "403": (
+        "The credential's role, tenant or readers do not allow it: `FORBIDDEN_ROLE`, "
+        "`LIMITED_TO_READERS`, `FORBIDDEN`"
+    ),
     "429": "Too many failed authentications from this address: `TOO_MANY_FAILURES`",
 }
 # By operation id: each status, followed by its codes.
 OPERATION_PROBLEMS: Mapping[str, str] = {
-    "ingest": "403 FORBIDDEN_KEY 404 NO_SUCH_BLOB 413 TOO_LARGE 415 UNSUPPORTED_MEDIA_TYPE 422 EMPTY_DOCUMENT FORBIDDEN_ADDRESS IDEMPOTENCY_KEY_REUSED 507 NO_SPACE",
+    "ingest": (
+        "403 FORBIDDEN_KEY 404 NO_SUCH_BLOB 413 TOO_LARGE 415 UNSUPPORTED_MEDIA_TYPE 422 "
+        "EMPTY_DOCUMENT FORBIDDEN_ADDRESS IDEMPOTENCY_KEY_REUSED 507 NO_SPACE"
+    ),
     "ingest_status": "404 NOT_FOUND",
     "ingest_status_by_event": "404 NOT_FOUND",
     "get_document": "404 NOT_FOUND",
@@ -63,7 +69,10 @@ OPERATION_PROBLEMS: Mapping[str, str] = {
     "rerun_run": "404 NOT_FOUND PASSAGE_GONE RUN_ERASED",
     "diff_run": "404 NOT_FOUND RUN_ERASED",
     "run_lineage": "404 NOT_FOUND RUN_ERASED",
-    "add_source": "422 DSN_IN_REQUEST FORBIDDEN_FOLDER FORBIDDEN_TABLE NEEDS_KAFKA PASSWORD_IN_LOG RELATIVE_PATH SOURCE_EXISTS",
+    "add_source": (
+        "422 DSN_IN_REQUEST FORBIDDEN_FOLDER FORBIDDEN_TABLE NEEDS_KAFKA PASSWORD_IN_LOG "
+        "RELATIVE_PATH SOURCE_EXISTS"
+    ),
     "get_source": "404 NO_SUCH_SOURCE",
     "remove_source": "404 NO_SUCH_SOURCE",
     "reset_source": "404 NO_SUCH_SOURCE",

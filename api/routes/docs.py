@@ -17,7 +17,10 @@ router = APIRouter(include_in_schema=False)
 ASSETS_DIR = Path(str(files("fastapi_offline"))) / "static"
 AssetName = Literal["swagger-ui-bundle.js", "swagger-ui.css", "favicon.png"]
 # Swagger UI sets styles inline; its scripts are files.
-CONTENT_SECURITY_POLICY = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' "
+    "data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 INDEX_HTML = """<!doctype html>
 <html lang="en">
 <head>

@@ -64,7 +64,9 @@ class Document(ResponseModel):
     error: ErrorDetail | None
     readers: list[str] | None = Field(
         None,
-        description="Who may read it; null for all. Absent for callers that are limited to readers.",
+        description=(
+            "Who may read it; null for all. Absent for callers that are limited to readers."
+        ),
     )
 
 
@@ -219,9 +221,9 @@ async def amend_document(
 ) -> AcceptedChange:
     """Change title, collection, tags, metadata or readers.
 
-    Filters and lists reflect the change soon. Nothing is embedded again: search uses a new title from the
-    next revision on. Null or omitted fields stay unchanged. An empty value removes the field, and a null
-    value in `metadata` removes that key.
+    Filters and lists reflect the change soon. Nothing is embedded again: search uses a new title
+    from the next revision on. Null or omitted fields stay unchanged. An empty value removes the
+    field, and a null value in `metadata` removes that key.
     """
     job = await services.ingest.amend_document(caller, document, amendment)
     return AcceptedChange(document_id=document, ingestion_job_id=job)

@@ -57,8 +57,8 @@ async def request_erasure(
 ) -> AcceptedErasure:
     """Erase documents permanently.
 
-    Removes them from tables, history, caches and blobs, and destroys the keys of their events in the log.
-    This cannot be undone.
+    Removes them from tables, history, caches and blobs, and destroys the keys of their events in
+    the log. This cannot be undone.
     """
     receipt_id = await services.erasures.request_erasure(caller.tenant, body.scope, body.name)
     return AcceptedErasure(receipt_id=receipt_id)
@@ -77,7 +77,9 @@ async def list_erasures(
 async def get_erasure(
     receipt_id: UUID, services: ServicesDep, caller: WholeTenant
 ) -> ErasureReceipt:
-    """Get a receipt: removed and remaining data. `state` is `running` until the erasure is complete."""
+    """Get a receipt: removed and remaining data. `state` is `running` until the erasure is
+    complete.
+    """
     fields = await services.erasures.get_receipt(caller.tenant, receipt_id)
     if fields is None:
         raise unknown_resource_error("erasure", receipt_id, "List receipts with GET /v1/erasures.")

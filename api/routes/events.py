@@ -44,7 +44,8 @@ SinceFilter = Annotated[
     Query(description="Only events appended at this time or later. UTC unless a zone is given."),
 ]
 RETRY_MS = 1000
-STREAM_DESCRIPTION = """Server-sent events, each with one line of JSON; its `id` is a cursor for `Last-Event-ID` or `after`:
+STREAM_DESCRIPTION = """Server-sent events, each with one line of JSON; its `id` is a cursor for \
+`Last-Event-ID` or `after`:
 
 | event | data |
 | --- | --- |
@@ -52,8 +53,11 @@ STREAM_DESCRIPTION = """Server-sent events, each with one line of JSON; its `id`
 | an event type, such as `document.chunked.v1` | as in `GET /v1/events` |
 | `unreadable` | the same, for a record whose type is missing or malformed |
 | `status` | with `document`: the body of `/v1/ingest/status`, at the start and on every change |
-| `dropped` | `{missed, at_least, after}`: number of events skipped (a lower bound with `at_least`), because the client is too slow or retention has deleted them; get those that remain with `GET /v1/events?after=` |
-| `reset` | `{code, detail, remedy, after}`: the cursor `after` belongs to another log, since this one was restored or recreated; the stream continues from now |
+| `dropped` | `{missed, at_least, after}`: number of events skipped (a lower bound with \
+`at_least`), because the client is too slow or retention has deleted them; get \
+those that remain with `GET /v1/events?after=` |
+| `reset` | `{code, detail, remedy, after}`: the cursor `after` belongs to another log, since this \
+one was restored or recreated; the stream continues from now |
 | `error` | a problem with the log or the database; the stream continues when it is resolved |
 | `idle` | `{}`, every 15 s without events |
 | `bye` | `{}`: the server stops; reconnect |"""
@@ -103,7 +107,8 @@ async def list_document_events(
 ) -> NumberedPage[StageEvent]:
     """List what each stage did with each revision, in every generation.
 
-    Each line has attempts, log position, start, duration and error. `after` is the number of lines to skip.
+    Each line has attempts, log position, start, duration and error. `after` is the number of lines
+    to skip.
     """
     items, next_cursor = await services.event_feed.list_document_events(
         caller, document, after=after, limit=limit

@@ -130,13 +130,17 @@ async def _create_signed_link(
     """Let the blob store sign the link if it can."""
     expires = datetime.now(UTC).replace(microsecond=0) + LINK_LIFETIME
     expires_at_s = int(expires.timestamp())
-    address = f"{services.public_url}{request.app.url_path_for('get_signed_file', tenant=target.tenant, document=str(target.document_id))}"
     url = await services.blobs.presign_url(key, LINK_LIFETIME.total_seconds())
-    return SignedLink(
-        url=url
-        or f"{address}?revision={target.revision}&expires={expires_at_s}&signature={services.link_signer.sign(target, expires_at_s)}",
-        expires_at=expires,
-    )
+    if url is None:
+        path = request.app.url_path_for(
+            "get_signed_file", tenant=target.tenant, document=str(target.document_id)
+        )
+        signature = services.link_signer.sign(target, expires_at_s)
+        url = (
+            f"{services.public_url}{path}"
+            f"?revision={target.revision}&expires={expires_at_s}&signature={signature}"
+        )
+    return SignedLink(url=url, expires_at=expires)
 
 
 def _build_headers(document_fields: dict[str, object]) -> dict[str, str]:

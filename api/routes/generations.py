@@ -37,11 +37,15 @@ class BuildPlanRequest(BaseModel):
 
 class BuildRequest(BuildPlanRequest):
     purpose: Literal["rebuild", "reindex"] = Field(
-        description="`rebuild`: the same index, from the log. `reindex`: an index with other settings."
+        description=(
+            "`rebuild`: the same index, from the log. `reindex`: an index with other settings."
+        )
     )
     keep_previous: bool = Field(
         False,
-        description="For a rebuild: keep the previous generation on standby instead of dropping it.",
+        description=(
+            "For a rebuild: keep the previous generation on standby instead of dropping it."
+        ),
     )
     events_per_second: EventsPerSecond | None = EventsPerSecondField
 
@@ -65,7 +69,9 @@ class BuildPlanResponse(ResponseModel):
     bytes: int
     minutes: DurationRange
     covered_by_retention: bool = Field(
-        description="True when the log still holds every event that the live generation was built from."
+        description=(
+            "True when the log still holds every event that the live generation was built from."
+        )
     )
 
 
@@ -162,7 +168,9 @@ class ComparedQuery(ResponseModel):
 
 
 class ComparisonReport(ResponseModel):
-    """The same queries against two generations. The sides are `A` and `B`; differences are B − A."""
+    """The same queries against two generations. The sides are `A` and `B`; differences are
+    B − A.
+    """
 
     schema_version: int
     generations: dict[str, str] = Field(description="Names by side.")
@@ -184,7 +192,9 @@ class ComparisonReport(ResponseModel):
 
 
 class PromotionResponse(ResponseModel):
-    """`promoted` is false when the promotion gate failed, with the reasons; nothing has changed then."""
+    """`promoted` is false when the promotion gate failed, with the reasons; nothing has changed
+    then.
+    """
 
     generation: str
     previous: str | None = Field(
@@ -209,7 +219,9 @@ class LockHolder(ResponseModel):
 class DropResponse(ResponseModel):
     generation: str
     removed: bool = Field(
-        description="True when all its tables are dropped; false while a transaction still holds one."
+        description=(
+            "True when all its tables are dropped; false while a transaction still holds one."
+        )
     )
     blocked_by: LockHolder | None
     topics: list[str] = Field(description="Deleted topics, which no other generation uses.")
@@ -224,8 +236,8 @@ class DropResponse(ResponseModel):
 async def build_generation(body: BuildRequest, services: ServicesDep) -> GenerationBuild:
     """Start to build a generation; workers do the work.
 
-    A rebuild replaces the live generation when it is complete. A reindex waits until it is promoted. `GET
-    /v1/generations/{name}/build` reports progress.
+    A rebuild replaces the live generation when it is complete. A reindex waits until it is
+    promoted. `GET /v1/generations/{name}/build` reports progress.
     """
     if body.purpose == "rebuild":
         name = await services.builds.start_rebuild(
@@ -268,7 +280,8 @@ async def change_build_pace(
 async def list_generations(services: ServicesDep, caller: WholeTenant) -> Page[GenerationSummary]:
     """List generations that are not dropped, with their contents and sizes.
 
-    Below role operator, documents and chunks are the tenant's own, and `bytes` and `build` are null.
+    Below role operator, documents and chunks are the tenant's own, and `bytes` and `build` are
+    null.
     """
     items = await services.generations.list_generations(caller)
     return Page[GenerationSummary].model_validate({"items": items, "next": None})
@@ -313,7 +326,8 @@ async def promote_generation(
 ) -> PromotionResponse:
     """Make the generation live, in one transaction.
 
-    Every document that is visible now must be settled in it, and the promotion gate, if given, must pass.
+    Every document that is visible now must be settled in it, and the promotion gate, if given, must
+    pass.
     """
     return PromotionResponse.model_validate(
         await services.generations.promote(caller.tenant, name, body or PromotionRequest())

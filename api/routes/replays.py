@@ -68,7 +68,9 @@ class Replay(ResponseModel):
 async def start_replay(
     body: ReplayRequest, services: ServicesDep, caller: WholeTenant
 ) -> ReplayReceipt:
-    """Let a stage process events again. Engine results are cached, so only new engine calls cost anything."""
+    """Let a stage process events again. Engine results are cached, so only new engine calls cost
+    anything.
+    """
     return ReplayReceipt.model_validate(await services.replays.start_replay(caller.tenant, body))
 
 

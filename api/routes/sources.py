@@ -81,8 +81,8 @@ async def reset_source(
 ) -> ResetSource:
     """Accept new sequence numbers after the source's database was restored.
 
-    Numbers from now on order after all earlier ones. `name` may also be the ce_source of a producer that
-    writes for this tenant only; others require an operator.
+    Numbers from now on order after all earlier ones. `name` may also be the ce_source of a producer
+    that writes for this tenant only; others require an operator.
     """
     return ResetSource.model_validate(await services.sources.reset_source(caller, name))
 
