@@ -1,4 +1,4 @@
-"""Amendments of documents: how they are loaded, decided and written at the transcribe stage.
+"""Load and write the amendments of documents.
 
 Every function expects the documents to be locked (`sql.inbox.document_state.lock_documents`).
 """
@@ -8,19 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.amendments import (
-    AMENDABLE_FIELDS,
-    FieldStatement,
-    is_effective,
-    resolve_amendments,
-    stated_fields,
-)
-from schemas.ports.ledger import ClaimStatus, ProjectedEvent, VisibilityChange
+from schemas.amendments import FieldStatement, stated_fields
+from schemas.ports.ledger import ClaimStatus, ProjectedEvent
 from schemas.rows import AmendmentRow, DocumentRow, WithdrawalRow
 from sql import encoding
 from sql.encoding import format_array
-from sql.inbox.document_state import DocumentState, States
-from sql.inbox.entries import Verdict
+from sql.inbox.revision_policy import DocumentState, States, Verdict, extract_stated_fields
 from sql.pool import Connection
 from sql.query_loader import load_query
 
@@ -42,51 +35,16 @@ async def load_statements(
     for document in amended_ids:
         states[document].statements = []
     for row in rows:
-        _add_statement(
-            states[row["document_id"]],
-            FieldStatement(
-                tuple(row["ord"]), row["accepted_id"], row["fields"], row["by_revision"]
-            ),
+        states[row["document_id"]].add_statement(
+            FieldStatement(tuple(row["ord"]), row["accepted_id"], row["fields"], row["by_revision"])
         )
     # Revisions state fields too, and may override an amendment of the same document.
     for row in await connection.fetch(load_query("revision_fields"), list(amended_ids)):
-        _add_statement(
-            states[row["document_id"]],
+        states[row["document_id"]].add_statement(
             FieldStatement(
                 tuple(row["ord"]), row["accepted_id"], stated_fields(row["fields"]), True
-            ),
+            )
         )
-
-
-def decide_amendment(event: ProjectedEvent, row: AmendmentRow, state: DocumentState) -> Verdict:
-    """Decide whether an amendment takes effect.
-
-    It is superseded if later statements cover all of its fields, or if the document was withdrawn
-    after it.
-    """
-    if state.withdrawn is not None and row.order < state.withdrawn:
-        return Verdict(event, ClaimStatus.SUPERSEDED, needs_write=False)
-    statement = FieldStatement(row.order, row.accepted_id, row.fields, False)
-    _add_statement(state, statement)
-    # Nothing becomes visible; the outcome names the revision that shows the amendment.
-    change = (
-        VisibilityChange(row.document_id, state.visible_order, state.chunks, None)
-        if state.visible_order
-        else None
-    )
-    return Verdict(
-        event,
-        ClaimStatus.PENDING
-        if is_effective(statement, _filter_effective(state))
-        else ClaimStatus.SUPERSEDED,
-        change,
-    )
-
-
-def record_revision_statement(row: DocumentRow, state: DocumentState) -> None:
-    _add_statement(
-        state, FieldStatement(row.order, row.accepted_id, _extract_stated_fields(row), True)
-    )
 
 
 async def write_amendments(
@@ -103,7 +61,7 @@ async def write_amendments(
         if isinstance(row, AmendmentRow) and verdict.needs_write
     ]
     amendment_values += [
-        _to_values(verdict, row, _extract_stated_fields(row), by_revision=True)
+        _to_values(verdict, row, extract_stated_fields(row), by_revision=True)
         for verdict, row in rows
         if isinstance(row, DocumentRow) and _is_late_revision(verdict, row, states[row.document_id])
     ]
@@ -123,7 +81,7 @@ async def write_amendments(
     resolved = [
         (document, amended)
         for document in document_ids
-        if (amended := resolve_amendments(_filter_effective(states[document]))) is not None
+        if (amended := states[document].resolve_fields()) is not None
         and states[document].statements
     ]
     if resolved:
@@ -144,30 +102,6 @@ async def write_amendments(
         )
 
 
-def resolve_amended_title(state: DocumentState) -> str | None:
-    amended = resolve_amendments(_filter_effective(state))
-    return amended.title if amended is not None and "title" in amended.amended_fields else None
-
-
-def _add_statement(state: DocumentState, statement: FieldStatement) -> None:
-    # A redelivered event states the same thing again.
-    if state.statements is not None and all(
-        (statement.order, statement.identity) != (other.order, other.identity)
-        for other in state.statements
-    ):
-        state.statements.append(statement)
-
-
-def _filter_effective(state: DocumentState) -> list[FieldStatement]:
-    # A withdrawal ends earlier amendments. Revisions stay: the tombstone keeps the title of the
-    # last one.
-    return [
-        statement
-        for statement in state.statements or ()
-        if statement.is_revision or state.withdrawn is None or statement.order > state.withdrawn
-    ]
-
-
 def _is_late_revision(verdict: Verdict, row: DocumentRow, state: DocumentState) -> bool:
     # Even a superseded revision ends the amendments that precede it in order, so its fields are
     # stored.
@@ -175,12 +109,8 @@ def _is_late_revision(verdict: Verdict, row: DocumentRow, state: DocumentState) 
     return (
         verdict.claim is ClaimStatus.SUPERSEDED
         and not is_withdrawn
-        and bool(_extract_stated_fields(row))
+        and bool(extract_stated_fields(row))
     )
-
-
-def _extract_stated_fields(row: DocumentRow) -> dict[str, Any]:
-    return stated_fields({name: getattr(row, name) for name in AMENDABLE_FIELDS})
 
 
 def _to_values(

@@ -21,9 +21,8 @@ from schemas.ports.ledger import (
 )
 from schemas.records import is_repeat
 from sql.advisory_locks import share_visibility_lock
-from sql.inbox import amendments, revision_policy
+from sql.inbox import amendments, revision_rows
 from sql.inbox.document_state import (
-    States,
     add_stubs,
     collect_tenants,
     has_completing_parts,
@@ -33,12 +32,12 @@ from sql.inbox.document_state import (
 from sql.inbox.entries import (
     ERASED_PAYLOAD,
     InboxEntry,
-    Verdict,
     claim_events,
     record_redelivery,
     record_revived_revisions,
     record_visibility_changes,
 )
+from sql.inbox.revision_policy import States, Verdict, decide_event
 from sql.inbox.shared_rows import write_shared_rows
 from sql.inbox.visibility import activate_complete_revisions, archive_late_texts, withdraw_revisions
 from sql.invalidation import ALL_GENERATIONS, record_index_change
@@ -155,8 +154,7 @@ async def claim_documents(
     if ordering == OrderingPolicy.LATEST:
         results |= await _attach_revived(connection, generation.name, stage, results)
         titles = {
-            event.event.id: amendments.resolve_amended_title(states[event.event.data.document_id])
-            for event in events
+            event.event.id: states[event.event.data.document_id].amended_title for event in events
         }
         results |= {
             identity: replace(results[identity], amended_title=title)
@@ -179,7 +177,15 @@ class _RevisionBatch:
 
     async def claim(self, events: Sequence[ProjectedEvent]) -> dict[UUID, ClaimResult]:
         # Decide, then claim, then write: a collision is found before any row of the group.
-        verdicts = [self._decide(event) for event in events]
+        verdicts = [
+            decide_event(
+                self.ordering,
+                event,
+                self.states[event.event.data.document_id],
+                self.generation.how.get("transcribe"),
+            )
+            for event in events
+        ]
         await claim_events(
             self.connection, self.generation.name, self.stage, self.ordering, verdicts
         )
@@ -195,22 +201,9 @@ class _RevisionBatch:
             for verdict in verdicts
         }
 
-    def _decide(self, event: ProjectedEvent) -> Verdict:
-        state = self.states[event.event.data.document_id]
-        if self.ordering == OrderingPolicy.LATEST:
-            return revision_policy.decide_revision(
-                event, state, self.generation.how.get("transcribe")
-            )
-        return Verdict(
-            event,
-            ClaimStatus.SUPERSEDED
-            if state.is_superseded(tuple(event.event.data.order))
-            else ClaimStatus.PENDING,
-        )
-
     async def _write_revisions(self, verdicts: Sequence[Verdict]) -> dict[UUID, VisibilityChange]:
-        await revision_policy.write_revisions(self.connection, verdicts, self.states)
-        if withdrawn_orders := revision_policy.collect_withdrawals(verdicts):
+        await revision_rows.write_revisions(self.connection, verdicts, self.states)
+        if withdrawn_orders := revision_rows.collect_withdrawals(verdicts):
             # A withdrawal applies to every generation, not only to the one that reads it.
             rows = await self.connection.fetch(load_query("undropped_names"))
             await withdraw_revisions(
@@ -281,9 +274,7 @@ async def _attach_revived(
         if claimed.status is ClaimStatus.SUPERSEDED
     ]
     revived_rows = (
-        await revision_policy.fetch_revived_revisions(
-            connection, generation, stage, late_withdrawals
-        )
+        await revision_rows.fetch_revived_revisions(connection, generation, stage, late_withdrawals)
         if late_withdrawals
         else {}
     )

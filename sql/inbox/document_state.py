@@ -2,59 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 from uuid import UUID
 
-from schemas.amendments import FieldStatement, OrderKey
+from schemas.amendments import OrderKey
 from schemas.generations import Generation
 from schemas.ports.ledger import OrderingPolicy, ProjectedEvent
 from schemas.rows import PartCompletedRow
+from sql.inbox.revision_policy import DocumentState, States, VisibleRevision
 from sql.pool import Connection
 from sql.query_loader import load_query
-
-
-@dataclass(slots=True)
-class VisibleRevision:
-    """The visible revision, with the fields that later revisions are compared with."""
-
-    content_sha256: str | None
-    pipeline_fingerprint: str | None
-    fields: dict[str, Any] | None
-    unchanged_until: OrderKey
-    """Order of the last consecutive revision with the same content."""
-    is_superseded: bool
-    """True if a later revision has different content."""
-
-
-@dataclass(slots=True)
-class DocumentState:
-    latest: OrderKey | None
-    withdrawn: OrderKey | None
-    revision: int
-    accepted_id: UUID | None
-    visible_order: OrderKey | None = None
-    chunks: int = 0
-    visible_revision: VisibleRevision | None = None
-    live_order: OrderKey | None = None
-    """Order that is visible in the live generation, while this generation is built."""
-
-    statements: list[FieldStatement] | None = None
-    """Field statements of amendments and revisions; None for a document without amendments."""
-
-    @property
-    def is_erased(self) -> bool:
-        """Return whether only the tombstone is left."""
-        return self.latest is None and self.withdrawn is not None
-
-    def is_superseded(self, order: OrderKey) -> bool:
-        """Return whether a withdrawal or a visible revision with a later order exists."""
-        later_orders = (self.withdrawn, self.visible_order, self.live_order)
-        return any(later is not None and order < later for later in later_orders)
-
-
-States = Mapping[UUID, DocumentState]
 
 
 class MissingDocuments(Exception):

@@ -16,36 +16,18 @@ from schemas.ports.ledger import (
     ClaimResult,
     ClaimStatus,
     OrderingPolicy,
-    ProjectedEvent,
     VisibilityChange,
 )
 from schemas.records import Position
 from schemas.rows import PartCompletedRow
 from sql.encoding import encode_json_text, format_array
 from sql.errors import translate_database_errors
+from sql.inbox.revision_policy import Verdict
 from sql.pool import Connection, Pool, execute
 from sql.query_loader import load_query
 
 ERASED_PAYLOAD = "erased"
 """Replaces the payload hash of an erased event: ingress recognizes its id and nothing else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The decision about an event, made under the locks before anything is written."""
-
-    event: ProjectedEvent
-    claim: ClaimStatus
-    visibility_change: VisibilityChange | None = None
-    is_unchanged: bool = False
-    needs_write: bool = True
-    """False if the event's rows exist already."""
-    revived_order: OrderKey | None = None
-    """Order of the revision that a late withdrawal revived."""
-
-    @property
-    def result(self) -> ClaimResult:
-        return ClaimResult(self.claim, self.visibility_change, self.is_unchanged)
 
 
 @dataclass(frozen=True, slots=True)

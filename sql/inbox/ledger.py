@@ -5,9 +5,9 @@ The first one claims events and writes their rows; this package reads in its ord
 1. `PgLedger.claim` splits a batch into short transactions, and restarts one that collides.
 2. `claim_transaction` takes the visibility lock, then locks and loads the documents
    (`document_state`).
-3. It decides which events take effect: by their claims (`entries`) and orders, at the transcribe
-   stage by `revision_policy` and `amendments`.
-4. It inserts the claims and rows: `shared_rows`, or those of a generation (`sql.derived_tables`).
+3. It decides which events take effect: by their claims (`entries`) and the `revision_policy`.
+4. It inserts the claims and rows: `shared_rows`, `revision_rows` and `amendments`, or those of a
+   generation (`sql.derived_tables`).
 5. `visibility` activates the revisions that are complete now, and removes withdrawn ones.
 
 The second one, `PgLedger.complete`, marks the events once their reactions are published.

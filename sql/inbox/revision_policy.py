@@ -1,4 +1,4 @@
-"""Decide which revision wins at the transcribe stage, and write the rows of the decision.
+"""The revision policy: decide which events of a document take effect, given the document's state.
 
 A revision wins if its order is later than the latest revision and the withdrawal. It is unchanged
 if the visible revision has the same content, fields and pipeline fingerprint.
@@ -7,35 +7,163 @@ if the visible revision has the same content, fields and pipeline fingerprint.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import date
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
-from schemas.amendments import OrderKey, normalize_readers
-from schemas.ports.ledger import ClaimStatus, ProjectedEvent, VisibilityChange
+from schemas.amendments import (
+    AMENDABLE_FIELDS,
+    FieldStatement,
+    OrderKey,
+    ResolvedFields,
+    is_effective,
+    resolve_amendments,
+    stated_fields,
+)
+from schemas.ports.ledger import (
+    ClaimResult,
+    ClaimStatus,
+    OrderingPolicy,
+    ProjectedEvent,
+    VisibilityChange,
+)
 from schemas.rows import AmendmentRow, DocumentRow, WithdrawalRow
-from schemas.values import BlobRef
-from sql import encoding
-from sql.inbox import amendments
-from sql.inbox.document_state import DocumentState, States, VisibleRevision
-from sql.inbox.entries import Verdict
-from sql.pool import Connection
-from sql.query_loader import load_query
+from sql.encoding import encode_json_text
 
 
-def decide_revision(
+@dataclass(slots=True)
+class VisibleRevision:
+    """The visible revision, with the fields that later revisions are compared with."""
+
+    content_sha256: str | None
+    pipeline_fingerprint: str | None
+    fields: dict[str, Any] | None
+    unchanged_until: OrderKey
+    """Order of the last consecutive revision with the same content."""
+    is_superseded: bool = False
+    """True if a later revision has different content."""
+
+    def add_later(self, row: DocumentRow, *, is_forced: bool) -> None:
+        """Take the next accepted revision into account."""
+        # The chain of equal revisions ends at the first one that differs.
+        if not self.is_superseded and self.has_same_content(row, is_forced=is_forced):
+            self.unchanged_until = row.order
+        else:
+            self.is_superseded = True
+
+    def has_same_content(self, row: DocumentRow, *, is_forced: bool) -> bool:
+        return (
+            # A forced revision is processed although nothing changed.
+            not is_forced
+            and self.content_sha256 == row.content_sha256
+            and self.fields == build_fields(row)
+        )
+
+
+@dataclass(slots=True)
+class DocumentState:
+    latest: OrderKey | None
+    withdrawn: OrderKey | None
+    revision: int
+    accepted_id: UUID | None
+    visible_order: OrderKey | None = None
+    chunks: int = 0
+    visible_revision: VisibleRevision | None = None
+    live_order: OrderKey | None = None
+    """Order that is visible in the live generation, while this generation is built."""
+
+    statements: list[FieldStatement] | None = None
+    """Field statements of amendments and revisions; None for a document without amendments."""
+
+    @property
+    def is_erased(self) -> bool:
+        """Return whether only the tombstone is left."""
+        return self.latest is None and self.withdrawn is not None
+
+    def is_superseded(self, order: OrderKey) -> bool:
+        """Return whether a withdrawal or a visible revision with a later order exists."""
+        later_orders = (self.withdrawn, self.visible_order, self.live_order)
+        return any(later is not None and order < later for later in later_orders)
+
+    def add_statement(self, statement: FieldStatement) -> None:
+        # A redelivered event states the same thing again.
+        if self.statements is not None and all(
+            (statement.order, statement.identity) != (other.order, other.identity)
+            for other in self.statements
+        ):
+            self.statements.append(statement)
+
+    @property
+    def effective_statements(self) -> list[FieldStatement]:
+        # A withdrawal ends earlier amendments. Revisions stay: the tombstone keeps the title of the
+        # last one.
+        return [
+            statement
+            for statement in self.statements or ()
+            if statement.is_revision or self.withdrawn is None or statement.order > self.withdrawn
+        ]
+
+    def resolve_fields(self) -> ResolvedFields | None:
+        """Return the effective fields, or None if no revision is among the statements."""
+        return resolve_amendments(self.effective_statements)
+
+    @property
+    def amended_title(self) -> str | None:
+        amended = self.resolve_fields()
+        return amended.title if amended is not None and "title" in amended.amended_fields else None
+
+
+States = Mapping[UUID, DocumentState]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision about an event, made under the locks before anything is written."""
+
+    event: ProjectedEvent
+    claim: ClaimStatus
+    visibility_change: VisibilityChange | None = None
+    is_unchanged: bool = False
+    needs_write: bool = True
+    """False if the event's rows exist already."""
+    revived_order: OrderKey | None = None
+    """Order of the revision that a late withdrawal revived."""
+
+    @property
+    def result(self) -> ClaimResult:
+        return ClaimResult(self.claim, self.visibility_change, self.is_unchanged)
+
+
+def decide_event(
+    ordering: OrderingPolicy,
+    event: ProjectedEvent,
+    state: DocumentState,
+    pipeline_fingerprint: str | None,
+) -> Verdict:
+    """Decide about an event of a document and update the state as its rows will.
+
+    `pipeline_fingerprint` is that of the generation's transcribe stage.
+    """
+    if ordering == OrderingPolicy.LATEST:
+        return _decide_revision(event, state, pipeline_fingerprint)
+    return Verdict(
+        event,
+        ClaimStatus.SUPERSEDED
+        if state.is_superseded(tuple(event.event.data.order))
+        else ClaimStatus.PENDING,
+    )
+
+
+def _decide_revision(
     event: ProjectedEvent, state: DocumentState, pipeline_fingerprint: str | None
 ) -> Verdict:
-    """Decide about an event and update the state as its rows will."""
     [row] = event.rows
     assert isinstance(row, DocumentRow | AmendmentRow | WithdrawalRow), (
         "transcribe projects documents, amendments and withdrawals"
     )
     if isinstance(row, AmendmentRow):
-        return amendments.decide_amendment(event, row, state)
+        return _decide_amendment(event, row, state)
     is_newest = _is_later(row.order, state.latest) and _is_later(row.order, state.withdrawn)
     # The latest withdrawal applies even if a revision has overtaken it (ADR 6).
     if isinstance(row, WithdrawalRow) and _is_later(row.order, state.withdrawn):
@@ -49,7 +177,9 @@ def decide_revision(
         )
     if isinstance(row, DocumentRow):
         # Also of a superseded revision, which ends amendments that precede it.
-        amendments.record_revision_statement(row, state)
+        state.add_statement(
+            FieldStatement(row.order, row.accepted_id, extract_stated_fields(row), True)
+        )
     if not is_newest:
         # Its claim was pruned: the reaction may still be owed, but the rows exist.
         is_redelivery = row.order == state.latest and row.accepted_id == state.accepted_id
@@ -59,77 +189,55 @@ def decide_revision(
             needs_write=False,
         )
     assert isinstance(row, DocumentRow)
-    unchanged = _is_unchanged(event, row, state, pipeline_fingerprint)
-    reported_change = (
-        VisibilityChange(row.document_id, state.visible_order, state.chunks, None)
-        if unchanged and state.visible_order
-        else None
+    is_forced, visible = event.event.data.force, state.visible_revision
+    is_unchanged = (
+        visible is not None
+        # The revision in between becomes visible after a superseded one.
+        and not visible.is_superseded
+        and visible.pipeline_fingerprint == pipeline_fingerprint
+        and visible.has_same_content(row, is_forced=is_forced)
     )
-    _apply_revision(event, row, state)
-    return Verdict(event, ClaimStatus.PENDING, reported_change, unchanged)
-
-
-async def write_revisions(
-    connection: Connection, verdicts: Sequence[Verdict], states: States
-) -> None:
-    """Write the rows of one batch, which has at most one event per document."""
-    written_rows = [
-        (verdict, row) for verdict in verdicts if verdict.needs_write for row in verdict.event.rows
-    ]
-    accepted_rows = [
-        (verdict, row) for verdict, row in written_rows if isinstance(row, DocumentRow)
-    ]
-    withdrawal_rows = [row for _, row in written_rows if isinstance(row, WithdrawalRow)]
-    if accepted_rows:
-        await connection.executemany(
-            load_query("accept_document"),
-            [
-                _to_document_values(row, states[row.document_id].revision)
-                for _, row in accepted_rows
-            ],
-        )
-        await connection.executemany(
-            load_query("add_revision"),
-            [
-                _to_revision_values(verdict, row, states[row.document_id].revision)
-                for verdict, row in accepted_rows
-            ],
-        )
-    if withdrawal_rows:
-        await connection.executemany(
-            load_query("withdraw_document"), [_to_withdrawal_values(row) for row in withdrawal_rows]
-        )
-    # Last: they overwrite fields that the statements above have just stored.
-    await amendments.write_amendments(connection, verdicts, states)
-
-
-def collect_withdrawals(verdicts: Sequence[Verdict]) -> dict[UUID, OrderKey]:
-    rows = (row for verdict in verdicts if verdict.needs_write for row in verdict.event.rows)
-    return {row.document_id: row.order for row in rows if isinstance(row, WithdrawalRow)}
-
-
-async def fetch_revived_revisions(
-    connection: Connection, generation: str, stage: str, events: Sequence[UUID]
-) -> dict[UUID, DocumentRow]:
-    """Return event → revived revision, while the event's reaction is pending."""
-    return {
-        row["by"]: _parse_document_row(row)
-        for row in await connection.fetch(
-            load_query("revived_revisions"), generation, stage, events
-        )
-    }
-
-
-def _apply_revision(event: ProjectedEvent, row: DocumentRow, state: DocumentState) -> None:
     state.latest, state.accepted_id = row.order, row.accepted_id
     state.revision += 1
-    # The chain of equal revisions ends at the first one that differs.
-    if state.visible_revision is None or state.visible_revision.is_superseded:
-        return
-    if _has_same_content(event, row, state.visible_revision):
-        state.visible_revision.unchanged_until = row.order
-    else:
-        state.visible_revision.is_superseded = True
+    if visible is not None:
+        visible.add_later(row, is_forced=is_forced)
+    return Verdict(
+        event,
+        ClaimStatus.PENDING,
+        _build_unmoved_change(row, state) if is_unchanged else None,
+        is_unchanged,
+    )
+
+
+def _decide_amendment(event: ProjectedEvent, row: AmendmentRow, state: DocumentState) -> Verdict:
+    """Decide whether an amendment takes effect.
+
+    It is superseded if later statements cover all of its fields, or if the document was withdrawn
+    after it.
+    """
+    if state.withdrawn is not None and row.order < state.withdrawn:
+        return Verdict(event, ClaimStatus.SUPERSEDED, needs_write=False)
+    statement = FieldStatement(row.order, row.accepted_id, row.fields, False)
+    state.add_statement(statement)
+    return Verdict(
+        event,
+        ClaimStatus.PENDING
+        if is_effective(statement, state.effective_statements)
+        else ClaimStatus.SUPERSEDED,
+        # Nothing becomes visible; the outcome names the revision that shows the amendment.
+        _build_unmoved_change(row, state),
+    )
+
+
+def _build_unmoved_change(
+    row: DocumentRow | AmendmentRow, state: DocumentState
+) -> VisibilityChange | None:
+    """Report the revision that stays visible, if there is one."""
+    return (
+        VisibilityChange(row.document_id, state.visible_order, state.chunks, None)
+        if state.visible_order
+        else None
+    )
 
 
 def _resolve_surviving_order(state: DocumentState, withdrawal: OrderKey) -> OrderKey | None:
@@ -159,30 +267,8 @@ def _apply_withdrawal(row: WithdrawalRow, state: DocumentState) -> VisibilityCha
     return change
 
 
-def _is_unchanged(
-    event: ProjectedEvent, row: DocumentRow, state: DocumentState, pipeline_fingerprint: str | None
-) -> bool:
-    visible = state.visible_revision
-    # A superseded visible revision does not count: the revision in between becomes visible after
-    # it.
-    return (
-        visible is not None
-        and not visible.is_superseded
-        and visible.pipeline_fingerprint == pipeline_fingerprint
-        and _has_same_content(event, row, visible)
-    )
-
-
-def _has_same_content(event: ProjectedEvent, row: DocumentRow, visible: VisibleRevision) -> bool:
-    return (
-        # A forced revision is processed although nothing changed.
-        not event.event.data.force
-        and visible.content_sha256 == row.content_sha256
-        and visible.fields == _build_fields(row)
-    )
-
-
-def _build_fields(row: DocumentRow) -> dict[str, Any]:
+def build_fields(row: DocumentRow) -> dict[str, Any]:
+    """Return the producer's fields as they are stored with a revision."""
     names = (
         "title",
         "filename",
@@ -201,106 +287,12 @@ def _build_fields(row: DocumentRow) -> dict[str, Any]:
     # Omitted if null, so that revisions stored before documents had readers compare as equal.
     fields |= {"readers": list(row.readers)} if row.readers is not None else {}
     # Through JSON, as stored: NUL is replaced, so a comparison with the table's value holds.
-    return dict(json.loads(encoding.encode_json_text(fields)))
+    return dict(json.loads(encode_json_text(fields)))
 
 
-def _parse_document_row(row: asyncpg.Record) -> DocumentRow:
-    fields = row["fields"]
-    names = (
-        "external_id",
-        "source_uri",
-        "filename",
-        "media_type",
-        "title",
-        "language",
-        "collection",
-        "metadata",
-    )
-    return DocumentRow(
-        document_id=row["document_id"],
-        order=tuple(row["ord"]),
-        tenant=row["tenant"],
-        source=row["source"],
-        tags=tuple(fields["tags"]),
-        document_date=date.fromisoformat(fields["document_date"])
-        if fields["document_date"]
-        else None,
-        content_sha256=row["content_sha256"],
-        blob=BlobRef.model_validate(row["blob"]),
-        event_id=row["event_id"],
-        accepted_id=row["accepted_id"],
-        received_at=row["received_at"],
-        numbered=row["numbered"],
-        readers=None if fields.get("readers") is None else tuple(fields["readers"]),
-        **{name: fields[name] for name in names},
-    )
-
-
-def _to_document_values(row: DocumentRow, revision: int) -> tuple[Any, ...]:
-    texts = (
-        row.external_id,
-        row.source,
-        row.source_uri,
-        row.filename,
-        row.media_type,
-        row.title,
-        row.language,
-        row.collection,
-    )
-    return (
-        row.document_id,
-        row.tenant,
-        row.order,
-        *map(encoding.replace_nul, texts),
-        [encoding.replace_nul(tag) for tag in row.tags],
-        row.metadata,
-        row.document_date,
-        row.content_sha256,
-        row.blob.model_dump(mode="json"),
-        encoding.replace_nul(row.event_id),
-        row.accepted_id,
-        row.received_at,
-        row.numbered,
-        revision,
-        normalize_readers(row.readers),
-    )
-
-
-def _to_revision_values(verdict: Verdict, row: DocumentRow, revision: int) -> tuple[Any, ...]:
-    position = verdict.event.event.position
-    assert position is not None
-    return (
-        row.document_id,
-        row.order,
-        revision,
-        row.tenant,
-        *map(encoding.replace_nul, (row.title, row.filename, row.media_type)),
-        row.content_sha256,
-        row.blob.model_dump(mode="json"),
-        _build_fields(row),
-        verdict.event.event.data.force,
-        encoding.replace_nul(row.event_id),
-        encoding.replace_nul(row.source),
-        row.accepted_id,
-        row.received_at,
-        position.topic,
-        position.partition,
-        position.offset,
-        normalize_readers(row.readers),
-    )
-
-
-def _to_withdrawal_values(row: WithdrawalRow) -> tuple[Any, ...]:
-    texts = (row.external_id, row.source, row.event_id)
-    return (
-        row.document_id,
-        row.tenant,
-        row.order,
-        *map(encoding.replace_nul, texts),
-        row.accepted_id,
-        row.received_at,
-        row.numbered,
-    )
+def extract_stated_fields(row: DocumentRow) -> dict[str, Any]:
+    """Return the amendable fields that a revision states."""
+    return stated_fields({name: getattr(row, name) for name in AMENDABLE_FIELDS})
 
 
 def _is_later(order: OrderKey, other: OrderKey | None) -> bool:

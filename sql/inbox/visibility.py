@@ -14,8 +14,8 @@ from schemas.amendments import OrderKey
 from schemas.ports.ledger import ClaimStatus, VisibilityChange
 from schemas.rows import ChildRow, ParentRow, PartCompletedRow
 from sql.encoding import format_array, replace_nul
-from sql.inbox.document_state import States, collect_tenants
-from sql.inbox.entries import Verdict
+from sql.inbox.document_state import collect_tenants
+from sql.inbox.revision_policy import States, Verdict
 from sql.pool import Connection
 from sql.query_loader import load_query
 

@@ -21,7 +21,7 @@ from schemas.records import Position
 from schemas.rows import GenerationRow
 from sql.inbox.ledger import PgLedger
 from sql.pool import close_pool, open_pool
-from streams.memory_ledger import MemoryLedger
+from tests.fakes.memory_ledger import MemoryLedger
 from tests.support.ledger_events import (
     GENERATION,
     NOW,

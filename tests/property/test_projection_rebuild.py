@@ -26,10 +26,10 @@ from sql.integrity import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.codec import Codec
-from streams.memory_ledger import MemoryLedger
 from streams.partition_sink import PartitionLimits
 from streams.publisher import build_raw_record
 from streams.stage import Stage
+from tests.fakes.memory_ledger import MemoryLedger
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 PROJECTING_STAGES = [
@@ -207,18 +207,20 @@ def summarize_ledger(ledger: MemoryLedger) -> dict[str, Any]:
     """All rows of documents that the ledger holds, and what is visible and withdrawn of each."""
     documents: dict[UUID, Any] = {
         identity: (
-            state.latest_order,
-            state.withdrawal_order,
-            state.revisions,
-            ledger.resolve_fields(identity),
-            getattr(ledger.visible_revisions.get(identity), "order", None),
+            state.latest,
+            state.withdrawn,
+            ledger.revisions[identity],
+            state.resolve_fields(),
+            state.visible_order,
         )
         for identity, state in ledger.documents.items()
     }
     return {
         "documents": documents,
         "rows": set(ledger.rows),
-        "chunks": {identity: flip.n_chunks for identity, flip in ledger.visible_revisions.items()},
+        "chunks": {
+            identity: ledger.documents[identity].chunks for identity in ledger.visible_orders
+        },
     }
 
 
@@ -278,17 +280,17 @@ def get_visible_texts(ledger: MemoryLedger) -> dict[UUID, str | None]:
     found = {
         key[1]: row
         for key, row in ledger.rows.items()
-        if isinstance(row, TextRow)
-        and ledger.visible_revisions.get(key[1])
-        and ledger.visible_revisions[key[1]].order == key[2]
+        if isinstance(row, TextRow) and ledger.visible_orders.get(key[1]) == key[2]
     }
-    assert set(found) == set(ledger.visible_revisions)
+    assert set(found) == set(ledger.visible_orders)
     return {identity: row.markdown for identity, row in found.items()}
 
 
 def get_visible_amendments(ledger: MemoryLedger) -> dict[UUID, Any]:
     """Of documents that answer."""
-    return {identity: ledger.resolve_fields(identity) for identity in ledger.visible_revisions}
+    return {
+        identity: ledger.documents[identity].resolve_fields() for identity in ledger.visible_orders
+    }
 
 
 def generate_history(seed: int) -> list[DocumentChange]:

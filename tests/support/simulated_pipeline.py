@@ -39,12 +39,12 @@ from schemas.records import Position, Record, StoredRecord
 from schemas.values import BlobRef, Block, ChildChunk, Extraction, ParentChunk, Span, Transcript
 from streams.codec import Codec
 from streams.instrumentation import NoInstrumentation
-from streams.memory_ledger import MemoryLedger, MemoryMemo
 from streams.partition_sink import PartitionLimits, PartitionSink
 from streams.publisher import Publisher, build_raw_record, build_root_event
 from streams.retry import Backoff
 from streams.runner import StageRunner
 from streams.stage import Stage
+from tests.fakes.memory_ledger import MemoryLedger, MemoryMemo
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = IndexConfig(embed=EmbedConfig(dimension=4, state_dimension=0))
@@ -310,7 +310,7 @@ class SimulatedPipeline:
 
     async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None:
         state = self.memory_ledger.documents.get(document_id)
-        return LatestRevision(False, None, state.latest_order) if state else None
+        return LatestRevision(False, None, state.latest) if state else None
 
     async def push(
         self, event: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str
@@ -385,33 +385,24 @@ class SimulatedPipeline:
 
     def read_visible_state(self) -> dict[str, Any]:
         """What a reader sees: visible texts, and what was withdrawn."""
+        visible_orders = self.memory_ledger.visible_orders
         texts: dict[str, list[str]] = {}
         for key, row in self.memory_ledger.rows.items():
-            visible_revision = self.memory_ledger.visible_revisions.get(key[1])
-            if (
-                key[0] == "ChildRow"
-                and visible_revision is not None
-                and visible_revision.order == key[2]
-            ):
+            if key[0] == "ChildRow" and visible_orders.get(key[1]) == key[2]:
                 texts.setdefault(str(key[1]), []).append(row.text)  # type: ignore[union-attr]
         vectors = sum(
             1
             for key in self.memory_ledger.rows
-            if key[0] == "VectorRow"
-            and self.memory_ledger.visible_revisions.get(key[1])
-            and self.memory_ledger.visible_revisions[key[1]].order == key[2]
+            if key[0] == "VectorRow" and visible_orders.get(key[1]) == key[2]
         )
         return {
             "texts": {document: sorted(found) for document, found in texts.items()},
             "vectors": vectors,
-            "visible": {
-                str(document): visible_revision.order
-                for document, visible_revision in self.memory_ledger.visible_revisions.items()
-            },
+            "visible": {str(document): order for document, order in visible_orders.items()},
             "withdrawn": {
-                str(document): state.withdrawal_order
+                str(document): state.withdrawn
                 for document, state in self.memory_ledger.documents.items()
-                if state.withdrawal_order
+                if state.withdrawn
             },
             "dead_lettered": sorted(
                 (stage, event.code) for (stage, _), event in self.memory_ledger.dead_letters.items()
