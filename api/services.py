@@ -16,7 +16,7 @@ from api.signed_links import LinkSigner
 from evaluation.comparison import ComparisonRequest
 from evaluation.promotion_gate import PromotionRequest
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
-from schemas.event_feed import FeedMessage, LogPage
+from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.events.control import Scope
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
@@ -252,10 +252,9 @@ class EventFeedPort(Protocol):
     async def read_page(
         self,
         caller: Principal,
+        events: FeedFilter,
         *,
         after: str,
-        topics: list[str] | None,
-        document: UUID | None,
         limit: int,
         since: datetime | None = None,
     ) -> LogPage:
@@ -265,23 +264,13 @@ class EventFeedPort(Protocol):
         """
 
     def follow(
-        self,
-        caller: Principal,
-        *,
-        after: str | None,
-        topics: list[str] | None,
-        document: UUID | None,
+        self, caller: Principal, events: FeedFilter, *, after: str | None
     ) -> AsyncGenerator[FeedMessage, None]:
         """Stream messages after a cursor until the server stops; `open` comes first.
 
         Starts at the current end when `after` is None or, after a `reset` message, when it belongs
         to another log. With a document, its status is included whenever it changes.
         """
-
-    async def list_document_events(
-        self, caller: Principal, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        """List attempts in order of time. `after` is the number of lines to skip."""
 
     def close_streams(self) -> None:
         """End every stream with a `bye` message."""

@@ -31,7 +31,10 @@ from schemas.questions import Filters, QueryText
 from schemas.timestamps import Timestamp
 from schemas.values import Value
 
-EXPECTED_FORMAT = 'Write one JSON object per line: {"query": "…", "judgements": [{"external_id": "…", "quote": "…", "grade": 3}]}.'
+EXPECTED_FORMAT = (
+    'Write one JSON object per line: {"query": "…", "judgements": [{"external_id": "…", "quote": '
+    '"…", "grade": 3}]}.'
+)
 
 
 class CharacterSpan(Value):
@@ -46,7 +49,9 @@ class GoldenJudgement(Value):
 
     external_id: str | None = Field(
         None,
-        description="External id of the document. For a document without one, its source URI or file name.",
+        description=(
+            "External id of the document. For a document without one, its source URI or file name."
+        ),
     )
     document_id: UUID | None = Field(
         None, description="Id of the document, instead of `external_id`."
@@ -105,7 +110,8 @@ class ComparisonRequest(BaseModel):
     answers: bool = Field(
         False,
         description=(
-            "Also write answers with the chat model, at the cost of its tokens. Otherwise only ranking and refusals are compared."
+            "Also write answers with the chat model, at the cost of its tokens. Otherwise only "
+            "ranking and refusals are compared."
         ),
     )
     profile: str | None = Field(

@@ -59,7 +59,8 @@ def read_documents_set(folder: Path) -> list[TestFile]:
             f"{folder} is not a document test set: {error}",
             code="NOT_A_TEST_SET",
             remedy=(
-                "Add manifest.jsonl with one line per file: {file, mime, kinds, ground_truth, ground_truth_kind}."
+                "Add manifest.jsonl with one line per file: {file, mime, kinds, ground_truth, "
+                "ground_truth_kind}."
             ),
         ) from error
 

@@ -37,7 +37,10 @@ class PromotionGate(Value):
 
     gain: Gain | None = Field(
         default_factory=Gain,
-        description="Required improvement; by default the interval of ndcg@10 lies above 0. Null requires none, such as for a cheaper index of equal quality.",
+        description=(
+            "Required improvement; by default the interval of ndcg@10 lies above 0. Null "
+            "requires none, such as for a cheaper index of equal quality."
+        ),
     )
     loss: dict[Metric, Share] = Field(
         {"ndcg@10": 0.02, "mrr@10": 0.05},
@@ -156,7 +159,8 @@ def _check_gain(gain: Gain | None, intervals: dict[str, Any]) -> list[str]:
     if interval["low"] > gain.above:
         return []
     return [
-        f"no gain in {gain.metric}: {_format_interval(interval)}, the lower end must exceed {gain.above:g}"
+        f"no gain in {gain.metric}: {_format_interval(interval)}, "
+        f"the lower end must exceed {gain.above:g}"
     ]
 
 
@@ -166,7 +170,8 @@ def _check_loss(metric: str, max_loss: float, intervals: dict[str, Any]) -> list
     if not interval or interval["low"] >= -max_loss:
         return []
     return [
-        f"loss in {metric}: {_format_interval(interval)}, the lower end must not be below {-max_loss:g}"
+        f"loss in {metric}: {_format_interval(interval)}, "
+        f"the lower end must not be below {-max_loss:g}"
     ]
 
 
@@ -185,7 +190,8 @@ def _check_similarity(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
     # The upper end: an increase that the interval cannot exclude counts.
     if refusals and refusals["high"] > gate.max_refusals:
         violations.append(
-            f"more refusals: {_format_interval(refusals)}, the upper end must not exceed {gate.max_refusals:g}"
+            f"more refusals: {_format_interval(refusals)}, "
+            f"the upper end must not exceed {gate.max_refusals:g}"
         )
     return violations + _check_latency(gate.max_latency_ratio, report["latency_ms"])
 

@@ -17,7 +17,10 @@ from evaluation.metrics import SCHEMA_VERSION, Run, compute_percentiles, measure
 from schemas.channels import Channel
 from schemas.errors import InvalidRequest
 
-_EXPECTED_FORMAT = "The folder needs corpus.jsonl (lines of {id, title, text}), queries.jsonl (lines of {id, text}) and qrels.tsv (query-id, corpus-id, score)."
+_EXPECTED_FORMAT = (
+    "The folder needs corpus.jsonl (lines of {id, title, text}), queries.jsonl (lines of {id, "
+    "text}) and qrels.tsv (query-id, corpus-id, score)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,10 @@ def _format_lines(query: str, ranked: Sequence[tuple[str, float]], tag: str) -> 
     for rank, (document, score) in enumerate(ranked, 1):
         # trec_eval ignores the rank column, so ties would be reordered.
         written_score = min(score, written_score - _MIN_SCORE_GAP)
-        yield f"{_escape_token(query)} Q0 {_escape_token(document)} {rank} {written_score:.6f} {_escape_token(tag)}"
+        yield (
+            f"{_escape_token(query)} Q0 {_escape_token(document)} {rank} {written_score:.6f} "
+            f"{_escape_token(tag)}"
+        )
 
 
 def _escape_token(text: str) -> str:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, Field
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFilter:
+    """Events to read. None stands for all topics or documents."""
+
+    topics: Sequence[str] | None = None
+    document: UUID | None = None
 
 
 class LogEntry(BaseModel):

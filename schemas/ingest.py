@@ -64,6 +64,19 @@ class IngestReceipt(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class IngestionJob:
+    """A submission whose status can be queried. It has the id of its event."""
+
+    job_id: UUID
+    tenant: str
+    document_id: UUID
+    event_id: str
+    source: str
+    external_id: str | None
+    requested_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedEvent:
     """Identity of the event for a request.
 

@@ -81,9 +81,15 @@ def _try_lock(descriptor: int) -> bool:
 
 
 OUTDATED_REMEDIES = {
-    "live": "Run `anabranch reindex` to build an index with this version, then `anabranch generations promote`. {} serves queries until then.",
+    "live": (
+        "Run `anabranch reindex` to build an index with this version, then "
+        "`anabranch generations promote`. {} serves queries until then."
+    ),
     "standby": "Run `anabranch generations drop {}` when it is no longer needed.",
-    "building": "Run `anabranch generations drop {}` and `anabranch reindex` again, or start a worker of the version that began it.",
+    "building": (
+        "Run `anabranch generations drop {}` and `anabranch reindex` again, or start a worker of "
+        "the version that began it."
+    ),
 }
 """By generation state."""
 
@@ -119,7 +125,8 @@ def check_config_matches(configured: IndexConfig, live: IndexConfig, generation:
     ]
     if differences:
         raise GenerationMismatch(
-            f"generation {generation} was built with another configuration: {'; '.join(differences)}"
+            f"generation {generation} was built with another configuration: "
+            f"{'; '.join(differences)}"
         )
 
 
@@ -163,7 +170,8 @@ def make_outdated_error(generation: Generation, stages: Sequence[str]) -> Genera
         else "it waits"
     )
     return GenerationMismatch(
-        f"{', '.join(stages)} of generation {generation.name} was built by another version of this program; {consequence}",
+        f"{', '.join(stages)} of generation {generation.name} was built by another version of "
+        f"this program; {consequence}",
         code="GENERATION_OUTDATED",
         remedy=OUTDATED_REMEDIES.get(generation.state, OUTDATED_REMEDIES["live"]).format(
             generation.name
@@ -176,6 +184,7 @@ def check_embedder(embedder: Embedder, generation: Generation) -> None:
     expected = generation.config.embed
     if (embedder.model, embedder.dimension) != (expected.model, expected.dimension):
         raise GenerationMismatch(
-            f"generation {generation.name} was embedded by {expected.model} with {expected.dimension} dimensions, "
+            f"generation {generation.name} was embedded by {expected.model} with "
+            f"{expected.dimension} dimensions, "
             f"the settings name {embedder.model} with {embedder.dimension}"
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -29,7 +29,7 @@ from schemas.errors import (
 )
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import make_document_id, make_received_id, sha256_hex, sha256_of_file
-from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
+from schemas.ingest import IngestionJob, IngestReceipt, IngestRequest, PlannedEvent
 from schemas.ports.engines import BlobStore
 from schemas.ports.log import RecordAppender
 from schemas.ports.search import DocumentCatalog
@@ -45,20 +45,6 @@ RETRY_AMEND = "Check GET /v1/documents/{id}, and retry if the change is missing.
 RETRY_WITHDRAW = "Retry: withdrawing twice does no harm."
 
 
-class JobStore(Protocol):
-    async def open(
-        self,
-        *,
-        job_id: UUID,
-        tenant: str,
-        document_id: UUID,
-        event_id: str,
-        source: str,
-        external_id: str | None,
-        requested_by: str | None,
-    ) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class IngestService:
     """Publish submissions, amendments and withdrawals.
@@ -69,7 +55,7 @@ class IngestService:
     log: RecordAppender
     blobs: BlobStore
     documents: DocumentCatalog
-    jobs: JobStore
+    open_job: Callable[[IngestionJob], Awaitable[None]]
     codec: Codec
     max_bytes: int
     clock: Callable[[], datetime]
@@ -114,7 +100,8 @@ class IngestService:
         if request.storage_key is not None and caller.readers is not None:
             remedy = "Upload the file."
             raise Forbidden(
-                "Callers limited to readers may not use storage_key: it can name uploads of other users.",
+                "Callers limited to readers may not use storage_key: it can name uploads of "
+                "other users.",
                 code="LIMITED_TO_READERS",
                 remedy=remedy,
             )
@@ -238,14 +225,16 @@ class IngestService:
         await self.log.append([record])
         job = make_received_id(data.tenant, API_SOURCE, event_id)
         # After the event: a job without one would stay pending forever.
-        await self.jobs.open(
-            job_id=job,
-            tenant=data.tenant,
-            document_id=document,
-            event_id=event_id,
-            source=API_SOURCE,
-            external_id=data.external_id or external_id,
-            requested_by=caller.id,
+        await self.open_job(
+            IngestionJob(
+                job_id=job,
+                tenant=data.tenant,
+                document_id=document,
+                event_id=event_id,
+                source=API_SOURCE,
+                external_id=data.external_id or external_id,
+                requested_by=caller.id,
+            )
         )
         return job
 

@@ -10,6 +10,7 @@ import asyncpg
 
 from schemas import ids
 from schemas.ids import make_derived_id, make_received_id
+from schemas.ingest import IngestionJob
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
 from sql.document_status import (
@@ -195,6 +196,26 @@ class PgDocuments:
             for row in await fetch_rows(self._pool, "document_counts", tenant)
         }
 
+    async def list_document_events(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """Return the attempts of all stages in order of time, and the next offset.
+
+        Keys: `revision, generation, stage, part, state, attempts, topic, partition, offset,
+        started_at, duration_ms, error`. The list is empty for an unknown document. Raises
+        DatabaseUnavailable.
+        """
+        rows = await fetch_rows(
+            self._pool,
+            "document_events",
+            caller.tenant,
+            document_id,
+            after,
+            limit + 1,
+            caller.readers,
+        )
+        return [dict(row) for row in rows[:limit]], after + limit if len(rows) > limit else None
+
     async def filter_readable(self, caller: Principal, document_ids: Collection[UUID]) -> set[UUID]:
         """Return the subset of these documents that the caller may read."""
         return (
@@ -301,55 +322,20 @@ def _collect_warnings(row: Body) -> list[Body]:
     return []
 
 
-class PgDocumentEvents:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    async def list_document_events(
-        self, caller: Principal, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        """Return the stage events of a document in chronological order, and the next offset.
-
-        Keys: `revision, generation, stage, part, state, attempts, topic, partition, offset,
-        started_at, duration_ms, error`. The list is empty for an unknown document. Raises
-        DatabaseUnavailable.
-        """
-        rows = await fetch_rows(
-            self._pool,
-            "document_events",
-            caller.tenant,
-            document_id,
-            after,
-            limit + 1,
-            caller.readers,
-        )
-        return [dict(row) for row in rows[:limit]], after + limit if len(rows) > limit else None
-
-
 class PgJobs:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def open(
-        self,
-        *,
-        job_id: UUID,
-        tenant: str,
-        document_id: UUID,
-        event_id: str,
-        source: str,
-        external_id: str | None,
-        requested_by: str | None,
-    ) -> None:
+    async def open(self, job: IngestionJob) -> None:
         """Open a job. Opening it again has no effect."""
         await execute(
             self._pool,
             "open_job",
-            job_id,
-            tenant,
-            document_id,
-            event_id,
-            source,
-            external_id,
-            requested_by,
+            job.job_id,
+            job.tenant,
+            job.document_id,
+            job.event_id,
+            job.source,
+            job.external_id,
+            job.requested_by,
         )

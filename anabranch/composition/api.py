@@ -34,7 +34,7 @@ from services.generations.service import GenerationService
 from services.ingest import IngestService
 from services.instrumentation.event_log_decorators import NotifyingLog
 from services.instrumentation.metrics import Metrics
-from services.monitoring.event_feed import EventFeed, LogEntryBuilder, build_status_fetcher
+from services.monitoring.event_feed import EventFeed, LogEntryBuilder
 from services.monitoring.readiness import ReadinessService
 from services.query.event_buffer import open_event_buffer
 from services.query.feedback import FeedbackService, MeteredFeedback
@@ -43,7 +43,7 @@ from services.query.run_history import LineageService, QueryEventTap, RunHistory
 from services.query.service import ConcurrencyLimiter, LimitedSearch, QueryService
 from services.replay.service import ReplayService
 from sql.access import PgApiKeys, PgAudit
-from sql.documents import PgDocumentEvents, PgDocuments, PgJobs
+from sql.documents import PgDocuments, PgJobs
 from sql.entities import PgEntities
 from sql.generations import PgGenerations, PgGenerationSummaries
 from sql.lineage import PgLineage
@@ -141,7 +141,7 @@ async def prepare_api(
                 event_log,
                 storage.blobs,
                 documents,
-                PgJobs(storage.pool),
+                PgJobs(storage.pool).open,
                 storage.codec,
                 settings.ingest.max_bytes,
                 overrides.clock,
@@ -206,8 +206,7 @@ async def prepare_api(
                 PgFeed(storage.pool) if storage.log.is_in_database else OffsetFeed(storage.log),
                 LogEntryBuilder(storage.codec, documents),
                 PgGenerations(storage.pool),
-                PgDocumentEvents(storage.pool),
-                build_status_fetcher(documents),
+                lambda caller, document_id: documents.fetch_status(caller, document_id=document_id),
             ),
             lineage=LineageService(
                 LineageTracer(

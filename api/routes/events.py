@@ -19,7 +19,7 @@ from api.routes.documents import unknown_document
 from api.sse import MEDIA_TYPE
 from processors import TOPICS
 from schemas.errors import Forbidden, InvalidRequest
-from schemas.event_feed import FeedMessage, LogPage
+from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.principals import Principal
 from schemas.timestamps import Timestamp
 from schemas.topics import CONTROL
@@ -89,9 +89,8 @@ async def list_events(
     """List events in the log after a cursor. To poll, repeat with `after` = `next`."""
     return await services.event_feed.read_page(
         caller,
+        FeedFilter(_parse_topics(topics, caller), document),
         after=after or "begin",
-        topics=_parse_topics(topics, caller),
-        document=document,
         limit=limit,
         since=since,
     )
@@ -110,7 +109,7 @@ async def list_document_events(
     Each line has attempts, log position, start, duration and error. `after` is the number of lines
     to skip.
     """
-    items, next_cursor = await services.event_feed.list_document_events(
+    items, next_cursor = await services.documents.list_document_events(
         caller, document, after=after, limit=limit
     )
     if not items and not after:
@@ -135,9 +134,8 @@ async def stream_events(
     """
     messages = services.event_feed.follow(
         caller,
+        FeedFilter(_parse_topics(topics, caller), document),
         after=last_event_id or after,
-        topics=_parse_topics(topics, caller),
-        document=document,
     )
     # Errors before the first message become a problem response: the status line is not sent yet.
     first_message = await anext(messages)

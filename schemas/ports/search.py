@@ -217,6 +217,11 @@ class DocumentCatalog(Protocol):
         source: str | None = None,
     ) -> dict[str, Any] | None: ...
 
+    async def list_document_events(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """List the attempts of all stages in order of time; `after` is the number to skip."""
+
     async def fetch_counts(self, tenant: str | None) -> dict[str, int]: ...
 
     async def filter_readable(

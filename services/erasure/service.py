@@ -192,7 +192,10 @@ def _describe_log_remains(
     if readable_now:
         yield f"{ENCRYPTED_TOPICS}: this tenant keeps its events readable"
     elif since is not None:
-        yield f"{ENCRYPTED_TOPICS}: events written while this tenant kept them readable, since {since.isoformat()} or earlier"
+        yield (
+            f"{ENCRYPTED_TOPICS}: events written while this tenant kept them readable, since "
+            f"{since.isoformat()} or earlier"
+        )
 
 
 def _describe_database_remains(
@@ -200,13 +203,20 @@ def _describe_database_remains(
 ) -> Iterator[str]:
     if not is_scrubbed:
         yield (
-            "Postgres: deleted rows and wrapped keys in its files and write-ahead log until the space is reused; "
+            "Postgres: deleted rows and wrapped keys in its files and write-ahead log until the "
+            "space is reused; "
             "the master key opens those keys until `anabranch keys rewrap` replaces it"
         )
     if unscrubbed:
-        yield f"Postgres: deleted rows of {', '.join(unscrubbed)} in free space of their files until it is reused or `anabranch db scrub` has run"
+        yield (
+            f"Postgres: deleted rows of {', '.join(unscrubbed)} in free space of their files "
+            "until it is reused or `anabranch db scrub` has run"
+        )
     if write_ahead:
-        yield "Postgres: deleted data in its write-ahead log, which a replication slot or a setting retains"
+        yield (
+            "Postgres: deleted data in its write-ahead log, which a replication slot or a "
+            "setting retains"
+        )
 
 
 def _describe_copies(request: ErasureRequested, versioned_blobs: bool) -> Iterator[str]:
@@ -220,6 +230,12 @@ def _describe_copies(request: ErasureRequested, versioned_blobs: bool) -> Iterat
 
 def _describe_document_remains(seen_count: int, resent_count: int) -> Iterator[str]:
     if seen_count:
-        yield f"sources: {seen_count} of these documents still exist in their sources, and the readers remember their names"
+        yield (
+            f"sources: {seen_count} of these documents still exist in their sources, and the "
+            "readers remember their names"
+        )
     if resent_count:
-        yield f"{resent_count} of these documents were sent again during the erasure: the last version is withdrawn; request another erasure to erase it"
+        yield (
+            f"{resent_count} of these documents were sent again during the erasure: the last "
+            "version is withdrawn; request another erasure to erase it"
+        )

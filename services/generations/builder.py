@@ -248,7 +248,10 @@ class GenerationBuilder:
         raise PermanentError(
             f"generation {name} differs from {live} in {', '.join(differing_tables)}",
             code="REBUILD_DIFFERS",
-            remedy="Keep both generations and report this with the output of `anabranch db checksum --all`.",
+            remedy=(
+                "Keep both generations and report this with the output of `anabranch db checksum "
+                "--all`."
+            ),
         )
 
 
@@ -281,7 +284,8 @@ async def check_retained(storage: Storage, live: str, *, read_by: str | None = N
         )[0]
         if required.offset < first:
             missing.append(
-                f"{required.topic}, partition {required.partition}: offsets {required.offset} to {first - 1}"
+                f"{required.topic}, partition {required.partition}: offsets {required.offset} to "
+                f"{first - 1}"
             )
     if missing:
         raise PermanentError(

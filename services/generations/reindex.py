@@ -127,7 +127,8 @@ class ReindexService:
             plan = await self._build_plan(live, config, engines)
         if not plan.is_covered:
             raise PermanentError(
-                f"topic {plan.topic} holds {plan.estimate.event_count} of the {plan.estimate.expected_event_count} events that {live.name} was made from",
+                f"topic {plan.topic} holds {plan.estimate.event_count} of the "
+                f"{plan.estimate.expected_event_count} events that {live.name} was made from",
                 code="NOT_RETAINED",
                 remedy="Change an earlier stage too, or send the missing documents again.",
             )
@@ -173,7 +174,10 @@ class ReindexService:
         Raises NotFound, InvalidRequest for a generation that is built.
         """
         if (build := await self.get_build(name))["state"] not in ("building", "shadow"):
-            remedy = "Pace applies to builds only. To remove a standby generation, run `anabranch generations drop`."
+            remedy = (
+                "Pace applies to builds only. To remove a standby generation, run `anabranch "
+                "generations drop`."
+            )
             raise InvalidRequest(
                 f"Generation {name} is not being built; its state is {build['state']}.",
                 code="GENERATION_IS_BUILT",
@@ -195,7 +199,10 @@ class ReindexService:
     ) -> ReindexPlan:
         stages = find_changed_stages(live, compute_chain_fingerprints(config, get_stage_versions()))
         if not stages:
-            remedy = "List the settings with `anabranch config schema`, or rebuild the same index with `anabranch rebuild`."
+            remedy = (
+                "List the settings with `anabranch config schema`, or rebuild the same index "
+                "with `anabranch rebuild`."
+            )
             raise InvalidRequest(
                 f"These settings build the same index as {live.name}.",
                 code="NOTHING_CHANGES",

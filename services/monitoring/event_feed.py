@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,10 +14,9 @@ from uuid import UUID
 
 from processors import TOPICS
 from schemas.errors import AnabranchError, CursorAhead, TransientError
-from schemas.event_feed import FeedMessage, LogEntry, LogPage
+from schemas.event_feed import FeedFilter, FeedMessage, LogEntry, LogPage
 from schemas.ports.feed import FeedRecord, RecordFeed
 from schemas.ports.ledger import GenerationStore
-from schemas.ports.search import DocumentCatalog
 from schemas.principals import Principal
 from schemas.records import StoredRecord
 from schemas.topics import get_base_topic
@@ -64,15 +63,13 @@ class LogEntryBuilder:
     async def build_entry(
         self, record: FeedRecord, tenant: str, document: UUID | None
     ) -> LogEntry | None:
-        """Return None for records of other tenants, or of other documents than the requested one."""
+        """Return None for records of other tenants, or of other documents than the given one."""
         stored = record.stored_record
         headers = {
             name: value.decode(errors="replace") for name, value in stored.record.headers.items()
         }
-        record_tenant, record_document = (
-            resolve_tenant(stored),
-            _parse_uuid(headers.get("ce_document")),
-        )
+        record_tenant = resolve_tenant(stored)
+        record_document = _parse_uuid(headers.get("ce_document"))
         if record_tenant not in (None, tenant) or (
             document is not None and record_document != document
         ):
@@ -80,12 +77,15 @@ class LogEntryBuilder:
         event_id, source, event_type = guess_producer_attributes(stored.record)
         data = await self._decode_data(stored)
         # No tenant in the headers: a decision. Those about generations concern every tenant.
-        if (
-            record_tenant is None
-            and not (event_type or "").startswith("generation.")
-            and _parse_tenant(data) != tenant
-        ):
-            return None
+        if record_tenant is None and not (event_type or "").startswith("generation."):
+            # Decisions about sources name their tenant; the default is the default tenant.
+            payload = data or {}
+            source = payload.get("source")
+            decision_tenant = payload.get("tenant") or (
+                source.get("tenant") if isinstance(source, dict) else None
+            )
+            if str(decision_tenant or DEFAULT_TENANT) != tenant:
+                return None
         return LogEntry(
             cursor=record.cursor,
             topic=stored.position.topic,
@@ -125,18 +125,6 @@ class LogEntryBuilder:
         return data
 
 
-def _parse_tenant(data: Mapping[str, Any] | None) -> str:
-    """Find the tenant of a record without a tenant header.
-
-    Decisions about sources name theirs; the default is the default tenant.
-    """
-    source = (data or {}).get("source")
-    tenant = (data or {}).get("tenant") or (
-        source.get("tenant") if isinstance(source, dict) else None
-    )
-    return str(tenant or DEFAULT_TENANT)
-
-
 def _parse_uuid(text: str | None) -> UUID | None:
     try:
         return UUID(text) if text else None
@@ -156,32 +144,19 @@ EVENT_TYPE = re.compile(r"[\w.\-]+\.v\d+", re.ASCII)
 MAX_STREAMS = 64
 
 
-class DocumentEvents(Protocol):
-    async def list_document_events(
-        self, caller: Principal, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]: ...
-
-
 FetchStatus = Callable[[Principal, UUID], Awaitable[dict[str, Any] | None]]
-
-
-def build_status_fetcher(documents: DocumentCatalog) -> FetchStatus:
-    async def fetch_status(caller: Principal, document_id: UUID) -> dict[str, Any] | None:
-        return await documents.fetch_status(caller, document_id=document_id)
-
-    return fetch_status
 
 
 @dataclass(slots=True)
 class EventFeed:
-    """Each stream reads the log from its own cursor, so that a slow client holds one page and blocks no
-    other.
+    """Read pages and streams of the log.
+
+    Each stream reads from its own cursor, so that a slow client holds one page and blocks no other.
     """
 
     feed: RecordFeed
     entries: LogEntryBuilder
     generations: GenerationStore
-    events: DocumentEvents
     fetch_status: FetchStatus
     poll_s: float = 0.5
     max_backlog: int = MAX_BACKLOG
@@ -192,33 +167,21 @@ class EventFeed:
     def close_streams(self) -> None:
         self.closing.set()
 
-    async def list_document_events(
-        self, caller: Principal, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        return await self.events.list_document_events(caller, document_id, after=after, limit=limit)
-
     async def read_page(
         self,
         caller: Principal,
+        events: FeedFilter,
         *,
         after: str,
-        topics: list[str] | None,
-        document: UUID | None,
         limit: int,
         since: datetime | None = None,
     ) -> LogPage:
-        expanded_topics = await self._expand_topics(topics)
-        cursor, missed, at_least, scanned_count = (
-            await self._resolve_cursor(after, expanded_topics),
-            0,
-            False,
-            0,
-        )
+        topics = await self._expand_topics(events.topics)
+        cursor = await self._resolve_cursor(after, topics)
+        missed, at_least, scanned_count = 0, False, 0
         items: list[LogEntry] = []
         while len(items) < limit and scanned_count < MAX_SCANNED:
-            batch = await self.feed.read_page(
-                cursor, expanded_topics, min(PAGE_SIZE, limit - len(items))
-            )
+            batch = await self.feed.read_page(cursor, topics, min(PAGE_SIZE, limit - len(items)))
             cursor, scanned_count = batch.cursor, scanned_count + len(batch.records)
             missed, at_least = missed + batch.missed_count, at_least or batch.missed_is_lower_bound
             eligible = [
@@ -228,7 +191,7 @@ class EventFeed:
             ]
             items += [
                 entry
-                for _, entry in await self.entries.build_entries(eligible, caller, document)
+                for _, entry in await self.entries.build_entries(eligible, caller, events.document)
                 if entry is not None
             ]
             if not batch.records:
@@ -236,12 +199,7 @@ class EventFeed:
         return LogPage(items=items, next=cursor, end=False, missed=missed, at_least=at_least)
 
     async def follow(
-        self,
-        caller: Principal,
-        *,
-        after: str | None,
-        topics: list[str] | None,
-        document: UUID | None,
+        self, caller: Principal, events: FeedFilter, *, after: str | None
     ) -> AsyncGenerator[FeedMessage, None]:
         if self.open_streams >= self.max_streams:
             raise TransientError(
@@ -252,13 +210,17 @@ class EventFeed:
         # No await since the check above, so no stream can slip in between.
         self.open_streams += 1
         try:
-            cursor, reset = await self._resolve_start(
-                after or "now", await self._expand_topics(topics)
-            )
+            topics = await self._expand_topics(events.topics)
+            reset: FeedMessage | None = None
+            try:
+                cursor = await self._resolve_cursor(after or "now", topics)
+            except CursorAhead as error:
+                cursor = await self.feed.fetch_end_cursor(topics)
+                reset = _build_reset_message(error, after or "now", cursor)
             yield FeedMessage(event="open", data={"after": cursor}, cursor=cursor)
             if reset:
                 yield reset
-            feed_stream = _FeedStream(self, caller, topics, document, cursor)
+            feed_stream = _FeedStream(self, caller, events, cursor)
             while not self.closing.is_set():
                 # Close the inner generator at once when the client disconnects.
                 async with aclosing(feed_stream.read_messages()) as step:
@@ -267,25 +229,12 @@ class EventFeed:
                         if self.closing.is_set():
                             break
                 if not feed_stream.has_more:
-                    await self._wait_for_poll()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self.poll_s):
+                            await self.closing.wait()
             yield FeedMessage(event="bye", data={})
         finally:
             self.open_streams -= 1
-
-    async def _wait_for_poll(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.poll_s):
-                await self.closing.wait()
-
-    async def _resolve_start(
-        self, after: str, topics: Sequence[str]
-    ) -> tuple[str, FeedMessage | None]:
-        """Resolve the cursor. A cursor of another log continues from now, with a `reset` message."""
-        try:
-            return await self._resolve_cursor(after, topics), None
-        except CursorAhead as error:
-            now = await self.feed.fetch_end_cursor(topics)
-            return now, _build_reset_message(error, after, now)
 
     async def _resolve_cursor(self, after: str, topics: Sequence[str]) -> str:
         if after == "now":
@@ -308,21 +257,8 @@ class EventFeed:
 class _FeedStream:
     """State of one stream."""
 
-    def __init__(
-        self,
-        feed: EventFeed,
-        caller: Principal,
-        topics: Sequence[str] | None,
-        document: UUID | None,
-        cursor: str,
-    ) -> None:
-        self._feed, self._caller, self._topics, self._document, self._cursor = (
-            feed,
-            caller,
-            topics,
-            document,
-            cursor,
-        )
+    def __init__(self, feed: EventFeed, caller: Principal, events: FeedFilter, cursor: str) -> None:
+        self._feed, self._caller, self._events, self._cursor = feed, caller, events, cursor
         self._last_status, self._idle_s = "", 0.0
         self.has_more = False
         """Another page is available now."""
@@ -349,7 +285,7 @@ class _FeedStream:
     async def _read_page(self) -> AsyncGenerator[FeedMessage, None]:
         """The cursor advances with each message, so that no failure skips or repeats one."""
         # Expanded again for each page: a new generation may have topics of its own.
-        feed, topics = self._feed.feed, await self._feed._expand_topics(self._topics)
+        feed, topics = self._feed.feed, await self._feed._expand_topics(self._events.topics)
         try:
             page = await feed.read_page(self._cursor, topics, PAGE_SIZE)
         except CursorAhead as error:
@@ -362,13 +298,16 @@ class _FeedStream:
             )
             self._cursor = page.start_cursor
         for record, entry in await self._feed.entries.build_entries(
-            page.records, self._caller, self._document
+            page.records, self._caller, self._events.document
         ):
             # Before the message: after an error the next call continues behind it.
             self._cursor = record.cursor
             if entry is not None:
+                # A producer's type must look like ours, so that it cannot end the line or imitate a
+                # control message.
+                is_type_safe = EVENT_TYPE.fullmatch(entry.type or "") is not None
                 yield FeedMessage(
-                    event=_choose_message_name(entry.type),
+                    event=entry.type if entry.type and is_type_safe else "unreadable",
                     data=entry.model_dump(mode="json"),
                     cursor=record.cursor,
                 )
@@ -377,8 +316,13 @@ class _FeedStream:
         self._cursor, self.has_more = page.cursor, page.has_more
         if self.has_more and (skipped := await self._skip_backlog(topics)):
             yield skipped
-        if (status := await self._fetch_changed_status()) is not None:
-            yield status
+        if self._events.document is None:
+            return
+        status = await self._feed.fetch_status(self._caller, self._events.document)
+        text = json.dumps(status, default=str)
+        if status is not None and text != self._last_status:
+            self._last_status = text
+            yield FeedMessage(event="status", data=json.loads(text))
 
     async def _skip_backlog(self, topics: Sequence[str]) -> FeedMessage | None:
         """Continue from now if the backlog is too large."""
@@ -402,27 +346,6 @@ class _FeedStream:
             previous_cursor,
             now,
         )
-
-    async def _fetch_changed_status(self) -> FeedMessage | None:
-        if self._document is None:
-            return None
-        status = await self._feed.fetch_status(self._caller, self._document)
-        text = json.dumps(status, default=str)
-        if status is None or text == self._last_status:
-            return None
-        self._last_status = text
-        return FeedMessage(event="status", data=json.loads(text))
-
-
-def _choose_message_name(event_type: str | None) -> str:
-    """Use the event type as SSE event name.
-
-    A producer's type must look like ours, so that it cannot end the line or imitate a control
-    message.
-    """
-    return (
-        event_type if event_type is not None and EVENT_TYPE.fullmatch(event_type) else "unreadable"
-    )
 
 
 def _build_dropped_message(missed: int, at_least: bool, after: str, cursor: str) -> FeedMessage:

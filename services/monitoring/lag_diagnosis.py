@@ -238,7 +238,8 @@ async def _find_reason(
     if work is not None and (work["seconds"] >= SLOW_S or work["attempts"] > 1):
         return (
             _format_slow_work(work),
-            f"`anabranch documents show {work['document_id']}` shows its stages; `anabranch doctor` checks the model servers.",
+            f"`anabranch documents show {work['document_id']}` shows its stages; `anabranch "
+            "doctor` checks the model servers.",
         )
     if work is None and waiting_s >= SLOW_S:
         return (
@@ -258,21 +259,33 @@ def format_lock_holder(lock: Mapping[str, Any]) -> str:
         if len(lock["tables"]) > MAX_NAMED_TABLES
         else ""
     )
-    return f"{tables} {'is' if len(lock['tables']) == 1 else 'are'} locked by {_format_transaction(lock)}"
+    return (
+        f"{tables} {'is' if len(lock['tables']) == 1 else 'are'} locked by "
+        f"{_format_transaction(lock)}"
+    )
 
 
 def _format_transaction(transaction: Mapping[str, Any]) -> str:
     application = transaction["application"] or "an unnamed client"
-    return f"a transaction of {application} (pid {transaction['pid']}, {transaction['state']}, {transaction['seconds'] or 0:.0f} s): {transaction['query']}"
+    return (
+        f"a transaction of {application} (pid {transaction['pid']}, {transaction['state']}, "
+        f"{transaction['seconds'] or 0:.0f} s): {transaction['query']}"
+    )
 
 
 def suggest_release(horizon: Mapping[str, Any]) -> str:
     if horizon["pid"] is None:
-        return f"Finish the prepared transaction: commit prepared '{horizon['query']}', or roll it back."
+        return (
+            f"Finish the prepared transaction: commit prepared '{horizon['query']}', or roll it "
+            "back."
+        )
     return f"Wait for it, or terminate it: select pg_terminate_backend({horizon['pid']});"
 
 
 def _format_slow_work(work: Mapping[str, Any]) -> str:
     attempts = f", at attempt {work['attempts']}" if work["attempts"] > 1 else ""
     position = f"{work['topic']}[{work['partition']}]@{work['offset']}"
-    return f"document {work['document_id']} (part {work['part']}, {position}) has been at this stage for {work['seconds']:.0f} s{attempts}"
+    return (
+        f"document {work['document_id']} (part {work['part']}, {position}) has been at this "
+        f"stage for {work['seconds']:.0f} s{attempts}"
+    )

@@ -43,7 +43,10 @@ TRANSCRIBE_GROUP: GroupTopic = (
 )
 UNREPEATABLE_TYPES = ("generation.", "erasure.", "key.")
 """Type prefixes of decisions that were carried out already, but not in these tables."""
-REMEDY = "Make an empty database, restore only schema `keystore` into it, and run `anabranch rebuild` with no server running."
+REMEDY = (
+    "Make an empty database, restore only schema `keystore` into it, and run `anabranch rebuild` "
+    "with no server running."
+)
 RETRY_S = 1.0
 MAX_NAMED = 20
 """Documents that an error names."""
@@ -154,7 +157,8 @@ class OffsetComparison:
             event_type = stored.record.headers.get("ce_type", b"").decode()
             if event_type.startswith(UNREPEATABLE_TYPES):
                 raise _build_restored_error(
-                    f"The tables were restored from an old backup: they lack {event_type} at offset {stored.position.offset} of topic control."
+                    f"The tables were restored from an old backup: they lack {event_type} at "
+                    f"offset {stored.position.offset} of topic control."
                 )
 
     async def _check_retained(self, missed_ranges: MissedRanges) -> None:
@@ -169,7 +173,10 @@ class OffsetComparison:
             log_ends = await self.storage.log.fetch_offset_bounds(topic)
             for partition, (start, _) in missed_ranges[group_topic].items():
                 if start < (first := log_ends[partition][0]):
-                    detail = f"The tables were restored from an old backup, and topic {topic}, partition {partition}, no longer holds offsets {start} to {first - 1}."
+                    detail = (
+                        f"The tables were restored from an old backup, and topic {topic}, "
+                        f"partition {partition}, no longer holds offsets {start} to {first - 1}."
+                    )
                     raise _build_restored_error(detail, remedy="Restore a newer backup.")
 
     async def _read_missed(self, missed_ranges: MissedRanges) -> AsyncIterator[StoredRecord]:
@@ -216,7 +223,10 @@ class OffsetComparison:
             raise _build_restored_error(
                 "The tables were restored from a backup, and the keystore has no keys for newer "
                 f"events of {len(missing)} documents: {', '.join(missing[:MAX_NAMED])}{suffix}.",
-                remedy=f"Restore the newest backup of schema `keystore`, and start again. If no backup has the keys: {REMEDY}",
+                remedy=(
+                    "Restore the newest backup of schema `keystore`, and start again. If no "
+                    f"backup has the keys: {REMEDY}"
+                ),
             )
         # The other keys encrypt questions: their runs become unreadable, which stops nothing.
         if missing_keys:

@@ -108,7 +108,8 @@ async def _check_keys(storage: Storage) -> None:
         return
     if unreadable:
         raise ConfigurationError(
-            f"None of the {unreadable} accepted documents in the log can be decrypted with the keys in this database.",
+            f"None of the {unreadable} accepted documents in the log can be decrypted with the "
+            "keys in this database.",
             code="KEYSTORE_MISSING",
             remedy="Restore schema `keystore` from its backup, then rebuild.",
         )

@@ -216,7 +216,8 @@ class ReplayWorker:
             first = min(expired.get(partition, 0), replay.ends.get(partition, 0))
             if start < first:
                 raise PermanentError(
-                    f"Topic {replay.topic}, partition {partition}, no longer holds offsets {start} to {first - 1}.",
+                    f"Topic {replay.topic}, partition {partition}, no longer holds offsets "
+                    f"{start} to {first - 1}.",
                     code="NOT_RETAINED",
                     remedy="Start another replay of the retained offsets.",
                 )

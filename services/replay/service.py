@@ -114,7 +114,10 @@ class ReplayService:
             if stage.name == dead_letter.stage
         }:
             return live.name
-        detail = f"Generation {dead_letter.generation} of dead letter {dead_letter.event_id} was dropped, and no other generation reads {dead_letter.position.topic}."
+        detail = (
+            f"Generation {dead_letter.generation} of dead letter {dead_letter.event_id} was "
+            f"dropped, and no other generation reads {dead_letter.position.topic}."
+        )
         return InvalidRequest(
             detail,
             code="GENERATION_GONE",
@@ -212,7 +215,9 @@ class ReplayService:
             raise InvalidRequest(
                 f"Replay {replay_id} is {replay_body['state']}.",
                 code="WRONG_STATE",
-                remedy=f"Only a replay that is {' or '.join(allowed_states)} can be set to {state}.",
+                remedy=(
+                    f"Only a replay that is {' or '.join(allowed_states)} can be set to {state}."
+                ),
             )
         return await self.get_replay(tenant, replay_id)
 

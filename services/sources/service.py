@@ -85,7 +85,10 @@ class SourceService:
         if existing is not None and not (existing["removed"] and _belongs_to(existing, tenant)):
             # Names are unique across tenants: settings, replication slots and leases use them. The
             # error does not reveal the owner.
-            remedy = f"Take another name. If `anabranch source list` shows it, `anabranch source remove {request.name}` frees it for this tenant."
+            remedy = (
+                "Take another name. If `anabranch source list` shows it, `anabranch source "
+                f"remove {request.name}` frees it for this tenant."
+            )
             raise InvalidRequest(
                 f"The name {request.name!r} is taken.", code="SOURCE_EXISTS", remedy=remedy
             )
@@ -166,13 +169,19 @@ class SourceService:
                 raise InvalidRequest(
                     "Change topics need Kafka, and the log here is a Postgres table.",
                     code="NEEDS_KAFKA",
-                    remedy="Read the table itself with `anabranch source add postgres`, or set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS in another data folder.",
+                    remedy=(
+                        "Read the table itself with `anabranch source add postgres`, or set "
+                        "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS in another data folder."
+                    ),
                 )
             case PostgresSource(dsn=str()):
                 raise InvalidRequest(
                     "A request may not contain a database URL.",
                     code="DSN_IN_REQUEST",
-                    remedy=f"Omit `dsn` and set {format_dsn_setting(request.name)} in the worker's environment.",
+                    remedy=(
+                        f"Omit `dsn` and set {format_dsn_setting(request.name)} in the worker's "
+                        "environment."
+                    ),
                 )
             case PostgresSource() as table:
                 check_table(table, InvalidRequest)
@@ -210,7 +219,10 @@ def check_folder(
 ) -> None:
     # Resolved, so that a symbolic link cannot lead out of an allowed folder.
     if not any(Path(folder.path).resolve().is_relative_to(root) for root in allowed):
-        remedy = "Run `anabranch source add folder` where the server's data folder is (--data), or name it in ANABRANCH_INGEST__FOLDERS of API and worker."
+        remedy = (
+            "Run `anabranch source add folder` where the server's data folder is (--data), or "
+            "name it in ANABRANCH_INGEST__FOLDERS of API and worker."
+        )
         raise error(
             f"Folder {folder.path} may not be watched.", code="FORBIDDEN_FOLDER", remedy=remedy
         )
@@ -239,7 +251,10 @@ def _belongs_to(row: Mapping[str, Any], tenant: str) -> bool:
 
 
 def _build_unknown_error(name: str) -> NotFound:
-    remedy = "`anabranch source list` shows the sources of the tenant. A producer that ANABRANCH_INGEST__SOURCES does not bind to one tenant needs an operator."
+    remedy = (
+        "`anabranch source list` shows the sources of the tenant. A producer that "
+        "ANABRANCH_INGEST__SOURCES does not bind to one tenant needs an operator."
+    )
     return unknown_resource_error("source", repr(name), remedy, "NO_SUCH_SOURCE")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from schemas.generations import Generation, IndexConfig
@@ -25,13 +24,6 @@ class SingleGeneration:
 
     async def fetch_undropped(self) -> list[Generation]:
         return [self.generation]
-
-
-class EmptyDocumentEvents:
-    async def list_document_events(
-        self, tenant: str, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        return [], None
 
 
 def make_record(kind: str, topic: str, tenant: str | None, document: UUID) -> Record:

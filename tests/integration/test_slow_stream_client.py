@@ -27,7 +27,7 @@ from sql.log import PgLog
 from sql.log_feed import PgFeed
 from streams.codec import Codec
 from streams.offset_feed import OffsetFeed
-from tests.fakes.event_feed import DOCUMENT_ID, EmptyDocumentEvents, SingleGeneration, make_record
+from tests.fakes.event_feed import DOCUMENT_ID, SingleGeneration, make_record
 from tests.support.eventually import eventually
 from tests.support.http_server import open_small_buffer_socket
 from tests.support.log_cases import LogCase, log_and_subscriber, open_case
@@ -101,7 +101,6 @@ async def world(log_and_subscriber: LogCase) -> AsyncIterator[StreamServerEnviro
         reads,
         LogEntryBuilder(Codec(), FakeDocuments()),
         SingleGeneration(),
-        EmptyDocumentEvents(),
         get_no_status,
         poll_s=0.01,
         max_backlog=MAX_EVENTS_BEHIND,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -14,7 +13,7 @@ from api.signed_links import LinkSigner
 from evaluation.comparison import JudgementCounts, build_comparison_report
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
-from schemas.event_feed import FeedMessage, LogPage
+from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.events.control import Scope
 from schemas.generations import IndexConfig
 from schemas.ids import sha256_hex
@@ -245,6 +244,15 @@ class FakeDocuments:
             else None
         )
 
+    async def list_document_events(
+        self, caller: Principal, document_id: UUID, *, after: int, limit: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        return (
+            [{**STAGE_BODY, "revision": 1, "generation": None, "part": 1}]
+            if document_id == DOCUMENT_ID
+            else []
+        ), None
+
     async def filter_readable(self, caller: Principal, document_ids: Any) -> set[UUID]:
         return set(document_ids)
 
@@ -372,34 +380,13 @@ class MemoryFeed:
     def close_streams(self) -> None:
         self.stopping.set()
 
-    async def list_document_events(
-        self, caller: Principal, document_id: UUID, *, after: int, limit: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        return (
-            [{**STAGE_BODY, "revision": 1, "generation": None, "part": 1}]
-            if document_id == DOCUMENT_ID
-            else []
-        ), None
-
     async def read_page(
-        self,
-        caller: Principal,
-        *,
-        after: str,
-        topics: list[str] | None,
-        document: UUID | None,
-        limit: int,
-        since: datetime | None = None,
+        self, caller: Principal, events: FeedFilter, *, after: str, **_: Any
     ) -> LogPage:
         return LogPage(items=[], next=after, end=True, missed=0)
 
     async def follow(
-        self,
-        caller: Principal,
-        *,
-        after: str | None,
-        topics: list[str] | None,
-        document: UUID | None,
+        self, caller: Principal, events: FeedFilter, *, after: str | None
     ) -> AsyncGenerator[FeedMessage, None]:
         yield FeedMessage(event="open", data={"after": after or "now"}, cursor=after)
         for message in self.messages:

@@ -16,7 +16,7 @@ from schemas.errors import (
     LogUnavailable,
     TransientError,
 )
-from schemas.event_feed import FeedMessage
+from schemas.event_feed import FeedFilter, FeedMessage
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.feed import FeedPage
@@ -26,7 +26,7 @@ from services.monitoring.event_feed import PAGE_SIZE, EventFeed, LogEntryBuilder
 from streams.codec import Codec
 from streams.memory_log import MemoryLog
 from streams.offset_feed import OffsetFeed
-from tests.fakes.event_feed import DOCUMENT_ID, EmptyDocumentEvents, SingleGeneration, make_record
+from tests.fakes.event_feed import DOCUMENT_ID, SingleGeneration, make_record
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.api_fakes import FakeDocuments
 
@@ -53,7 +53,6 @@ class FeedHarness:
             OffsetFeed(self.log),
             LogEntryBuilder(Codec(), FakeDocuments()),
             SingleGeneration(),
-            EmptyDocumentEvents(),
             self._status,
             poll_s=0,
             **options,
@@ -85,7 +84,7 @@ async def read_messages(stream: Any, count: int) -> list[FeedMessage]:
 async def test_stream_delivers_events_and_ends_on_shutdown() -> None:
     here = await make_harness()
     await here.append("before.v1")
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     assert (await anext(stream)).event == "open"
     await here.append("one.v1", "two.v1")
     assert [one.event for one in await read_messages(stream, 2)] == ["one.v1", "two.v1"]
@@ -103,7 +102,7 @@ async def test_stream_delivers_events_and_ends_on_shutdown() -> None:
 )
 async def test_producer_event_type_cannot_forge_stream_messages(kind: str) -> None:
     here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, after="begin", topics=["raw"], document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(["raw"]), after="begin")
     await anext(stream)
     await here.append(kind, "order-placed_2.v10", topic="raw")
     foreign, own = await read_messages(stream, 2)
@@ -114,12 +113,12 @@ async def test_producer_event_type_cannot_forge_stream_messages(kind: str) -> No
 
 async def test_stream_resumes_after_last_read_cursor() -> None:
     here = await make_harness()
-    first = here.feed.follow(LOCAL_CALLER, after="begin", topics=None, document=None)
+    first = here.feed.follow(LOCAL_CALLER, FeedFilter(), after="begin")
     await here.append("one.v1", "two.v1", "three.v1")
     seen = await read_messages(first, 3)
     await first.aclose()
     await here.append("four.v1")
-    second = here.feed.follow(LOCAL_CALLER, after=seen[-1].cursor, topics=None, document=None)
+    second = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=seen[-1].cursor)
     assert [one.event for one in await read_messages(second, 3)] == ["open", "three.v1", "four.v1"]
     await second.aclose()
     assert here.feed.open_streams == 0
@@ -133,10 +132,10 @@ async def test_feed_is_filtered_by_tenant_topic_and_document() -> None:
     await here.append("another.v1", document=other)
     await here.append("elsewhere.v1", topic="chunked")
     page = await here.feed.read_page(
-        LOCAL_CALLER, after="begin", topics=["accepted"], document=DOCUMENT_ID, limit=10
+        LOCAL_CALLER, FeedFilter(["accepted"], DOCUMENT_ID), after="begin", limit=10
     )
     assert [item.type for item in page.items] == ["mine.v1"] and page.end
-    assert {item.type for item in (await here.feed.read_page(LOCAL_CALLER, after="begin", topics=None, document=None, limit=10)).items} == {
+    assert {item.type for item in (await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after="begin", limit=10)).items} == {
         "mine.v1", "another.v1", "elsewhere.v1",
     }  # fmt: skip
 
@@ -147,7 +146,7 @@ async def test_since_skips_older_events() -> None:
     here = await make_harness(clock=lambda: next(moments))
     await here.append("before.v1", "then.v1", "later.v1")
     page = await here.feed.read_page(
-        LOCAL_CALLER, after="begin", topics=None, document=None, limit=10, since=noon
+        LOCAL_CALLER, FeedFilter(), after="begin", limit=10, since=noon
     )
     assert [(item.type, item.key) for item in page.items] == [
         ("then.v1", str(DOCUMENT_ID)),
@@ -170,7 +169,7 @@ async def test_generation_topics_are_included_in_base_topic() -> None:
     here.feed.generations = Two()
     await here.append("chunks.embedded.v1", topic="embedded.g2")
     page = await here.feed.read_page(
-        LOCAL_CALLER, after="begin", topics=["embedded"], document=None, limit=10
+        LOCAL_CALLER, FeedFilter(["embedded"]), after="begin", limit=10
     )
     assert [item.topic for item in page.items] == ["embedded.g2"]
 
@@ -180,9 +179,7 @@ async def test_pages_have_no_gaps_or_duplicates() -> None:
     await here.append(*(f"kind{n}.v1" for n in range(25)))
     seen, after = [], "begin"
     while not (
-        page := await here.feed.read_page(
-            LOCAL_CALLER, after=after, topics=None, document=None, limit=4
-        )
+        page := await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after=after, limit=4)
     ).end:
         seen += [item.type for item in page.items]
         after = page.next
@@ -193,7 +190,7 @@ async def test_pages_have_no_gaps_or_duplicates() -> None:
 
 async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
     here = await make_harness(max_backlog=50)
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     opened = await anext(stream)
     await here.append(*["old.v1"] * (PAGE_SIZE + 300))
     first = await read_messages(stream, PAGE_SIZE)
@@ -207,7 +204,7 @@ async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
     await here.append("new.v1")
     assert (await anext(stream)).event == "new.v1"
     later = await here.feed.read_page(
-        LOCAL_CALLER, after=dropped.data["after"], topics=None, document=None, limit=500
+        LOCAL_CALLER, FeedFilter(), after=dropped.data["after"], limit=500
     )
     assert len(later.items) == 301 and opened.cursor
     await stream.aclose()
@@ -219,7 +216,7 @@ async def test_large_dropped_count_is_reported_as_at_least(
 ) -> None:
     monkeypatch.setattr("services.monitoring.event_feed.MAX_COUNTED", counted)
     here = await make_harness(max_backlog=50)
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     await anext(stream)
     await here.append(*["old.v1"] * (PAGE_SIZE + 300))
     await read_messages(stream, PAGE_SIZE)
@@ -230,7 +227,7 @@ async def test_large_dropped_count_is_reported_as_at_least(
 
 async def test_expired_records_are_reported_once_as_dropped() -> None:
     here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     opened = await anext(stream)
     await here.append("one.v1", "two.v1", "three.v1", "four.v1")
     here.log.start_offset = 3
@@ -241,15 +238,13 @@ async def test_expired_records_are_reported_once_as_dropped() -> None:
     )
     assert four.event == "four.v1"
     for place in (dropped.cursor, four.cursor):
-        again = here.feed.follow(LOCAL_CALLER, after=place, topics=None, document=None)
+        again = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=place)
         await anext(again)
         await here.append("five.v1")
         assert (await anext(again)).event in ("four.v1", "five.v1")
         await again.aclose()
     pages = [
-        await here.feed.read_page(
-            LOCAL_CALLER, after=place or "", topics=None, document=None, limit=10
-        )
+        await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after=place or "", limit=10)
         for place in (opened.cursor, dropped.cursor)
     ]
     assert [page.missed for page in pages] == [3, 0]
@@ -258,7 +253,7 @@ async def test_expired_records_are_reported_once_as_dropped() -> None:
 
 async def test_stalled_stream_reports_all_expired_records() -> None:
     here = await make_harness(max_backlog=50)
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     await anext(stream)
     await here.append(*["old.v1"] * (PAGE_SIZE + 300))
     read = await read_messages(stream, 10)
@@ -280,14 +275,12 @@ async def recreate_topics(here: FeedHarness) -> None:
 async def test_cursor_of_another_log_resets_stream() -> None:
     here = await make_harness()
     await here.append("one.v1", "two.v1")
-    place = (
-        await here.feed.read_page(LOCAL_CALLER, after="begin", topics=None, document=None, limit=10)
-    ).next
+    place = (await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after="begin", limit=10)).next
     await recreate_topics(here)
     await here.append("before.v1")
     with pytest.raises(CursorAhead, match="which ends at"):
-        await here.feed.read_page(LOCAL_CALLER, after=place, topics=None, document=None, limit=10)
-    stream = here.feed.follow(LOCAL_CALLER, after=place, topics=None, document=None)
+        await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after=place, limit=10)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=place)
     opened, reset = await read_messages(stream, 2)
     assert (opened.event, reset.event, reset.data["code"], reset.data["after"]) == (
         "open",
@@ -304,7 +297,7 @@ async def test_cursor_of_another_log_resets_stream() -> None:
 async def test_recreated_log_resets_open_stream_once() -> None:
     here = await make_harness()
     await here.append("one.v1", "two.v1")
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     opened = await anext(stream)
     await recreate_topics(here)
     assert ((reset := await anext(stream)).event, reset.data["after"]) == ("reset", opened.cursor)
@@ -315,7 +308,7 @@ async def test_recreated_log_resets_open_stream_once() -> None:
 
 async def test_document_stream_reports_status_changes() -> None:
     here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=DOCUMENT_ID)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(document=DOCUMENT_ID), after=None)
     assert [one.event for one in await read_messages(stream, 2)] == ["open", "status"]
     here.statuses.append({"state": "searchable"})
     status = await anext(stream)
@@ -325,7 +318,7 @@ async def test_document_stream_reports_status_changes() -> None:
 
 async def test_log_outage_is_reported_and_stream_continues() -> None:
     here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     await anext(stream)
 
     async def away(after: str, topics: Any, limit: int) -> FeedPage:
@@ -351,7 +344,7 @@ async def test_log_outage_is_reported_and_stream_continues() -> None:
 
 async def test_status_outage_neither_loses_nor_repeats_events() -> None:
     here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=DOCUMENT_ID)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(document=DOCUMENT_ID), after=None)
     await read_messages(stream, 2)
     good = here.feed.fetch_status
 
@@ -377,14 +370,14 @@ async def test_status_outage_neither_loses_nor_repeats_events() -> None:
 async def test_stream_stopped_mid_page_resumes_exactly() -> None:
     here = await make_harness()
     await here.append(*(f"kind{number}.v1" for number in range(PAGE_SIZE)))
-    stream = here.feed.follow(LOCAL_CALLER, after="begin", topics=None, document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after="begin")
     seen = await read_messages(stream, 4)
     here.feed.close_streams()
     rest = [message async for message in stream]
     assert len(rest) <= 2 and rest[-1].event == "bye"
     here.feed.closing.clear()
     last = [message.cursor for message in [*seen, *rest] if message.cursor][-1]
-    again = here.feed.follow(LOCAL_CALLER, after=last, topics=None, document=None)
+    again = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=last)
     there = [
         message.event
         for message in [
@@ -399,15 +392,15 @@ async def test_stream_stopped_mid_page_resumes_exactly() -> None:
 
 async def test_stream_over_limit_is_rejected() -> None:
     here = await make_harness(max_streams=1)
-    stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     await anext(stream)
     with pytest.raises(TransientError, match="limit of 1 open streams"):
-        await anext(here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None))
+        await anext(here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None))
     await stream.aclose()
 
 
 async def test_invalid_cursor_is_refused_before_streaming() -> None:
     here = await make_harness()
     with pytest.raises(InvalidRequest, match="Invalid cursor"):
-        await anext(here.feed.follow(LOCAL_CALLER, after="nowhere", topics=None, document=None))
+        await anext(here.feed.follow(LOCAL_CALLER, FeedFilter(), after="nowhere"))
     assert here.feed.open_streams == 0

@@ -17,7 +17,7 @@ from api.audit import AUDITED_ACTIONS
 from api.authentication import MAX_ADDRESSES, WINDOW_S, FailureLimit
 from api.roles import PUBLIC_OPERATIONS, REQUIRED_ROLES
 from schemas.errors import LogUnavailable, Unauthenticated
-from schemas.event_feed import FeedMessage, LogPage
+from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.principals import ROLES, Principal, Role
 from tests.unit.api_fakes import MemoryFeed, RecordingAuditLog, make_services
 
@@ -160,17 +160,17 @@ async def test_audit_event_is_written_before_response() -> None:
 
 
 async def test_control_topic_is_visible_to_operators_only() -> None:
-    asked: list[list[str] | None] = []
+    filters: list[FeedFilter] = []
 
     class Feed(MemoryFeed):
-        async def read_page(self, *given: Any, topics: list[str] | None, **named: Any) -> LogPage:
-            asked.append(topics)
+        async def read_page(self, caller: Principal, events: FeedFilter, **_: Any) -> LogPage:
+            filters.append(events)
             return LogPage(items=[], next="n", end=True, missed=0)
 
         async def follow(
-            self, *given: Any, topics: list[str] | None, **named: Any
+            self, caller: Principal, events: FeedFilter, **_: Any
         ) -> AsyncGenerator[FeedMessage, None]:
-            asked.append(topics)
+            filters.append(events)
             yield FeedMessage(event="open", data={})
 
     async with open_api("admin", event_feed=Feed()) as client:
@@ -182,8 +182,9 @@ async def test_control_topic_is_visible_to_operators_only() -> None:
             assert (await client.get(path)).status_code == 403
         for path in ("/v1/events", "/v1/stream"):
             assert (await client.get(path)).status_code == 200
-    assert len(asked) == 2
-    for topics in asked:
+    assert len(filters) == 2
+    for events in filters:
+        topics = events.topics
         assert topics is not None and "control" not in topics and "outcomes" in topics
     async with open_api("operator", event_feed=Feed()) as client:
         for path in ("/v1/events?topics=control", "/v1/stream?topics=control"):
