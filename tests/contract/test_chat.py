@@ -38,7 +38,11 @@ ANSWER: dict[str, Any] = {
     "required": ["sufficient", "sentences", "assumptions", "limitations"],
     "additionalProperties": False,
 }
-PROMPT = "[1] Cats sleep on roofs.\n[2] The bearing was replaced. The replacement of the bearing cost 18,740 euros.\n\nQuestion: What did replacing the bearing cost?"
+PROMPT = (
+    "[1] Cats sleep on roofs.\n"
+    "[2] The bearing was replaced. The replacement of the bearing cost 18,740 euros.\n\n"
+    "Question: What did replacing the bearing cost?"
+)
 
 
 @pytest.fixture(params=["openai", "azure", "vllm"])

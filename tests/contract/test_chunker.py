@@ -206,7 +206,8 @@ def test_inserted_paragraph_changes_at_most_three_chunks(structure: Chunker, at:
     paragraphs = PROSE.split("\n\n")
     paragraphs.insert(
         at,
-        "A paragraph that was not there before. It says something new about valves and nothing about pumps.",
+        "A paragraph that was not there before. It says something new about valves "
+        "and nothing about pumps.",
     )
     after = {
         child.id

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import count, groupby
 
 import pytest
@@ -379,7 +380,7 @@ class TestSubscribing:
             async with run_subscription(
                 case.subscriber, "g", TOPIC, auto_acknowledge=True
             ) as reader:
-                await eventually(lambda reader=reader: len(reader.records) > 0)  # type: ignore[misc]
+                await eventually(partial(getattr, reader, "records"), what="a first record")
             seen.update(read_numbers(reader.records))
         async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
             await eventually(lambda: len(seen.keys() | set(read_numbers(reader.records))) == 200)

@@ -18,8 +18,14 @@ from schemas.ports.engines import Extractor
 from tests.fakes.chunks import make_parent
 from tests.fakes.openai_server import fake_openai
 
-FIRST = "Acme Logistics Lda. signed the contract AL-2024/17 with Northwind Traders Inc. on 12 March 2024."
-SECOND = "The bridge was built by Mota Engil. João Silva trabalha na Universidade de São Paulo e ganha R$ 2,5 milhões."
+FIRST = (
+    "Acme Logistics Lda. signed the contract AL-2024/17 with Northwind Traders Inc. "
+    "on 12 March 2024."
+)
+SECOND = (
+    "The bridge was built by Mota Engil. João Silva trabalha na Universidade de São Paulo e "
+    "ganha R$ 2,5 milhões."
+)
 MODEL_OUTPUT: dict[str, Any] = {
     "entities": [
         {"name": "Acme Logistics Lda.", "type": "ORG"},

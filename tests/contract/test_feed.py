@@ -77,8 +77,10 @@ class FeedCase:
                 "update topics set retention_ms = 0 where topic = $1", topic
             )
             await self.log._pool.execute(
-                "insert into log_readers (reader, topic, xact, position) select 'reader', topic, xact, position from events where topic = $1 "
-                "order by xact, position limit 1 offset $2 on conflict (reader, topic) do update set xact = excluded.xact, position = excluded.position",
+                "insert into log_readers (reader, topic, xact, position) "
+                "select 'reader', topic, xact, position from events where topic = $1 "
+                "order by xact, position limit 1 offset $2 on conflict (reader, topic) do update "
+                "set xact = excluded.xact, position = excluded.position",
                 topic,
                 count - 1,
             )

@@ -388,9 +388,18 @@ async def test_amendment_creates_no_revision(ledger: Ledger) -> None:
 
 async def test_null_characters_are_storable(ledger: Ledger) -> None:
     dead_letter = EventDeadLettered(
-        stage="receive", event_id=content_id("dead_lettered"), original_type="a\0b", tenant="\0", position=LogPosition(topic="raw", partition=0, offset=1), code="X",
-        detail="\0", remedy="\0", attempts=1, producer_event_id="\0", producer_source="\0",
-    )  # fmt: skip
+        stage="receive",
+        event_id=content_id("dead_lettered"),
+        original_type="a\0b",
+        tenant="\0",
+        position=LogPosition(topic="raw", partition=0, offset=1),
+        code="X",
+        detail="\0",
+        remedy="\0",
+        attempts=1,
+        producer_event_id="\0",
+        producer_source="\0",
+    )
     fact = Event(
         content_id("letter"), dead_letter, "s", "e", NOW, position=Position("dead_letters", 0, 1)
     )

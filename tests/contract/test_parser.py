@@ -192,13 +192,28 @@ def make_shared_string_workbook() -> bytes:
     cell = "<c t='s'><v>0</v></c>"
     row = f"<row>{cell * 30}</row>"
     parts = {
-        "[Content_Types].xml": f'<Types xmlns="{office}/package/2006/content-types"><Default Extension="xml" ContentType="{types}.sheet.main+xml"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{relations}"><Relationship Id="a" Type="{kinds}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{kinds}"><sheets><sheet name="A" sheetId="1" r:id="a"/></sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{relations}"><Relationship Id="a" Type="{kinds}/worksheet" Target="worksheets/sheet1.xml"/>'
-        f'<Relationship Id="b" Type="{kinds}/sharedStrings" Target="sharedStrings.xml"/></Relationships>',
+        "[Content_Types].xml": (
+            f'<Types xmlns="{office}/package/2006/content-types"><Default Extension="xml" '
+            f'ContentType="{types}.sheet.main+xml"/></Types>'
+        ),
+        "_rels/.rels": (
+            f'<Relationships xmlns="{relations}"><Relationship Id="a" '
+            f'Type="{kinds}/officeDocument" Target="xl/workbook.xml"/></Relationships>'
+        ),
+        "xl/workbook.xml": (
+            f'<workbook xmlns="{main}" xmlns:r="{kinds}"><sheets><sheet name="A" sheetId="1" '
+            'r:id="a"/></sheets></workbook>'
+        ),
+        "xl/_rels/workbook.xml.rels": (
+            f'<Relationships xmlns="{relations}">'
+            f'<Relationship Id="a" Type="{kinds}/worksheet" Target="worksheets/sheet1.xml"/>'
+            f'<Relationship Id="b" Type="{kinds}/sharedStrings" Target="sharedStrings.xml"/>'
+            "</Relationships>"
+        ),
         "xl/sharedStrings.xml": f'<sst xmlns="{main}"><si><t>{"word " * 6_500}</t></si></sst>',
-        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{row * 300}</sheetData></worksheet>',
+        "xl/worksheets/sheet1.xml": (
+            f'<worksheet xmlns="{main}"><sheetData>{row * 300}</sheetData></worksheet>'
+        ),
     }
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

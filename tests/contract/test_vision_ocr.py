@@ -19,10 +19,12 @@ from tests.fakes.ocr import FakeOcr
 FAST_RETRIES = ServerRetryPolicy(first_wait_s=0, max_wait_s=0.05, jitter_s=0, circuit_open_s=3600)
 PAGE = (
     "<|ref|>title<|/ref|><|det|>[[100, 50, 899, 99]]<|/det|>\n# Price list\n\n"
-    "<|ref|>text<|/ref|><|det|>[[100, 120, 500, 200], [100, 210, 600, 300]]<|/det|>\nAll prices \\coloneqq net.\n\n"
+    "<|ref|>text<|/ref|><|det|>[[100, 120, 500, 200], [100, 210, 600, 300]]<|/det|>\n"
+    "All prices \\coloneqq net.\n\n"
     "<|ref|>image<|/ref|><|det|>[[0, 300, 999, 400]]<|/det|>\n\n"
     "<|ref|>table_caption<|/ref|><|det|>[[1, 400, 2, 410]]<|/det|>\nParts and prices\n\n"
-    "<|ref|>table<|/ref|><|det|>[[100, 420, 900, 600]]<|/det|>\n<table><tr><td>part</td><td>price</td></tr><tr><td>seal</td><td>12</td></tr></table>\n"
+    "<|ref|>table<|/ref|><|det|>[[100, 420, 900, 600]]<|/det|>\n"
+    "<table><tr><td>part</td><td>price</td></tr><tr><td>seal</td><td>12</td></tr></table>\n"
     f"{END_OF_SENTENCE}"
 )
 

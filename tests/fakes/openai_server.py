@@ -1,9 +1,10 @@
-"""A deterministic server that speaks OpenAI's HTTP interface as OpenAI, Azure and vLLM do, with
-their refusals, and fails when told to.
+"""Serve OpenAI's HTTP interface deterministically, with the errors of OpenAI, Azure and vLLM.
+
+Tests inject failures:
 
 with fake_openai() as fake:
-    fake.fail(status=429, retry_after=0)                  # the next request, once
-    fake.fail(on="rerank", times=100, status=500)         # the next hundred to /rerank; `mend` forgets what is left of them
+    fake.fail(status=429, retry_after=0)           # the next request, once
+    fake.fail(on="rerank", times=100, status=500)  # the next 100 rerankings; `mend` ends it
     settings = ServerSettings(base_url=fake.url, model="fake")
 """
 
@@ -235,7 +236,10 @@ def _find_schema_problem(schema: dict[str, Any]) -> str | None:
         if schema.get("additionalProperties") is not False or set(
             schema.get("required", [])
         ) != set(schema.get("properties", {})):
-            return "Invalid schema for response_format: 'additionalProperties' must be false and all properties must be required."
+            return (
+                "Invalid schema for response_format: 'additionalProperties' must be false "
+                "and all properties must be required."
+            )
         return next(filter(None, map(_find_schema_problem, schema["properties"].values())), None)
     return _find_schema_problem(schema["items"]) if schema.get("type") == "array" else None
 
@@ -289,7 +293,8 @@ async def _answer_embeddings(
     if "dimensions" in body and not fake.matryoshka:
         return _error_response(
             400,
-            f'Model "{body["model"]}" does not support matryoshka representation, changing output dimensions will lead to poor results.',
+            f'Model "{body["model"]}" does not support matryoshka representation, changing output '
+            "dimensions will lead to poor results.",
         )
     if "messages" in body and fake.kind != "vllm":
         return _error_response(400, "Unrecognized request argument supplied: messages")

@@ -104,13 +104,15 @@ async def test_other_roles_cannot_read_the_table(keys: ApiKeyStack) -> None:
     await keys.issue_key()
     async with keys.pool.acquire() as connection, connection.transaction():
         await connection.execute(
-            "create role documents_only; grant documents_only to current_user; grant usage on schema anabranch to documents_only; set local role documents_only"
+            "create role documents_only; grant documents_only to current_user; grant usage "
+            "on schema anabranch to documents_only; set local role documents_only"
         )
         with pytest.raises(Exception, match="permission denied for schema credentials"):
             async with connection.transaction():
                 await connection.fetch("select hash from credentials.api_keys")
         await connection.execute(
-            "reset role; revoke all on schema anabranch from documents_only; drop role documents_only"
+            "reset role; revoke all on schema anabranch "
+            "from documents_only; drop role documents_only"
         )
 
 

@@ -191,9 +191,14 @@ async def make_chunked_record(codec: Codec, number: int, kind: str, partition: i
     )
     identity = content_id("event", document)
     event = DocumentChunked(
-        tenant="default", document_id=document, order=[1, number], part=1, parts=1, parents=[parent],
+        tenant="default",
+        document_id=document,
+        order=[1, number],
+        part=1,
+        parts=1,
+        parents=[parent],
         origin=Origin(accepted_id=identity, event_id=f"{kind}-{number}", source="test"),
-    )  # fmt: skip
+    )
     fact = build_root_event(
         event,
         identity,

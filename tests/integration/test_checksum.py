@@ -28,7 +28,8 @@ async def compute_checksum_of(
     pool: Pool, *histories: EventHistory, everything: bool = False
 ) -> dict[str, Any]:
     await pool.execute(
-        "truncate inbox, documents, document_revisions, visible, revision_parts, child_chunks, parent_chunks, chunk_vectors, lexical_deltas, corpus_deltas,"
+        "truncate inbox, documents, document_revisions, visible, revision_parts, child_chunks, "
+        "parent_chunks, chunk_vectors, lexical_deltas, corpus_deltas,"
         "revision_texts, job_stages, chunk_history"
     )
     for facts in histories:

@@ -37,7 +37,8 @@ async def insert_test_generation(pool: Pool, name: str, state: str) -> None:
     made = Generation(name=name, config=IndexConfig(), how={}, topics={})
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(
-            "insert into generations (name, config, how, topics, state) values ($1, '{}', '{}', '{}', $2)",
+            "insert into generations (name, config, how, topics, state) "
+            "values ($1, '{}', '{}', '{}', $2)",
             name,
             state,
         )
@@ -47,17 +48,23 @@ async def insert_test_generation(pool: Pool, name: str, state: str) -> None:
 async def insert_child_chunk(pool: Pool, of: str, text: str) -> RequestedText:
     identity = content_id("child", text)
     await pool.execute(
-        "insert into child_chunks (generation, id, parent_id, document_id, ord, tenant, ordinal, kind, text, prefix, char_start, char_end, spans, tokens, cfg) "
-        "values ($1, $2, $2, $3, '{1,1}', 'default', 0, 'paragraph', $4, '', 0, 1, '[]', 1, 'simple')",
-        of, identity, DOCUMENT_ID, text,
-    )  # fmt: skip
+        "insert into child_chunks (generation, id, parent_id, document_id, ord, tenant, ordinal, "
+        "kind, text, prefix, char_start, char_end, spans, tokens, cfg) "
+        "values ($1, $2, $2, $3, '{1,1}', 'default', 0, 'paragraph', $4, '', 0, 1, '[]', 1, "
+        "'simple')",
+        of,
+        identity,
+        DOCUMENT_ID,
+        text,
+    )
     return RequestedText(identity, sha256_hex(text.encode()))
 
 
 async def insert_run(pool: Pool, on: str, *read: RequestedText) -> None:
     run_record: dict[str, Any] = {"chunks": [{"id": str(one.id)} for one in read], "parents": []}
     await pool.execute(
-        "insert into runs (id, tenant, kind, generation, run_record) values (gen_random_uuid(), 'default', 'query', $1, $2)",
+        "insert into runs (id, tenant, kind, generation, run_record) "
+        "values (gen_random_uuid(), 'default', 'query', $1, $2)",
         on,
         run_record,
     )
@@ -133,10 +140,15 @@ async def test_lineage_parts_come_from_one_generation(pool: Pool) -> None:
         if part == 1:
             await insert_test_generation(pool, name, "live" if name == "g1" else "standby")
         await pool.execute(
-            "insert into revision_parts (generation, tenant, document_id, ord, kind, part, parts, log_topic, log_partition, log_offset, event_id) "
-            "values ($1, 'default', $2, '{1,1}', 'chunks', $3, 3, 'chunked', 0, $4, gen_random_uuid())",
-            name, DOCUMENT_ID, part, number,
-        )  # fmt: skip
+            "insert into revision_parts (generation, tenant, document_id, ord, kind, part, parts, "
+            "log_topic, log_partition, log_offset, event_id) "
+            "values ($1, 'default', $2, '{1,1}', 'chunks', $3, 3, 'chunked', 0, $4, "
+            "gen_random_uuid())",
+            name,
+            DOCUMENT_ID,
+            part,
+            number,
+        )
     for name, offsets in (("g1", [0, 1, 2]), ("g2", [3]), ("g9", [0, 1, 2])):
         places = await PgLineage(pool).fetch_part_positions(DOCUMENT_ID, [1, 1], name)
         assert [place.position.offset for place in places] == offsets, name

@@ -25,7 +25,11 @@ def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProc
 
 
 def test_help_imports_neither_faust_nor_numpy_nor_the_database() -> None:
-    program = "import sys\nfrom anabranch.cli import main\nmain(['--help'])\nprint(sorted(set(sys.modules) & {'faust', 'numpy', 'asyncpg', 'onnxruntime', 'fastapi'}), file=sys.stderr)"
+    program = (
+        "import sys\nfrom anabranch.cli import main\nmain(['--help'])\n"
+        "print(sorted(set(sys.modules) & {'faust', 'numpy', 'asyncpg', 'onnxruntime', "
+        "'fastapi'}), file=sys.stderr)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

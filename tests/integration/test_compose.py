@@ -203,7 +203,8 @@ async def test_roles_script_is_idempotent(compose_config: dict[str, Any], databa
         for _ in range(2):
             await connection.execute(script)
         rows = await connection.fetch(
-            "select rolname, rolsuper, rolcanlogin, pg_has_role(oid, 'anabranch_owner', 'set') as owns from pg_roles where rolname ~ '^anabranch_(m|w|a)'"
+            "select rolname, rolsuper, rolcanlogin, pg_has_role(oid, 'anabranch_owner', 'set') as "
+            "owns from pg_roles where rolname ~ '^anabranch_(m|w|a)'"
         )
     finally:
         await connection.close()

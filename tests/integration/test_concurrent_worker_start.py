@@ -81,9 +81,11 @@ async def test_offsets_are_imported_atomically(storage: Storage, log: SharedLog)
     await apply_control_rows(storage.pool, GenerationRow(FIRST_GENERATION))
     log.offsets = {CONTROL_GROUP: {0: 1}, INGRESS_GROUP: {0: 7}}
     await storage.pool.execute(
-        "create function fill_up() returns trigger language plpgsql as $$ begin if exists (select from anabranch.consumer_offsets) then "
+        "create function fill_up() returns trigger language plpgsql as $$ begin if exists (select "
+        "from anabranch.consumer_offsets) then "
         "raise exception using errcode = '53100'; end if; return new; end $$; "
-        "create trigger fill_up before insert on consumer_offsets for each row execute function fill_up()"
+        "create trigger fill_up before insert on consumer_offsets "
+        "for each row execute function fill_up()"
     )
     with pytest.raises(DatabaseUnavailable):
         await check_tables_current(storage, {})

@@ -44,7 +44,8 @@ async def test_debezium_table_changes_become_documents(
 ) -> None:
     prefix, rows = f"shop-{uuid4().hex[:8]}", 200 if schemas else 20
     await shop.execute(
-        "insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.', g / 4.0, '2026-03-01 12:00', '2026-03-02', '{\"n\": 1}'"
+        "insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.', g / 4.0, "
+        "'2026-03-01 12:00', '2026-03-02', '{\"n\": 1}'"
         f" from generate_series(1, {rows}) g"
     )
     sets = [
@@ -86,7 +87,8 @@ async def test_debezium_table_changes_become_documents(
 
         await shop.execute("insert into notes values (5000, 'long', $$" + LONG_TEXT + "$$)")
         await shop.execute(
-            "update notes set body = 'Heron 1 flies.' where id = 1; delete from notes where id = 2; update notes set id = 3000 where id = 3"
+            "update notes set body = 'Heron 1 flies.' where id = 1; delete from notes "
+            "where id = 2; update notes set id = 3000 where id = 3"
         )
         await shop.execute("update notes set title = 'longer' where id = 5000")
         await shop.execute("update notes set id = 6000 where id = 5000")
@@ -106,7 +108,8 @@ async def test_debezium_table_changes_become_documents(
         await world.wait_for_texts("crm", expected)
 
         await shop.execute(
-            "begin; truncate notes; insert into notes (id, body) values (7, 'Only this one.'); commit"
+            "begin; truncate notes; insert into notes (id, body) "
+            "values (7, 'Only this one.'); commit"
         )
         await world.wait_for_texts("crm", {"7": "Only this one."})
         assert await world.fetch_dead_letters() == []

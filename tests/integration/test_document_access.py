@@ -219,7 +219,9 @@ async def test_limited_callers_cannot_see_runs_of_others(database: str) -> None:
     async with open_search_stack(database) as desk:
         records = PgListings(desk.pool)
         await desk.connection.execute(
-            "insert into runs (id, tenant, kind, requested_by, received_at) select gen_random_uuid(), 'default', 'query', who, now() from unnest(array['jwt:ana', 'jwt:ben']) who"
+            "insert into runs (id, tenant, kind, requested_by, received_at) "
+            "select gen_random_uuid(), 'default', 'query', who, now() "
+            "from unnest(array['jwt:ana', 'jwt:ben']) who"
         )
         everything, _ = await records.list_runs(LOCAL_CALLER, after=None, limit=5)
         own, _ = await records.list_runs(

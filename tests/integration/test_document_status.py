@@ -44,7 +44,8 @@ def get_stage_states(body: dict[str, Any]) -> dict[str, str]:
 
 async def insert_job(stack: SearchStack, doc: SampleDocument) -> None:
     await stack.connection.execute(
-        "insert into jobs (id, tenant, document_id, event_id, source, external_id) values ($1, $2, $3, $4, 'test', $5)",
+        "insert into jobs (id, tenant, document_id, event_id, source, external_id) "
+        "values ($1, $2, $3, $4, 'test', $5)",
         *(make_job_id(doc), doc.tenant, doc.id, doc.event_id, doc.external_id),
     )
 
@@ -53,7 +54,8 @@ async def insert_receive_claim(
     stack: SearchStack, event: UUID, offset: int, *, is_reaction_done: bool = True
 ) -> None:
     await stack.connection.execute(
-        """insert into inbox (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, is_reaction_done)
+        """insert into inbox (generation, stage, event_id, log_topic, log_partition, log_offset,
+             claim, payload_sha256, is_reaction_done)
            values ('', 'receive', $1, 'raw', 0, $2, 'pending', 'hash', $3)""",
         *(event, offset, is_reaction_done),
     )
@@ -70,9 +72,11 @@ async def insert_dead_letter(
     **more: str,
 ) -> None:
     await stack.connection.execute(
-        """insert into dead_letters (event_id, stage, generation, tenant, document_id, log_topic, log_partition, log_offset, code, detail, remedy, attempts,
+        """insert into dead_letters (event_id, stage, generation, tenant, document_id, log_topic,
+             log_partition, log_offset, code, detail, remedy, attempts,
              producer_event_id, producer_source, dead_lettered_at)
-           values ($1, $2, $3, 'default', $4, $5, 0, $6, 'BROKEN', 'page 3 is torn', 'Scan it again.', 2, $7, $8, $9)""",
+           values ($1, $2, $3, 'default', $4, $5, 0, $6, 'BROKEN', 'page 3 is torn',
+             'Scan it again.', 2, $7, $8, $9)""",
         *(
             event or uuid4(),
             stage,
@@ -92,7 +96,8 @@ async def insert_settled_parts(
 ) -> None:
     for part in range(1, have + 1):
         await stack.connection.execute(
-            """insert into revision_parts (generation, document_id, ord, kind, part, parts, tenant, event_id, log_topic, log_partition, log_offset)
+            """insert into revision_parts (generation, document_id, ord, kind, part, parts, tenant,
+                 event_id, log_topic, log_partition, log_offset)
                values ('g1', $1, $2, $3, $4, $5, $6, $7, $8, 0, $9)""",
             *(
                 doc.id,
@@ -313,7 +318,8 @@ async def test_event_skipped_by_transcribe_is_superseded(database: str) -> None:
         await insert_job(desk, late)
         await insert_receive_claim(desk, make_job_id(late), 7)
         await desk.connection.execute(
-            """insert into inbox (generation, stage, event_id, log_topic, log_partition, log_offset, claim, document_id)
+            """insert into inbox (generation, stage, event_id, log_topic, log_partition,
+                 log_offset, claim, document_id)
                values ('g1', 'transcribe', $1, 'accepted', 0, 7, 'superseded', $2)""",
             *(make_derived_id("receive", "", make_job_id(late), 0), DOCUMENT.id),
         )
@@ -359,8 +365,10 @@ async def test_stage_records_give_attempts_times_and_errors(database: str) -> No
         await insert_accepted(desk.connection, DOCUMENT)
         for part, state, attempts in ((1, "done", 1), (2, "running", 3)):
             await desk.connection.execute(
-                """insert into job_stages (generation, document_id, ord, stage, part, state, attempts, log_topic, log_partition, log_offset, started_at, duration_ms)
-                   values ('g1', $1, '{1,1}', 'embed', $2::int, $3, $4, 'chunked', 0, $2::int, $5, 250)""",
+                """insert into job_stages (generation, document_id, ord, stage, part, state,
+                     attempts, log_topic, log_partition, log_offset, started_at, duration_ms)
+                   values ('g1', $1, '{1,1}', 'embed', $2::int, $3, $4, 'chunked', 0, $2::int, $5,
+                     250)""",
                 *(DOCUMENT.id, part, state, attempts, EPOCH),
             )
         line = next(
@@ -481,7 +489,8 @@ async def test_dead_letters_and_runs_are_tenant_scoped_latest_first(database: st
         assert (await records.list_dead_letters("other", stage=None, after=None, limit=5))[0] == []
         run = uuid4()
         await desk.connection.execute(
-            "insert into runs (id, tenant, kind, request, received_at, response) values ($1, 'default', 'query', $2, $3, $4)",
+            "insert into runs (id, tenant, kind, request, received_at, response) "
+            "values ($1, 'default', 'query', $2, $3, $4)",
             *(run, {"query": "why"}, EPOCH, {"answer": "because", "refused": False}),
         )
         [line], _ = await records.list_runs(LOCAL_CALLER, after=None, limit=5)

@@ -37,8 +37,9 @@ def encoder(cache_dir: Path) -> E5Encoder:
 
 
 def test_tokens_match_the_published_tokenizer(encoder: E5Encoder) -> None:
-    """`passage: hello world` is ▁passage, :, ▁hell, o, ▁world between the sentence marks 0 and 2 in
-    XLM-RoBERTa's vocabulary.
+    """Compare with XLM-RoBERTa's vocabulary.
+
+    `passage: hello world` is ▁passage, :, ▁hell, o, ▁world between sentence marks 0 and 2.
     """
     assert encoder.tokenizer.encode("passage: hello world") == [0, 46692, 12, 33600, 31, 8999, 2]
     assert encoder.tokenizer.encode("passage: hello \n\t world") == encoder.tokenizer.encode(
@@ -82,7 +83,9 @@ async def test_vectors_are_equal_alone_and_in_batch(embedder: E5Embedder) -> Non
     assert np.allclose(
         together[0].vector.astype(np.float32), alone[0].vector.astype(np.float32), atol=1e-3
     )
-    assert np.abs(together[0].states.astype(int) - alone[0].states.astype(int)).max() <= 1  # type: ignore[union-attr]
+    states, states_alone = together[0].states, alone[0].states
+    assert states is not None and states_alone is not None
+    assert np.abs(states.astype(int) - states_alone.astype(int)).max() <= 1
 
 
 async def test_query_does_not_wait_for_long_ingest(embedder: E5Embedder) -> None:
@@ -160,8 +163,8 @@ def test_two_processes_can_build_one_cache(tmp_path: Path) -> None:
 EXIT_DURING_INGEST_SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from engines.embed.e5 import Background
-from engines.embed.e5 import ASSETS, STATE_DIMENSION, E5Embedder, E5TextEncoder, get_background_file_name
+from engines.embed.e5 import ASSETS, STATE_DIMENSION, Background, E5Embedder, E5TextEncoder
+from engines.embed.e5 import get_background_file_name
 
 async def main():
     embedder = E5Embedder(Path(sys.argv[1]))

@@ -396,7 +396,10 @@ async def test_data_folder_of_older_version_is_secured_at_start(folder: Path) ->
         assert "trust" not in (server.data / "pg_hba.conf").read_text()
         assert await query_server(server, "select count(*) from keystore.keys") == 1
         assert await list_pending_migrations(server.dsn) == []
-        owned = "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where nspname in ('anabranch', 'keystore') and relowner <> current_role::regrole"
+        owned = (
+            "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+            "where nspname in ('anabranch', 'keystore') and relowner <> current_role::regrole"
+        )
         assert await query_server(server, owned) == 0
         await query_server(server, "alter table anabranch.documents add column another int")
     finally:

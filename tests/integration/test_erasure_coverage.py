@@ -19,7 +19,10 @@ LOG_TABLES = {
     "consumer_offsets": "places",
     "inbox": "ids, places, orders, and hashes of payloads",
     "index_changes": "transactions, and names of tenants and generations",
-    "dropped_states": "ids of documents and names of blobs, which are hashes; an erasure finds the blobs by the document",
+    "dropped_states": (
+        "ids of documents and names of blobs, which are hashes; an erasure finds the blobs by the "
+        "document"
+    ),
     "reader_status": "codes, and types and versions of events",
     "migration_checksums": "of files of ours",
     "supabase_migrations.schema_migrations": "files of ours",
@@ -30,14 +33,19 @@ DECISION_TABLES = {
     "generation_builds": "progress, and the code of what stopped a build",
     "generation_engine_calls": "counts",
     "replays": "what was chosen: ids, times, a collection's name",
-    "sources": "what was declared: topics, tables, folders, addresses; it is a setting, and goes with the source",
+    "sources": (
+        "what was declared: topics, tables, folders, addresses; it is a setting, "
+        "and goes with the source"
+    ),
     "source_states": "who reads",
     "source_tables": "positions of whole tables",
     "source_progress": "places",
     "document_owners": "names of sources; an erasure forgets the documents' rows",
     "erasures": "receipts: names and counts",
     "erasure_counts": "counts",
-    "audit_events": "who did what: names of sources and generations, ids of receipts, replays and keys",
+    "audit_events": (
+        "actors and actions: names of sources and generations, ids of receipts, replays and keys"
+    ),
     "erasure_items": "ids of keys, hashes of blobs' names",
     "erasure_subjects": "ids of documents that were",
 }
@@ -55,9 +63,11 @@ async def test_erasure_covers_every_table(database: str) -> None:
     pool = await open_pool(database, size=1, name="test")
     try:
         rows = await pool.fetch(
-            "select case n.nspname when 'anabranch' then c.relname else n.nspname || '.' || c.relname end as name "
+            "select case n.nspname when 'anabranch' then c.relname else n.nspname || '.' || "
+            "c.relname end as name "
             "from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-            "where c.relkind in ('r', 'p') and not c.relispartition and n.nspname not like 'pg\\_%' and n.nspname <> 'information_schema'"
+            "where c.relkind in ('r', 'p') and not c.relispartition "
+            "and n.nspname not like 'pg\\_%' and n.nspname <> 'information_schema'"
         )
     finally:
         await close_pool(pool)

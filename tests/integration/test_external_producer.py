@@ -48,7 +48,8 @@ ProducerAnswer = dict[str, Any]
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("web")
     (folder / "tides.html").write_text(
-        "<html><head><title>Tides</title></head><body><h1>Tides</h1><p>High water comes at noon.</p></body></html>"
+        "<html><head><title>Tides</title></head><body><h1>Tides</h1><p>High water comes at "
+        "noon.</p></body></html>"
     )
     with ThreadingHTTPServer(
         ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)
@@ -138,7 +139,10 @@ def index_by_event(answers: list[ProducerAnswer]) -> dict[str, ProducerAnswer]:
 
 
 def fetch_visible_text(system: WorkerCluster, name: str) -> list[str]:
-    query = "select t.markdown from documents d join visible v on v.document_id = d.id join revision_texts t on t.document_id = d.id and t.ord = v.ord"
+    query = (
+        "select t.markdown from documents d join visible v on v.document_id = d.id "
+        "join revision_texts t on t.document_id = d.id and t.ord = v.ord"
+    )
     return [row[0] for row in system.select(f"{query} where d.external_id = '{name}'")]
 
 
@@ -478,7 +482,7 @@ def test_invalid_events_are_rejected_with_reason_and_others_pass(
 
 
 def test_oversized_events_do_not_stop_the_pipeline(system: WorkerCluster) -> None:
-    """Some of it grows on the way: a record that Kafka took can become facts that it does not take."""
+    """A record within Kafka's size limit can produce events that exceed it."""
     many_blocks = make_order("many-blocks", make_document("many-blocks", "a\n\n" * 40_000))
     long_heading = make_order(
         "long-heading",

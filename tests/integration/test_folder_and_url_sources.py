@@ -40,7 +40,8 @@ async def test_folder_changes_while_stopped_are_picked_up(database: str, tmp_pat
             "library", {"a.md": "# A\n\nHerons stand.", "deep/b.txt": "Egrets walk."}
         )
         row = await world.worker.storage.pool.fetchrow(
-            "select collection, tags, filename, source_uri from documents where external_id = 'deep/b.txt'"
+            "select collection, tags, filename, source_uri from documents "
+            "where external_id = 'deep/b.txt'"
         )
         assert dict(row) == {
             "collection": "birds",

@@ -84,9 +84,16 @@ def make_accepted_payload(
 ) -> dict[str, Any]:
     origin = {"accepted_id": str(uuid4()), "event_id": "x", "source": "evil", "external_id": name}
     return {
-        "tenant": tenant, "document_id": str(identity), "order": [1, 1], "origin": origin, "external_id": name, "blob": document["blob"], "media_type": "text/plain",
-        "payload_sha256": "0", "received_at": "2026-01-01T00:00:00Z",
-    }  # fmt: skip
+        "tenant": tenant,
+        "document_id": str(identity),
+        "order": [1, 1],
+        "origin": origin,
+        "external_id": name,
+        "blob": document["blob"],
+        "media_type": "text/plain",
+        "payload_sha256": "0",
+        "received_at": "2026-01-01T00:00:00Z",
+    }
 
 
 @on_both_logs
@@ -111,7 +118,8 @@ async def test_forged_key_destruction_is_ignored(
     """Neither when it comes nor when a process starts and reads what was destroyed."""
     await at_work.push_and_wait({"a": "Herons wait."})
     [key] = await at_work.pool.fetch(
-        "select id from keystore.keys where subject = (select id from documents where external_id = 'a')"
+        "select id from keystore.keys where subject = (select id from documents "
+        "where external_id = 'a')"
     )
     data = {"receipt_id": str(uuid4()), "tenant": "default", "keys": [str(key["id"])]}
     assert await append_and_fetch_codes(
@@ -232,7 +240,7 @@ async def test_tampered_signed_event_is_rejected(at_work: Pipeline, tamper: str)
 
 
 async def test_copied_decision_is_not_applied_again(at_work: Pipeline) -> None:
-    """Its signature is ours: the claim of the first one, which is kept for ever, makes it a repeat."""
+    """The copy's signature is valid; the first one's inbox row, which never expires, rejects it."""
     codec, storage = at_work.worker.storage.codec, at_work.worker.storage
     first = await codec.encode(
         build_root_event(
@@ -287,7 +295,8 @@ async def test_rebuild_ignores_forged_decisions_and_keeps_owners(
     async with run_pipeline(tmp_path, database) as at_work:
         await at_work.push_and_wait({"a": "Herons wait.", "b": "Larks sing."})
         key = await at_work.pool.fetchval(
-            "select id from keystore.keys where subject = (select id from documents where external_id = 'a')"
+            "select id from keystore.keys where subject = (select id from documents "
+            "where external_id = 'a')"
         )
         await append_and_fetch_codes(
             at_work,

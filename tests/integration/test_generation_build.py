@@ -301,7 +301,8 @@ async def test_documents_stay_fresh_during_concurrent_index_build(
 async def is_index_building(at_work: Pipeline, name: str) -> bool:
     """An index of the generation is on its way, and waits."""
     found = await at_work.pool.fetchval(
-        "select count(*) from pg_stat_progress_create_index p join pg_class c on c.oid = p.relid where c.relname like '%\\_' || $1",
+        "select count(*) from pg_stat_progress_create_index p join pg_class c on c.oid = p.relid "
+        "where c.relname like '%\\_' || $1",
         name,
     )
     return bool(found)

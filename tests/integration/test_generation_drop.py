@@ -132,7 +132,8 @@ async def test_running_query_sees_whole_generation_during_drop(pool: Pool, datab
         await begin_generation_drop(pool, "g2", publish_drop)
         removing = asyncio.create_task(remove_generation_tables(pool, "g2"))
         while not await pool.fetchval(
-            "select count(*) from pg_stat_activity where query like '%xact_start%' and pid <> pg_backend_pid()"
+            "select count(*) from pg_stat_activity where query like '%xact_start%' "
+            "and pid <> pg_backend_pid()"
         ):
             await asyncio.sleep(0.01)
         assert await connection.fetchval(

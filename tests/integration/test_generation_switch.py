@@ -93,7 +93,8 @@ async def fetch_visibility_waiters(pool: Pool) -> list[bool]:
     wait.
     """
     rows = await pool.fetch(
-        "select backend_xid is not null as numbered from pg_stat_activity where wait_event_type = 'Lock' and wait_event = 'advisory' "
+        "select backend_xid is not null as numbered from pg_stat_activity "
+        "where wait_event_type = 'Lock' and wait_event = 'advisory' "
         "and datname = current_database()"
     )
     return [row["numbered"] for row in rows]
@@ -151,7 +152,8 @@ async def test_activations_wait_for_switch_without_blocking_log_readers(pool: Po
     assert {
         row["generation"]
         for row in await pool.fetch(
-            "select generation from visible v join documents d on d.id = v.document_id and external_id = 'new'"
+            "select generation from visible v join documents d on d.id = v.document_id "
+            "and external_id = 'new'"
         )
     } == {"g1"}
 
@@ -273,7 +275,8 @@ async def test_concurrent_switches_conflict(pool: Pool) -> None:
     second = asyncio.create_task(switch_generation(pool, "g3", decisions.publish))
     async with asyncio.timeout(60):
         while not await pool.fetchval(
-            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            "select count(*) from pg_stat_activity where datname = current_database() "
+            "and wait_event_type = 'Lock'"
         ):
             await asyncio.sleep(0.01)
     assert decisions.hold is not None

@@ -49,7 +49,8 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 
 async def fetch_index_definitions(pool: Pool, name: str) -> dict[str, str]:
     rows = await pool.fetch(
-        "select replace(indexname, $1, 'G') as name, replace(indexdef, $1, 'G') as definition from pg_indexes where tablename = any($2::text[])",
+        "select replace(indexname, $1, 'G') as name, replace(indexdef, $1, 'G') as definition "
+        "from pg_indexes where tablename = any($2::text[])",
         name,
         [f"{table}_{name}" for table in PARTITIONED_TABLES],
     )
@@ -58,7 +59,8 @@ async def fetch_index_definitions(pool: Pool, name: str) -> dict[str, str]:
 
 async def fetch_decisions(pool: Pool) -> list[dict[str, Any]]:
     rows = await pool.fetch(
-        "select name, state, base, purpose, barrier, l.decided_at from generations left join live_generation l using (name) order by name"
+        "select name, state, base, purpose, barrier, l.decided_at from generations left "
+        "join live_generation l using (name) order by name"
     )
     return [dict(row) for row in rows]
 
@@ -143,7 +145,8 @@ async def test_build_without_engine_calls_leaves_no_open_transaction(database: s
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         rows = await connection.fetch(
-            "select engine, inputs from generation_engine_calls where generation = 'g2' order by engine"
+            "select engine, inputs from generation_engine_calls where generation = 'g2' "
+            "order by engine"
         )
     await close_pool(pool)
     assert [tuple(row) for row in rows] == [("embed", 5), ("parse", 1)]

@@ -18,9 +18,15 @@ from api.middleware import normalize_address
 from tests.support.http_server import fetch_answer, run_server
 from tests.unit.api_fakes import FakeIntake
 
-PARTIAL_JSON_REQUEST = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
+PARTIAL_JSON_REQUEST = (
+    b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 100000\r\n\r\n{"
+)
 LIST_REQUEST = b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-UPLOAD_HEADERS = b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 90000\r\n\r\n"
+UPLOAD_HEADERS = (
+    b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 90000\r\n\r\n"
+)
 UPLOAD_PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
 
 
@@ -122,7 +128,10 @@ async def test_headers_over_the_limit_are_rejected(headers: bytes) -> None:
     assert (status, problem["code"]) == (431, "HEADERS_TOO_LARGE")
 
 
-CHUNKED_HEADERS = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+CHUNKED_HEADERS = (
+    b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+)
 
 
 @pytest.mark.parametrize(

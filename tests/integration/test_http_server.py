@@ -90,10 +90,16 @@ async def test_client_disconnect_during_upload_is_not_an_error() -> None:
     with capture_logs() as lines:
         async with run_server(ingest=Waiting()) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
-            head = b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000\r\n\r\n"
+            head = (
+                b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000\r\n\r\n"
+            )
             writer.write(
                 head
-                + b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhalf of'
+                + (
+                    b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+                    b"half of"
+                )
             )
             await writer.drain()
             await asyncio.wait_for(begun.wait(), 20)

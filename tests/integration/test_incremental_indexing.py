@@ -154,7 +154,10 @@ async def test_amendment_costs_no_engine_calls_or_derived_writes(
 async def test_shrunk_document_leaves_no_old_chunks(database: str, tmp_path: Path) -> None:
     mood = random.Random(2)
     told = "\n\n".join(
-        f"# Part {number}\n\n{generate_sentence(mood)} Zephyr Quay Ltd pays {number + 10} euros to Clara Nunes."
+        (
+            f"# Part {number}\n\n"
+            f"{generate_sentence(mood)} Zephyr Quay Ltd pays {number + 10} euros to Clara Nunes."
+        )
         for number in range(50)
     )
     shrunk = "\n\n".join(
@@ -249,7 +252,8 @@ async def count_document_rows(at_work: Pipeline, name: str) -> dict[str, int]:
 
 async def fetch_word_counts(at_work: Pipeline, *words: str) -> dict[str, int]:
     rows = await at_work.pool.fetch(
-        "select lexeme, sum(delta) as n from lexical_deltas where lexeme = any($1) group by 1 having sum(delta) <> 0",
+        "select lexeme, sum(delta) as n from lexical_deltas where lexeme = any($1) "
+        "group by 1 having sum(delta) <> 0",
         list(words),
     )
     return {row["lexeme"]: row["n"] for row in rows}

@@ -120,7 +120,8 @@ async def test_changes_of_another_server_are_discarded(pool: Pool) -> None:
     async with note_change_in_transaction(pool, tenant="changed here"):
         """Commits."""
     await pool.execute(
-        "insert into index_changes select (xact::text::bigint + 1000000)::text::xid8, 'default', generation from index_changes"
+        "insert into index_changes select (xact::text::bigint + 1000000)::text::xid8, 'default', "
+        "generation from index_changes"
     )
     assert not await is_unchanged(pool, await take_index_snapshot(pool))
     async with note_change_in_transaction(pool, tenant="changing here"):

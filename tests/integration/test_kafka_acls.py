@@ -56,7 +56,8 @@ AUTHORIZER_PROPERTIES = {
     "sasl.enabled.mechanisms": "PLAIN",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "listener.name.plaintext.plain.sasl.jaas.config": (
-        f'org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="admin-secret" {_LOGINS};'
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" '
+        f'password="admin-secret" {_LOGINS};'
     ),
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     # The controller's listener, which no client is told of, has no sign-in.

@@ -74,11 +74,10 @@ def run_with_kill(
         third = system.start_worker()
         eventually_blocking(lambda: third.is_ready, what="a third worker")
         system.push(events[most:])
+        event_ids = {headers["ce_id"] for _, headers, _ in events}
         eventually_blocking(
             lambda: len(collect_outcomes(outcomes)) == len(events),
-            what=lambda: (
-                f"outcomes of {sorted({headers['ce_id'] for _, headers, _ in events} - collect_outcomes(outcomes).keys())}"
-            ),
+            what=lambda: f"outcomes of {sorted(event_ids - collect_outcomes(outcomes).keys())}",
         )
         system.wait_until_idle()
         return collect_outcomes(outcomes)

@@ -48,9 +48,14 @@ async def append_sealed_events(settings: Settings, dsn: str) -> None:
     async with open_test_storage(settings, dsn) as found:
         for document in DOCUMENTS:
             data = DocumentRemoved(
-                tenant="default", document_id=document, order=[1, 1], origin=Origin(accepted_id=UUID(int=1), event_id="e", source="s"),
-                payload_sha256="", received_at=NOW, reason=f"of {document}",
-            )  # fmt: skip
+                tenant="default",
+                document_id=document,
+                order=[1, 1],
+                origin=Origin(accepted_id=UUID(int=1), event_id="e", source="s"),
+                payload_sha256="",
+                received_at=NOW,
+                reason=f"of {document}",
+            )
             identity = uuid4()
             fact = Event(
                 identity, data, "anabranch/receive", str(identity), NOW, "default", document
@@ -134,7 +139,9 @@ async def test_interrupted_rotation_loses_no_key(
     replace = Path.replace
 
     def die_at_the_second(path: Path, target: Path) -> Path:
-        return die() if path.name == NEXT_MASTER_KEY_FILE else replace(path, target)  # type: ignore[func-returns-value]
+        if path.name == NEXT_MASTER_KEY_FILE:
+            raise Killed
+        return replace(path, target)
 
     with monkeypatch.context() as patched:
         match step:

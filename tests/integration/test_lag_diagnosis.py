@@ -55,7 +55,8 @@ async def append_control_record(storage: Storage, hours_ago: float = 0.0) -> Non
 
 async def insert_lease(storage: Storage) -> None:
     await storage.pool.execute(
-        "insert into log_readers (reader, topic, lease_owner, lease_until) values ($1, 'control', $2, clock_timestamp() + interval '1 minute')",
+        "insert into log_readers (reader, topic, lease_owner, lease_until) "
+        "values ($1, 'control', $2, clock_timestamp() + interval '1 minute')",
         format_group_name("control", None),
         uuid4(),
     )
@@ -148,8 +149,10 @@ async def test_repeatedly_retried_event_is_named(storage: Storage) -> None:
     await append_control_record(storage)
     document = uuid4()
     await storage.pool.execute(
-        "insert into job_stages (generation, document_id, ord, stage, part, state, attempts, log_topic, log_partition, log_offset, started_at) "
-        "values ('', $1, '{1,1}', 'control', 1, 'running', 4, 'control', 0, 7, clock_timestamp() - interval '90 seconds')",
+        "insert into job_stages (generation, document_id, ord, stage, part, state, attempts, "
+        "log_topic, log_partition, log_offset, started_at) "
+        "values ('', $1, '{1,1}', 'control', 1, 'running', 4, 'control', 0, 7, clock_timestamp() "
+        "- interval '90 seconds')",
         document,
     )
     found = await fetch_lag_line(storage)

@@ -86,7 +86,9 @@ async def fetch_word_counts(pool: Pool) -> dict[str, int]:
 
 async def recount_words(pool: Pool) -> dict[str, int]:
     rows = await pool.fetch(
-        "select lexeme, count(*) from visible v join child_chunks c using (generation, document_id, ord), unnest(tsvector_to_array(c.tsv)) lexeme group by 1"
+        "select lexeme, count(*) from visible v "
+        "join child_chunks c using (generation, document_id, ord), "
+        "unnest(tsvector_to_array(c.tsv)) lexeme group by 1"
     )
     return {row[0]: row[1] for row in rows}
 
@@ -113,9 +115,14 @@ class TestRevisions:
             "river",
             "delta",
         }
-        assert await count_rows(pool, "parent_chunks", "chunk_vectors", "revision_texts", "revision_parts") == {
-            "parent_chunks": 3, "chunk_vectors": 3, "revision_texts": 1, "revision_parts": 2,
-        }  # fmt: skip
+        assert await count_rows(
+            pool, "parent_chunks", "chunk_vectors", "revision_texts", "revision_parts"
+        ) == {
+            "parent_chunks": 3,
+            "chunk_vectors": 3,
+            "revision_texts": 1,
+            "revision_parts": 2,
+        }
 
     async def test_word_counts_cover_only_visible_revisions(
         self, pool: Pool, ledger: PgLedger
@@ -305,7 +312,8 @@ class TestConcurrency:
         assert shown == last
         assert await fetch_word_counts(pool) == await recount_words(pool)
         rows = await pool.fetch(
-            "select count(*) from child_chunks c left join visible v using (generation, document_id, ord) where v.document_id is null"
+            "select count(*) from child_chunks c left "
+            "join visible v using (generation, document_id, ord) where v.document_id is null"
         )
         assert rows[0][0] == 0
 
@@ -338,11 +346,13 @@ class TestConcurrency:
         await blocker.execute("select from anabranch.documents for update")
         stuck = asyncio.create_task(claim_events(ledger, make_chunked("a", 1, ["x"])))
         while not await killer.fetchval(
-            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            "select count(*) from pg_stat_activity where datname = current_database() "
+            "and wait_event_type = 'Lock'"
         ):
             await asyncio.sleep(0.01)
         await killer.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where datname = current_database() and wait_event_type = 'Lock'"
         )
         with pytest.raises(DatabaseUnavailable):
             await stuck
@@ -372,13 +382,47 @@ class TestRows:
         owner = {"document_id": make_sample_document_id("a"), "order": (1, 1), "tenant": "default"}
         chunk, place = content_id("chunk", "a"), {"char_start": 0, "char_end": 1}
         rows: tuple[Row, ...] = (
-            VectorRow(chunk, vector=np.array([0.5, -1, 2, 0], np.float16), background_dense=0.25, background_maxsim=None, **owner),
+            VectorRow(
+                chunk,
+                vector=np.array([0.5, -1, 2, 0], np.float16),
+                background_dense=0.25,
+                background_maxsim=None,
+                **owner,
+            ),
             TokenStateRow(chunk, blob_key="k", offset=3, length=5, **owner),
-            MentionRow(content_id("m"), chunk_id=chunk, type="PERSON", key="ada", name="Ada", **place, **owner),
-            RelationRow(content_id("r"), chunk_id=chunk, subject_type="PERSON", subject_key="ada", type="knows", object_type="PERSON", object_key="bob",
-                        weight=0.5, extractor="rules", **place, **owner),
-            ClaimRow(content_id("c"), chunk_id=chunk, subject_type="PERSON", subject_key="ada", property="born", value="1815", **place, **owner),
-        )  # fmt: skip
+            MentionRow(
+                content_id("m"),
+                chunk_id=chunk,
+                type="PERSON",
+                key="ada",
+                name="Ada",
+                **place,
+                **owner,
+            ),
+            RelationRow(
+                content_id("r"),
+                chunk_id=chunk,
+                subject_type="PERSON",
+                subject_key="ada",
+                type="knows",
+                object_type="PERSON",
+                object_key="bob",
+                weight=0.5,
+                extractor="rules",
+                **place,
+                **owner,
+            ),
+            ClaimRow(
+                content_id("c"),
+                chunk_id=chunk,
+                subject_type="PERSON",
+                subject_key="ada",
+                property="born",
+                value="1815",
+                **place,
+                **owner,
+            ),
+        )
         for number in range(2):
             await ledger.claim(
                 "test",
@@ -459,7 +503,8 @@ class TestRows:
         )
         small = await compute_checksum(pool)
         await pool.execute(
-            "truncate inbox, documents, visible, revision_parts, child_chunks, parent_chunks, chunk_vectors, lexical_deltas, corpus_deltas, revision_texts, job_stages"
+            "truncate inbox, documents, visible, revision_parts, child_chunks, parent_chunks, "
+            "chunk_vectors, lexical_deltas, corpus_deltas, revision_texts, job_stages"
         )
         every = [make_revision_events(f"doc{number}", 1, [f"w{number}"]) for number in range(60)]
         for stage in range(4):
@@ -511,7 +556,9 @@ class TestGenerations:
     async def test_partitions_have_every_index_of_their_table(self, pool: Pool) -> None:
         missing = await pool.fetchval(
             "select count(*) from pg_index i join pg_inherits t on t.inhparent = i.indrelid "
-            "where not exists (select from pg_inherits x join pg_index c on c.indexrelid = x.inhrelid where x.inhparent = i.indexrelid and c.indrelid = t.inhrelid)"
+            "where not exists (select from pg_inherits x "
+            "join pg_index c on c.indexrelid = x.inhrelid "
+            "where x.inhparent = i.indexrelid and c.indrelid = t.inhrelid)"
         )
         assert missing == 0
 

@@ -403,7 +403,8 @@ async def test_compacting_deltas_changes_no_score(database: str) -> None:
         while await compact_lexical(desk.pool, "g1", max_words=7):
             pass
         rows = await desk.connection.fetchrow(
-            "select count(*) as rows, count(distinct (tenant, cfg, lexeme)) as words, min(delta) as least from lexical_deltas"
+            "select count(*) as rows, count(distinct (tenant, cfg, lexeme)) as words, min(delta) "
+            "as least from lexical_deltas"
         )
         assert rows["rows"] == rows["words"] and rows["least"] > 0
         assert await search_lexical(desk, "barking drums gripped") == before

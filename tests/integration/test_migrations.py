@@ -102,7 +102,8 @@ async def test_marked_migration_can_build_index_concurrently(
     write_migration(
         tmp_path,
         "20260101000001_second.sql",
-        "-- no-transaction\ncreate index concurrently one_x on anabranch.one (x);\ncomment on table anabranch.one is 'one';\n",
+        "-- no-transaction\ncreate index concurrently one_x on anabranch.one (x);\n"
+        "comment on table anabranch.one is 'one';\n",
     )
     assert len(await migrate(empty_database, tmp_path)) == 2
 

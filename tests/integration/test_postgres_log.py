@@ -278,7 +278,8 @@ async def test_lease_of_killed_process_is_taken_over_immediately(
 ) -> None:
     dead = uuid4()
     await pool.execute(
-        "insert into log_readers (reader, topic, lease_owner, lease_until) values ('g', 't', $1, now() + interval '1 hour')",
+        "insert into log_readers (reader, topic, lease_owner, lease_until) "
+        "values ('g', 't', $1, now() + interval '1 hour')",
         dead,
     )
     async with run_subscription(pool, database) as found:
@@ -312,7 +313,8 @@ async def test_reader_survives_lost_connection(pool: Pool, database: str, log: P
         await found.wait_for_values(1)
         async with pool.acquire() as other:
             await other.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where datname = current_database() and pid <> pg_backend_pid()"
             )
         await asyncio.sleep(0.05)
         await log.append([make_record("b")])
@@ -430,7 +432,8 @@ async def test_retention_does_not_block_on_concurrent_erasure(
             await erasing.execute("update expired_batches set batch = batch + 1")
             expiring = asyncio.create_task(log.expire())
             while not await erasing.fetchval(
-                "select exists (select from pg_locks where not granted and locktype in ('tuple', 'transactionid'))"
+                "select exists (select from pg_locks where not granted "
+                "and locktype in ('tuple', 'transactionid'))"
             ):
                 await asyncio.sleep(0.005)
             assert await erasing.fetch(

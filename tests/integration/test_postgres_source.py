@@ -25,7 +25,8 @@ LONG_TEXT = " ".join(f"sentence {number} about herons in the reeds." for number 
 async def shop(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(empty_database)
     await connection.execute(
-        "create table notes (id int primary key, title text, body text, price numeric(8,2), made timestamptz, facts jsonb, active bool);"
+        "create table notes (id int primary key, title text, body text, price numeric(8,2), made "
+        "timestamptz, facts jsonb, active bool);"
         "alter table notes alter column body set storage external"
     )
     yield connection
@@ -83,16 +84,19 @@ async def test_table_is_snapshotted_then_streamed(
     shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
 ) -> None:
     await shop.execute(
-        "insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.' from generate_series(1, 40) g"
+        "insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.' "
+        "from generate_series(1, 40) g"
     )
     await world.add_source("crm", make_takes(metadata=["price", "made", "facts", "active"]))
     expected = {str(key): f"Heron {key} stands." for key in range(1, 41)}
     await world.wait_for_texts("crm", expected)
     await shop.execute(
-        "insert into notes values (41, 'new', 'Heron 41 comes.', 12.50, '2026-03-01 12:00+00', '{\"a\": [1]}', true)"
+        "insert into notes values (41, 'new', 'Heron 41 comes.', 12.50, '2026-03-01 12:00+00', "
+        "'{\"a\": [1]}', true)"
     )
     await shop.execute(
-        "update notes set body = 'Heron 1 flies.' where id = 1; delete from notes where id = 2; update notes set id = 300 where id = 3"
+        "update notes set body = 'Heron 1 flies.' where id = 1; delete from notes "
+        "where id = 2; update notes set id = 300 where id = 3"
     )
     expected |= {"1": "Heron 1 flies.", "300": expected.pop("3"), "41": "Heron 41 comes."}
     del expected["2"]
@@ -131,7 +135,8 @@ async def test_large_transaction_is_read_in_batches(
         assert sum(sizes) > 5000 and max(sizes) <= 500
         assert (
             await shop.fetchval(
-                "select count(*) from pg_stat_activity where application_name = 'anabranch source' and xact_start is not null"
+                "select count(*) from pg_stat_activity "
+                "where application_name = 'anabranch source' and xact_start is not null"
             )
             == 0
         )
@@ -173,7 +178,8 @@ async def test_changes_during_snapshot_converge_to_table(
         other = await asyncpg.connect(empty_database)
         for key in range(1, 61, 3):
             await other.execute(
-                f"begin; update notes set body = 'Egret {key}' where id = {key}; delete from notes where id = {key + 1}; commit"
+                f"begin; update notes set body = 'Egret {key}' where id = {key}; delete "
+                f"from notes where id = {key + 1}; commit"
             )
         await other.close()
 
@@ -223,7 +229,8 @@ async def test_lost_reader_state_is_rebuilt_by_snapshot(
         pool = world.worker.storage.pool
     mine = await asyncpg.connect(database)
     await mine.execute(
-        "set search_path = anabranch; truncate source_changes, source_rows, source_tables, source_notes, source_states"
+        "set search_path = anabranch; truncate source_changes, source_rows, source_tables, "
+        "source_notes, source_states"
     )
     await mine.close()
     assert pool is not None
@@ -239,7 +246,8 @@ async def test_reset_follows_the_restored_table(
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await world.worker.storage.pool.execute(
-        "update source_notes set value = value || '{\"sequence\": 9000000000000}' where key = 'position'"
+        "update source_notes set value = value || '{\"sequence\": 9000000000000}' "
+        "where key = 'position'"
     )
     response = await world.http.post("/v1/sources/reset", params={"name": "crm"})
     assert response.json()["epoch"] == 2
@@ -249,7 +257,10 @@ async def test_reset_follows_the_restored_table(
     await world.wait_for_texts("crm", {"1": "Heron 1.", "4": "Heron 4."})
 
 
-ADVANCE_POSITION_QUERY = "update source_notes set value = value || '{\"sequence\": 9000000000000}' where key = 'position'"
+ADVANCE_POSITION_QUERY = (
+    "update source_notes set value = value || '{\"sequence\": 9000000000000}' "
+    "where key = 'position'"
+)
 """As if the server had been there, and then been put back together with its slot."""
 
 
@@ -346,7 +357,8 @@ async def test_renamed_column_stops_reader_without_emptying_documents(
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await shop.execute(
-        "alter table notes rename body to text; update notes set text = 'Egret 1.' where id = 1; delete from notes where id = 2"
+        "alter table notes rename body to text; update notes set text = 'Egret 1.' "
+        "where id = 1; delete from notes where id = 2"
     )
     await wait_for_status_code(world, "NO_SUCH_COLUMN")
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})
@@ -362,15 +374,19 @@ async def test_added_dropped_and_retyped_columns_are_followed(
     shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
 ) -> None:
     await shop.execute(
-        "alter table notes add column rank int; insert into notes (id, body, rank) values (1, 'Heron 1.', 1)"
+        "alter table notes add column rank int; insert into notes (id, body, rank) "
+        "values (1, 'Heron 1.', 1)"
     )
     await world.add_source("crm", make_takes(metadata=["rank"]))
     await world.wait_for_texts("crm", {"1": "Heron 1."})
     await shop.execute(
-        "alter table notes add column more text, drop column price, alter column rank type text; alter table notes rename made to created"
+        "alter table notes add column more text, drop column price, alter column rank type text; "
+        "alter table notes rename made to created"
     )
     await shop.execute(
-        "insert into notes (id, body, rank, more) values (2, 'Heron 2.', 'high', 'more'); update notes set body = 'Egret 1.', rank = 'low' where id = 1"
+        "insert into notes (id, body, rank, more) "
+        "values (2, 'Heron 2.', 'high', 'more'); update notes set body = 'Egret 1.', rank = 'low' "
+        "where id = 1"
     )
     await world.wait_for_texts("crm", {"1": "Egret 1.", "2": "Heron 2."})
     rows = await world.worker.storage.pool.fetch(
@@ -388,7 +404,10 @@ async def test_added_dropped_and_retyped_columns_are_followed(
         "select pg_drop_replication_slot('anabranch_crm')",
         "drop publication anabranch_crm",
         "alter publication anabranch_crm drop table notes",
-        "drop table notes; create table notes (id int primary key, title text, body text); insert into notes values (1, '', 'Heron 1.'), (9, '', 'Heron 9.')",
+        (
+            "drop table notes; create table notes (id int primary key, title text, body text); "
+            "insert into notes values (1, '', 'Heron 1.'), (9, '', 'Heron 9.')"
+        ),
     ],
     ids=["slot", "publication", "publication of the table", "table"],
 )
@@ -431,7 +450,8 @@ async def test_partitioned_table_is_followed_by_root_name(
 ) -> None:
     await shop.execute(
         "create table parted (id int primary key, body text) partition by range (id);"
-        "create table low partition of parted for values from (0) to (10); create table high partition of parted for values from (10) to (20);"
+        "create table low partition of parted for values "
+        "from (0) to (10); create table high partition of parted for values from (10) to (20);"
         "insert into parted values (1, 'Heron 1.'), (11, 'Heron 11.')"
     )
     await world.add_source(
@@ -439,7 +459,8 @@ async def test_partitioned_table_is_followed_by_root_name(
     )
     await world.wait_for_texts("crm", {"1": "Heron 1.", "11": "Heron 11."})
     await shop.execute(
-        "insert into parted values (2, 'Heron 2.'); update parted set id = 12 where id = 1; delete from parted where id = 11"
+        "insert into parted values (2, 'Heron 2.'); update parted set id = 12 "
+        "where id = 1; delete from parted where id = 11"
     )
     await world.wait_for_texts("crm", {"2": "Heron 2.", "12": "Heron 1."})
     await shop.execute("truncate parted; insert into parted values (5, 'Only this.')")

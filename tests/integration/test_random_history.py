@@ -110,5 +110,9 @@ async def test_random_history_leaves_no_orphans_and_latest_texts_win(
 
 async def fetch_visible_texts(worker_group: WorkerGroup) -> dict[str, str]:
     """External id → the text that answers."""
-    query = "select d.external_id, t.markdown from visible v join revision_texts t using (generation, document_id, ord) join documents d on d.id = v.document_id"
+    query = (
+        "select d.external_id, t.markdown from visible v "
+        "join revision_texts t using (generation, document_id, ord) "
+        "join documents d on d.id = v.document_id"
+    )
     return {row["external_id"]: row["markdown"] for row in await worker_group.pool.fetch(query)}

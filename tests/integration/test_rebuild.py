@@ -69,7 +69,8 @@ async def test_documents_can_change_during_and_after_rebuild(database: str, tmp_
         shown = {
             row["external_id"]
             for row in await at_work.pool.fetch(
-                "select external_id from visible join documents on id = document_id where generation = $1",
+                "select external_id from visible join documents on id = document_id "
+                "where generation = $1",
                 name,
             )
         }

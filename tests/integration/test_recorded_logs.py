@@ -47,7 +47,8 @@ async def restore_log(dsn: str, records: list[RecordedEvent]) -> None:
     ]
     async with open_test_pool(dsn) as pool:
         await pool.executemany(
-            "insert into events (position, xact, topic, key, headers, value, appended_at) overriding system value values ($1, '3', $2, $3, $4::text::jsonb, $5, $6)",
+            "insert into events (position, xact, topic, key, headers, value, appended_at) "
+            "overriding system value values ($1, '3', $2, $3, $4::text::jsonb, $5, $6)",
             [
                 (
                     offset,
@@ -70,7 +71,8 @@ async def restore_keystore(dsn: str, recording: Path) -> None:
             compute_master_key_fingerprint(master),
         )
         await pool.executemany(
-            "insert into keystore.keys (id, tenant, subject, wrapped, destroyed_at) values ($1, $2, $3, $4, case when $4::bytea is null then now() end)",
+            "insert into keystore.keys (id, tenant, subject, wrapped, destroyed_at) "
+            "values ($1, $2, $3, $4, case when $4::bytea is null then now() end)",
             [(key.id, key.tenant, key.subject, key.wrapped_key) for key in keys],
         )
 
@@ -132,7 +134,10 @@ async def test_key_destroyed_by_older_version_stays_destroyed(
     await restore_log(database, load_log(recording, "sealed"))
     await restore_keystore(database, recording)
     async with open_test_pool(database) as pool:
-        backup = "update keystore.keys set wrapped = 'x', subject = gen_random_uuid(), destroyed_at = null where wrapped is null"
+        backup = (
+            "update keystore.keys set wrapped = 'x', subject = gen_random_uuid(), destroyed_at = "
+            "null where wrapped is null"
+        )
         assert await pool.execute(backup) == "UPDATE 1"
         monkeypatch.setattr(KeysDestroyed, "version", 2)
         monkeypatch.setattr(KeysDestroyed, "upcasts", {1: lambda payload: payload})

@@ -106,7 +106,8 @@ async def test_vectors_of_another_dimension_use_their_own_index(
         build = await at_work.wait_for_state(name, "shadow")
         # As if the generation had 20,000 vectors more.
         await at_work.pool.execute(
-            "insert into corpus_deltas (generation, tenant, cfg, chunks) values ($1, 'elsewhere', 'simple', 20000)",
+            "insert into corpus_deltas (generation, tenant, cfg, chunks) "
+            "values ($1, 'elsewhere', 'simple', 20000)",
             name,
         )
         assert await ensure_vector_index(at_work.pool, build.generation)

@@ -31,7 +31,7 @@ def fast_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def raise_event_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on this process is the newer program: it states the second version, and reads both."""
+    """Turn this process into the newer program, which writes version 2 and reads both versions."""
     monkeypatch.setattr(DocumentChunked, "version", 2)
     monkeypatch.setattr(DocumentChunked, "upcasts", UPCASTS)
 
@@ -81,9 +81,9 @@ async def test_newer_event_version_pauses_partition_until_worker_upgrade(
                 await new_chunker.push(dict.fromkeys(waiting_ones, "Storks nest."))
                 await older.wait_for(lambda: _are_stages_paused(older, {"embed", "extract"}))
         found = await older.fetch_lag("embed")
-        assert (
-            found["reason"]
-            == "stalled in partition 0: This worker does not support document.chunked.v2 on topic chunked; its newest version is v1."
+        assert found["reason"] == (
+            "stalled in partition 0: This worker does not support document.chunked.v2 "
+            "on topic chunked; its newest version is v1."
         )
         assert found["remedy"].startswith("Upgrade this worker") and found["lag"] >= 1
         findings = {finding.name: finding for finding in await stalls.check_stages(settings)}

@@ -150,7 +150,8 @@ async def test_direct_role_reads_no_foreign_rows(database: str, client: DirectAc
             entity = await insert_mention(connection, doc, 0, "bird", "heron", doc.external_id)
             await insert_relation(connection, doc, 0, entity, entity)
             await connection.execute(
-                "insert into claims (generation, document_id, ord, tenant, id, chunk_id, subject_id, property, value, char_start, char_end)"
+                "insert into claims (generation, document_id, ord, tenant, id, chunk_id, "
+                "subject_id, property, value, char_start, char_end)"
                 " values ('g1', $1, $2, $3, gen_random_uuid(), $4, $5, 'name', 'x', 0, 1)",
                 *(doc.id, list(doc.order), doc.tenant, doc.chunk_id(0), entity),
             )
@@ -241,8 +242,10 @@ async def test_direct_role_cannot_read_partitions_operations_or_keys(
         client.connect_with_claims(make_claims("default", "ana")) as reader,
     ):
         tables = await desk.connection.fetch(
-            "select c.oid::regclass::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace"
-            " where c.relkind in ('r', 'p', 'v', 'm') and n.nspname in ('anabranch', 'keystore', 'supabase_migrations')"
+            "select c.oid::regclass::text as name from pg_class c "
+            "join pg_namespace n on n.oid = c.relnamespace"
+            " where c.relkind in ('r', 'p', 'v', 'm') "
+            "and n.nspname in ('anabranch', 'keystore', 'supabase_migrations')"
         )
         refused = 0
         for table in [row["name"] for row in tables]:
@@ -261,9 +264,12 @@ async def test_every_table_has_row_level_security_or_is_not_granted(database: st
     """A new table has to be put on one of the two lists."""
     async with open_search_stack(database) as desk:
         rows = await desk.connection.fetch(
-            """select c.relname as name, c.relrowsecurity or coalesce(c.reloptions @> '{security_invoker=true}', false) as secured,
+            """select c.relname as name,
+                 c.relrowsecurity or coalesce(c.reloptions @> '{security_invoker=true}',
+                 false) as secured,
                  has_table_privilege('anabranch_reader', c.oid, 'select') as granted
-               from pg_class c where c.relnamespace = 'anabranch'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition"""
+               from pg_class c where c.relnamespace = 'anabranch'::regnamespace
+                 and c.relkind in ('r', 'p', 'v') and not c.relispartition"""
         )
         for row in rows:
             assert row["granted"] == (row["name"] in GRANTED_TABLES), row["name"]
@@ -361,7 +367,8 @@ async def test_doctor_explains_how_to_create_direct_role(
         await owner.execute("select anabranch.grant_direct_access()")
         assert (await fetch_doctor_finding(settings))[0] == "pass"
         granted = await owner.fetch(
-            "select relname from pg_class where relnamespace = 'anabranch'::regnamespace and has_table_privilege('anabranch_reader', oid, 'select')"
+            "select relname from pg_class where relnamespace = 'anabranch'::regnamespace "
+            "and has_table_privilege('anabranch_reader', oid, 'select')"
         )
         assert {row["relname"] for row in granted} == GRANTED_TABLES
     finally:

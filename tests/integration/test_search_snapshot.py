@@ -37,7 +37,8 @@ QUERY_VECTOR = np.array([1, 0, 0, 0], dtype=np.float32)
 async def is_pool_idle(stack: SearchStack) -> bool:
     """All connections are back in the pool and in no transaction."""
     states = await stack.connection.fetch(
-        "select state from pg_stat_activity where application_name = 'search' and datname = current_database()"
+        "select state from pg_stat_activity where application_name = 'search' "
+        "and datname = current_database()"
     )
     return stack.pool.get_idle_size() == stack.pool.get_size() and all(
         row["state"] == "idle" for row in states
@@ -115,7 +116,10 @@ async def test_cancelled_retriever_does_not_affect_the_snapshot(database: str) -
                             await connection.execute("select pg_sleep(30)")
             await insert_documents(desk.connection, NEW_REVISION)
             assert await snapshot.count_chunks("default") == 2
-        running = "select count(*) from pg_stat_activity where query like 'select pg_sleep%' and state = 'active'"
+        running = (
+            "select count(*) from pg_stat_activity where query like 'select pg_sleep%' "
+            "and state = 'active'"
+        )
         assert await desk.connection.fetchval(running) == 0
 
 
@@ -160,7 +164,8 @@ async def test_lost_connection_is_database_unavailable(database: str) -> None:
         async with desk.search.open_snapshot() as snapshot:
             await snapshot.count_chunks("default")
             await desk.connection.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'search' and datname = current_database()"
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where application_name = 'search' and datname = current_database()"
             )
             with pytest.raises(DatabaseUnavailable):
                 await snapshot.count_chunks("default")
@@ -179,7 +184,8 @@ async def test_chunk_includes_citation_fields(database: str) -> None:
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, OLD_REVISION)
         await desk.connection.execute(
-            "insert into chunk_states (generation, chunk_id, document_id, ord, tenant, blob_key, blob_offset, blob_length) values ('g1', $1, $2, '{1,1}', 'default', 'k', 7, 9)",
+            "insert into chunk_states (generation, chunk_id, document_id, ord, tenant, blob_key, "
+            "blob_offset, blob_length) values ('g1', $1, $2, '{1,1}', 'default', 'k', 7, 9)",
             *(OLD_REVISION.chunk_id(0), OLD_REVISION.id),
         )
         async with desk.search.open_snapshot() as snapshot:

@@ -56,7 +56,8 @@ def compute_cosine(a: Sequence[float], b: Sequence[float]) -> float:
 async def simulate_many_vectors(stack: SearchStack) -> None:
     """As if the generation had 20,000 vectors more."""
     await stack.connection.execute(
-        "insert into corpus_deltas (generation, tenant, cfg, chunks) values ('g1', 'elsewhere', 'simple', 20000)"
+        "insert into corpus_deltas (generation, tenant, cfg, chunks) "
+        "values ('g1', 'elsewhere', 'simple', 20000)"
     )
 
 
@@ -65,7 +66,10 @@ async def test_scores_are_cosines_in_descending_order(database: str) -> None:
     async with open_search_stack(database) as desk:
         await insert_documents(desk.connection, *documents)
         hits = await search_semantic(desk, BETWEEN, k=40)
-        expected = sorted(documents, key=lambda doc: -compute_cosine(doc.vectors[0], BETWEEN))  # type: ignore[index]
+        expected = sorted(
+            documents,
+            key=lambda doc: -compute_cosine(doc.vectors[0], BETWEEN),  # type: ignore[index]
+        )
         assert [hit.document_id for hit in hits[:10]] == [doc.id for doc in expected[:10]]
         assert hits[0].score == pytest.approx(
             compute_cosine(expected[0].vectors[0], BETWEEN), abs=2e-3
@@ -129,7 +133,8 @@ async def test_query_over_many_vectors_uses_the_index(database: str) -> None:
         await desk.connection.execute("select pg_stat_force_next_flush()")
         for _ in range(50):
             if await desk.connection.fetchval(
-                "select idx_scan from pg_stat_all_indexes where indexrelname = 'chunk_vectors_near_g1'"
+                "select idx_scan from pg_stat_all_indexes "
+                "where indexrelname = 'chunk_vectors_near_g1'"
             ):
                 return
             await asyncio.sleep(0.1)
@@ -143,7 +148,8 @@ async def test_interrupted_index_build_is_repeated(database: str, superuser_data
         await ensure_vector_index(desk.pool, desk.generation)
         execute_sql(
             superuser_database,
-            "update pg_index set indisvalid = false where indexrelid = 'anabranch.chunk_vectors_near_g1'::regclass",
+            "update pg_index set indisvalid = false "
+            "where indexrelid = 'anabranch.chunk_vectors_near_g1'::regclass",
         )
         assert await ensure_vector_index(desk.pool, desk.generation) is True
         assert await desk.connection.fetchval(

@@ -9,7 +9,10 @@ import asyncpg
 
 from tests.support.source_environment import SourceEnvironment, run_source_environment
 
-REMAINING_ROWS_QUERY = "select (select count(*) from anabranch.source_notes) + (select count(*) from anabranch.source_states)"
+REMAINING_ROWS_QUERY = (
+    "select (select count(*) from anabranch.source_notes) + (select count(*) "
+    "from anabranch.source_states)"
+)
 
 
 async def wait_for_failure_code(world: SourceEnvironment) -> str:

@@ -72,8 +72,10 @@ def make_reindex_service(
 async def fetch_visible_texts(at_work: Pipeline) -> dict[str, str]:
     """External id → text, of what the live generation shows."""
     rows = await at_work.pool.fetch(
-        "select d.external_id, string_agg(p.text, ' ' order by p.ordinal) as text from live_generation l join visible v on v.generation = l.name "
-        "join parent_chunks p on p.generation = v.generation and p.document_id = v.document_id and p.ord = v.ord "
+        "select d.external_id, string_agg(p.text, ' ' order by p.ordinal) as text "
+        "from live_generation l join visible v on v.generation = l.name "
+        "join parent_chunks p on p.generation = v.generation and p.document_id = v.document_id "
+        "and p.ord = v.ord "
         "join documents d on d.id = v.document_id group by 1"
     )
     return {row["external_id"]: row["text"].split(",")[0].split(".")[0] for row in rows}
@@ -351,7 +353,10 @@ async def _are_consumers_paused(at_work: Pipeline, readers: set[str]) -> bool:
 
 
 async def _has_visible_count(at_work: Pipeline, generation: str, documents: int) -> bool:
-    query = "select count(*) from visible v join documents d on d.id = v.document_id where generation = $1 and d.withdrawn is null"
+    query = (
+        "select count(*) from visible v join documents d on d.id = v.document_id "
+        "where generation = $1 and d.withdrawn is null"
+    )
     return bool(await at_work.pool.fetchval(query, generation) == documents)
 
 

@@ -26,7 +26,8 @@ from tests.support.reindex_cases import (
 
 async def fetch_visible_ids(at_work: Pipeline, generation: str) -> set[str]:
     rows = await at_work.pool.fetch(
-        "select external_id from visible v join documents d on d.id = v.document_id where generation = $1",
+        "select external_id from visible v join documents d on d.id = v.document_id "
+        "where generation = $1",
         generation,
     )
     return {row["external_id"] for row in rows}
@@ -98,7 +99,7 @@ async def test_generation_outlives_both_generations_it_derives_from(
 async def test_build_continues_when_its_producing_generation_is_dropped(
     database: str, tmp_path: Path
 ) -> None:
-    """The third reads chunks that the second has cut; nobody else cuts them like that from then on."""
+    """The third generation reads chunks that only the dropped second one produces."""
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
         second, _ = await make_reindex_service(at_work).start_reindex(SETTING_CHANGES["chunker"][0])
@@ -188,7 +189,8 @@ async def test_reindex_with_expired_records_is_refused_in_plan(
             ]
         )
         await at_work.pool.execute(
-            "delete from events where position in (select min(position) from events where topic = any($1) group by topic)",
+            "delete from events where position in (select min(position) from events "
+            "where topic = any($1) group by topic)",
             ["accepted", "ocr_done", "chunked"],
         )
         for change, topic in FIRST_INPUT_TOPIC.items():

@@ -146,7 +146,11 @@ async def test_states_of_events_in_flight_are_kept(
         async def arrives(
             log: PgLog, group: str, topic: str, below: Mapping[int, int] | None = None
         ) -> int:
-            query = "update chunk_states s set blob_key = d.blob_key from dropped_states d where s.generation = $1 and s.document_id = d.document_id and d.blob_key = any($2)"
+            query = (
+                "update chunk_states s set blob_key = d.blob_key from dropped_states d "
+                "where s.generation = $1 and s.document_id = d.document_id "
+                "and d.blob_key = any($2)"
+            )
             await at_work.pool.execute(query, name, list(only_old))
             return 0
 
@@ -164,8 +168,10 @@ async def test_sweep_waits_for_running_replay(database: str, tmp_path: Path) -> 
             "insert into dropped_states values ('default/a/b', gen_random_uuid())"
         )
         await storage.pool.execute(
-            "insert into replays (id, tenant, kind, stage, selection, start_offsets, end_offsets, total, lease_owner, lease_until) "
-            "values (gen_random_uuid(), 'default', 'replay', 'embed', '{}', '{}', '{}', 1, gen_random_uuid(), clock_timestamp() + interval '1 day')"
+            "insert into replays (id, tenant, kind, stage, selection, start_offsets, end_offsets, "
+            "total, lease_owner, lease_until) "
+            "values (gen_random_uuid(), 'default', 'replay', 'embed', '{}', '{}', '{}', 1, "
+            "gen_random_uuid(), clock_timestamp() + interval '1 day')"
         )
         assert await sweep_token_states(storage) == 0
         await storage.pool.execute(
@@ -181,7 +187,8 @@ async def test_states_referenced_during_sweep_are_kept(
         Settings(data_dir=tmp_path), database, pool_size=3, name="test"
     ) as storage:
         await storage.pool.execute(
-            "insert into dropped_states select 'default/a/' || n, gen_random_uuid() from generate_series(1, 100) n"
+            "insert into dropped_states select 'default/a/' || n, gen_random_uuid() "
+            "from generate_series(1, 100) n"
         )
         gone: list[str] = []
 

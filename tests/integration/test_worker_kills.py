@@ -1,6 +1,4 @@
-"""`kill -9` of the only worker, or of all of them, while a generation is built, while dead-lettered events
-are read again, and while a stage reacts again.
-"""
+"""Kill workers with SIGKILL while a generation is built, a redrive runs and a replay runs."""
 
 from __future__ import annotations
 
@@ -116,7 +114,10 @@ async def test_index_is_rebuilt_after_builder_is_killed(
 
 async def count_index_builds(worker_group: WorkerGroup, name: str) -> int:
     """How many of its indexes are on their way, and wait."""
-    query = "select count(*) from pg_stat_progress_create_index p join pg_class c on c.oid = p.relid where c.relname like '%\\_' || $1"
+    query = (
+        "select count(*) from pg_stat_progress_create_index p join pg_class c on c.oid = p.relid "
+        "where c.relname like '%\\_' || $1"
+    )
     return int(await worker_group.pool.fetchval(query, name))
 
 
@@ -125,7 +126,8 @@ async def fetch_index_definitions(
 ) -> list[tuple[str, bool]]:
     """Of its partitions: what each is, and whether it is complete."""
     query = (
-        "select pg_get_indexdef(i.indexrelid) as definition, i.indisvalid as valid from pg_index i join pg_class c on c.oid = i.indrelid "
+        "select pg_get_indexdef(i.indexrelid) as definition, i.indisvalid as valid "
+        "from pg_index i join pg_class c on c.oid = i.indrelid "
         "where c.relname like '%\\_' || $1 and c.relkind = 'r'"
     )
     rows = await worker_group.pool.fetch(query, generation)
@@ -139,7 +141,7 @@ REFUSED, TOGETHER = "ibis", 8
 async def test_redrive_and_replay_survive_worker_kills(
     worker_group: WorkerGroup, other_database: str, tmp_path: Path
 ) -> None:
-    """The redrive's worker is killed while an engine does not answer, the replay's wherever it is."""
+    """Kill the redrive's worker while an engine hangs, and the replay's at any point."""
     birds: dict[str, str | None] = {
         f"bird-{number}": f"The {REFUSED} wades {number}" for number in range(3 * TOGETHER)
     }

@@ -12,7 +12,8 @@ HANDBOOK = """# Travel handbook
 
 ## Trains
 
-Every train journey over two hours is booked in first class. The travel office books it within three working days.
+Every train journey over two hours is booked in first class. \
+The travel office books it within three working days.
 
 ## Daily allowance
 
@@ -254,7 +255,8 @@ async def test_query_is_recorded_as_run(world: ApiWorld) -> None:
 
 async def test_entities_and_subgraph_are_served(world: ApiWorld) -> None:
     await world.ingest_until_searchable(
-        "Maria Silva works for Norte Energia S.A. in Lisbon. Norte Energia S.A. paid 5,000 euros on 3 May 2024."
+        "Maria Silva works for Norte Energia S.A. in Lisbon. Norte Energia S.A. paid 5,000 euros "
+        "on 3 May 2024."
     )
     async with asyncio.timeout(30):
         while not (entities := (await world.http.get("/v1/entities")).json()["items"]):

@@ -229,7 +229,10 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
     ).status_code == 202
 
     async def there() -> str | None:
-        shown = "select d.id from documents d join visible v on v.document_id = d.id where d.external_id = $1"
+        shown = (
+            "select d.id from documents d join visible v on v.document_id = d.id "
+            "where d.external_id = $1"
+        )
         found = await storage.pool.fetchval(shown, f"{METADATA_CANARY}.md")
         return found and str(found)
 

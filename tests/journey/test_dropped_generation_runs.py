@@ -11,7 +11,10 @@ from tests.support.lineage import ask_and_record, diff_run, fetch_lineage, rerun
 NOTE = (
     "# Allowances\n\nThe daily allowance in Lisbon is 74 euros. Travel is booked by the office.\n\n"
     + "\n\n".join(
-        f"Clause {number}: receipts of kind {number} are kept for {number} years in the archive by the lake."
+        (
+            f"Clause {number}: receipts of kind {number} are kept "
+            f"for {number} years in the archive by the lake."
+        )
         for number in range(2, 30)
     )
     + "\n"

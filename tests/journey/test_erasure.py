@@ -23,7 +23,10 @@ RAW_TOPICS = ("raw",)
 
 
 async def list_tables(connection: Connection) -> list[str]:
-    query = "select format('%I.%I', schemaname, tablename) as name from pg_tables where schemaname in ('anabranch', 'keystore') order by 1"
+    query = (
+        "select format('%I.%I', schemaname, tablename) as name from pg_tables "
+        "where schemaname in ('anabranch', 'keystore') order by 1"
+    )
     return [row["name"] for row in await connection.fetch(query)]
 
 
@@ -44,7 +47,8 @@ async def find_canaries(dsn: str, folder: Path, canaries: Iterable[str]) -> set[
                         else "t::text"
                     )
                     rows = await connection.fetch(
-                        f"select distinct {kind} as place from {table} t where strpos(lower({text}), lower($1)) > 0",
+                        f"select distinct {kind} as place from {table} t "
+                        f"where strpos(lower({text}), lower($1)) > 0",
                         canary,
                     )
                     found |= {row["place"] for row in rows}
@@ -207,8 +211,14 @@ async def test_interrupted_erasure_resumes_after_restart(
 
 
 @pytest.mark.parametrize(
-    ("scope", "name", "status"), [("document", "11111111-1111-8111-8111-111111111111", 404), ("collection", "nobody", 404), ("tenant", "another", 422), ("planet", "x", 422)]
-)  # fmt: skip
+    ("scope", "name", "status"),
+    [
+        ("document", "11111111-1111-8111-8111-111111111111", 404),
+        ("collection", "nobody", 404),
+        ("tenant", "another", 422),
+        ("planet", "x", 422),
+    ],
+)
 async def test_invalid_erasure_scope_or_name_is_rejected(
     world: ApiWorld, scope: str, name: str, status: int
 ) -> None:
@@ -250,7 +260,8 @@ async def test_restored_keystore_backup_does_not_revive_erased_document(
         async with run_system(settings, database, overrides) as world:
             assert (
                 await pool.fetchval(
-                    "select count(*) from keystore.keys where subject::text = $1 and wrapped is not null",
+                    "select count(*) from keystore.keys "
+                    "where subject::text = $1 and wrapped is not null",
                     gone["document_id"],
                 )
                 == 0

@@ -59,7 +59,10 @@ def find_in_folders(folders: list[Path], wanted: dict[str, bytes]) -> set[str]:
 async def fetch_live_keys(dsn: str, subject: str | None = None) -> list[StoredKey]:
     pool = await open_pool(dsn, size=1, name="test")
     try:
-        query = "select id, tenant, subject, wrapped, slot from keystore.keys where wrapped is not null and subject::text = coalesce($1, subject::text)"
+        query = (
+            "select id, tenant, subject, wrapped, slot from keystore.keys "
+            "where wrapped is not null and subject::text = coalesce($1, subject::text)"
+        )
         return [
             StoredKey(row["id"], row["tenant"], row["subject"], row["wrapped"], slot=row["slot"])
             for row in await pool.fetch(query, subject)
@@ -115,7 +118,8 @@ async def test_erased_keys_and_text_are_in_no_file(
         try:
             assert (
                 await pool.fetchval(
-                    "select count(*) from pg_stats where strpos(lower(pg_stats::text), lower($1)) > 0",
+                    "select count(*) from pg_stats "
+                    "where strpos(lower(pg_stats::text), lower($1)) > 0",
                     CANARY,
                 )
                 == 0

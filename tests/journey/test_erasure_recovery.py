@@ -119,7 +119,8 @@ async def test_recovery_with_old_key_backup_keeps_document_erased(
         assert find_in_files(settings.data_dir, CANARIES) == set()
         assert (
             await pool.fetchval(
-                "select count(*) from keystore.keys where wrapped is null and destroyed_at is not null"
+                "select count(*) from keystore.keys where wrapped is null "
+                "and destroyed_at is not null"
             )
             >= 2
         )

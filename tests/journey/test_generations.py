@@ -1,4 +1,4 @@
-"""Two generations beside each other, from outside: asked by name, switched under load, rolled back."""
+"""Query two generations by name over HTTP, switch between them under load, and roll back."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ async def copy_to_shadow(world: ApiWorld, name: str = "g2") -> None:
 
 async def hide_in_shadow(world: ApiWorld, document: str) -> None:
     await world.worker.storage.pool.execute(
-        "delete from visible where generation = 'g2' and document_id in (select id from documents where external_id = $1)",
+        "delete from visible where generation = 'g2' and document_id in (select id from documents "
+        "where external_id = $1)",
         document,
     )
 
@@ -255,7 +256,10 @@ async def test_comparison_reports_failed_queries_and_runs_the_rest(world: ApiWor
     await world.ask("What does the stork build?")
     await world.ask("What does the stork build?", channels=["lexical"])
     await wait_for_rows(world, "runs", 3)
-    bound_to = "update runs set request = jsonb_set(request, '{profile}', '\"gone\"') where request ->> 'query' like $1"
+    bound_to = (
+        "update runs set request = jsonb_set(request, '{profile}', '\"gone\"') "
+        "where request ->> 'query' like $1"
+    )
     await world.worker.storage.pool.execute(bound_to, "%stork%")
     report = await post_generations(
         world,

@@ -63,7 +63,8 @@ async def test_full_blob_store_returns_507(
 ) -> None:
     async def full(*_: object, **__: object) -> None:
         raise GenericError(
-            "Generic LocalFileSystem error: Unable to copy data to file: No space left on device (os error 28)"
+            "Generic LocalFileSystem error: Unable to copy data to file: No space left "
+            "on device (os error 28)"
         )
 
     monkeypatch.setattr(obstore, "put_async", full)

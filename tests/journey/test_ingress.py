@@ -256,7 +256,8 @@ async def test_document_failed_at_ingress_shows_fields_of_event(world: ApiWorld)
     broken = Record(
         "raw",
         None,
-        b'{"external_id": "theirs", "filename": "scan\\u0000.pdf", "title": 7, "content": {"url": "a", "text": "b"}}',
+        b'{"external_id": "theirs", "filename": "scan\\u0000.pdf", "title": 7, "content": {"url": '
+        b'"a", "text": "b"}}',
         HEADERS,
     )
     await world.worker.storage.log.append([broken])

@@ -136,7 +136,8 @@ async def tamper_record(topic: str, connection: asyncpg.Connection) -> str:
         "select position from anabranch.events where topic = $1 order by position limit 1", topic
     )
     await connection.execute(
-        "update anabranch.events set value = set_byte(value, octet_length(value) / 2, (get_byte(value, octet_length(value) / 2) + 1) % 128) where position = $1",
+        "update anabranch.events set value = set_byte(value, octet_length(value) / 2, "
+        "(get_byte(value, octet_length(value) / 2) + 1) % 128) where position = $1",
         position,
     )
     return f"{topic}[0]@{position}"
@@ -152,14 +153,16 @@ async def tamper_transcript(connection: asyncpg.Connection, world: ApiWorld) -> 
 
 async def tamper_raw_record(connection: asyncpg.Connection, world: ApiWorld) -> str:
     await connection.execute(
-        "update anabranch.events set value = convert_to(replace(convert_from(value, 'UTF8'), 'allowances', 'Allowances'), 'UTF8') where topic = 'raw'"
+        "update anabranch.events set value = convert_to(replace(convert_from(value, 'UTF8'), "
+        "'allowances', 'Allowances'), 'UTF8') where topic = 'raw'"
     )
     return "raw[0]@"
 
 
 async def tamper_vector(connection: asyncpg.Connection, world: ApiWorld) -> str:
     await connection.execute(
-        "update anabranch.chunk_vectors set embedding = (select ('[' || string_agg('0.5', ',') || ']') from generate_series(1, 64))::extensions.halfvec"
+        "update anabranch.chunk_vectors set embedding = (select ('[' || string_agg('0.5', ',') || "
+        "']') from generate_series(1, 64))::extensions.halfvec"
     )
     return "embedded[0]@"
 
@@ -179,7 +182,8 @@ async def delete_blob(connection: asyncpg.Connection, world: ApiWorld) -> str:
 
 async def tamper_recorded_page(connection: asyncpg.Connection, world: ApiWorld) -> str:
     await connection.execute(
-        "update anabranch.runs set response = jsonb_set(response, '{citations,0,spans,0,page}', '7')"
+        "update anabranch.runs set response = jsonb_set(response, '{citations,0,spans,0,page}', "
+        "'7')"
     )
     return "child_chunks"
 

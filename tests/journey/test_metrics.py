@@ -265,9 +265,17 @@ def test_failed_channel_is_counted_by_reason() -> None:
 
 def make_failed_channel_response(channel: str, reason: str) -> Any:
     trace = Trace(
-        generation="g1", profile="default", route=Route(mode="hybrid", decided_by="rules", reason="-"), channels={}, channels_used=[],
-        channels_failed={channel: reason}, timings_ms={}, reranker=None, max_rerank_score=None, threshold=None,
-    )  # fmt: skip
+        generation="g1",
+        profile="default",
+        route=Route(mode="hybrid", decided_by="rules", reason="-"),
+        channels={},
+        channels_used=[],
+        channels_failed={channel: reason},
+        timings_ms={},
+        reranker=None,
+        max_rerank_score=None,
+        threshold=None,
+    )
     return SearchResponse(
         run_id="00000000-0000-0000-0000-000000000001", generation="g1", results=[], trace=trace
     )

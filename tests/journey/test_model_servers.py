@@ -1,4 +1,4 @@
-"""Embedding, reranking and answering by an OpenAI-compatible server, named by nothing but settings."""
+"""Embed, rerank and answer with an OpenAI-compatible server that only the settings name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from schemas.errors import GenerationMismatch
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
 from tests.support.api_world import ApiWorld, run_system
 
-FERRY_TEXT = "# Ferry\n\nThe ferry to Sable Point leaves at nine. The ticket office closes at eight in the evening."
+FERRY_TEXT = (
+    "# Ferry\n\n"
+    "The ferry to Sable Point leaves at nine. The ticket office closes at eight in the evening."
+)
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,8 @@ async def test_openapi_requests_cause_no_server_error(
         statuses[response.status_code] += 1
         if response.status_code >= 500:
             failures.append(
-                f"{response.status_code} {case.method} {response.request.url}: {arguments.get('json')!r:.300} → {response.text[:300]}"
+                f"{response.status_code} {case.method} {response.request.url}: "
+                f"{arguments.get('json')!r:.300} → {response.text[:300]}"
             )
 
     schema = schemathesis.openapi.from_dict(create_routes().openapi())

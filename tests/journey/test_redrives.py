@@ -225,11 +225,14 @@ async def insert_dropped_generation_letter(world: ApiWorld, document: str) -> UU
     """The letter of a generation that was dropped, and whose topic no other reads."""
     pool = world.worker.storage.pool
     await pool.execute(
-        "insert into generations (name, config, how, topics, state) values ('g0', '{}', '{}', '{\"chunked\": \"chunked.g0\"}', 'dropped')"
+        "insert into generations (name, config, how, topics, state) "
+        "values ('g0', '{}', '{}', '{\"chunked\": \"chunked.g0\"}', 'dropped')"
     )
     letter: UUID = await pool.fetchval(
-        "insert into dead_letters (event_id, stage, generation, tenant, document_id, log_topic, log_partition, log_offset, code, detail, remedy, attempts, "
-        "dead_lettered_at) values (gen_random_uuid(), 'embed', 'g0', 'default', $1, 'chunked.g0', 0, 7, 'OLD', 'old', '', 1, clock_timestamp()) returning event_id",
+        "insert into dead_letters (event_id, stage, generation, tenant, document_id, log_topic, "
+        "log_partition, log_offset, code, detail, remedy, attempts, "
+        "dead_lettered_at) values (gen_random_uuid(), 'embed', 'g0', 'default', $1, 'chunked.g0', "
+        "0, 7, 'OLD', 'old', '', 1, clock_timestamp()) returning event_id",
         document,
     )
     return letter

@@ -10,9 +10,9 @@ READER_COUNT = 4
 SWITCH_COUNT = 5
 SECTION_COUNT = 12
 FILLER = (
-    "Each of the boats that wait below the sluice pays the toll, and the keeper writes it down with the hour and the level of the water. "
-    * 8
-)
+    "Each of the boats that wait below the sluice pays the toll, "
+    "and the keeper writes it down with the hour and the level of the water. "
+) * 8
 
 
 def make_edition(edition: str) -> str:

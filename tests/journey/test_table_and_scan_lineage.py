@@ -109,7 +109,8 @@ async def test_table_scan_and_model_answers_have_lineage_and_rerun(
                 broken = (await fetch_lineage(world, answer["run_id"]))["broken"]
                 assert any("child_chunks" in fault for fault in broken), broken
             await pool.execute(
-                "update child_chunks set spans = jsonb_set(spans, '{0,box,0}', '0.5') where spans #> '{0,box}' <> 'null'"
+                "update child_chunks set spans = jsonb_set(spans, '{0,box,0}', '0.5') "
+                "where spans #> '{0,box}' <> 'null'"
             )
             moved = await ask_with_failing_model(world, SCAN_FILE, models)
             assert any(

@@ -212,7 +212,10 @@ async def _ingest_documents(
         f"{mark}tagtuff",
         f"{mark}metapumice",
     }
-    text = f"# {title}\n\nThe {hook} was bought by {mark} Brandt of {mark} Holdings for {secret} euro.\n"
+    text = (
+        f"# {title}\n\n"
+        f"The {hook} was bought by {mark} Brandt of {mark} Holdings for {secret} euro.\n"
+    )
     fields = {
         "collection": f"{mark}collectionloess",
         "tags": f"{mark}tagtuff",
@@ -589,7 +592,9 @@ async def find_existence_leaks(stack: TenantStack, wanted: list[ApiOperation]) -
                     _get_error_code(unknown),
                 ):
                     found.append(
-                        f"{'/'.join(who)} {operation.id} {thing}: {answer.status_code} {_get_error_code(answer)}, unknown: {unknown.status_code} {_get_error_code(unknown)}"
+                        f"{'/'.join(who)} {operation.id} {thing}: {answer.status_code} "
+                        f"{_get_error_code(answer)}, unknown: {unknown.status_code} "
+                        f"{_get_error_code(unknown)}"
                     )
     return found
 

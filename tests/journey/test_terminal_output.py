@@ -26,7 +26,11 @@ CONTROL_CHARACTER = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 QUESTION = "How many steps does the keeper of Skerryvore count?"
-HOSTILE_TEXT = f"# Tower {CONTROL_SEQUENCES}\n\nThe keeper of Skerryvore {CONTROL_SEQUENCES} counts ninety-seven steps. Anna Lindqvist{CONTROL_SEQUENCES} of Quill{CONTROL_SEQUENCES} Limited paid EUR 4,200."
+HOSTILE_TEXT = (
+    f"# Tower {CONTROL_SEQUENCES}\n\n"
+    f"The keeper of Skerryvore {CONTROL_SEQUENCES} counts ninety-seven steps. Anna "
+    f"Lindqvist{CONTROL_SEQUENCES} of Quill{CONTROL_SEQUENCES} Limited paid EUR 4,200."
+)
 LOGGING_COMMANDS = {"up", "api", "worker", "kafka start"}
 """Run until they are stopped; what they say of documents are logs."""
 BROKEN_UPLOAD_FIELDS = {

@@ -39,7 +39,8 @@ async def test_tampered_plain_text_event_is_detected(
     answer = await ask_and_record(world)
     connection = await asyncpg.connect(database)
     await connection.execute(
-        "update anabranch.events set value = convert_to(replace(convert_from(value, 'UTF8'), $2, $3), 'UTF8') where topic = $1",
+        "update anabranch.events set value = convert_to(replace(convert_from(value, 'UTF8'), $2, "
+        "$3), 'UTF8') where topic = $1",
         topic,
         before,
         after,

@@ -1,4 +1,4 @@
-"""A person upgrades the program, and its chunker does otherwise than the one that made the index."""
+"""Upgrade to a program whose chunker differs from the one that built the index."""
 
 from __future__ import annotations
 

@@ -166,7 +166,8 @@ class DocumentChangesMachine(RuleBasedStateMachine):
             return
         rows = self.run_coroutine(
             self.pool.fetch(
-                "select v.document_id, t.markdown from visible v join revision_texts t using (generation, document_id, ord)"
+                "select v.document_id, t.markdown from visible v "
+                "join revision_texts t using (generation, document_id, ord)"
             )
         )
         expected = {

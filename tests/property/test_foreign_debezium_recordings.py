@@ -63,7 +63,7 @@ def test_recorded_event_is_decoded_or_rejected_with_code() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 async def test_recorded_stream_yields_same_documents_in_any_order(seed: int) -> None:
-    """Its positions were taken out of the recording: they are given back by the order of its lines."""
+    """The recording has no positions; the order of its lines replaces them."""
     for table, body in (("products", "description"), ("customers", "address")):
         mapping = RowMapping(body=[body], title="name")
         records, rows = [], {}

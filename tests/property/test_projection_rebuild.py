@@ -382,7 +382,8 @@ async def fetch_all_rows(pool: Pool) -> dict[str, set[tuple[Any, ...]]]:
         "select id, latest, withdrawn, revision, accepted_id from documents"
     )
     found["amended"] = await pool.fetch(
-        "select d.id, d.title, d.collection, d.tags, d.metadata, d.amended from documents d join visible v on v.document_id = d.id"
+        "select d.id, d.title, d.collection, d.tags, d.metadata, d.amended from documents d "
+        "join visible v on v.document_id = d.id"
     )
     found["amendments"] = await pool.fetch(
         "select document_id, ord, accepted_id, fields, by_revision from document_amendments"
@@ -409,7 +410,8 @@ async def truncate_tables(pool: Pool) -> None:
         "generations",
     ]
     dropped = await pool.fetch(
-        "select inhrelid::regclass::text as name from pg_inherits join pg_class on oid = inhrelid where relkind = 'r'"
+        "select inhrelid::regclass::text as name from pg_inherits join pg_class on oid = inhrelid "
+        "where relkind = 'r'"
     )
     for row in dropped:
         await pool.execute(f"drop table {row['name']}")

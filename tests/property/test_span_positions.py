@@ -164,5 +164,6 @@ def check_coverage(transcript: Transcript, parents: list[ParentChunk]) -> None:
             while offset < block.span.char_end and transcript.markdown[offset].isspace():
                 offset += 1
         assert offset >= block.span.char_end, (
-            f"from {offset} on, {transcript.markdown[offset : block.span.char_end][:80]!r} is in no chunk"
+            f"from {offset} on, {transcript.markdown[offset : block.span.char_end][:80]!r} is "
+            "in no chunk"
         )

@@ -47,13 +47,12 @@ class FinishedPipeline(SimulatedPipeline):
 async def run_upload(
     folder: Path, deaths: list[int], key: str, repeats: int = 1
 ) -> FinishedPipeline:
-    """The world once an event that names `key` has been worked, at the door by workers that die at
-    these crossings.
-    """
+    """Ingest an event that names `key` with workers that crash at the crossings in `deaths`."""
     folder.mkdir()
     world = FinishedPipeline(folder, [], 0, PartitionLimits(), repeats)
     blobs: Any = world.ports.blobs
-    world.ports = replace(world.ports, blobs=CrashingBlobs(blobs, world.crash_injector))  # type: ignore[arg-type]
+    crashing_blobs: Any = CrashingBlobs(blobs, world.crash_injector)
+    world.ports = replace(world.ports, blobs=crashing_blobs)
     world.embedder.flaky = False
     await blobs.put(key, BODY)
     await world.create_generation()

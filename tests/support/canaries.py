@@ -35,8 +35,10 @@ def _base64_forms(canary: str) -> list[bytes]:
 async def list_tables(connection: Connection | Pool) -> list[str]:
     """Of every schema of ours, partitions for what they are part of."""
     query = (
-        "select format('%I.%I', n.nspname, c.relname) as name from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-        "where c.relkind = 'r' and n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast') order by 1"
+        "select format('%I.%I', n.nspname, c.relname) as name from pg_class c "
+        "join pg_namespace n on n.oid = c.relnamespace "
+        "where c.relkind = 'r' and n.nspname not in ('pg_catalog', 'information_schema', "
+        "'pg_toast') order by 1"
     )
     return [row["name"] for row in await connection.fetch(query)]
 
@@ -46,7 +48,8 @@ async def find_in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
     found, words = set(), list(canaries)
     for table in await list_tables(pool):
         columns = await pool.fetch(
-            "select attname, atttypid = 'bytea'::regtype as binary from pg_attribute where attrelid = $1::text::regclass and attnum > 0",
+            "select attname, atttypid = 'bytea'::regtype as binary from pg_attribute "
+            "where attrelid = $1::text::regclass and attnum > 0",
             table,
         )
         binary = [

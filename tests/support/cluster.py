@@ -225,9 +225,7 @@ def run_cluster(
 
 
 async def _find_unread_ranges(log: KafkaLog, stage: Stage) -> dict[int, tuple[int, int]]:
-    """Partition → (first offset not acknowledged, offset after the last), where there is something
-    between.
-    """
+    """Return (first unacknowledged offset, end offset) of each partition that lags."""
     ends = await log.fetch_offset_bounds(stage.topic)
     read = await log.fetch_committed_offsets(
         format_group_name(stage.name, None if stage.serves_all_generations else FIRST_GENERATION),

@@ -21,7 +21,8 @@ async def copy_log(source: str, target: str) -> None:
         old, new, "events", "position, topic, key, headers, value, appended_at", "xact", "'3'::xid8"
     )
     await new.execute(
-        "select setval(pg_get_serial_sequence('events', 'position'), (select max(position) from events))"
+        "select setval(pg_get_serial_sequence('events', 'position'), (select max(position) "
+        "from events))"
     )
     await close_pool(old)
     await close_pool(new)
@@ -67,6 +68,7 @@ async def copy_table(
     extra = (f", {more}", f", {value}") if more else ("", "")
     overriding = "overriding system value " if table == "events" else ""
     await new.executemany(
-        f"insert into {table} ({', '.join(names)}{extra[0]}) {overriding}values ({places}{extra[1]}) on conflict do nothing",
+        f"insert into {table} ({', '.join(names)}{extra[0]}) {overriding}values "
+        f"({places}{extra[1]}) on conflict do nothing",
         [tuple(row) for row in rows],
     )

@@ -100,11 +100,14 @@ async def insert_accepted(connection: asyncpg.Connection, doc: SampleDocument) -
     }
     accepted = make_received_id(doc.tenant, "test", doc.event_id)
     await connection.execute(
-        """insert into documents (id, tenant, external_id, title, language, collection, tags, metadata, document_date, content_sha256, blob, latest, revision,
+        """insert into documents (id, tenant, external_id, title, language, collection, tags,
+             metadata, document_date, content_sha256, blob, latest, revision,
              event_id, accepted_id, received_at, readers)
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
-           on conflict (id) do update set latest = excluded.latest, title = excluded.title, revision = excluded.revision, event_id = excluded.event_id,
-             content_sha256 = excluded.content_sha256, accepted_id = excluded.accepted_id, readers = excluded.readers""",
+           on conflict (id) do update set latest = excluded.latest, title = excluded.title,
+             revision = excluded.revision, event_id = excluded.event_id,
+             content_sha256 = excluded.content_sha256, accepted_id = excluded.accepted_id,
+               readers = excluded.readers""",
         *(
             doc.id,
             doc.tenant,
@@ -121,7 +124,8 @@ async def insert_accepted(connection: asyncpg.Connection, doc: SampleDocument) -
         *(list(doc.order), doc.revision, doc.event_id, accepted, EPOCH, doc.readers),
     )
     await connection.execute(
-        """insert into document_revisions (document_id, ord, revision, tenant, title, content_sha256, blob, event_id, source, accepted_id, received_at,
+        """insert into document_revisions (document_id, ord, revision, tenant, title,
+             content_sha256, blob, event_id, source, accepted_id, received_at,
              log_topic, log_partition, log_offset, readers)
            values ($1, $2, $3, $4, $5, $6, $7, $8, 'test', $9, $10, 'accepted', 0, $11, $12)""",
         *(
@@ -147,9 +151,11 @@ async def insert_index_rows(
     key = (generation, doc.id, list(doc.order), doc.tenant)
     markdown = "\n\n".join(doc.texts)
     await connection.execute(
-        """insert into revision_texts (generation, document_id, ord, tenant, title, language, media_type, content_sha256, text_sha256, characters, markdown,
+        """insert into revision_texts (generation, document_id, ord, tenant, title, language,
+             media_type, content_sha256, text_sha256, characters, markdown,
              warnings, event_id, log_topic, log_partition, log_offset)
-           values ($1, $2, $3, $4, $5, $6, 'text/markdown', '', '', $7, $8, '[]', $2, 'ocr_done', 0, $9)""",
+           values ($1, $2, $3, $4, $5, $6, 'text/markdown', '', '', $7, $8, '[]', $2, 'ocr_done',
+             0, $9)""",
         *key,
         doc.title,
         doc.language,
@@ -161,14 +167,17 @@ async def insert_index_rows(
     for ordinal, text in enumerate(doc.texts):
         end = start + len(text)
         await connection.execute(
-            """insert into parent_chunks (generation, document_id, ord, tenant, id, ordinal, text, section, char_start, char_end, pages, tokens)
+            """insert into parent_chunks (generation, document_id, ord, tenant, id, ordinal, text,
+                 section, char_start, char_end, pages, tokens)
                values ($1, $2, $3, $4, $5, $6, $7, 'Part', $8, $9, '{1}', 5)""",
             *(*key, doc.parent_id(ordinal), ordinal, text, start, end),
         )
         await connection.execute(
-            """insert into child_chunks (generation, document_id, ord, tenant, id, parent_id, ordinal, kind, text, prefix, char_start, char_end, spans, tokens,
+            """insert into child_chunks (generation, document_id, ord, tenant, id, parent_id,
+                 ordinal, kind, text, prefix, char_start, char_end, spans, tokens,
                  language, cfg)
-               values ($1, $2, $3, $4, $5, $6, $7, 'paragraph', $8, $9, $10, $11, $12, 5, $13, $14)""",
+               values ($1, $2, $3, $4, $5, $6, $7, 'paragraph', $8, $9, $10, $11, $12, 5, $13,
+                 $14)""",
             *(
                 *key,
                 doc.chunk_id(ordinal),
@@ -187,7 +196,8 @@ async def insert_index_rows(
         )
         if doc.vectors is not None:
             await connection.execute(
-                "insert into chunk_vectors (generation, document_id, ord, tenant, chunk_id, embedding) values ($1, $2, $3, $4, $5, $6)",
+                "insert into chunk_vectors (generation, document_id, ord, tenant, chunk_id, "
+                "embedding) values ($1, $2, $3, $4, $5, $6)",
                 *(*key, doc.chunk_id(ordinal), np.array(doc.vectors[ordinal], dtype=np.float16)),
             )
         start = end + 2
@@ -213,8 +223,10 @@ async def activate_revision(
                     previous_order,
                 )
         await connection.execute(
-            """insert into visible (generation, document_id, ord, tenant, chunks) values ($1, $2, $3, $4, $5)
-               on conflict (generation, document_id) do update set ord = excluded.ord, chunks = excluded.chunks""",
+            """insert into visible (generation, document_id, ord, tenant, chunks)
+                 values ($1, $2, $3, $4, $5)
+               on conflict (generation, document_id)
+                 do update set ord = excluded.ord, chunks = excluded.chunks""",
             *(generation, doc.id, list(doc.order), doc.tenant, len(doc.texts)),
         )
         await _add_lexical_deltas(connection, doc, generation, list(doc.order), 1)
@@ -229,13 +241,15 @@ async def _add_lexical_deltas(
 ) -> None:
     await connection.execute(
         """insert into lexical_deltas (generation, tenant, cfg, lexeme, delta)
-           select generation, tenant, cfg, lexeme, $4 * count(*) from child_chunks, unnest(tsv) where generation = $1 and document_id = $2 and ord = $3
+           select generation, tenant, cfg, lexeme, $4 * count(*) from child_chunks, unnest(tsv)
+             where generation = $1 and document_id = $2 and ord = $3
            group by 1, 2, 3, 4""",
         *(generation, doc.id, order, sign),
     )
     await connection.execute(
         """insert into corpus_deltas (generation, tenant, cfg, chunks)
-           select generation, tenant, cfg, $4 * count(*) from child_chunks where generation = $1 and document_id = $2 and ord = $3 group by 1, 2, 3""",
+           select generation, tenant, cfg, $4 * count(*) from child_chunks where generation = $1
+             and document_id = $2 and ord = $3 group by 1, 2, 3""",
         *(generation, doc.id, order, sign),
     )
 
@@ -253,7 +267,8 @@ async def insert_mention(
     entity = content_id("entity", doc.tenant, type_, key)
     n_mentions = await connection.fetchval("select count(*) from entity_mentions")
     await connection.execute(
-        """insert into entity_mentions (generation, document_id, ord, tenant, id, chunk_id, entity_id, type, key, name, char_start, char_end)
+        """insert into entity_mentions (generation, document_id, ord, tenant, id, chunk_id,
+             entity_id, type, key, name, char_start, char_end)
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 1)""",
         *(
             generation,
@@ -282,7 +297,8 @@ async def insert_relation(
     generation: str = "g1",
 ) -> None:
     await connection.execute(
-        """insert into relations (generation, document_id, ord, tenant, id, chunk_id, subject_id, type, object_id, weight, extractor, char_start, char_end)
+        """insert into relations (generation, document_id, ord, tenant, id, chunk_id, subject_id,
+             type, object_id, weight, extractor, char_start, char_end)
            values ($1, $2, $3, $4, $5, $6, $7, 'knows', $8, $9, 'test', 0, 1)""",
         *(
             generation,

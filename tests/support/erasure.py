@@ -16,10 +16,17 @@ CANARY = "Quetzalcoatlus"
 METADATA_CANARY = "x7canary"
 
 
-CANARY_TEXT = f"# The {METADATA_CANARY} report\n\n{CANARY} Northropi was seen at the weir of Marlow on 3 May 2021. Anna Lindqvist of {CANARY} Limited paid EUR 4,200 for the watch."
+CANARY_TEXT = (
+    f"# The {METADATA_CANARY} report\n\n"
+    f"{CANARY} Northropi was seen at the weir of Marlow "
+    f"on 3 May 2021. Anna Lindqvist of {CANARY} Limited paid EUR 4,200 for the watch."
+)
 
 
-OTHER_TEXT = "# Of lighthouses\n\nThe lighthouse of Skerryvore was built by Alan Stevenson. Anna Lindqvist visited it in 1999."
+OTHER_TEXT = (
+    "# Of lighthouses\n\n"
+    "The lighthouse of Skerryvore was built by Alan Stevenson. Anna Lindqvist visited it in 1999."
+)
 
 
 async def erase(world: ApiWorld, scope: str, name: str) -> dict[str, Any]:

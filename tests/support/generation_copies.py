@@ -28,13 +28,15 @@ async def copy_generation(pool: Pool, base: str, name: str) -> Generation:
     await apply_control_rows(pool, GenerationRow(generation), GenerationBuiltRow(name, {}))
     for table in PARTITIONED_TABLES:
         rows = await pool.fetch(
-            "select column_name from information_schema.columns where table_schema = 'anabranch' and table_name = $1 and is_generated = 'NEVER'",
+            "select column_name from information_schema.columns "
+            "where table_schema = 'anabranch' and table_name = $1 and is_generated = 'NEVER'",
             table,
         )
         columns = ", ".join(
             row["column_name"] for row in rows if row["column_name"] != "generation"
         )
         await pool.execute(
-            f"insert into {table} (generation, {columns}) select '{name}', {columns} from {table} where generation = '{base}' on conflict do nothing"
+            f"insert into {table} (generation, {columns}) select '{name}', {columns} from {table} "
+            f"where generation = '{base}' on conflict do nothing"
         )
     return generation

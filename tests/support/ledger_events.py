@@ -117,11 +117,16 @@ def make_transcribed(
 ) -> Event[Any]:
     return _make_event(
         DocumentTranscribed(
-            **_common_fields(name, order), language="en", media_type="text/plain", content_sha256=content_id("content", content).hex, text_sha256="y", characters=len(content),
+            **_common_fields(name, order),
+            language="en",
+            media_type="text/plain",
+            content_sha256=content_id("content", content).hex,
+            text_sha256="y",
+            characters=len(content),
             transcript=Transcript(markdown=content, blocks=[]),
         ),
         fingerprint,
-    )  # fmt: skip
+    )
 
 
 def _make_chunks(name: str, words: list[str]) -> list[ParentChunk]:
@@ -184,8 +189,13 @@ def make_embedded(
 
 def find_stage(fact: Event[Any]) -> Stage:
     return {
-        DocumentAccepted: transcribe.STAGE, DocumentRemoved: transcribe.STAGE, AmendmentAccepted: transcribe.STAGE, DocumentTranscribed: chunk.STAGE, DocumentChunked: embed.STAGE, ChunksEmbedded: index.STAGE,
-    }[type(fact.data)]  # fmt: skip
+        DocumentAccepted: transcribe.STAGE,
+        DocumentRemoved: transcribe.STAGE,
+        AmendmentAccepted: transcribe.STAGE,
+        DocumentTranscribed: chunk.STAGE,
+        DocumentChunked: embed.STAGE,
+        ChunksEmbedded: index.STAGE,
+    }[type(fact.data)]
 
 
 def project_event(fact: Event[Any]) -> tuple[str, OrderingPolicy, ProjectedEvent]:

@@ -78,7 +78,10 @@ class Pipeline:
     async def push_and_wait_until_visible(self, texts: Mapping[str, str]) -> None:
         """Push and wait until they are searchable."""
         await self.push(texts)
-        visible_count = "select count(*) from live_generation l join visible v on v.generation = l.name join documents d on d.id = v.document_id where external_id = any($1)"
+        visible_count = (
+            "select count(*) from live_generation l join visible v on v.generation = l.name "
+            "join documents d on d.id = v.document_id where external_id = any($1)"
+        )
 
         async def are_visible() -> bool:
             return bool(await self.pool.fetchval(visible_count, list(texts)) == len(texts))

@@ -95,8 +95,8 @@ def _ensure_initdb() -> Path:
 def choose_service_folder() -> str:
     """Choose where servers keep their data: in memory where there is enough of it.
 
-    A cloned database has 500 files. Cloning it takes 0.07 s of CPU and wall time in memory and 0.4 s
-    on a disk, and over 2 s on a disk that other tests use at the same time.
+    A cloned database has 500 files. Cloning it takes 0.07 s of CPU and wall time in memory and
+    0.4 s on a disk, and over 2 s on a disk that other tests use at the same time.
     """
     if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
         status = os.statvfs(SHARED_MEMORY)

@@ -33,11 +33,14 @@ ConcurrentWork = Callable[[], Awaitable[None]]
 
 
 async def do_nothing() -> None:
-    """As when no other worker is there."""
+    """Do nothing, as when there is no other worker."""
 
 
 class SharedLog(MemoryLog):
-    """Of which other workers do their `work` before it answers; they note before they acknowledge."""
+    """Run the `work` of other workers before each answer.
+
+    The workers record their results before they acknowledge.
+    """
 
     def __init__(self) -> None:
         super().__init__()

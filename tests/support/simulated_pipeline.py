@@ -303,10 +303,20 @@ class SimulatedPipeline:
         blobs: Any = FolderBlobs(self.folder)
         unused: Any = None
         self.ports = StagePorts(
-            generation=GENERATION, blobs=blobs, memo=MemoryMemo(), fetcher=unused, parser=LineParser(), chunker=LineChunker(), extractor=NoExtractor(), embedder=self.embedder,
-            language_detector=_NoLanguage(), latest_revisions=self.revisions or self, limits=IngressLimits(), assign_order=lambda position, _: [1, position.offset],
+            generation=GENERATION,
+            blobs=blobs,
+            memo=MemoryMemo(),
+            fetcher=unused,
+            parser=LineParser(),
+            chunker=LineChunker(),
+            extractor=NoExtractor(),
+            embedder=self.embedder,
+            language_detector=_NoLanguage(),
+            latest_revisions=self.revisions or self,
+            limits=IngressLimits(),
+            assign_order=lambda position, _: [1, position.offset],
             owners=MemoryOwners(),
-        )  # fmt: skip
+        )
 
     async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None:
         state = self.memory_ledger.documents.get(document_id)

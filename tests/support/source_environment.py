@@ -40,8 +40,10 @@ class SourceEnvironment:
     async def fetch_visible_texts(self, source: str) -> dict[str, str]:
         """By external id, of what answers questions."""
         rows = await self.worker.storage.pool.fetch(
-            "select d.external_id, t.markdown from documents d join visible v on v.document_id = d.id "
-            "join revision_texts t on t.generation = v.generation and t.document_id = d.id and t.ord = v.ord where d.source = $1",
+            "select d.external_id, t.markdown from documents d "
+            "join visible v on v.document_id = d.id "
+            "join revision_texts t on t.generation = v.generation and t.document_id = d.id "
+            "and t.ord = v.ord where d.source = $1",
             f"anabranch/source/{source}",
         )
         return {row["external_id"]: row["markdown"] for row in rows}

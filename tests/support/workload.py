@@ -43,7 +43,10 @@ def generate_text(name: str, number: int, rng: random.Random) -> str:
     """
     people = ["Ada Lovelace", "Grace Hopper", "Carl Friedrich Gauss", "Emmy Noether"]
     lines = [
-        f"{name} revision {number} was signed by {rng.choice(people)} and {rng.choice(people)} for EUR {rng.randrange(1, 99)},000."
+        (
+            f"{name} revision {number} was signed by {rng.choice(people)} "
+            f"and {rng.choice(people)} for EUR {rng.randrange(1, 99)},000."
+        )
     ]
     lines += [
         " ".join(
@@ -56,8 +59,9 @@ def generate_text(name: str, number: int, rng: random.Random) -> str:
 
 
 def generate_histories(rng: random.Random, documents: int) -> dict[str, list[KafkaEvent]]:
-    """Document → its events in their order: one revision, several, the same again, withdrawn, sent
-    again after that, unreadable.
+    """Generate each document's events in order.
+
+    They include repeated, withdrawn, resubmitted and unreadable revisions.
     """
     events_by_document: dict[str, list[KafkaEvent]] = {}
     for ordinal in range(documents):

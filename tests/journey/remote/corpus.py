@@ -24,7 +24,8 @@ HANDBOOK = """# Travel handbook
 
 ## Trains
 
-Every train journey over two hours is booked in first class. The travel office of Norte Energia S.A. books it within three working days.
+Every train journey over two hours is booked in first class. \
+The travel office of Norte Energia S.A. books it within three working days.
 
 ## Daily allowance
 
@@ -34,13 +35,17 @@ CONTRACT = """# Contrato da ponte
 
 ## Prazo
 
-O prazo da obra da ponte é de 540 dias a contar da consignação. O empreiteiro entrega um relatório por mês.
+O prazo da obra da ponte é de 540 dias a contar da consignação. \
+O empreiteiro entrega um relatório por mês.
 
 ## Multas
 
 A multa por dia de atraso é de 2.500 euros.
 """
-LOCK_NOTE = "The lock keeper at Merrin closes the northern gate at 21:30 every evening. In winter he closes it at 19:00.\n"
+LOCK_NOTE = (
+    "The lock keeper at Merrin closes the northern gate at 21:30 every evening. In winter he "
+    "closes it at 19:00.\n"
+)
 ALLOWANCE_QUESTION = "What is the daily allowance in Lisbon?"
 DEADLINE_QUESTION = "Qual é o prazo da obra da ponte?"
 UNANSWERABLE_QUESTION = "Who won the chess tournament of Reykjavik?"

@@ -124,9 +124,7 @@ async def test_failed_extraction_leaves_document_searchable(
 async def test_wrong_embedding_dimension_is_retried_and_reported(
     fake: FakeOpenAI, database: str, tmp_path: Path
 ) -> None:
-    """The model gives 64 numbers and refuses to give more; nothing is dead-lettered, since no document is
-    at fault.
-    """
+    """The model returns 64 dimensions; no document is at fault, so nothing is dead-lettered."""
     observer = RetryRecorder()
     settings = make_settings(fake, tmp_path, "embed.dimension=100")
     async with (
