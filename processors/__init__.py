@@ -19,7 +19,12 @@ from processors import (
 )
 from schemas.events import EventData
 from schemas.topics import Topic
-from streams.stage import Stage, collect_event_classes, order_topics
+from streams.stage import (
+    Stage,
+    collect_event_classes,
+    order_topics,
+    require_one_projector_per_topic,
+)
 
 STAGES: tuple[Stage, ...] = (
     receive.STAGE,
@@ -36,6 +41,8 @@ STAGES: tuple[Stage, ...] = (
     judgements.STAGE,
     dead_letters.STAGE,
 )
+
+require_one_projector_per_topic(STAGES)
 
 EVENT_CLASSES: tuple[type[EventData], ...] = collect_event_classes(STAGES)
 # Upstream first: a drain waits for the topics in this order.

@@ -123,3 +123,21 @@ def order_topics(stages: Iterable[Stage]) -> tuple[Topic, ...]:
                 # Directly behind its input, which keeps the list upstream first.
                 topics.insert(topics.index(stage.topic) + 1, event_class.topic)
     return tuple(topics)
+
+
+def require_one_projector_per_topic(stages: Iterable[Stage]) -> None:
+    """Raise ValueError if two stages project the same topic.
+
+    All rows of an event are written in one transaction, with the claim that makes a redelivered
+    event a no-op; a second projector would have a claim of its own.
+    """
+    projectors: dict[Topic, Stage] = {}
+    for stage in stages:
+        if not stage.projects:
+            continue
+        projector = projectors.setdefault(stage.topic, stage)
+        if projector is not stage:
+            raise ValueError(
+                f"Stages {projector.name} and {stage.name} both project topic {stage.topic}. "
+                "Project it in one of them, and only react in the other."
+            )
