@@ -1,1 +1,1 @@
-"""Contracts: events, values, rows, ports, errors and ids. Imports no other package of this project."""
+"""Contracts: events, values, rows, ports, errors and ids. Imports no other package of ours."""

@@ -1,7 +1,9 @@
-"""Resolve a document's title, collection, tags, metadata and readers from its revisions and amendments.
+"""Resolve a document's title, collection, tags, metadata and readers from its revisions and
+amendments.
 
-An amendment holds until a later statement about the same field (for metadata: the same key), or until the
-document is withdrawn. The result depends only on the statements, not on the sequence in which they arrive.
+An amendment holds until a later statement about the same field (for metadata: the same key), or
+until the document is withdrawn. The result depends only on the statements, not on the sequence in
+which they arrive.
 """
 
 from __future__ import annotations

@@ -69,7 +69,10 @@ class ApiKey(BaseModel):
     name: str = Field(description="Purpose of the key.")
     role: Role = Field(description="Role of the key.")
     readers: list[str] | None = Field(
-        description="Users and groups whose documents the key may read. Null allows every document of the tenant."
+        description=(
+            "Users and groups whose documents the key may read. Null allows every document of the "
+            "tenant."
+        )
     )
     created_at: datetime = Field(description="When the key was created.")
     created_by: str = Field(description="Id of the caller that created the key.")
@@ -93,10 +96,16 @@ class Identity(BaseModel):
     """The authenticated caller."""
 
     id: str = Field(
-        description="`local` for the embedded token, `key:<key id>` for an API key, `jwt:<subject>` for a JSON Web Token."
+        description=(
+            "`local` for the embedded token, `key:<key id>` for an API key, `jwt:<subject>` for a "
+            "JSON Web Token."
+        )
     )
     tenant: str = Field(description="Tenant that the caller acts for.")
     role: Role = Field(description="Role of the caller.")
     readers: list[str] | None = Field(
-        description="Users and groups whose documents the caller may read. Null allows every document of the tenant."
+        description=(
+            "Users and groups whose documents the caller may read. Null allows every document of "
+            "the tenant."
+        )
     )

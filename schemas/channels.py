@@ -1,4 +1,6 @@
-"""The retrieval channels, declared once: profiles, fusion weights, routes and the wire derive from this list.
+"""The retrieval channels, declared once.
+
+Profiles, fusion weights, routes and the wire derive from this list.
 
 A new channel is a line here and a file `retrieval/channels/<name>.py`.
 """
@@ -29,7 +31,9 @@ class ChannelProfile(Value):
         gt=0,
         le=120,
         title="Time-out",
-        description="Seconds after which the channel is abandoned; the other channels are unaffected.",
+        description=(
+            "Seconds after which the channel is abandoned; the other channels are unaffected."
+        ),
     )
 
 

@@ -14,20 +14,20 @@
     │   ├── ForbiddenAddress
     │   ├── CredentialsInUrl
     │   ├── Unauthenticated     no valid credential (HTTP 401)
-    │   ├── Forbidden           the caller's role, tenant or origin does not allow it (HTTP 403)
+    │   ├── Forbidden           the role, tenant or origin does not allow it (HTTP 403)
     │   ├── NotFound
     │   ├── InvalidRequest
-    │   │   └── CursorAhead     a cursor of a log that has since been restored or recreated
+    │   │   └── CursorAhead     the log was restored or recreated after the cursor
     │   ├── DataErased          its key was destroyed: the event is skipped
     │   │   └── KeyLost         its share is not in the key file: the event is skipped
     │   └── InvalidModelOutput
     └── FatalError              the worker stops
-        ├── NewerVersion        the event was written by a newer worker, during a rolling upgrade
+        ├── NewerVersion        a newer worker wrote the event, during a rolling upgrade
         ├── ConfigurationError
         └── GenerationMismatch
 
-Each error has a `code` for programs, a `detail` for people and a `remedy` that says what to do. Any other
-exception is a bug.
+Each error has a `code` for programs, a `detail` for people and a `remedy` that says what to do. Any
+other exception is a bug.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AnabranchError(Exception):
     remedy = ""
 
     def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None) -> None:
-        # Details are stored in dead letters, logs and responses, so credentials in URLs must not pass.
+        # Dead letters, logs and responses contain details, so credentials in URLs must not pass.
         detail = redact_urls(detail)
         super().__init__(detail)
         self.detail = detail
@@ -73,7 +73,7 @@ class EngineUnavailable(TransientError):
         remedy: str | None = None,
         n_answers: int | None = None,
     ) -> None:
-        """`n_answers` counts the engine's earlier replies to this process, where they are counted."""
+        """`n_answers` counts the engine's earlier replies to this process, if known."""
         super().__init__(detail, code=code, remedy=remedy)
         self.n_answers = n_answers
 
@@ -101,12 +101,18 @@ class PermanentError(AnabranchError):
 
 class MalformedEvent(PermanentError):
     code = "MALFORMED_EVENT"
-    remedy = "Correct the event by its JSON Schema (docs/reference/events) and send it again with a new ce_id."
+    remedy = (
+        "Correct the event by its JSON Schema (docs/reference/events) and send it again with a new "
+        "ce_id."
+    )
 
 
 class DuplicateEventId(PermanentError):
     code = "DUPLICATE_ID"
-    remedy = "Send each change with its own ce_id. This ce_source and ce_id were used with another payload."
+    remedy = (
+        "Send each change with its own ce_id. This ce_source and ce_id were used with another "
+        "payload."
+    )
 
 
 class UnreadableDocument(PermanentError):
@@ -119,17 +125,26 @@ class LimitExceeded(PermanentError):
 
 class ForbiddenAddress(PermanentError):
     code = "FORBIDDEN_ADDRESS"
-    remedy = "Use a public http or https address, or allow the host with ANABRANCH_INGEST__URL_ALLOW=host:port."
+    remedy = (
+        "Use a public http or https address, or allow the host with "
+        "ANABRANCH_INGEST__URL_ALLOW=host:port."
+    )
 
 
 class CredentialsInUrl(PermanentError):
     code = "CREDENTIALS_IN_URL"
-    remedy = "Send a URL without user and password, since URLs are stored in the log. Presigned URLs are allowed: they are stored without their signature."
+    remedy = (
+        "Send a URL without user and password, since URLs are stored in the log. Presigned URLs "
+        "are allowed: they are stored without their signature."
+    )
 
 
 class Unauthenticated(PermanentError):
     code = "UNAUTHENTICATED"
-    remedy = "Send `Authorization: Bearer TOKEN` with an API key or the token of the ready file. `anabranch login` stores one for the command line."
+    remedy = (
+        "Send `Authorization: Bearer TOKEN` with an API key or the token of the ready file. "
+        "`anabranch login` stores one for the command line."
+    )
 
 
 class Forbidden(PermanentError):
@@ -146,7 +161,10 @@ class InvalidRequest(PermanentError):
 
 class CursorAhead(InvalidRequest):
     code = "CURSOR_AHEAD"
-    remedy = "Read from `begin` or from `now`. The log was restored or recreated after this cursor was issued."
+    remedy = (
+        "Read from `begin` or from `now`. The log was restored or recreated after this cursor was "
+        "issued."
+    )
 
 
 class DataErased(PermanentError):
@@ -198,7 +216,10 @@ def unknown_resource_error(
 
 
 def unknown_document_error(document_id: object) -> NotFound:
-    remedy = "It may have been erased. List documents with `anabranch documents list` or GET /v1/documents."
+    remedy = (
+        "It may have been erased. List documents with `anabranch documents list` or "
+        "GET /v1/documents."
+    )
     return unknown_resource_error("document", document_id, remedy)
 
 
@@ -223,6 +244,7 @@ class ConfigurationError(FatalError):
 class GenerationMismatch(FatalError):
     code = "GENERATION_MISMATCH"
     remedy = (
-        "Start with the settings of the existing index (`--set section.key=value`, anabranch.toml or the environment), "
-        "or use another --data folder. To change the settings, build a new index with `anabranch reindex --set`."
+        "Start with the settings of the existing index (`--set section.key=value`, anabranch.toml "
+        "or the environment), or use another --data folder. To change the settings, build a new "
+        "index with `anabranch reindex --set`."
     )

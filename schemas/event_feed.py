@@ -27,7 +27,10 @@ class LogEntry(BaseModel):
     offset: int = Field(description="Offset of the event.")
     key: str | None = Field(
         None,
-        description="Key of the record: the document id, or the run id of a question. On `raw`, the producer's own key.",
+        description=(
+            "Key of the record: the document id, or the run id of a question. On `raw`, the "
+            "producer's own key."
+        ),
     )
     type: str | None = Field(description="CloudEvents type, if it could be read.")
     id: str | None = Field(description="The ce_id of the event.")
@@ -52,7 +55,10 @@ class LogPage(BaseModel):
     next: str = Field(description="Cursor for the next page.")
     end: bool = Field(description="Whether the end of the log was reached.")
     missed: int = Field(
-        description="Events after `after` that have expired. Reported once: a request from `next` does not report them again."
+        description=(
+            "Events after `after` that have expired. Reported once: a request from `next` does not "
+            "report them again."
+        )
     )
     at_least: bool = Field(False, description="Whether `missed` is a lower bound.")
 

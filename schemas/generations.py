@@ -21,7 +21,8 @@ class OcrConfig(Value):
     engine: str = Field(
         "rapidocr",
         description=(
-            "`rapidocr`, or `openai` for a vision model on an OpenAI-compatible server (such as DeepSeek-OCR on vLLM)."
+            "`rapidocr`, or `openai` for a vision model on an OpenAI-compatible server (such as "
+            "DeepSeek-OCR on vLLM)."
         ),
     )
     model: str = Field("", description="Model name on the server.")
@@ -67,12 +68,13 @@ class EmbedConfig(Value):
 
 
 class LexicalConfig(Value):
-    """Constants of BM25: generated columns weigh the terms of each chunk by them, queries bound scores."""
+    """Constants of BM25. Generated columns weigh terms by them, queries bound scores."""
 
     avgdl: int = Field(
         100,
         description=(
-            "Average length of a chunk in lexemes. A constant, so that scores do not depend on the order of ingestion."
+            "Average length of a chunk in lexemes. A constant, so that scores do not depend on "
+            "the order of ingestion."
         ),
     )
     k1: float = Field(1.2, description="BM25 term frequency saturation.")
@@ -111,10 +113,15 @@ class Generation(Value):
     )
     config: IndexConfig = Field(description="Configuration that the generation is built with.")
     how: dict[str, str] = Field(
-        description="Pipeline fingerprint by stage: the configuration of the stage and of all stages before it."
+        description=(
+            "Pipeline fingerprint by stage: the configuration of the stage and of all stages "
+            "before it."
+        )
     )
     topics: dict[str, str] = Field(
-        description="Topic of the default pipeline → topic of this generation, both without prefix."
+        description=(
+            "Topic of the default pipeline → topic of this generation, both without prefix."
+        )
     )
     state: GenerationState = Field(
         "building", description="State in the life cycle of the generation."

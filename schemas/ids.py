@@ -61,8 +61,8 @@ def fingerprint(*parts: object) -> str:
 def make_document_id(tenant: str, source: str, name: str) -> UUID:
     """Make a document's id.
 
-    `source` is the ce_source if the source numbers its changes, else ''. `name` is the external id or the
-    source URI, else the hash of the bytes.
+    `source` is the ce_source if the source numbers its changes, else ''. `name` is the external id
+    or the source URI, else the hash of the bytes.
     """
     return content_id("document", tenant, source, name)
 

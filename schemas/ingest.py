@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from schemas.values import DocumentFields, ExternalId, Language, Notice
 
 JobState = Literal["accepted", "running", "searchable", "failed", "superseded", "withdrawn"]
-"""State of one event. `accepted` lasts until the event has passed ingress; `superseded` means that a later
-revision or a withdrawal came first.
+"""State of one event. `accepted` lasts until the event has passed ingress; `superseded` means that
+a later revision or a withdrawal came first.
 """
 
 DocumentState = Literal["running", "searchable", "failed", "withdrawn"]
@@ -24,7 +24,7 @@ FINAL_STATES: frozenset[JobState] = frozenset({"searchable", "failed", "supersed
 
 
 class IngestRequest(DocumentFields):
-    """A document to ingest: exactly one of `url`, `text` and `storage_key`, or a file in a multipart form."""
+    """A document to ingest: one of `url`, `text` and `storage_key`, or a file in a form."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,7 +40,9 @@ class IngestRequest(DocumentFields):
     )
     external_id: ExternalId | None = Field(
         None,
-        description="Your id of the document. Requests with the same id are revisions of one document.",
+        description=(
+            "Your id of the document. Requests with the same id are revisions of one document."
+        ),
     )
     force: bool = Field(False, description="Process the document even if it has not changed.")
 
@@ -57,7 +59,8 @@ class IngestReceipt(BaseModel):
     )
     duplicate: bool = Field(
         description=(
-            "Whether the document already has these bytes, collection, tags and metadata, so that nothing is processed again."
+            "Whether the document already has these bytes, collection, tags and metadata, so that "
+            "nothing is processed again."
         )
     )
     warnings: list[Notice] = Field([], description="Remarks about the request.")

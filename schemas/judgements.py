@@ -1,7 +1,7 @@
 """Feedback and relevance judgements.
 
-A judgement refers to a range of a document, not to a chunk, so that every generation can map it to its own
-chunks.
+A judgement refers to a range of a document, not to a chunk, so that every generation can map it to
+its own chunks.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class FeedbackRequest(BaseModel):
     chunk_ids: list[UUID] = Field(
         default=[],
         max_length=100,
-        description="Passages that the feedback refers to. Their grade is 1, or 0 if `useful` is false.",
+        description=(
+            "Passages that the feedback refers to. Their grade is 1, or 0 if `useful` is false."
+        ),
     )
     grades: dict[UUID, Grade] = Field(
         default={}, max_length=100, description="Relevance grades from 0 to 3 by chunk id."
@@ -78,7 +80,9 @@ class FeedbackRequest(BaseModel):
         return self
 
     def list_grades(self) -> dict[UUID, int]:
-        """Return the grade of each chunk id. Ids without a grade get the grade that `useful` implies."""
+        """Return the grade of each chunk id. Ids without a grade get the grade that `useful`
+        implies.
+        """
         default_grades = dict.fromkeys(self.chunk_ids, 0 if self.useful is False else 1)
         return {**default_grades, **self.grades}
 

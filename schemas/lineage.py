@@ -40,7 +40,10 @@ class Hop(Value):
         description="A table and row, `topic[partition]@offset`, or the key of a blob."
     )
     verified: bool | None = Field(
-        description="True if the content matches, false if it was altered or lost, null if there is nothing to compare with."
+        description=(
+            "True if the content matches, false if it was altered or lost, null if there is "
+            "nothing to compare with."
+        )
     )
     detail: str = Field(description="Explanation of the result.")
     event: LogEvent | None = Field(None, description="The event of this step, if it is an event.")
@@ -48,7 +51,7 @@ class Hop(Value):
 
 
 class DocumentLineage(Value):
-    """Lineage of one revision, from the uploaded bytes (first hop) to the search index (last hop)."""
+    """Lineage of one revision, from the uploaded bytes (first hop) to the index (last hop)."""
 
     document_id: UUID = Field(description="Id of the document.")
     external_id: str | None = Field(description="The producer's id of the document.")

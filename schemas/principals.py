@@ -13,8 +13,8 @@ from schemas.errors import Forbidden, InvalidRequest
 
 Role = Literal["reader", "writer", "admin", "operator"]
 ROLES: tuple[Role, ...] = ("reader", "writer", "admin", "operator")
-"""In ascending order: each role includes the permissions of the roles before it. Only an operator may act
-for another tenant.
+"""In ascending order: each role includes the permissions of the roles before it. Only an operator
+may act for another tenant.
 """
 
 
@@ -23,8 +23,8 @@ _UUID_PATTERN = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _TENANT_PATTERN = (
     rf"^(?!uploads$)(?!{_UUID_PATTERN}$)[a-z0-9][a-z0-9._-]{{0,{MAX_TENANT_LENGTH - 1}}}$"
 )
-"""Tenants are folders of the blob store. `uploads` and UUIDs are reserved for other folders; lower case
-keeps names distinct on file systems that ignore case.
+"""Tenants are folders of the blob store. `uploads` and UUIDs are reserved for other folders; lower
+case keeps names distinct on file systems that ignore case.
 """
 
 
@@ -35,8 +35,8 @@ def is_valid_tenant(name: str) -> bool:
 def _validate_tenant(name: str) -> str:
     if not is_valid_tenant(name):
         raise ValueError(
-            f"invalid tenant {name!r}: use 1 to {MAX_TENANT_LENGTH} characters of a-z, 0-9, '.', '_' and '-', beginning "
-            "with a letter or digit; 'uploads' and UUIDs are reserved"
+            f"invalid tenant {name!r}: use 1 to {MAX_TENANT_LENGTH} characters of a-z, 0-9, '.', "
+            "'_' and '-', beginning with a letter or digit; 'uploads' and UUIDs are reserved"
         )
     return name
 
@@ -56,15 +56,17 @@ ReaderScope = Sequence[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller, its tenant and its role. Both come from the credential, never from the request."""
+    """The caller, its tenant and its role. Both come from the credential, not the request."""
 
     id: str
-    """`local` for the embedded token, `key:<key id>` for an API key, `jwt:<subject>` for a JSON Web Token."""
+    """`local` for the embedded token, `key:<key id>` for an API key, `jwt:<subject>` for a JSON Web
+    Token.
+    """
     tenant: str
     role: Role = "reader"
     readers: tuple[str, ...] | None = None
-    """Names such as `user:ana` and `group:finance`, matched against a document's readers. None reads every
-    document.
+    """Names such as `user:ana` and `group:finance`, matched against a document's readers. None
+    reads every document.
     """
 
     home_tenant: str | None = None
@@ -89,7 +91,10 @@ class Principal:
             raise Forbidden(
                 f"The role {self.role!r} may not act for tenant {tenant!r}.",
                 code="FORBIDDEN_TENANT",
-                remedy="Omit the header X-Anabranch-Tenant (--tenant), or use an operator's credential.",
+                remedy=(
+                    "Omit the header X-Anabranch-Tenant (--tenant), or use an operator's "
+                    "credential."
+                ),
             )
         return replace(self, tenant=tenant, home_tenant=self.tenant)
 
@@ -98,7 +103,7 @@ class Authenticator(Protocol):
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
         """Return the caller that the bearer credential identifies.
 
-        `tenant` is the tenant that an operator wants to act for (header `X-Anabranch-Tenant`), else None.
-        Raises Unauthenticated for a missing, unknown, revoked or expired credential, and Forbidden if the
-        caller may not act for the tenant.
+        `tenant` is the tenant that an operator wants to act for (header `X-Anabranch-Tenant`), else
+        None. Raises Unauthenticated for a missing, unknown, revoked or expired credential, and
+        Forbidden if the caller may not act for the tenant.
         """

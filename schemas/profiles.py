@@ -79,7 +79,9 @@ class RerankProfile(Value):
         2.0,
         ge=0,
         le=10,
-        description="Weight of the reranker's standardized score, for a reranker whose score is added.",
+        description=(
+            "Weight of the reranker's standardized score, for a reranker whose score is added."
+        ),
     )
     parents: int = Field(50, ge=1, le=200, description="Passages to rerank.")
     keep: int = Field(10, ge=1, le=100, description="Passages to keep after reranking.")
@@ -101,7 +103,9 @@ class AnswerProfile(Value):
     refuse: bool = Field(True, description="Refuse questions that the documents do not answer.")
     threshold: float | None = Field(
         None,
-        description="Score below which a question is refused, instead of the reranker's own threshold.",
+        description=(
+            "Score below which a question is refused, instead of the reranker's own threshold."
+        ),
     )
     trim: float = Field(
         0.6, ge=0, le=1, description="Omit passages that score below this share of the best one."

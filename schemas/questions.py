@@ -75,7 +75,8 @@ class SearchRequest(BaseModel):
     mode: Mode = Field(
         "auto",
         description=(
-            "Which channels to search: `vector` (lexical and semantic), `graph`, `hybrid` (all), or `auto` to choose by the question."
+            "Which channels to search: `vector` (lexical and semantic), `graph`, `hybrid` (all), "
+            "or `auto` to choose by the question."
         ),
     )
     profile: str = Field("default", description="Name of the profile with the retrieval settings.")
@@ -196,7 +197,8 @@ class Trace(Value):
     lexical: Literal["exact", "bounded"] | None = Field(
         None,
         description=(
-            "`exact` if no unseen chunk could be among the best, `bounded` if the candidate budget cut the search short."
+            "`exact` if no unseen chunk could be among the best, `bounded` if the candidate "
+            "budget cut the search short."
         ),
     )
     timings_ms: dict[str, float] = Field(description="Duration of each step in milliseconds.")
@@ -213,13 +215,15 @@ class Trace(Value):
     cached: bool = Field(
         False,
         description=(
-            "Whether the answer came from the cache. Route, channels, scores and notes are then those "
-            "of the cached answer; durations and model calls are those of this request."
+            "Whether the answer came from the cache. Route, channels, scores and notes are then "
+            "those of the cached answer; durations and model calls are those of this request."
         ),
     )
     notes: list[str] = Field(
         default=[],
-        description="Remarks for people about this response, such as entities that are still being indexed.",
+        description=(
+            "Remarks for people about this response, such as entities that are still being indexed."
+        ),
     )
 
 
@@ -235,7 +239,9 @@ class JudgeCheck(Value):
     threshold: float | None = Field(None, description="Minimum score to pass.")
     severity: Literal["hard", "soft"] = Field(
         "soft",
-        description="Whether a failure blocks the answer (`hard`) or lowers its confidence (`soft`).",
+        description=(
+            "Whether a failure blocks the answer (`hard`) or lowers its confidence (`soft`)."
+        ),
     )
     evidence: str | None = Field(None, description="Explanation of the result.")
 
@@ -305,7 +311,9 @@ class StepProgress(Value):
     """A step of a query started or ended. A step that runs twice is reported twice."""
 
     name: str = Field(
-        description="One of `plan`, `channels`, `chunks`, `fuse`, `rerank`, `read`, `answer` and `judge`."
+        description=(
+            "One of `plan`, `channels`, `chunks`, `fuse`, `rerank`, `read`, `answer` and `judge`."
+        )
     )
     ms: float | None = Field(
         None, description="Duration in milliseconds, or null when the step starts."
@@ -320,7 +328,8 @@ class AnswerDelta(Value):
 
     draft: int = Field(
         description=(
-            "Number of the draft, from 1. When it grows, the model has restarted: discard the deltas of earlier drafts."
+            "Number of the draft, from 1. When it grows, the model has restarted: discard the "
+            "deltas of earlier drafts."
         )
     )
     text: str = Field(description="Text to append to the draft.")

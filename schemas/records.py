@@ -38,12 +38,13 @@ class Position:
 
 
 def is_repeat(position: Position | None, first_position: Position | None) -> bool:
-    """Return whether this record repeats one at another position, because its producer retried the append.
+    """Return whether this record repeats one at another position, because its producer retried the
+    append.
 
-    Only the first copy gets its reaction, since only the first is redelivered until it is acknowledged.
-    Reacting at the repeat's position would let the event overtake records that were appended between the
-    two copies. With copies in two partitions, the order of the event would depend on which of them finishes
-    first.
+    Only the first copy gets its reaction, since only the first is redelivered until it is
+    acknowledged. Reacting at the repeat's position would let the event overtake records that were
+    appended between the two copies. With copies in two partitions, the order of the event would
+    depend on which of them finishes first.
     """
     return position is not None and first_position is not None and position != first_position
 

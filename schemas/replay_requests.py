@@ -79,7 +79,10 @@ class ReplayRequest(BaseModel):
     )
     since: Timestamp | None = Field(
         None,
-        description="Events appended at or after this time, by the log's clock. UTC if no time zone is given.",
+        description=(
+            "Events appended at or after this time, by the log's clock. UTC if no time zone is "
+            "given."
+        ),
     )
     until: Timestamp | None = Field(None, description="Events appended before this time.")
     offsets: list[OffsetRange] = Field(

@@ -1,7 +1,7 @@
 """Rows that projections write. The ledger decides how a row is stored and under which generation.
 
-Every row of a document carries `document_id` and `order`. Rows of the same kind, document, order and id are
-the same row, so that writing one again changes nothing.
+Every row of a document carries `document_id` and `order`. Rows of the same kind, document, order
+and id are the same row, so that writing one again changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ PartKind = Literal["chunks", "vectors", "entities"]
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """The latest accepted revision of a document. Written only if `order` is greater than the stored one."""
+    """The latest accepted revision of a document. Written only if `order` is greater than the
+    stored one.
+    """
 
     document_id: UUID
     order: OrderKey
@@ -47,7 +49,9 @@ class DocumentRow:
     accepted_id: UUID
     received_at: datetime
     numbered: bool = False
-    """The source numbers its changes. A withdrawal without a number is then ordered after the last change."""
+    """The source numbers its changes. A withdrawal without a number is then ordered after the last
+    change.
+    """
     readers: tuple[str, ...] | None = None
     """As stated by the revision; None if it stated none."""
 
@@ -248,7 +252,9 @@ class GenerationBuiltRow:
 
 @dataclass(frozen=True, slots=True)
 class LiveGenerationRow:
-    """Make a generation live. `decided_at` is the offset of the decision; earlier decisions are ignored."""
+    """Make a generation live. `decided_at` is the offset of the decision; earlier decisions are
+    ignored.
+    """
 
     generation: str
     decided_at: int = 0

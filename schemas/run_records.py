@@ -66,7 +66,10 @@ class RecordedDraft(Value):
     model: str
     closeness: list[float] | None = Field(
         None,
-        description="Scores of the sentences that were compared, in their order. Null if the selection used words alone.",
+        description=(
+            "Scores of the sentences that were compared, in their order. Null if the selection "
+            "used words alone."
+        ),
     )
     reply: RecordedReply | None = None
     assumptions: list[str] = []

@@ -41,11 +41,16 @@ class RowMapping(Value):
 
     body: list[Column] = Field(
         min_length=1,
-        description="Columns of the text, joined by blank lines. A single column of bytes is treated as a file.",
+        description=(
+            "Columns of the text, joined by blank lines. A single column of bytes is treated as a "
+            "file."
+        ),
     )
     id: list[Column] = Field(
         default=[],
-        description="Columns of the external id, joined by `/`. Defaults to the columns of the row's key.",
+        description=(
+            "Columns of the external id, joined by `/`. Defaults to the columns of the row's key."
+        ),
     )
     title: Column | None = Field(None, description="Column of the title.")
     language: Column | None = Field(None, description="Column of the language.")
@@ -90,7 +95,10 @@ class PostgresSource(Value):
     slot: str | None = Field(
         None,
         pattern=SLOT_PATTERN,
-        description="Name of the replication slot and the publication. Defaults to `anabranch_` and the name of the source.",
+        description=(
+            "Name of the replication slot and the publication. Defaults to `anabranch_` and the "
+            "name of the source."
+        ),
     )
     mapping: RowMapping = Field(description="How the columns map to a document.")
 
@@ -123,7 +131,9 @@ class UrlsSource(Value):
         3,
         ge=1,
         le=100,
-        description="Consecutive responses with status 404 or 410 after which the document is withdrawn.",
+        description=(
+            "Consecutive responses with status 404 or 410 after which the document is withdrawn."
+        ),
     )
 
 
@@ -190,8 +200,8 @@ SequenceMark = tuple[int, int]
 class RowChange:
     """The state of one row after one change.
 
-    `columns` has the mapped columns whose values the change carries. `unchanged_columns` are columns that
-    it reports as unchanged, without their values.
+    `columns` has the mapped columns whose values the change carries. `unchanged_columns` are
+    columns that it reports as unchanged, without their values.
     """
 
     key: str
@@ -217,7 +227,7 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class TableFloors:
-    """Per table: the latest TRUNCATE, and the start of the latest full snapshot that has completed."""
+    """Per table: the latest TRUNCATE, and the start of the latest complete full snapshot."""
 
     truncated_at: SequenceMark = (0, 0)
     snapshot_started_at: SequenceMark = (0, 0)
@@ -242,8 +252,8 @@ RELEASE_STEP = 2**62 + 1
 class ReleasedId:
     """An external id that a row no longer uses.
 
-    Its withdrawal is ordered directly after the last event of the row that released it, and so before all
-    events of a row that has taken it since, whichever of the two changes is read first.
+    Its withdrawal is ordered directly after the last event of the row that released it, and so
+    before all events of a row that has taken it since, whichever of the two changes is read first.
     """
 
     external_id: str
@@ -255,8 +265,8 @@ class ReleasedId:
 class EmittedState:
     """The last event that was published to `raw` for a row.
 
-    `step` counts corrections under the same number, such as a text that arrived late. `is_pending` until
-    the log has acknowledged the event.
+    `step` counts corrections under the same number, such as a text that arrived late. `is_pending`
+    until the log has acknowledged the event.
     """
 
     table: str
@@ -267,8 +277,8 @@ class EmittedState:
     external_id: str
     is_live: bool
     released_ids: tuple[ReleasedId, ...] = ()
-    """Ids whose withdrawal the log may not have acknowledged yet, including the row's own if it is not
-    live.
+    """Ids whose withdrawal the log may not have acknowledged yet, including the row's own if it is
+    not live.
     """
     is_pending: bool = True
 

@@ -1,4 +1,7 @@
-"""The topics, each declared once. Partitions, retention, encryption and access rules derive from here."""
+"""The topics, each declared once.
+
+Partitions, retention, encryption and access rules derive from here.
+"""
 
 from __future__ import annotations
 

@@ -36,15 +36,17 @@ READER_PATTERN = r"^(everyone|(user|group):[^\s\x00-\x1f\x7f]{1,200})$"
 ReaderName = Annotated[str, Field(pattern=READER_PATTERN, max_length=206)]
 """`user:NAME`, `group:NAME`, or `everyone` for all callers of the tenant."""
 Readers = Annotated[list[ReaderName], Field(max_length=1000)]
-"""Users and groups that may read a document. With an empty list, only callers without a reader limit may
-read it.
+"""Users and groups that may read a document. With an empty list, only callers without a reader
+limit may read it.
 """
 
 Order = Annotated[
     list[int],
     Field(
         min_length=1,
-        description="Position among the document's revisions. Compared from the left; the greatest wins.",
+        description=(
+            "Position among the document's revisions. Compared from the left; the greatest wins."
+        ),
     ),
 ]
 
@@ -70,8 +72,8 @@ class Value(BaseModel):
 class Span(Value):
     """A range `[char_start, char_end)` in a document's Markdown.
 
-    Depending on the format, it also has the position on the page, in the HTML, in the sheet or in the
-    recording.
+    Depending on the format, it also has the position on the page, in the HTML, in the sheet or in
+    the recording.
     """
 
     char_start: int = Field(description="Offset of the first character.")
@@ -80,7 +82,8 @@ class Span(Value):
     box: Box | None = Field(
         None,
         description=(
-            "Position on the page: x0, y0, x1, y1 as shares of the page's width and height, with the origin at the top left."
+            "Position on the page: x0, y0, x1, y1 as shares of the page's width and height, with "
+            "the origin at the top left."
         ),
     )
     element: str | None = Field(None, description="Id of the nearest HTML element that has one.")
@@ -166,7 +169,10 @@ class ChildChunk(Value):
     text: str
     prefix: str = Field(
         "",
-        description="Title and heading path, and the header of a split table. Embedded and indexed with the text, but never quoted.",
+        description=(
+            "Title and heading path, and the header of a split table. Embedded and indexed with "
+            "the text, but never quoted."
+        ),
     )
     char_start: int
     char_end: int
@@ -267,11 +273,16 @@ class Amendment(Value):
     )
     metadata: dict[str, Any] | None = Field(
         None,
-        description="Metadata to merge into the current metadata. A key with the value null is removed.",
+        description=(
+            "Metadata to merge into the current metadata. A key with the value null is removed."
+        ),
     )
     readers: Readers | None = Field(
         None,
-        description="Users and groups that may read the document, replacing the current ones. `everyone` lifts the limit.",
+        description=(
+            "Users and groups that may read the document, replacing the current ones. `everyone` "
+            "lifts the limit."
+        ),
     )
 
     def stated_fields(self) -> dict[str, Any]:
@@ -328,5 +339,7 @@ class DocumentFields(Value):
     document_date: date | None = Field(None, description="Date of the document, to filter by.")
     readers: Readers | None = Field(
         None,
-        description="Users and groups that may read the document. Null allows everyone in the tenant.",
+        description=(
+            "Users and groups that may read the document. Null allows everyone in the tenant."
+        ),
     )

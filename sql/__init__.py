@@ -1,4 +1,5 @@
-"""Storage in Postgres: migrations, queries, the log table, the ledger, search and the embedded server.
+"""Storage in Postgres: migrations, queries, the log table, the ledger, search and the embedded
+server.
 
 Only this package imports asyncpg.
 """

@@ -68,7 +68,8 @@ async def hold_visibility_lock(
                 await connection.execute("select pg_advisory_lock(hashtext($1))", name)
         except TimeoutError:
             raise TransientError(
-                f"Timed out after {wait_s:g} s waiting for a transaction that activates a revision in {generation}.",
+                f"Timed out after {wait_s:g} s waiting for a transaction that activates a "
+                f"revision in {generation}.",
                 code="VISIBILITY_LOCKED",
                 remedy="Run `anabranch topics lag` to see the oldest transaction, then try again.",
             ) from None

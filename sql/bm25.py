@@ -1,9 +1,10 @@
 """Choose which chunks to score for a query, so that few are scored and the best are among them.
 
 The BM25 score of a chunk is the sum of idf × weight over the query's terms, and no weight exceeds
-`LexicalConfig.max_weight`. A chunk that contains only frequent terms therefore has an upper bound (MaxScore:
-Turtle and Flood, Query Evaluation: Strategies and Optimizations, 1995). Every chunk with a rare
-term is a candidate; chunks with frequent terms are candidates only if they contain several of them.
+`LexicalConfig.max_weight`. A chunk that contains only frequent terms therefore has an upper bound
+(MaxScore: Turtle and Flood, Query Evaluation: Strategies and Optimizations, 1995). Every chunk with
+a rare term is a candidate; chunks with frequent terms are candidates only if they contain several
+of them.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class CandidateSet:
         return any(term_set.issuperset(conjunction) for conjunction in self.conjunctions)
 
     def drop_implied(self) -> None:
-        """Remove conjunctions that contain another conjunction, which already matches their chunks."""
+        """Remove conjunctions that contain another one, which already matches their chunks."""
         minimal: list[Conjunction] = []
         for conjunction in sorted(self.conjunctions, key=len):
             if not any(set(conjunction).issuperset(other) for other in minimal):

@@ -387,7 +387,8 @@ async def _insert_into_table(
     # Ordered: concurrent inserts of the same rows wait for each other and must do so in the same
     # order.
     await connection.execute(
-        f"insert into {table.name} ({names}) select {selected} from unnest({parameters}) r ({names}) order by document_id, ord on conflict do nothing",
+        f"insert into {table.name} ({names}) select {selected} from unnest({parameters}) r "
+        f"({names}) order by document_id, ord on conflict do nothing",
         *columns,
     )
 

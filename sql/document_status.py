@@ -136,7 +136,7 @@ def _extract_position(row: StatusRow, prefix: str) -> StageLine:
 
 
 def _apply_job_rows(line: StageLine, job_rows: Sequence[StatusRow]) -> StageLine:
-    """Merge the parts of a stage into one line, which lasts from the first start to the last end."""
+    """Merge the parts of a stage into one line, from the first start to the last end."""
     if not job_rows:
         return line
     starts = [datetime.fromisoformat(job_row["started_at"]) for job_row in job_rows]

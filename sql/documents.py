@@ -297,7 +297,10 @@ def _collect_warnings(row: Body) -> list[Body]:
         return [
             {
                 "code": "UNCHANGED",
-                "detail": f"Revision {row['revision']} has the same content as the visible revision, which stays visible.",
+                "detail": (
+                    f"Revision {row['revision']} has the same content as the visible revision, "
+                    "which stays visible."
+                ),
             }
         ]
     graph_dead_letters = [
@@ -316,7 +319,10 @@ def _collect_warnings(row: Body) -> list[Body]:
         return [
             {
                 "code": "GRAPH_PENDING",
-                "detail": "Entities are still being extracted. Lexical and semantic search already find this document.",
+                "detail": (
+                    "Entities are still being extracted. Lexical and semantic search already find "
+                    "this document."
+                ),
             }
         ]
     return []

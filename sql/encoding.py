@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 NUL_REPLACEMENT = "\ufffd"
-"""Replaces NUL, which Postgres text cannot contain: one code point for one, so offsets stay valid."""
+"""Replaces NUL, which Postgres text cannot contain. It is one code point too; offsets stay."""
 
 
 def replace_nul(value: str | None) -> str | None:

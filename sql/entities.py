@@ -107,7 +107,7 @@ class PgEntities:
     async def get_subgraph(
         self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int
     ) -> Body:
-        """Return the nodes and edges within `hops`, at most `limit` edges per hop, heaviest first."""
+        """Return nodes and edges within `hops`, at most `limit` edges per hop, heaviest first."""
         visited, edges = dict.fromkeys(seeds), dict[tuple[UUID, str, UUID], Body]()
         frontier = list(visited)
         for _ in range(hops):

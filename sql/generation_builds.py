@@ -132,7 +132,7 @@ class PgGenerationBuilds:
 
     @asynccontextmanager
     async def try_lock(self, generation: str) -> AsyncIterator[bool]:
-        """Try to lock the build while the context is open; yields whether this caller has the lock."""
+        """Try to lock the build while the context is open; yield whether this caller has it."""
         with translate_database_errors():
             async with (
                 self._pool.acquire(timeout=60) as connection,
@@ -150,7 +150,8 @@ class PgGenerationBuilds:
         assignments = ", ".join(f"{name} = excluded.{name}" for name in values)
         with translate_database_errors():
             await self._pool.execute(
-                f"insert into generation_builds (generation, {names}) values ($1, {placeholders}) on conflict (generation) do update set {assignments}",
+                f"insert into generation_builds (generation, {names}) values ($1, {placeholders}) "
+                f"on conflict (generation) do update set {assignments}",
                 generation,
                 *values.values(),
             )

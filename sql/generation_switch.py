@@ -146,7 +146,8 @@ async def _publish_decision(publish: PublishPromotion, name: str, live: str) -> 
             return await publish(name, live)
     except TimeoutError as error:
         raise LogUnavailable(
-            f"Timed out publishing the switch after {PUBLISH_TIMEOUT_S:g} s. It may still take effect."
+            f"Timed out publishing the switch after {PUBLISH_TIMEOUT_S:g} s. It may still take "
+            "effect."
         ) from error
 
 
@@ -175,7 +176,11 @@ def _generation_behind_error(live: str, name: str, behind_rows: list[Any]) -> An
     document_names = ", ".join(row["external_id"] or str(row["id"]) for row in behind_rows)
     suffix = f" and {total - len(behind_rows)} more" if total > len(behind_rows) else ""
     return PermanentError(
-        f"{total} documents that are visible in {live} are not settled in {name}: {document_names}{suffix}.",
+        f"{total} documents that are visible in {live} are not settled in {name}: "
+        f"{document_names}{suffix}.",
         code="GENERATION_BEHIND",
-        remedy=f"Wait until {name} has caught up. `GET /v1/dead-letters` lists documents that failed in it.",
+        remedy=(
+            f"Wait until {name} has caught up. `GET /v1/dead-letters` lists documents that failed "
+            "in it."
+        ),
     )

@@ -129,7 +129,8 @@ async def fetch_visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderK
 async def fetch_first_needed_positions(
     pool: Pool, generation: str, unread_by: str | None = None
 ) -> list[Position]:
-    """Return, per partition, the first event that the generation's visible revisions were made from.
+    """Return, per partition, the first event that the generation's visible revisions were made
+    from.
 
     With `unread_by`, only of revisions that this generation has not read.
     """

@@ -33,7 +33,7 @@ HISTORY_TABLES = ("document_revisions", "tombstones", "chunk_history")
 
 
 async def check_integrity(pool: Pool, *, assume_idle: bool = False) -> dict[str, int]:
-    """Return table → number of offending rows in one snapshot; all zero for a consistent database.
+    """Return table → number of offending rows in one snapshot; all zero if the tables agree.
 
     Rows of a revision that is neither visible nor superseded may still be in progress. With
     `assume_idle` (no stage has work left) they count as orphans, unless the revision failed. Raises

@@ -23,7 +23,7 @@ LOCK_KEY_TABLES = "lock table keystore.master, keystore.keys in access exclusive
 
 @dataclass(frozen=True, slots=True)
 class MasterKeyRotation:
-    """A change of the master key: the fingerprints, and functions that rewrap the dependent rows."""
+    """A change of the master key: the fingerprints, and functions that rewrap dependent rows."""
 
     old_fingerprint: str
     new_fingerprint: str
@@ -131,9 +131,13 @@ class PgKeystore:
                     load_query("count_other_connections")
                 ):
                     raise ConfigurationError(
-                        f"{n_connections} connections of other processes to this database are open.",
+                        f"{n_connections} connections of other processes to this database are "
+                        "open.",
                         code="PROCESSES_CONNECTED",
-                        remedy="Stop every worker, API and `up`, which have the old master key in memory, then try again.",
+                        remedy=(
+                            "Stop every worker, API and `up`, which have the old master key in "
+                            "memory, then try again."
+                        ),
                     )
                 keys = [
                     StoredKey(**row) for row in await connection.fetch(load_query("wrapped_keys"))
@@ -170,7 +174,7 @@ class PgKeystore:
         return len(keys)
 
     async def fetch_key_file(self) -> UUID | None:
-        """Return the id of the key file that contains the keys' shares; None if no key has a share."""
+        """Return the id of the key file with the keys' shares; None if no key has a share."""
         key_file: UUID | None = await fetch_value(self._pool, "key_file")
         return key_file
 
@@ -188,9 +192,13 @@ class PgKeystore:
             stored_key_file = await self._pool.fetchval(load_query("key_file"))
         if stored_fingerprint != fingerprint:
             raise ConfigurationError(
-                f"The keys in this database are wrapped by another master key ({stored_fingerprint}) than this process has ({fingerprint}).",
+                "The keys in this database are wrapped by another master key "
+                f"({stored_fingerprint}) than this process has ({fingerprint}).",
                 code="WRONG_MASTER_KEY",
-                remedy="Give every process the same ANABRANCH_LOG__MASTER_KEY, or use the data folder whose `master.key` belongs to this database.",
+                remedy=(
+                    "Give every process the same ANABRANCH_LOG__MASTER_KEY, or use the data folder "
+                    "whose `master.key` belongs to this database."
+                ),
             )
         if stored_key_file != key_file:
             raise wrong_key_file_error(stored_key_file, key_file)
@@ -199,9 +207,13 @@ class PgKeystore:
 def wrong_key_file_error(expected: UUID, actual: UUID | None) -> ConfigurationError:
     actual_text = f"has another one ({actual})" if actual else "has none"
     return ConfigurationError(
-        f"The keys in this database have shares in the key file {expected}; this process {actual_text}.",
+        f"The keys in this database have shares in the key file {expected}; this process "
+        f"{actual_text}.",
         code="WRONG_KEY_FILE",
-        remedy="Restore `shares.key` of the data folder from a backup, or set ANABRANCH_LOG__KEY_FILE to its path.",
+        remedy=(
+            "Restore `shares.key` of the data folder from a backup, or set ANABRANCH_LOG__KEY_FILE "
+            "to its path."
+        ),
     )
 
 

@@ -17,7 +17,7 @@ WIDENING_FACTOR = 4
 """Factor on the budget of the second pass, if an unseen chunk could still rank."""
 UNLIMITED = float("inf")
 MAX_WORDS = 20_000
-"""Words per transaction. It must stay short: readers of the log wait for open writing transactions."""
+"""Words per transaction. It must stay short: readers of the log wait for writing transactions."""
 
 
 async def search_lexical(

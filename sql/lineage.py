@@ -17,7 +17,7 @@ from sql.pool import Pool, fetch_rows
 
 
 class PgLineage:
-    """Implements `schemas.ports.lineage.LineageStore`. Every method may raise DatabaseUnavailable."""
+    """Implements `schemas.ports.lineage.LineageStore`. Any method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

@@ -75,8 +75,12 @@ class PgLog:
         for row in existing:
             if row["partitions"] != partitions[row["topic"]]:
                 raise ConfigurationError(
-                    f"Topic {row['topic']} has {row['partitions']} partitions, but the settings require {partitions[row['topic']]}.",
-                    remedy="Restore the previous ANABRANCH_KAFKA__PARTITIONS, or use another --data folder.",
+                    f"Topic {row['topic']} has {row['partitions']} partitions, but the settings "
+                    f"require {partitions[row['topic']]}.",
+                    remedy=(
+                        "Restore the previous ANABRANCH_KAFKA__PARTITIONS, or use another --data "
+                        "folder."
+                    ),
                 )
 
     async def delete_topics(self, topics: Collection[str]) -> None:
@@ -130,7 +134,7 @@ class PgLog:
         return to_stored_record(position.topic, row) if row else None
 
     async def fetch_max_retention(self, topic: str) -> timedelta | None:
-        """Return the retention plus the interval at which callers run `expire`; None if unlimited."""
+        """Return the retention plus the interval between calls of `expire`; None if unlimited."""
         retention = await self.fetch_min_retention(topic)
         return None if retention is None else retention + EXPIRY_INTERVAL
 
@@ -177,7 +181,7 @@ class PgLog:
         return bool(row and row["leased"])
 
     async def expire(self) -> None:
-        """Delete records past their topic's retention that every reader of the topic has finished."""
+        """Delete records past their topic's retention that every reader has finished."""
         with translate_log_errors():
             # Short transactions: readers wait for each of them.
             while await self._expire_batch():

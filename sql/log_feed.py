@@ -20,7 +20,8 @@ MAX_PAYLOAD_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """A cursor of the feed: transaction and position, since positions are not committed in their order.
+    """A cursor of the feed: transaction and position, since positions are not committed in their
+    order.
 
     Batches of expired records up to `seen_batch` were reported to the reader.
     """

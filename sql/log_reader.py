@@ -60,7 +60,7 @@ class ReaderLease:
     seconds: float
 
     async def acquire(self) -> ReaderCursor | None:
-        """Try to acquire the lease; return the group's cursor, or None if another process has it."""
+        """Acquire the lease; return the group's cursor, or None if another process holds it."""
         with translate_log_errors():
             row = await self.pool.fetchrow(
                 load_query("acquire_lease"), self.group, self.topic, self.owner, self.seconds

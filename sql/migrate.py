@@ -26,10 +26,14 @@ LOCK_KEY = 0x616E6162
 NO_TRANSACTION = "-- no-transaction"
 BOOKKEEPING_DDL = """
 create schema if not exists supabase_migrations;
-create table if not exists supabase_migrations.schema_migrations (version text primary key, statements text[], name text);
+create table if not exists supabase_migrations.schema_migrations (
+  version text primary key, statements text[], name text
+);
 create schema if not exists anabranch;
 create table if not exists anabranch.migration_checksums (
-  version text primary key, sha256 text not null, applied_at timestamptz not null default clock_timestamp()
+  version text primary key,
+  sha256 text not null,
+  applied_at timestamptz not null default clock_timestamp()
 );
 """
 
@@ -119,7 +123,8 @@ async def _find_missing(
     # Later versions than ours belong to a newer program, next to which this one may run.
     if earlier := sorted(version for version in checksums if version < migrations[0].version):
         raise ConfigurationError(
-            f"The tables were created by a development version: migration {earlier[0]} is older than {migrations[0].file}.",
+            f"The tables were created by a development version: migration {earlier[0]} is older "
+            f"than {migrations[0].file}.",
             code="DEVELOPMENT_TABLES",
             remedy="Use a new data folder or an empty database, and ingest the documents again.",
         )
@@ -152,7 +157,8 @@ async def _apply_migration(connection: asyncpg.Connection, migration: Migration)
 
 async def _record_migration(connection: asyncpg.Connection, migration: Migration) -> None:
     await connection.execute(
-        "insert into supabase_migrations.schema_migrations (version, statements, name) values ($1, $2, $3)",
+        "insert into supabase_migrations.schema_migrations (version, statements, name) values "
+        "($1, $2, $3)",
         migration.version,
         [migration.sql],
         migration.name,

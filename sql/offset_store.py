@@ -72,7 +72,8 @@ class PgOffsetStore:
         return consumer_offsets
 
     async def check_not_restored(self) -> None:
-        """Check that the tables were not restored, even while no offset is stored. Raises like `OffsetStore`.
+        """Check that the tables were not restored, even while no offset is stored. Raises like
+        `OffsetStore`.
 
         Offsets stored during the check are not compared: they may be newer than its snapshot.
         """
@@ -106,8 +107,12 @@ def _tables_restored_error(
     group: str, topic: str, partition: int, expected: int, stored: int
 ) -> FatalError:
     return FatalError(
-        f"The tables are at offset {stored} of topic {topic}, partition {partition}, for group {group}, and were at {expected} before: "
+        f"The tables are at offset {stored} of topic {topic}, partition {partition}, for group "
+        f"{group}, and were at {expected} before: "
         "they were restored from a backup, or a standby that lagged was promoted.",
         code="TABLES_RESTORED",
-        remedy="Restart the workers, unless `up` or a supervisor does so: they read the missing records again.",
+        remedy=(
+            "Restart the workers, unless `up` or a supervisor does so: they read the missing "
+            "records again."
+        ),
     )

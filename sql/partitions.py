@@ -1,7 +1,7 @@
 """Create and drop a generation's partitions of the derived tables, and build their indexes.
 
-The first generation, live at once, gets its secondary indexes on empty tables. Later ones are loaded
-first and indexed afterwards, which is cheaper per row.
+The first generation, live at once, gets its secondary indexes on empty tables. Later ones are
+loaded first and indexed afterwards, which is cheaper per row.
 """
 
 from __future__ import annotations
@@ -57,14 +57,16 @@ async def create_partitions(
         await connection.execute(
             f"create table {partition} (like {table} including all);"
             # With a matching check constraint ATTACH does not scan the table.
-            f"alter table {partition} add constraint {partition}_own check (generation = '{generation.name}')"
+            f"alter table {partition} add constraint {partition}_own check (generation = "
+            f"'{generation.name}')"
         )
         if table == "chunk_vectors":
             # One column serves generations with different dimensions, so each partition checks its
             # own.
             dimension = generation.config.embed.dimension
             await connection.execute(
-                f"alter table {partition} add constraint {partition}_dimension check (vector_dims(embedding) = {dimension})"
+                f"alter table {partition} add constraint {partition}_dimension check "
+                f"(vector_dims(embedding) = {dimension})"
             )
         if table == "child_chunks":
             await _set_lexical_weights(connection, partition, generation.config.lexical)
@@ -90,7 +92,8 @@ async def _set_lexical_weights(
     await connection.execute(
         f"alter table {partition} drop column bm;"
         f"alter table {partition} add column bm extensions.sparsevec generated always as"
-        f" (lexical_weights(to_tsvector(cfg, prefix || ' ' || text), {config.k1}, {config.b}, {config.avgdl})) stored;"
+        f" (lexical_weights(to_tsvector(cfg, prefix || ' ' || text), {config.k1}, {config.b}, "
+        f"{config.avgdl})) stored;"
         f"alter table {partition} alter column bm set storage main"
     )
 
@@ -119,7 +122,8 @@ async def _drop_partition(connection: Connection, table: str, partition: str) ->
     # Not in a transaction: DETACH CONCURRENTLY must commit between its two steps.
     if state["attached"]:
         await connection.execute(
-            f"alter table {table} detach partition {partition} {'finalize' if state['detaching'] else 'concurrently'}"
+            f"alter table {table} detach partition {partition} "
+            f"{'finalize' if state['detaching'] else 'concurrently'}"
         )
     for attempt in range(DROP_ATTEMPTS):
         try:
@@ -145,7 +149,10 @@ class SecondaryIndex:
         return f"{self.table}_{generation}_{self.suffix}"
 
     def format_ddl(self, generation: str, *, concurrently: bool) -> str:
-        return f"create index {'concurrently ' if concurrently else ''}{self.format_name(generation)} on {self.table}_{generation} {self.columns}"
+        return (
+            f"create index {'concurrently ' if concurrently else ''}{self.format_name(generation)} "
+            f"on {self.table}_{generation} {self.columns}"
+        )
 
 
 SECONDARY_INDEXES = (

@@ -86,9 +86,11 @@ class PgChangeReader:
         )
         if not slot_row["published"]:
             raise ConfigurationError(
-                f"Publication {self._name} no longer contains {self._schema}.{self._table}: the table or the publication was dropped or recreated.",
+                f"Publication {self._name} no longer contains {self._schema}.{self._table}: the "
+                "table or the publication was dropped or recreated.",
                 code="NOT_PUBLISHED",
-                remedy="If the account may publish the table, it is read again without action. Otherwise run as its owner: "
+                remedy="If the account may publish the table, it is read again without action. "
+                "Otherwise run as its owner: "
                 f"alter publication {self._name} add table {self._schema}.{self._table}",
             )
         await self._fetch(load_query("peek_changes"), self._name, limit, self._name)
@@ -130,7 +132,8 @@ class PgChangeReader:
         with _translate_source_errors():
             await slot_connection.execute("begin isolation level repeatable read read only")
             await slot_connection.execute(
-                f"CREATE_REPLICATION_SLOT {_quote_identifier(self._name)} LOGICAL pgoutput USE_SNAPSHOT"
+                f"CREATE_REPLICATION_SLOT {_quote_identifier(self._name)} LOGICAL pgoutput "
+                "USE_SNAPSHOT"
             )
             await slot_connection.execute(
                 "do $$ begin raise notice '%', pg_export_snapshot(); end $$"
@@ -149,7 +152,8 @@ class PgChangeReader:
                 async with connection.transaction(isolation="repeatable_read", readonly=True):
                     await connection.execute(f"set transaction snapshot '{exported}'")
                     cursor = await connection.cursor(
-                        f"select {selected} from {_quote_identifier(self._schema)}.{_quote_identifier(self._table)}"
+                        f"select {selected} from "
+                        f"{_quote_identifier(self._schema)}.{_quote_identifier(self._table)}"
                     )
                     while page := await cursor.fetch(PAGE_ROWS):
                         yield [dict(zip(types, row.values(), strict=True)) for row in page]
@@ -165,7 +169,8 @@ class PgChangeReader:
             await self._execute(f"alter publication {_quote_identifier(self._name)} add {table}")
         else:
             await self._execute(
-                f"create publication {_quote_identifier(self._name)} for {table} with (publish_via_partition_root = true)"
+                f"create publication {_quote_identifier(self._name)} for {table} with "
+                "(publish_via_partition_root = true)"
             )
 
     async def _drop_slot(self) -> None:
@@ -221,7 +226,10 @@ def _choose_remedy(error: Exception) -> str:
                 "Set ANABRANCH_SOURCES__NAME of the worker to the full URL, with user and password."
             )
         case asyncpg.InsufficientPrivilegeError():
-            return "Grant the account REPLICATION and SELECT on the table, and let the table's owner create a publication with the slot's name."
+            return (
+                "Grant the account REPLICATION and SELECT on the table, and let the table's owner "
+                "create a publication with the slot's name."
+            )
         case asyncpg.ObjectNotInPrerequisiteStateError():
             return "Set wal_level = logical on the source's server and restart it."
         case asyncpg.ConfigurationLimitExceededError():

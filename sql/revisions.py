@@ -70,7 +70,7 @@ class PgDocumentOwners:
 
 
 async def restore_owners(pool: Pool, owners: Mapping[UUID, tuple[str, str]]) -> None:
-    """Restore owners after a rebuild: document → tenant and source of its newest accepted revision."""
+    """Restore owners after a rebuild: document → tenant and source of its newest revision."""
     columns = (
         list(owners),
         [tenant for tenant, _ in owners.values()],

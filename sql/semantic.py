@@ -60,7 +60,8 @@ async def _build_index(connection: Connection, generation: Generation) -> bool:
     try:
         await connection.execute(
             f'create index concurrently "{_format_index_name(generation)}" on {state["partition"]} '
-            f"using hnsw ((embedding::halfvec({generation.config.embed.dimension})) halfvec_cosine_ops) with (m = 16, ef_construction = 128)"
+            f"using hnsw ((embedding::halfvec({generation.config.embed.dimension})) "
+            "halfvec_cosine_ops) with (m = 16, ef_construction = 128)"
         )
     finally:
         await connection.execute("reset maintenance_work_mem")

@@ -24,7 +24,10 @@ class GenerationCreated(EventData, name="generation.created", topic=CONTROL):
     base: str | None = Field(None, description="The generation that was live at the time.")
     purpose: Purpose = Field(
         "first",
-        description="`rebuild`: from the same derived events, without calling engines. `reindex`: with another configuration.",
+        description=(
+            "`rebuild`: from the same derived events, without calling engines. `reindex`: with "
+            "another configuration."
+        ),
     )
 
 
@@ -37,7 +40,10 @@ class GenerationBuilt(EventData, name="generation.built", topic=CONTROL):
     generation: str
     barrier: dict[str, dict[int, int]] = Field(
         {},
-        description="Topic → partition → next offset, for the topics that the generation reads but does not write.",
+        description=(
+            "Topic → partition → next offset, for the topics that the generation reads but "
+            "does not write."
+        ),
     )
 
 
@@ -63,7 +69,8 @@ class AuditRecorded(EventData, name="audit.recorded", topic=CONTROL):
     audit_id: UUID
     actor: str = Field(
         description=(
-            "Caller: `local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command with direct database access."
+            "Caller: `local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command "
+            "with direct database access."
         )
     )
     role: Role = Field(description="Role of the caller.")
@@ -81,7 +88,10 @@ class SourceAdded(EventData, name="source.added", topic=CONTROL):
     source: SourceSpec = Field(description="The source and its settings.")
     epoch: int = Field(
         1,
-        description="Greater than the epoch of an earlier source of the same name, so that withdrawn documents can return.",
+        description=(
+            "Greater than the epoch of an earlier source of the same name, so that withdrawn "
+            "documents can return."
+        ),
     )
 
 
@@ -97,7 +107,9 @@ class SourceReset(EventData, name="source.reset", topic=CONTROL):
     """The sequence numbers of a source restart, because its database was restored."""
 
     source: str = Field(
-        description="Name of the source, or the ce_source of an external producer that numbers its changes."
+        description=(
+            "Name of the source, or the ce_source of an external producer that numbers its changes."
+        )
     )
     reset: SequenceReset
     tenant: str | None = Field(None, description="Tenant of the source.")
@@ -136,7 +148,10 @@ class ErasureCompleted(EventData, name="erasure.completed", topic=CONTROL):
     removed: dict[str, int] = Field(description="Location → number of removed rows, blobs or keys.")
     events: int = Field(description="Number of events in the log that became unreadable.")
     method: str = Field(
-        description="What happened to the log: `keys destroyed`, or `nothing` if the tenant's events are not encrypted."
+        description=(
+            "What happened to the log: `keys destroyed`, or `nothing` if the tenant's events are "
+            "not encrypted."
+        )
     )
     remains: list[str] = Field(description="Locations that still hold data, and until when.")
     raw_until: datetime | None = Field(

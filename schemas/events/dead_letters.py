@@ -58,7 +58,8 @@ class EventDeadLettered(EventData, name="event.dead_lettered", topic=DEAD_LETTER
     document_summary: DocumentSummary | None = Field(
         None,
         description=(
-            "Descriptive fields of the document, as far as an event of `raw` could be read. No other event describes a document that fails at ingress."
+            "Descriptive fields of the document, as far as an event of `raw` could be read. No "
+            "other event describes a document that fails at ingress."
         ),
     )
 

@@ -22,9 +22,9 @@ Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 class EventData(BaseModel):
     """The data of an event.
 
-    Subclasses declare name, topic and major version in their class line: `class DocumentX(EventData,
-    name="document.x", topic=RAW)`. A subclass with a version above 1 needs one function in `upcasts` for
-    every older version, since stored events are never rewritten.
+    Subclasses declare name, topic and major version in their class line: `class
+    DocumentX(EventData, name="document.x", topic=RAW)`. A subclass with a version above 1 needs one
+    function in `upcasts` for every older version, since stored events are never rewritten.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -52,7 +52,8 @@ class EventData(BaseModel):
             # event.
             if missing := set(range(1, version)) - set(cls.upcasts):
                 raise TypeError(
-                    f"{cls.event_type()} has no upcast from version {', '.join(map(str, sorted(missing)))}"
+                    f"{cls.event_type()} has no upcast from version "
+                    f"{', '.join(map(str, sorted(missing)))}"
                 )
 
     @classmethod
@@ -73,7 +74,9 @@ FOREIGN_BLOB = "foreign_blob"
 
 
 def check_blob_prefix(data: EventData, prefix: str) -> None:
-    """Raise PydanticCustomError of type FOREIGN_BLOB if a blob of the event does not have this key prefix."""
+    """Raise PydanticCustomError of type FOREIGN_BLOB if a blob of the event does not have this key
+    prefix.
+    """
     for name in data.model_fields_set:
         blob = getattr(data, name)
         if isinstance(blob, BlobRef) and (
@@ -111,7 +114,9 @@ class Event(Generic[DataT]):
     sequence: int | None = None
     """CloudEvents' Sequence extension, if the source numbers its changes."""
     epoch: int | None = None
-    """Epoch of the sequence, if the source states one. The later epoch wins, whatever the numbers are."""
+    """Epoch of the sequence, if the source states one. The later epoch wins, whatever the numbers
+    are.
+    """
     step: int = 0
     """Counts corrections under the same sequence number."""
     key: UUID | None = None

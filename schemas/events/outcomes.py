@@ -33,8 +33,9 @@ class DocumentOutcome(EventData):
 class DocumentIndexed(DocumentOutcome, name="document.indexed", topic=OUTCOMES):
     """The document is searchable.
 
-    `code` is UNCHANGED if the same content was searchable already. It is AMENDED if only descriptive fields
-    changed; with a `chunks_count` of 0, the amendment takes effect with the first revision.
+    `code` is UNCHANGED if the same content was searchable already. It is AMENDED if only
+    descriptive fields changed; with a `chunks_count` of 0, the amendment takes effect with the
+    first revision.
     """
 
 

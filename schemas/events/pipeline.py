@@ -47,17 +47,21 @@ class PipelineEventData(EventData):
 
 
 class DocumentAccepted(DocumentFields, PipelineEventData, name="document.accepted", topic=ACCEPTED):
-    """Ingress accepted a document: its bytes are pinned, and its position among the revisions is fixed."""
+    """Ingress accepted a document: its bytes are pinned, its position among revisions is fixed."""
 
     external_id: str | None = None
     blob: BlobRef = Field(description="The bytes of the document.")
     payload_sha256: str = Field(
-        description="Hash of the producer's payload. The same ce_id with another hash is a duplicate id."
+        description=(
+            "Hash of the producer's payload. The same ce_id with another hash is a duplicate id."
+        )
     )
     received_at: datetime = Field(description="When the log received the producer's event.")
     numbered: bool = Field(
         False,
-        description="Whether the source numbers its changes. Only that source can change the document then.",
+        description=(
+            "Whether the source numbers its changes. Only that source can change the document then."
+        ),
     )
     force: bool = Field(False, description="Process the document even if it has not changed.")
 
@@ -75,7 +79,10 @@ class DocumentRemoved(PipelineEventData, name="document.removed", topic=ACCEPTED
 
 
 class AmendmentAccepted(Amendment, PipelineEventData, name="document.amended", topic=ACCEPTED):
-    """Ingress accepted changes to title, collection, tags, metadata or readers, effective from `order` on."""
+    """Ingress accepted changes to title, collection, tags, metadata or readers.
+
+    They take effect from `order` on.
+    """
 
     external_id: str | None = None
     payload_sha256: str = Field(description="Hash of the producer's payload.")

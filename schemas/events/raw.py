@@ -48,7 +48,8 @@ class Content(Value):
         ]
         if len(set_fields) != 1:
             raise ValueError(
-                f"set exactly one of base64, text, url and storage_key; got {', '.join(set_fields) or 'none'}"
+                "set exactly one of base64, text, url and storage_key; got "
+                f"{', '.join(set_fields) or 'none'}"
             )
         return self
 
@@ -63,7 +64,10 @@ class DocumentReceived(DocumentFields, EventData, name="document.received", topi
         None,
         min_length=1,
         max_length=1024,
-        description="The producer's id of the document. Events with the same id are revisions of one document.",
+        description=(
+            "The producer's id of the document. Events with the same id are revisions of one "
+            "document."
+        ),
     )
     content: Content = Field(description="Content of the document.")
     force: bool = Field(False, description="Process the document even if it has not changed.")
@@ -118,7 +122,7 @@ class DocumentWithdrawn(DocumentReference, name="document.withdrawn", topic=RAW)
 
 
 class DocumentAmended(Amendment, DocumentReference, name="document.amended", topic=RAW):
-    """Change title, collection, tags, metadata or readers of a document without processing its text again.
+    """Change title, collection, tags, metadata or readers without processing the text again.
 
     The amendment holds until a later revision or amendment states the same field.
     """

@@ -35,7 +35,9 @@ class QueryAnswered(EventData, name="query.answered", topic=QUERIES):
     response: dict[str, Any] = Field(description="The response as sent.")
     candidates: list[dict[str, Any]] = Field(
         default=[],
-        description="Candidates of every channel: chunk id, rank, score, and the scores of later steps.",
+        description=(
+            "Candidates of every channel: chunk id, rank, score, and the scores of later steps."
+        ),
     )
     numbers: dict[str, Any] = Field(
         default={},
@@ -43,7 +45,10 @@ class QueryAnswered(EventData, name="query.answered", topic=QUERIES):
     )
     run_record: RunRecord | None = Field(
         None,
-        description="Further inputs that a rerun needs: profile, language, and passages by the hash of their text.",
+        description=(
+            "Further inputs that a rerun needs: profile, language, and passages by the hash of "
+            "their text."
+        ),
     )
 
 

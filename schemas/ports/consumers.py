@@ -13,12 +13,12 @@ from schemas.errors import AnabranchError
 class OffsetStore(Protocol):
     """How far each consumer group has read, by the tables' own account.
 
-    All records below the offset are reflected in the tables. The offset is stored before it is acknowledged
-    to the log, so a group with more acknowledged than stored reads other tables than before: restored from
-    a backup, or a standby that was behind.
+    All records below the offset are reflected in the tables. The offset is stored before it is
+    acknowledged to the log, so a group with more acknowledged than stored reads other tables than
+    before: restored from a backup, or a standby that was behind.
 
-    Every call may raise DatabaseUnavailable, and FatalError with code TABLES_RESTORED if the stored offset
-    is lower than one that this process has stored or read before.
+    Every call may raise DatabaseUnavailable, and FatalError with code TABLES_RESTORED if the stored
+    offset is lower than one that this process has stored or read before.
     """
 
     async def fetch_offsets(self, group: str, topic: str) -> dict[int, int]:

@@ -50,15 +50,17 @@ class ParsePlan:
 
 
 class Parser(Protocol):
-    """Converts files to Markdown with positions, in a child process with a deadline and a memory limit."""
+    """Converts files to Markdown with positions, in a child process with a deadline and a memory
+    limit.
+    """
 
     fingerprint: str
 
     async def plan(self, file: LocalFile) -> ParsePlan:
         """Inspect the file.
 
-        Raises UnreadableDocument (empty, corrupt, encrypted, no pages, unknown type) or LimitExceeded
-        (pages, unpacked size), each with code and remedy.
+        Raises UnreadableDocument (empty, corrupt, encrypted, no pages, unknown type) or
+        LimitExceeded (pages, unpacked size), each with code and remedy.
         """
 
     async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
@@ -74,8 +76,8 @@ class Parser(Protocol):
 class Chunker(Protocol):
     """Splits transcripts into parent and child chunks. Pure.
 
-    Boundaries depend only on nearby text. Ids depend only on the document, the section, the text and its
-    occurrence there.
+    Boundaries depend only on nearby text. Ids depend only on the document, the section, the text
+    and its occurrence there.
     """
 
     fingerprint: str
@@ -89,8 +91,8 @@ class Chunker(Protocol):
 class TextEmbedding:
     """The vectors of one text.
 
-    `states` are the token states for MaxSim, int8 of unit vectors × 127, [tokens, state_dimension], or
-    None. `token_ids` has one entry per row of `states`.
+    `states` are the token states for MaxSim, int8 of unit vectors × 127, [tokens, state_dimension],
+    or None. `token_ids` has one entry per row of `states`.
     """
 
     vector: NDArray[np.float16]
@@ -113,8 +115,8 @@ class QueryEmbedding:
 class Embedder(Protocol):
     """Converts texts to vectors. Never returns NaN or another dimension.
 
-    Raises EngineUnavailable if the server does not respond, and PermanentError for input that it will never
-    accept.
+    Raises EngineUnavailable if the server does not respond, and PermanentError for input that it
+    will never accept.
     """
 
     fingerprint: str
@@ -141,7 +143,8 @@ class RerankPassage:
 class Reranker(Protocol):
     """Scores passages for a question.
 
-    `role` says whether the score is added to the fused one (MaxSim) or replaces it (a cross-encoder).
+    `role` says whether the score is added to the fused one (MaxSim) or replaces it (a
+    cross-encoder).
     """
 
     name: str
@@ -229,7 +232,8 @@ class BlobStore(Protocol):
     ) -> BlobRef:
         """Store while hashing, under `key_prefix` + SHA-256.
 
-        Raises LimitExceeded as soon as more than `limit` bytes have arrived, and stores nothing then.
+        Raises LimitExceeded as soon as more than `limit` bytes have arrived, and stores nothing
+        then.
         """
 
     async def get(self, key: str) -> bytes: ...
@@ -244,7 +248,9 @@ class BlobStore(Protocol):
         """Return the size in bytes, or None if there is no such blob."""
 
     async def presign_url(self, key: str, lifetime_s: float) -> str | None:
-        """Return a URL that anyone may read until it expires, or None if the store does not support this."""
+        """Return a URL that anyone may read until it expires, or None if the store does not support
+        this.
+        """
 
     async def copy(self, source: str, target: str) -> None: ...
 
@@ -276,9 +282,9 @@ class Fetcher(Protocol):
     async def fetch(self, url: str, key_prefix: str) -> FetchedFile:
         """Download into the blob store.
 
-        Raises ForbiddenAddress (scheme, private or special address, also behind a redirect or a name),
-        LimitExceeded (size, redirects, time), UnreadableDocument with code FETCH_FAILED for 4xx, and
-        EngineUnavailable for 5xx and network errors.
+        Raises ForbiddenAddress (scheme, private or special address, also behind a redirect or a
+        name), LimitExceeded (size, redirects, time), UnreadableDocument with code FETCH_FAILED for
+        4xx, and EngineUnavailable for 5xx and network errors.
         """
 
 

@@ -58,8 +58,8 @@ class RecordFeed(Protocol):
     async def read_page(self, after: str, topics: Sequence[str], limit: int) -> FeedPage:
         """Read the records after a cursor.
 
-        Each record is returned once, whatever is committed meanwhile, in order within a partition; the page
-        is empty at the end of the log. Unknown topics are ignored.
+        Each record is returned once, whatever is committed meanwhile, in order within a partition;
+        the page is empty at the end of the log. Unknown topics are ignored.
         """
 
     async def count_following(self, after: str, topics: Sequence[str], limit: int) -> int:

@@ -29,7 +29,9 @@ class StoredKey:
 
 
 class KeyShares(Protocol):
-    """Random key shares outside the database, in a file that can be overwritten. Calls may block on disk."""
+    """Random key shares outside the database, in a file that can be overwritten. Calls may block on
+    disk.
+    """
 
     def allocate(self, count: int) -> list[tuple[int, bytes]]:
         """Allocate unused slots, each with its share. Durable when it returns."""
@@ -75,9 +77,11 @@ class PayloadCipher(Protocol):
     async def seal(
         self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
     ) -> tuple[UUID, bytes] | None:
-        """Encrypt the payload with `key` (that of the causing event), else with the subject's current key.
+        """Encrypt the payload with `key` (that of the causing event), else with the subject's
+        current key.
 
-        Returns None if the tenant's events are not encrypted. Raises DataErased if `key` was destroyed.
+        Returns None if the tenant's events are not encrypted. Raises DataErased if `key` was
+        destroyed.
         """
 
     async def prefetch(self, keys: Iterable[UUID]) -> None:

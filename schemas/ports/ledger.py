@@ -1,4 +1,6 @@
-"""Ports of the runner to the tables: two transactions around a reaction, and the engine result cache."""
+"""Ports of the runner to the tables: two transactions around a reaction, and the engine result
+cache.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ class OrderingPolicy(StrEnum):
 
 
 ATTEMPTS_RECORDED_BY_CLAIM = 2
-"""Unfinished attempts that claims record. An event with this many is suspected of crashing workers; from
-then on `record_attempt` records each attempt separately.
+"""Unfinished attempts that claims record. An event with this many is suspected of crashing workers;
+from then on `record_attempt` records each attempt separately.
 """
 
 
@@ -43,7 +45,7 @@ class ClaimStatus(Enum):
     DONE = "done"
     """Claimed and reacted to before. Nothing to do."""
     SUPERSEDED = "superseded"
-    """A later revision or a withdrawal came first. Nothing was written; the reaction may report it."""
+    """A later revision or withdrawal came first. Nothing is written; the reaction may report it."""
     DUPLICATE = "duplicate"
     """The same id was used with another payload (ingress only)."""
 
@@ -76,17 +78,17 @@ class ClaimResult:
     status: ClaimStatus
     visibility_change: VisibilityChange | None = None
     is_unchanged: bool = False
-    """At transcribe: same bytes, same pipeline fingerprint and same fields as the visible revision, and not
-    forced.
+    """At transcribe: same bytes, same pipeline fingerprint and same fields as the visible revision,
+    and not forced.
     """
     revived_revision: DocumentRow | None = None
-    """At transcribe, with a withdrawal that arrived late: a later revision that was identical to the
-    withdrawn one, so that it has no text of its own. The reaction transcribes it. Reported again while the
-    reaction is pending.
+    """At transcribe, with a withdrawal that arrived late: a later revision that was identical to
+    the withdrawn one, so that it has no text of its own. The reaction transcribes it. Reported
+    again while the reaction is pending.
     """
     abandoned_attempts: int = 0
-    """Attempts recorded before this claim that no worker finished; 0 for a new event. Claims record the
-    first ones even if the reaction never began.
+    """Attempts recorded before this claim that no worker finished; 0 for a new event. Claims record
+    the first ones even if the reaction never began.
     """
     amended_title: str | None = None
     """At transcribe: the document's amended title, which replaces the revision's."""
@@ -95,9 +97,9 @@ class ClaimResult:
 class Ledger(Protocol):
     """The write side of the tables, for one generation.
 
-    `claim` and `complete` are one transaction each. Both raise DatabaseUnavailable if the connection to
-    Postgres is lost, in which case the transaction may or may not have been committed. Calling again with
-    the same events is safe.
+    `claim` and `complete` are one transaction each. Both raise DatabaseUnavailable if the
+    connection to Postgres is lost, in which case the transaction may or may not have been
+    committed. Calling again with the same events is safe.
     """
 
     @property
@@ -109,21 +111,23 @@ class Ledger(Protocol):
         """Run the first transaction, with results in the order of the events.
 
         Locks documents in id order, claims each event, records an attempt at it (up to
-        `ATTEMPTS_RECORDED_BY_CLAIM`), writes the rows of events that take effect, and activates revisions
-        whose order became complete.
+        `ATTEMPTS_RECORDED_BY_CLAIM`), writes the rows of events that take effect, and activates
+        revisions whose order became complete.
         """
 
     async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
         """Record an attempt at the reaction of each event, so that a crash does not hide it."""
 
     async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
-        """Withdraw the last attempt at each event, because it finished normally, successfully or not."""
+        """Withdraw the last attempt at each event, because it finished normally, successfully or
+        not.
+        """
 
     async def complete(
         self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]
     ) -> None:
-        """Run the second transaction: mark the reactions as done, or as dead letters, which keep their
-        rows.
+        """Run the second transaction: mark the reactions as done, or as dead letters, which keep
+        their rows.
         """
 
     async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:

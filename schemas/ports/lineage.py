@@ -84,7 +84,8 @@ class LineageStore(Protocol):
     ) -> list[PartPosition]:
         """Return the positions in the order of steps and parts.
 
-        They are those of this generation; for a step that it did not run, those of one generation that did.
+        They are those of this generation; for a step that it did not run, those of one generation
+        that did.
         """
 
     async def fetch_chunk(
@@ -107,7 +108,9 @@ class RecordedText(Protocol):
 
 
 class RecordedTexts(Protocol):
-    """Texts as past answers read them, including those of superseded revisions and dropped generations."""
+    """Texts as past answers read them, including those of superseded revisions and dropped
+    generations.
+    """
 
     async def fetch_texts(
         self, caller: Principal, texts: Sequence[RecordedText]

@@ -35,7 +35,8 @@ class Partition(Protocol):
     def acknowledge(self, next_offset: int) -> None:
         """Acknowledge every record below `next_offset`.
 
-        Must be called with increasing offsets. Becomes durable soon, and at the latest on a clean stop.
+        Must be called with increasing offsets. Becomes durable soon, and at the latest on a clean
+        stop.
         """
 
     def resume(self) -> None:
@@ -43,7 +44,7 @@ class Partition(Protocol):
 
     @property
     def committed_offset(self) -> int:
-        """Records below this offset are durably acknowledged and not delivered to the group again."""
+        """Records below this offset are durably acknowledged and not delivered again."""
 
 
 class OpenSink(Protocol):
@@ -66,7 +67,8 @@ class RecordAppender(Protocol):
     async def append(self, records: Sequence[Record]) -> list[Position]:
         """Append records durably, in the given order within a partition.
 
-        May store a record twice if it raises LogUnavailable and is called again; consumers drop repeats.
+        May store a record twice if it raises LogUnavailable and is called again; consumers drop
+        repeats.
         """
 
 
@@ -81,8 +83,8 @@ class EventLog(RecordAppender, Protocol):
     ) -> None:
         """Create missing topics. Retention is unlimited unless `retention_ms` names the topic.
 
-        Raises ConfigurationError if an existing topic has another partition count, or does not use the
-        log's clock for its timestamps.
+        Raises ConfigurationError if an existing topic has another partition count, or does not use
+        the log's clock for its timestamps.
         """
 
     async def delete_topics(self, topics: Collection[str]) -> None:
@@ -104,10 +106,10 @@ class EventLog(RecordAppender, Protocol):
     ) -> AsyncIterator[StoredRecord]:
         """Read records in bulk outside any group, in order within a partition, then stop.
 
-        Reads from `start` (default: the first record) to `end` (exclusive; default: the end at the time of
-        the call). `resume_after` holds the last record that an earlier call with the same bounds returned,
-        by partition. `start` cannot be used to resume, since offsets of the Postgres log do not grow in
-        reading order.
+        Reads from `start` (default: the first record) to `end` (exclusive; default: the end at the
+        time of the call). `resume_after` holds the last record that an earlier call with the same
+        bounds returned, by partition. `start` cannot be used to resume, since offsets of the
+        Postgres log do not grow in reading order.
         """
 
     async def read_at(self, position: Position) -> StoredRecord | None:
@@ -116,8 +118,8 @@ class EventLog(RecordAppender, Protocol):
     async def fetch_max_retention(self, topic: str) -> timedelta | None:
         """Return the maximum time for which a record appended now stays readable.
 
-        Follows the topic's current configuration. None if records never expire, or if the log does not
-        know.
+        Follows the topic's current configuration. None if records never expire, or if the log does
+        not know.
         """
 
     async def fetch_min_retention(self, topic: str) -> timedelta | None:

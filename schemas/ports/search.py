@@ -89,7 +89,7 @@ class ParentView:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotVersion:
-    """The version of a tenant's index in a generation at the time of a snapshot. `state` is opaque."""
+    """The version of a tenant's index in a generation at a snapshot's time. `state` is opaque."""
 
     tenant: str
     generation: str
@@ -108,8 +108,8 @@ class IndexSnapshot(Protocol):
     ) -> LexicalHits:
         """Score title, headings and text by BM25, in each document's own language.
 
-        Terms beyond the budget are only searched in conjunctions. The budget widens once if an unseen chunk
-        could still be among the best.
+        Terms beyond the budget are only searched in conjunctions. The budget widens once if an
+        unseen chunk could still be among the best.
         """
 
     async def search_semantic(
@@ -149,7 +149,8 @@ class SearchIndex(Protocol):
     def open_snapshot(
         self, generation: str | None = None, readers: ReaderScope = None
     ) -> AbstractAsyncContextManager[IndexSnapshot]:
-        """Open the live or the named generation, limited to documents that `readers` may read (None: all).
+        """Open the live or the named generation, limited to documents that `readers` may read
+        (None: all).
 
         Raises NotFound.
         """

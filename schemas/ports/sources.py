@@ -26,7 +26,9 @@ class SourceTransaction(Protocol):
         """Return the floors by table."""
 
     async def fetch_rows(self, keys: Collection[str]) -> dict[str, RowState]:
-        """Return the rows with these keys, and the rows that they took their key from or gave it to."""
+        """Return the rows with these keys, and the rows that they took their key from or gave it
+        to.
+        """
 
     async def save_changes(
         self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]
@@ -62,8 +64,8 @@ class EndedSnapshot:
     mark: SequenceMark
     topic: str
     unread_offsets: Mapping[int, tuple[int, int]]
-    """Partition → range of offsets that are not stored yet. Empty once everything that the snapshot read is
-    stored.
+    """Partition → range of offsets that are not stored yet. Empty once everything that the snapshot
+    read is stored.
     """
 
 
@@ -89,7 +91,9 @@ class SourceStore(Protocol):
     async def fetch_live_below(
         self, source: str, table: str, mark: SequenceMark, after: str, limit: int
     ) -> list[str]:
-        """Return keys after `after`, in order, of live documents whose last event is below the mark."""
+        """Return keys after `after`, in order, of live documents whose last event is below the
+        mark.
+        """
 
     async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]: ...
 
@@ -102,7 +106,9 @@ class SourceStore(Protocol):
     async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None: ...
 
     async def fetch_state_id(self, source: str) -> str:
-        """Return an id of this state, which changes if the state is lost, so that a reader starts over."""
+        """Return an id of this state, which changes if the state is lost, so that a reader starts
+        over.
+        """
 
     async def has_state(self, source: str) -> bool: ...
 
@@ -166,7 +172,8 @@ class LogicalMessage:
 class PeekedChanges:
     """Changes in order, in batches, none from before `confirmed_sequence`.
 
-    The slot may be advanced to the last change's number, or to `end_sequence` if there are no changes.
+    The slot may be advanced to the last change's number, or to `end_sequence` if there are no
+    changes.
     """
 
     confirmed_sequence: int
@@ -193,7 +200,8 @@ class UrlRevisitor(Protocol):
 class ChangeReader(Protocol):
     """Reads one table of an external database by logical decoding.
 
-    Calls raise TransientError if the database does not respond, and ConfigurationError if it denies access.
+    Calls raise TransientError if the database does not respond, and ConfigurationError if it denies
+    access.
     """
 
     async def fetch_columns(self) -> tuple[dict[str, int], list[str]]:
@@ -207,7 +215,8 @@ class ChangeReader(Protocol):
     def peek(self, limit: int) -> AbstractAsyncContextManager[PeekedChanges]:
         """Return committed changes after the slot's position.
 
-        Returns up to `limit` changes, plus the rest of the last one's transaction, however large it is.
+        Returns up to `limit` changes, plus the rest of the last one's transaction, however large it
+        is.
         """
 
     async def advance(self, sequence: int) -> None: ...

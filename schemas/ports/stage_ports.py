@@ -44,8 +44,8 @@ class IngressLimits:
     tenants_by_source: Mapping[str, frozenset[str]] = field(
         default_factory=lambda: {ANY_SOURCE: frozenset({"default"})}
     )
-    """ce_source of an external producer → tenants it may write for. ANY_SOURCE applies to sources without
-    an entry.
+    """ce_source of an external producer → tenants it may write for. ANY_SOURCE applies to sources
+    without an entry.
     """
     takeover_by_source: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """ce_source → sources whose documents it may change too. ANY_SOURCE means all."""
@@ -70,7 +70,8 @@ class DocumentOwners(Protocol):
     async def claim_ownership(
         self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]
     ) -> str:
-        """Make `source` the owner if there is none or if `allowed` contains the owner (ANY_SOURCE: any).
+        """Make `source` the owner if there is none or if `allowed` contains the owner (ANY_SOURCE:
+        any).
 
         Return the owner.
         """
@@ -97,18 +98,20 @@ class GenerationSwitches(Protocol):
     async def fetch_newly_visible(
         self, generation: str, previous: str
     ) -> list[NewlyVisibleRevision]:
-        """Return revisions that `generation` shows and `previous` never did. Raises DatabaseUnavailable."""
+        """Return revisions that `generation` shows and `previous` never did. Raises
+        DatabaseUnavailable.
+        """
 
 
 AssignOrder = Callable[[Position, datetime], list[int]]
-"""Returns the order of an event without a sequence number, from its position and append time. The first
-element is the log's epoch.
+"""Returns the order of an event without a sequence number, from its position and append time. The
+first element is the log's epoch.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class StagePorts:
-    """The second argument of every `react`: engines of this generation, the blob store, the memo."""
+    """The second argument of every `react`: engines of this generation, blob store, memo."""
 
     generation: Generation
     blobs: BlobStore

@@ -83,7 +83,8 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 )
             case _:
                 raise TypeError(
-                    f"{type(row).__name__} belongs to a document: its stage needs the ordering policy `latest` or `visible`"
+                    f"{type(row).__name__} belongs to a document: its stage needs the ordering "
+                    "policy `latest` or `visible`"
                 )
 
 

@@ -27,7 +27,7 @@ async def activate_complete_revisions(
 ) -> dict[UUID, VisibilityChange]:
     """Activate the revisions whose last part is among these events.
 
-    Returns event → visibility change; a revision's change is attributed to the last of its events.
+    Returns event → visibility change; a revision's change belongs to the last of its events.
     """
     last_event_by_revision = _find_last_parts(verdicts, states)
     if not last_event_by_revision:
