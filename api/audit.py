@@ -70,9 +70,10 @@ class AuditedRoute(APIRoute):
                         error.code if isinstance(error, AnabranchError) else "BUG",
                     )
                 raise
-            body = json.loads(bytes(response.body))
+            body, request_body = json.loads(bytes(response.body)), await request.body()
+            is_dry_run = bool(request_body) and json.loads(request_body).get("dry_run") is True
             # The action has happened: if it cannot be recorded, the response is an error.
-            if not await _is_dry_run(request):
+            if not is_dry_run:
                 await _record_action(
                     request, action, body, "refused" if body.get("promoted") is False else "done"
                 )
@@ -92,8 +93,3 @@ async def _record_action(
     await get_services(request).audit.record(
         get_caller(request), action.action, subject, request.scope.get("request_id"), outcome
     )
-
-
-async def _is_dry_run(request: Request) -> bool:
-    body = await request.body()
-    return bool(body) and json.loads(body).get("dry_run") is True

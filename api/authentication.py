@@ -109,7 +109,12 @@ class AuthenticationMiddleware:
             credential = _parse_bearer(_get_single_header(scope, AUTHORIZATION))
             tenant = _get_single_header(scope, TENANT_HEADER)
             # Before verification, which is what guessing would make expensive.
-            if wait_s := self._get_wait_s(scope, credential):
+            if (
+                credential is not None
+                and credential.startswith(API_KEY_PREFIX)
+                and credential not in self.admitted
+                and (wait_s := self.failures.get_wait_s(_get_address(scope)))
+            ):
                 await _build_too_many_failures(scope, wait_s)(scope, receive, send)
                 return
             scope["principal"] = await self.authenticate(credential, tenant)
@@ -119,15 +124,6 @@ class AuthenticationMiddleware:
         if credential is not None:
             self.admitted.add(credential)
         await self.app(scope, self._wrap_receive(receive, credential, tenant), send)
-
-    def _get_wait_s(self, scope: Scope, credential: str | None) -> int | None:
-        if (
-            credential is None
-            or not credential.startswith(API_KEY_PREFIX)
-            or credential in self.admitted
-        ):
-            return None
-        return self.failures.get_wait_s(_get_address(scope))
 
     def _build_refusal(
         self, scope: Scope, error: AnabranchError, credential: str | None

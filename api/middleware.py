@@ -76,9 +76,16 @@ class BodyLimitMiddleware:
         if content_length.isdigit() and (
             len(content_length) > len(str(max_body_bytes)) or int(content_length) > max_body_bytes
         ):
-            await _build_too_large_problem(
-                scope, max_body_bytes, f"A body of {content_length[:40].decode()} bytes"
-            )(scope, receive, send)
+            problem = build_problem(
+                Request(scope),
+                413,
+                CODE_BY_STATUS[413],
+                f"A body of {content_length[:40].decode()} bytes exceeds the limit of "
+                f"{max_body_bytes} bytes.",
+                REMEDY_BY_STATUS[413],
+                {"Connection": "close"},
+            )
+            await problem(scope, receive, send)
             return
         bounded_body = BoundedRequestBody(
             receive, max_body_bytes, self.min_bytes_per_s if multipart else None
@@ -109,7 +116,15 @@ class BoundedRequestBody:
                 message = await self._receive()
         except TimeoutError:
             # The rest of the body is unread, so the connection cannot be used again.
-            raise HTTPException(408, self._format_too_slow(), {"Connection": "close"}) from None
+            progress = (
+                f"Received {self._received_bytes} bytes of the body in {self._allowed_s:.0f} s"
+            )
+            detail = (
+                f"{progress}."
+                if self._min_bytes_per_s is None
+                else f"{progress}, below {self._min_bytes_per_s} bytes/s."
+            )
+            raise HTTPException(408, detail, {"Connection": "close"}) from None
         self._waited_s += loop.time() - started_at
         self._received_bytes += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
@@ -124,25 +139,6 @@ class BoundedRequestBody:
             if self._min_bytes_per_s is None
             else UPLOAD_GRACE_S + self._received_bytes / self._min_bytes_per_s
         )
-
-    def _format_too_slow(self) -> str:
-        progress = f"Received {self._received_bytes} bytes of the body in {self._allowed_s:.0f} s"
-        return (
-            f"{progress}."
-            if self._min_bytes_per_s is None
-            else f"{progress}, below {self._min_bytes_per_s} bytes/s."
-        )
-
-
-def _build_too_large_problem(scope: Scope, max_bytes: int, subject: str) -> ASGIApp:
-    return build_problem(
-        Request(scope),
-        413,
-        CODE_BY_STATUS[413],
-        f"{subject} exceeds the limit of {max_bytes} bytes.",
-        REMEDY_BY_STATUS[413],
-        {"Connection": "close"},
-    )
 
 
 class ConcurrencyLimitMiddleware:

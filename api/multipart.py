@@ -149,23 +149,18 @@ async def read_form(
                     f"The form has more than {MAX_PARTS} parts.",
                     remedy="Send one document per request.",
                 )
-            await _read_part(event, stream, form, store)
+            if event.name != "file":
+                text = await _read_text_field(event, stream)
+                form.fields.setdefault(event.name, []).append(text)
+                continue
+            if form.upload is not None:
+                raise InvalidRequest(
+                    "The form has several files.", remedy="Send one document per request."
+                )
+            form.filename, form.media_type = event.filename, event.headers.get("content-type")
+            # Streamed: `store` consumes the part's data from the parser.
+            form.upload = await store(_iterate_part_data(stream), form.media_type)
     return form
-
-
-async def _read_part(
-    part: PartHeader, stream: AsyncIterator[PartEvent], form: MultipartForm, store: StoreUpload
-) -> None:
-    if part.name == "file":
-        if form.upload is not None:
-            raise InvalidRequest(
-                "The form has several files.", remedy="Send one document per request."
-            )
-        form.filename, form.media_type = part.filename, part.headers.get("content-type")
-        # Streamed: `store` consumes the part's data from the parser.
-        form.upload = await store(_iterate_part_data(stream), form.media_type)
-        return
-    form.fields.setdefault(part.name, []).append(await _read_text_field(part, stream))
 
 
 async def _iterate_part_data(stream: AsyncIterator[PartEvent]) -> AsyncIterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -285,10 +285,8 @@ def _format_error(error: Mapping[str, Any]) -> str | None:
     if bound is None:
         return None
     description = PATTERN_DESCRIPTIONS.get(context.get("pattern", "")) or bound.format(**context)
-    return f"{_format_location(error['loc'])}: give {description}."
-
-
-def _format_location(location: Sequence[object]) -> str:
-    """Name the field as the sender does, without the part of the request and list indices."""
+    # The field is named as the sender does: without the part of the request and list indices.
+    location = error["loc"]
     parts = location[1:] if location[0] in ("body", "query", "path", "header") else location
-    return ".".join(str(part) for part in parts if not isinstance(part, int)) or "the body"
+    name = ".".join(str(part) for part in parts if not isinstance(part, int)) or "the body"
+    return f"{name}: give {description}."

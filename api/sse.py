@@ -49,30 +49,23 @@ async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterat
     task.add_done_callback(lambda _: progress_queue.put_nowait(None))
     try:
         yield format_sse_event(event="started", data_str="{}")
-        async for event_text in _generate_progress_events(progress_queue):
-            yield event_text
+        while True:
+            try:
+                progress = await asyncio.wait_for(progress_queue.get(), PING_INTERVAL_S)
+            except TimeoutError:
+                yield format_sse_event(comment="working")
+                continue
+            if progress is None:
+                break
+            yield format_sse_event(
+                event="delta" if isinstance(progress, AnswerDelta) else "step",
+                data_str=progress.model_dump_json(),
+            )
         yield _format_final_event(request, task)
     finally:
         # Also when the client disconnects, which closes this generator.
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def _generate_progress_events(
-    progress_queue: asyncio.Queue[Progress | None],
-) -> AsyncIterator[bytes]:
-    while True:
-        try:
-            progress = await asyncio.wait_for(progress_queue.get(), PING_INTERVAL_S)
-        except TimeoutError:
-            yield format_sse_event(comment="working")
-            continue
-        if progress is None:
-            return
-        yield format_sse_event(
-            event="delta" if isinstance(progress, AnswerDelta) else "step",
-            data_str=progress.model_dump_json(),
-        )
 
 
 def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -> bytes:

@@ -192,7 +192,11 @@ async def _wait_for_build(
         )
     ):
         while True:
-            build = await _fetch_build(client, name)
+            try:
+                build = await client.get(f"/v1/generations/{name}/build")
+            except NotFound:
+                # The event has not reached the tables yet.
+                build = {"state": "building", "phase": "loading", "error": None}
             if build["error"]:
                 raise PermanentError(
                     build["error"]["detail"],
@@ -205,14 +209,6 @@ async def _wait_for_build(
                 phase = build["phase"]
                 common.report_progress(f"{name}: {phase}", build)
             await asyncio.sleep(POLL_S)
-
-
-async def _fetch_build(client: ApiClient, name: str) -> dict[str, Any]:
-    try:
-        return await client.get(f"/v1/generations/{name}/build")
-    except NotFound:
-        # The event has not reached the tables yet.
-        return {"state": "building", "phase": "loading", "error": None}
 
 
 def _to_rebuild_report(build: dict[str, Any]) -> dict[str, Any]:

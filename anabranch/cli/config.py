@@ -58,7 +58,13 @@ def schema(*, common: RemoteOptions = DEFAULT) -> int:
 @app.command
 def profiles(*, common: RemoteOptions = DEFAULT) -> int:
     """List retrieval profiles: built-in ones and those of the data folder, or those of --server."""
-    items = get("/v1/profiles", common)["items"] if common.server else _load_local_profiles(common)
+    if common.server:
+        items = get("/v1/profiles", common)["items"]
+    else:
+        from anabranch.config.profiles import load_all_profiles
+
+        registry = load_all_profiles(common.load_settings())
+        items = [registry.get(name).model_dump(mode="json") for name in registry.names]
     if common.is_json:
         common.print_result({"profiles": items})
         return 0
@@ -73,13 +79,6 @@ def profiles(*, common: RemoteOptions = DEFAULT) -> int:
     ]
     print_table(("name", "fusion", "reranker", "threshold"), rows)
     return 0
-
-
-def _load_local_profiles(common: RemoteOptions) -> list[dict[str, Any]]:
-    from anabranch.config.profiles import load_all_profiles
-
-    registry = load_all_profiles(common.load_settings())
-    return [registry.get(name).model_dump(mode="json") for name in registry.names]
 
 
 def _list_settings(common: LocalOptions) -> list[dict[str, Any]]:

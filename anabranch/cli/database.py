@@ -42,20 +42,19 @@ async def _open_database(
     if server is not None:
         # The command's own settings may name another log than the server uses.
         check_log_kind(settings, server.log, f"the server in {settings.data_dir}")
-        yield server.database_url or _require_external_url(settings)
+        if server.database_url:
+            yield server.database_url
+        # The server's file in the data folder omits an external URL, which may hold a password.
+        elif settings.database.url:
+            yield settings.database.url.get_secret_value()
+        else:
+            raise ConfigurationError(
+                f"The server in {settings.data_dir} uses an external database, and database.url "
+                "is not set.",
+                code="NO_DATABASE_URL",
+                remedy="Set ANABRANCH_DATABASE__URL to the same value as for the server.",
+            )
         return
     check_allowed(settings)
     async with open_database(settings, is_shared=True) as dsn:
         yield dsn
-
-
-def _require_external_url(settings: Settings) -> str:
-    # The server's file in the data folder omits the URL, since it may hold a password.
-    if settings.database.url is None:
-        raise ConfigurationError(
-            f"The server in {settings.data_dir} uses an external database, and database.url is "
-            "not set.",
-            code="NO_DATABASE_URL",
-            remedy="Set ANABRANCH_DATABASE__URL to the same value as for the server.",
-        )
-    return settings.database.url.get_secret_value()

@@ -84,7 +84,11 @@ def show(event: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
             f"No open dead letter {event}.",
             remedy="List open dead letters with `anabranch dlq list`.",
         )
-    return _print_dead_letter(dead_letter, common)
+    if common.is_json:
+        common.print_result(dead_letter)
+    else:
+        print_fields(dead_letter)
+    return OK
 
 
 def _iter_dead_letters(common: RemoteOptions) -> Iterator[dict[str, Any]]:
@@ -200,14 +204,6 @@ def discard(
         common.print_result(answer)
     else:
         print(f"{answer['events']} events" + (" would be discarded" if dry_run else " discarded"))
-    return OK
-
-
-def _print_dead_letter(item: dict[str, Any], common: RemoteOptions) -> int:
-    if common.is_json:
-        common.print_result(item)
-        return OK
-    print_fields(item)
     return OK
 
 

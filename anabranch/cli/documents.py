@@ -295,7 +295,10 @@ def delete(
     async def run() -> dict[str, Any]:
         async with open_client(common, stages=("all",)) as client:
             details = await client.get(f"/v1/documents/{document}")
-            if not yes and not confirm(_format_delete_prompt(details)):
+            name = details.get("title") or details.get("filename")
+            if not yes and not confirm(
+                f"Delete document {document} ({name}, {details.get('chunks_count')} chunks)?"
+            ):
                 return {}
             return await _wait_until_applied(
                 client, await client.delete(f"/v1/documents/{document}")
@@ -330,13 +333,6 @@ async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> di
         ):
             await asyncio.sleep(POLL_S)
     return accepted
-
-
-def _format_delete_prompt(details: dict[str, Any]) -> str:
-    name = details.get("title") or details.get("filename")
-    return (
-        f"Delete document {details['document_id']} ({name}, {details.get('chunks_count')} chunks)?"
-    )
 
 
 def _format_field(name: str, value: object, details: dict[str, Any]) -> object:

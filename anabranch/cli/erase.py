@@ -137,13 +137,12 @@ async def _erase_and_wait(scope: Scope, name: str, common: RemoteOptions) -> dic
             )
         ):
             while True:
-                receipt = await _find_receipt(client, accepted["receipt_id"])
-                if receipt is not None and receipt["state"] == "done":
-                    return receipt
+                # The request may not have reached the tables yet.
+                page = await client.get("/v1/erasures", limit=500)
+                for receipt in page["items"]:
+                    if (
+                        receipt["receipt_id"] == accepted["receipt_id"]
+                        and receipt["state"] == "done"
+                    ):
+                        return dict(receipt)
                 await asyncio.sleep(POLL_S)
-
-
-async def _find_receipt(client: Any, receipt_id: str) -> dict[str, Any] | None:
-    """Return the receipt, or None until the request has reached the tables."""
-    items: list[dict[str, Any]] = (await client.get("/v1/erasures", limit=500))["items"]
-    return next((item for item in items if item["receipt_id"] == receipt_id), None)

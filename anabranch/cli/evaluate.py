@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 from cyclopts import App
 
@@ -87,17 +86,11 @@ def documents(path: Path, /, *, common: LocalOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result(report)
     else:
-        print_table(
-            ("kind", "files", "metrics"),
-            [
-                (kind, figures.get("files"), _format_metrics(figures))
-                for kind, figures in report["kinds"].items()
-            ],
-        )
+        rows = []
+        for kind, figures in report["kinds"].items():
+            metrics = [
+                f"{name} {value:.3f}" for name, value in figures.items() if isinstance(value, float)
+            ]
+            rows.append((kind, figures.get("files"), ", ".join(metrics)))
+        print_table(("kind", "files", "metrics"), rows)
     return 0
-
-
-def _format_metrics(metrics: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {value:.3f}" for name, value in metrics.items() if isinstance(value, float)
-    )

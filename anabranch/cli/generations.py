@@ -260,8 +260,19 @@ def drop(
 
     async def work(client: ApiClient) -> dict[str, Any]:
         generation = await client.get(f"/v1/generations/{name}")
+        size = (
+            f"{generation['documents']} documents, {generation['chunks']} chunks, "
+            f"{generation['bytes']} bytes"
+        )
         # The live generation is not worth a prompt: the server refuses to drop it.
-        if generation["state"] == "live" or yes or confirm(_format_drop_prompt(generation)):
+        if (
+            generation["state"] == "live"
+            or yes
+            or confirm(
+                f"Drop generation {generation['name']} ({generation['state']}, {size}) "
+                "permanently? It cannot be rolled back to."
+            )
+        ):
             return await client.delete(f"/v1/generations/{name}")
         return {}
 
@@ -356,7 +367,11 @@ def _print_rank_moves(report: dict[str, Any]) -> None:
         print_table(
             ("worst", "overlap@10", "ndcg@10"),
             [
-                (entry["query"][:80], entry["overlap@10"], _format_change(entry["ndcg@10"]))
+                (
+                    entry["query"][:80],
+                    entry["overlap@10"],
+                    f"{sides['A']} → {sides['B']}" if (sides := entry["ndcg@10"]) else None,
+                )
                 for entry in report["worst"]
             ],
         )
@@ -367,21 +382,6 @@ def _format_interval(interval: dict[str, Any] | None) -> str:
         f"{interval['difference']:+.4f} [{interval['low']:+.4f}, {interval['high']:+.4f}]"
         if interval
         else "-"
-    )
-
-
-def _format_change(sides: dict[str, float] | None) -> str | None:
-    return None if sides is None else f"{sides['A']} → {sides['B']}"
-
-
-def _format_drop_prompt(generation: dict[str, Any]) -> str:
-    size = (
-        f"{generation['documents']} documents, {generation['chunks']} chunks, "
-        f"{generation['bytes']} bytes"
-    )
-    return (
-        f"Drop generation {generation['name']} ({generation['state']}, {size}) permanently? It "
-        "cannot be rolled back to."
     )
 
 

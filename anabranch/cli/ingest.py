@@ -79,7 +79,12 @@ def ingest(
     report = asyncio.run(_run_batch(batch, common))
     if common.is_json:
         common.print_result(report)
-    _print_failures(items)
+    # Also with --quiet.
+    for item in items:
+        if item.error:
+            print_stderr(f"error: {item.path}: {item.error['detail']} [{item.error['code']}]")
+            if item.error.get("remedy"):
+                print_stderr(f"  → {item.error['remedy']}")
     if not common.is_json:
         print_stderr(format_summary(items), quiet=common.quiet)
     if wait and any(not item.is_finished for item in items):
@@ -129,15 +134,6 @@ def format_summary(items: Sequence[IngestItem]) -> str:
         ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
         or "nothing to do"
     )
-
-
-def _print_failures(items: Sequence[IngestItem]) -> None:
-    """Print the errors, also with --quiet."""
-    for item in items:
-        if item.error:
-            print_stderr(f"error: {item.path}: {item.error['detail']} [{item.error['code']}]")
-            if item.error.get("remedy"):
-                print_stderr(f"  → {item.error['remedy']}")
 
 
 def parse_duration_s(text: str) -> float:

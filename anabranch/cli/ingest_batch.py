@@ -210,33 +210,21 @@ def _expand_path(path: str, glob: str, recursive: bool) -> list[IngestItem]:
         )
     if path in STDIN_NAMES:
         return [IngestItem("-", "stdin")]
-    if scheme := _parse_scheme(path):
-        return [_make_url_item(path, scheme)]
+    if url := re.match(r"(?s)([A-Za-z][A-Za-z0-9+.-]*)://.", path):
+        return [_make_url_item(path, url[1].lower())]
     folder = Path(path)
     if folder.is_dir():
         files = folder.rglob(glob) if recursive else folder.glob(glob)
         return [
             IngestItem(str(file), "file")
             for file in sorted(files)
-            if file.is_file() and not _is_hidden(file.relative_to(folder))
+            # Neither the file nor a folder on its path is hidden.
+            if file.is_file()
+            and not any(part.startswith(".") for part in file.relative_to(folder).parts)
         ]
     if not folder.exists():
         raise NotFound(f"No such file or folder: {path}.", remedy="Check the path.")
     return [IngestItem(path, "file")]
-
-
-def _is_hidden(path: Path) -> bool:
-    """Return whether the path, relative to the given folder, or a folder on it is hidden."""
-    return any(part.startswith(".") for part in path.parts)
-
-
-def _parse_scheme(path: str) -> str | None:
-    scheme, colon, rest = path.partition("://")
-    return (
-        scheme.lower()
-        if colon and rest and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme)
-        else None
-    )
 
 
 def _make_url_item(path: str, scheme: str) -> IngestItem:

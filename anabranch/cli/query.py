@@ -103,7 +103,12 @@ def query(
         else post("/v1/query", body, common, stages=QUERY_STAGES)
     )
     if not common.is_json:
-        _print_answer(answer)
+        print(answer["message"] if answer["refused"] else answer["answer"])
+        for citation in answer["citations"]:
+            print(f"\n[{citation['n']}] {_format_location(citation)}")
+            print(textwrap.indent(citation["quote"], "    "))
+        if answer["citations"]:
+            print()
         print_confidence(answer)
         if options.explain:
             print_explanation(answer["trace"], answer["contexts"], _format_location)
@@ -126,7 +131,15 @@ def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions
     if common.is_json:
         common.print_result(response)
     else:
-        _print_results(response["results"])
+        for result in response["results"]:
+            channels = ", ".join(
+                f"{name} {ranking['rank']}" for name, ranking in result["channels"].items()
+            )
+            print(
+                f"{result['rank']:>2}. {_format_location(result)}   score {result['score']:.3f} "
+                f"({channels})"
+            )
+            print(textwrap.indent(result["snippet"], "    "))
         if options.explain:
             print_explanation(response["trace"], response["results"], _format_location)
     return OK if response["results"] else REFUSED
@@ -155,27 +168,6 @@ async def _stream_answer(body: dict[str, Any], common: RemoteOptions) -> dict[st
         return await read_answer(
             client.stream_events("/v1/query", body | {"stream": True}), on_event
         )
-
-
-def _print_answer(answer: dict[str, Any]) -> None:
-    print(answer["message"] if answer["refused"] else answer["answer"])
-    for citation in answer["citations"]:
-        print(f"\n[{citation['n']}] {_format_location(citation)}")
-        print(textwrap.indent(citation["quote"], "    "))
-    if answer["citations"]:
-        print()
-
-
-def _print_results(results: list[dict[str, Any]]) -> None:
-    for result in results:
-        channels = ", ".join(
-            f"{name} {ranking['rank']}" for name, ranking in result["channels"].items()
-        )
-        print(
-            f"{result['rank']:>2}. {_format_location(result)}   score {result['score']:.3f} "
-            f"({channels})"
-        )
-        print(textwrap.indent(result["snippet"], "    "))
 
 
 def _format_location(item: Mapping[str, Any]) -> str:

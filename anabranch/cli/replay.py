@@ -259,7 +259,13 @@ async def _wait_until_ended(
             snapshot: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
             if (printed := (snapshot["read"], snapshot["state"])) != last_printed:
                 last_printed = printed
-                common.report_progress(_format_progress(snapshot), snapshot)
+                eta = snapshot["eta_s"]
+                eta_text = f", {eta['low']:.0f} to {eta['high']:.0f} s left" if eta else ""
+                common.report_progress(
+                    f"{snapshot['stage']}: {snapshot['read']} of {snapshot['total']} events read, "
+                    f"{snapshot['state']}{eta_text}",
+                    snapshot,
+                )
                 if snapshot["state"] == "paused":
                     print_stderr(
                         f"replay {replay} is paused; resume it: anabranch replay resume {replay}",
@@ -268,15 +274,6 @@ async def _wait_until_ended(
             if snapshot["state"] not in wait_states:
                 return snapshot
             await asyncio.sleep(POLL_S)
-
-
-def _format_progress(snapshot: dict[str, Any]) -> str:
-    eta = snapshot["eta_s"]
-    eta_text = f", {eta['low']:.0f} to {eta['high']:.0f} s left" if eta else ""
-    return (
-        f"{snapshot['stage']}: {snapshot['read']} of {snapshot['total']} events read, "
-        f"{snapshot['state']}{eta_text}"
-    )
 
 
 def _print_replay(snapshot: dict[str, Any], common: RemoteOptions) -> int:

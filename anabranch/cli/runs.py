@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -110,33 +109,28 @@ def diff(run: UUID, other: UUID | None = None, /, *, common: RemoteOptions = DEF
     )
     if common.is_json:
         common.print_result(result)
-    else:
-        for line in _format_diff(result):
-            print(line)
-    return OK
-
-
-def _format_diff(result: dict[str, Any]) -> Iterable[str]:
-    yield result["question"]
+        return OK
+    print(result["question"])
     for name in ("then", "now"):
         side = result[name]
-        yield (
+        print(
             f"{name}: {side['answer'] or side['code'] or '(a search)'}\n"
             f"      run {side['run_id']}, generation {side['generation']}, "
             f"profile {side['profile']}"
         )
     if result["same"]:
-        yield "no differences"
+        print("no differences")
     for reason in result["reasons"]:
-        yield f"because: {reason['detail']}"
+        print(f"because: {reason['detail']}")
     for kind in ("removed", "added", "moved"):
         for change in result[kind]:
             name = change["title"] or change["external_id"] or change["document_id"]
-            yield (
+            print(
                 f"{kind:5} {_format_rank(change['rank_then'])} → "
                 f"{_format_rank(change['rank_now'])}  {to_single_line(name)}  "
                 f"{to_single_line(change['section'] or '')}"
             )
+    return OK
 
 
 def _format_rank(rank: int | None) -> str:

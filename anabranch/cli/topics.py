@@ -238,18 +238,13 @@ def _print_lag(
 
 async def _fetch_topics(storage: Storage) -> list[dict[str, Any]]:
     return [
-        await _fetch_topic(storage, topic)
+        {
+            "topic": topic,
+            "partitions": len(await storage.log.fetch_offset_bounds(topic)),
+            "records": await storage.log.count_records(topic),
+        }
         for topic in (*_list_topic_names(), *storage.producer_topics)
     ]
-
-
-async def _fetch_topic(storage: Storage, topic: str) -> dict[str, Any]:
-    ends = await storage.log.fetch_offset_bounds(topic)
-    return {
-        "topic": topic,
-        "partitions": len(ends),
-        "records": await storage.log.count_records(topic),
-    }
 
 
 def _list_topic_names() -> list[str]:

@@ -92,7 +92,10 @@ def _validate(merged: Mapping[str, Any]) -> Settings:
         return Settings.model_validate(merged)
     except ValidationError as error:
         raise ConfigurationError(
-            _format_validation_error(error),
+            "; ".join(
+                f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+                for problem in error.errors(include_input=False, include_url=False)
+            ),
             code="BAD_SETTING",
             remedy="List settings and their bounds with `anabranch config schema`.",
         ) from error
@@ -149,8 +152,7 @@ def _resolve_address(values: Mapping[str, Any], section: str) -> str | None:
 def list_setting_names(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
     """Yield the dotted names of all settings."""
     for name, field in model.model_fields.items():
-        inner = _find_section(field.annotation)
-        if inner:
+        if inner := _find_section(field.annotation):
             yield from list_setting_names(inner, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
@@ -277,13 +279,6 @@ def _check_setting_name(key: str, setting_names: set[str], label: str, format_na
         f"Unknown setting {label}.",
         code="UNKNOWN_SETTING",
         remedy=f"Did you mean {format_name(nearest[0])}?",
-    )
-
-
-def _format_validation_error(error: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-        for problem in error.errors(include_input=False, include_url=False)
     )
 
 

@@ -87,7 +87,25 @@ async def check_database(settings: Settings) -> Sequence[Finding]:
             "" if state.version >= 15 else "Use Postgres 15 or later.",
         )
     ]
-    findings.append(_check_pgvector(state.vector))
+    if state.vector is None:
+        findings.append(
+            Finding(
+                "pgvector",
+                "fail",
+                "the extension is not available",
+                "Install pgvector 0.8 or later on the server.",
+            )
+        )
+    else:
+        is_supported = tuple(map(int, state.vector.split(".")[:2])) >= (0, 8)
+        findings.append(
+            Finding(
+                "pgvector",
+                "pass" if is_supported else "fail",
+                state.vector,
+                "" if is_supported else "Install pgvector 0.8 or later.",
+            )
+        )
     findings.append(
         Finding(
             "migrations",
@@ -98,23 +116,6 @@ async def check_database(settings: Settings) -> Sequence[Finding]:
     )
     # The contents can only be read from migrated tables.
     return findings if state.pending else [*findings, *await _check_contents(dsn)]
-
-
-def _check_pgvector(version: str | None) -> Finding:
-    if version is None:
-        return Finding(
-            "pgvector",
-            "fail",
-            "the extension is not available",
-            "Install pgvector 0.8 or later on the server.",
-        )
-    is_supported = tuple(map(int, version.split(".")[:2])) >= (0, 8)
-    return Finding(
-        "pgvector",
-        "pass" if is_supported else "fail",
-        version,
-        "" if is_supported else "Install pgvector 0.8 or later.",
-    )
 
 
 async def _check_contents(dsn: str) -> Sequence[Finding]:

@@ -12,7 +12,6 @@ from anabranch.doctor.connections import LOCK_WAIT_S, find_dsn
 from anabranch.doctor.findings import Check, Finding
 from schemas.errors import TransientError
 from schemas.generations import Generation
-from schemas.ports.consumers import Pause
 from services.monitoring.lag_diagnosis import (
     add_lock_holder,
     explain_lags,
@@ -56,19 +55,22 @@ async def check_stages(settings: Settings) -> Sequence[Finding]:
         for lag in lags
         if lag["paused"] or (lag["oldest_seconds"] or 0) >= STALL_THRESHOLD_S
     ]
-    return [*_check_log_horizon(horizon), *stalled, *_report_other_readers(pauses, lags)] or [
-        _to_flow_finding(lags)
-    ]
-
-
-def _report_other_readers(pauses: Sequence[Pause], lags: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Report paused readers without lag, and those that no generation uses."""
     # Readers with lag are reported with its cause already.
     lagging_readers = {(lag["group"], lag["topic"]) for lag in lags if lag["lag"]}
-    return [
+    other_readers = [
         Finding(f"reader: {pause.reader}", "warn", format_stall([pause]), pause.remedy)
         for pause in pauses
         if (pause.reader, pause.topic) not in lagging_readers
+    ]
+    n_pending = sum(lag["lag"] for lag in lags)
+    return [*_check_log_horizon(horizon), *stalled, *other_readers] or [
+        Finding(
+            "stages",
+            "pass",
+            f"{n_pending} pending events, none for {STALL_THRESHOLD_S:.0f} s"
+            if n_pending
+            else "no pending events",
+        )
     ]
 
 
@@ -113,17 +115,6 @@ def _to_stall_finding(lag: dict[str, Any], live: Generation | None) -> Finding:
         "warn",
         detail,
         lag["remedy"] or "",
-    )
-
-
-def _to_flow_finding(lags: Sequence[dict[str, Any]]) -> Finding:
-    n_pending = sum(lag["lag"] for lag in lags)
-    return Finding(
-        "stages",
-        "pass",
-        f"{n_pending} pending events, none for {STALL_THRESHOLD_S:.0f} s"
-        if n_pending
-        else "no pending events",
     )
 
 

@@ -6,7 +6,7 @@ import base64
 import binascii
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -80,14 +80,14 @@ async def _load_signatures(
     ]
     unsigned_record = await keystore.fetch_unsigned_below()
     if unsigned_record is None:
-        unsigned_below = (
-            {}
-            if await _is_signed_from_start(log, EventSigner(keys))
-            else {
-                topic: _format_ends(await log.fetch_offset_bounds(topic))
-                for topic in await log.list_topics()
-            }
-        )
+        first_event = await anext(log.read(CONTROL), None)
+        unsigned_below: dict[str, dict[str, int]] = {}
+        if first_event is not None and not EventSigner(keys).verify(first_event):
+            for topic in await log.list_topics():
+                bounds = await log.fetch_offset_bounds(topic)
+                unsigned_below[topic] = {
+                    str(partition): end for partition, (_, end) in bounds.items()
+                }
         # The ends decide which unsigned events are accepted, so a code under the master key
         # protects them.
         encoded = canonical_json(unsigned_below)
@@ -113,17 +113,6 @@ async def _load_signatures(
             for topic, ends in unsigned_ends.items()
         },
     )
-
-
-async def _is_signed_from_start(log: EventLog, signatures: EventSigner) -> bool:
-    """Return whether the first event of `control` is signed, or there is none yet."""
-    async for stored in log.read(CONTROL):
-        return signatures.verify(stored)
-    return True
-
-
-def _format_ends(ends: Mapping[int, tuple[int, int]]) -> dict[str, int]:
-    return {str(partition): following for partition, (_, following) in ends.items()}
 
 
 async def open_key_file(settings: Settings, pool: Pool) -> KeyFile | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,7 +27,7 @@ from schemas.channels import Channel
 from schemas.errors import FatalError, PermanentError
 from schemas.events import Content, DocumentFailed, DocumentReceived
 from schemas.ids import make_received_id, sha256_hex
-from schemas.ports.engines import BlobStore, LocalFile, Parser
+from schemas.ports.engines import BlobStore, LocalFile
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
 from schemas.questions import SearchRequest
@@ -180,16 +180,13 @@ class BulkProducer:
             self.check_worker()
             async for record in self.log.read(OUTCOMES, next_offsets):
                 next_offsets[record.position.partition] = record.position.offset + 1
-                pending_ids -= set(self._collect_outcome(await self.codec.decode(record)))
+                data = getattr(await self.codec.decode(record), "data", None)
+                if getattr(data, "source", None) != BULK_SOURCE:
+                    continue
+                if isinstance(data, DocumentFailed) and data.event_id:
+                    self.failures[data.event_id] = data
+                pending_ids.discard(str(getattr(data, "event_id", "")))
             await asyncio.sleep(POLL_S)
-
-    def _collect_outcome(self, event: object) -> Iterable[str]:
-        data = getattr(event, "data", None)
-        if getattr(data, "source", None) != BULK_SOURCE:
-            return
-        if isinstance(data, DocumentFailed) and data.event_id:
-            self.failures[data.event_id] = data
-        yield str(getattr(data, "event_id", ""))
 
 
 def raise_if_all_failed(producer: BulkProducer, documents: Sequence[BulkDocument]) -> None:
@@ -281,16 +278,11 @@ async def run_documents_eval(
     """
     async with prepare_engines(settings, build_index_config(settings), overrides) as engines:
 
-        async def transcribe(file: TestFile) -> str:
-            return await _parse_to_markdown(engines.parser, file)
+        async def transcribe(test_file: TestFile) -> str:
+            size = test_file.path.stat().st_size
+            file = LocalFile(test_file.path, test_file.path.name, test_file.media_type, size)
+            plan = await engines.parser.plan(file)
+            parts = [await engines.parser.parse(file, plan, part) for part in plan.parts]
+            return engines.parser.assemble(file, plan, parts).markdown
 
         return await evaluate_documents(path, transcribe, clock=overrides.clock)
-
-
-async def _parse_to_markdown(parser: Parser, test_file: TestFile) -> str:
-    file = LocalFile(
-        test_file.path, test_file.path.name, test_file.media_type, test_file.path.stat().st_size
-    )
-    plan = await parser.plan(file)
-    parts = [await parser.parse(file, plan, part) for part in plan.parts]
-    return parser.assemble(file, plan, parts).markdown

@@ -84,7 +84,8 @@ class KeySet:
         Raises Unauthenticated if the issuer does not list it, TransientError if the fetch failed.
         """
         if key := self.keys.get(kid):
-            if self._is_stale() and (self._refreshing is None or self._refreshing.done()):
+            is_stale = self.fetched_at is None or self.clock() - self.fetched_at > MAX_AGE_S
+            if is_stale and (self._refreshing is None or self._refreshing.done()):
                 # In the background: an unreachable issuer must not delay callers whose key is
                 # cached.
                 self._refreshing = asyncio.create_task(self._refresh())
@@ -95,9 +96,6 @@ class KeySet:
         if self.failure is not None:
             raise self.failure
         raise Unauthenticated("The token is signed with a key that the issuer does not list.")
-
-    def _is_stale(self) -> bool:
-        return self.fetched_at is None or self.clock() - self.fetched_at > MAX_AGE_S
 
     async def _refresh(self) -> None:
         async with self._lock:

@@ -37,7 +37,19 @@ def build_required_grants(settings: Settings, principals: KafkaPrincipals) -> li
 
 def format_commands(grants: Sequence[Grant], bootstrap: str) -> list[str]:
     """Format the grants as commands for `kafka-acls.sh`."""
-    return [_format_command(grant, bootstrap) for grant in grants]
+    commands = []
+    for grant in grants:
+        operations = " ".join(f"--operation {operation}" for operation in grant.operations)
+        resource = (
+            "--cluster"
+            if grant.resource == "cluster"
+            else f"--{grant.resource} '{grant.name}' --resource-pattern-type {grant.pattern}"
+        )
+        commands.append(
+            f"kafka-acls.sh --bootstrap-server {bootstrap} --command-config admin.properties "
+            f"--add --allow-principal '{grant.principal}' {operations} {resource}"
+        )
+    return commands
 
 
 def find_foreign_writers(settings: Settings, grants: Sequence[Grant]) -> dict[str, list[str]]:
@@ -144,16 +156,3 @@ def _build_topic_grant(
     pattern: str = "literal",
 ) -> Grant:
     return Grant(principal, "topic", settings.kafka.topic_prefix + topic, pattern, operations)
-
-
-def _format_command(grant: Grant, bootstrap: str) -> str:
-    operations = " ".join(f"--operation {operation}" for operation in grant.operations)
-    resource = (
-        "--cluster"
-        if grant.resource == "cluster"
-        else f"--{grant.resource} '{grant.name}' --resource-pattern-type {grant.pattern}"
-    )
-    return (
-        f"kafka-acls.sh --bootstrap-server {bootstrap} --command-config admin.properties --add "
-        f"--allow-principal '{grant.principal}' {operations} {resource}"
-    )

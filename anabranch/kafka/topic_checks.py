@@ -104,24 +104,15 @@ async def _check_topic(
             topic, None, expected_partitions, problem="does not exist", remedy=CREATE_REMEDY
         )
     settings = await log.fetch_loss_settings(topic)
-    problem, remedy = (
-        await _find_mismatch(log, topic, expected_partitions, retention_ms)
-        or _find_retention_mismatch(topic, settings or {}, retention_ms)
-        or (None, None)
-    )
-    return TopicCheck(topic, partition_count, expected_partitions, settings, problem, remedy)
-
-
-async def _find_mismatch(
-    log: KafkaLog, topic: str, expected_partitions: int, retention_ms: Mapping[str, int]
-) -> tuple[str, str] | None:
-    """Return the problem and remedy that would keep a worker from starting, or None."""
+    mismatch = _find_retention_mismatch(topic, settings or {}, retention_ms)
     try:
-        # An existing topic is only compared, not changed.
+        # An existing topic is only compared, not changed. An error would keep a worker from
+        # starting.
         await log.create_topics({topic: expected_partitions}, retention_ms=retention_ms)
     except ConfigurationError as error:
-        return error.detail, error.remedy
-    return None
+        mismatch = error.detail, error.remedy
+    problem, remedy = mismatch or (None, None)
+    return TopicCheck(topic, partition_count, expected_partitions, settings, problem, remedy)
 
 
 def _find_retention_mismatch(
@@ -137,15 +128,12 @@ def _find_retention_mismatch(
     actual_text, expected_text = (
         ", ".join(f"{name}={values[name]}" for name in differing) for values in (settings, expected)
     )
+    reason = (
+        f"its events must expire after {timedelta(milliseconds=retention_ms[topic]).days} days"
+        if topic in retention_ms
+        else "a rebuild needs all of its events"
+    )
     return (
-        f"has {actual_text}, not {expected_text}: {_explain_retention(topic, retention_ms)}",
+        f"has {actual_text}, not {expected_text}: {reason}",
         f"Set {expected_text} for topic {topic}.",
     )
-
-
-def _explain_retention(topic: str, retention_ms: Mapping[str, int]) -> str:
-    if topic in retention_ms:
-        return (
-            f"its events must expire after {timedelta(milliseconds=retention_ms[topic]).days} days"
-        )
-    return "a rebuild needs all of its events"

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
@@ -64,7 +63,12 @@ def lock_folder(folder: Path) -> Iterator[None]:
     Raises ConfigurationError with code DATA_DIR_IN_USE if another process holds it. A killed holder
     leaves no lock.
     """
-    with _lock_file(folder) as lock:
+    make_folder(folder)
+    try:
+        lock_file = (folder / LOCK_FILE).open("a")
+    except OSError as error:
+        raise _build_unusable_error(folder, error) from error
+    with lock_file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -120,14 +124,6 @@ def check_data_folder(folder: Path) -> None:
                 "run `anabranch ingest FOLDER`."
             ),
         )
-
-
-def _lock_file(folder: Path) -> IO[str]:
-    make_folder(folder)
-    try:
-        return (folder / LOCK_FILE).open("a")
-    except OSError as error:
-        raise _build_unusable_error(folder, error) from error
 
 
 def write_server(path: Path, server: ServerInfo) -> None:

@@ -73,31 +73,24 @@ class ChildProcess:
         while True:
             lifetime_s, code = await self._run_once()
             starts += 1
-            if not self.is_settled:
-                self._check_startup(code, starts)
+            output = "above" if self.output is None else f"at the end of {self.output.name}"
+            if not self.is_settled and code == EXIT_MISCONFIGURED:
+                raise FatalError(
+                    f"{self.name} cannot start as configured; its own message is {output}",
+                    code="MISCONFIGURED",
+                )
+            if not self.is_settled and starts >= MAX_FIRST_STARTS:
+                raise FatalError(
+                    f"{self.name} ended {starts} times before it was ready; its own messages are "
+                    f"{output}",
+                    code="KEEPS_ENDING",
+                )
             pause = (
                 # After a healthy run the back-off starts again.
                 self.first_pause_s if lifetime_s > HEALTHY_S else min(self.max_pause_s, pause * 2)
             )
             log.error("process_restarted", process=self.name, exit_code=code, pause_s=pause)
             await asyncio.sleep(pause)
-
-    def _check_startup(self, code: int, starts: int) -> None:
-        if code == EXIT_MISCONFIGURED:
-            raise FatalError(
-                f"{self.name} cannot start as configured; its own message is "
-                f"{self._describe_output()}",
-                code="MISCONFIGURED",
-            )
-        if starts >= MAX_FIRST_STARTS:
-            raise FatalError(
-                f"{self.name} ended {starts} times before it was ready; its own messages are "
-                f"{self._describe_output()}",
-                code="KEEPS_ENDING",
-            )
-
-    def _describe_output(self) -> str:
-        return "above" if self.output is None else f"at the end of {self.output.name}"
 
     async def _run_once(self) -> tuple[float, int]:
         """Return how long the child ran, and its exit code."""

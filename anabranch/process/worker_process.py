@@ -23,7 +23,6 @@ from anabranch.process.database import open_database
 from anabranch.process.tcp_ports import wait_for_free_port
 from anabranch.process.worker_settings import check_ingress_settings, select_stages
 from processors import receive
-from schemas.errors import AnabranchError
 from services.engines import make_outdated_error
 from services.instrumentation.metrics import Metrics
 from services.monitoring.gauge_updater import GaugeUpdater
@@ -88,28 +87,15 @@ async def run_worker(settings: Settings, stages: Iterable[str], report: Path | N
             log=settings.log_kind,
             metrics=url,
         )
-        _write_report(
-            report,
-            url,
-            make_outdated_error(worker.generation, worker.outdated_stages)
-            if worker.outdated_stages
-            else None,
-        )
+        if report is not None:
+            outdated = None
+            if worker.outdated_stages:
+                error = make_outdated_error(worker.generation, worker.outdated_stages)
+                outdated = f"{error.detail}. {error.remedy}"
+            draft = report.with_suffix(".draft")
+            draft.write_text(json.dumps({"metrics_url": url, "outdated": outdated}))
+            # Replaced at once: `up` reads the file as soon as it exists.
+            draft.replace(report)
         async with asyncio.TaskGroup() as group:
             group.create_task(GaugeUpdater(worker.storage, metrics).run())
             group.create_task(worker.run())
-
-
-def _write_report(path: Path | None, metrics_url: str, outdated: AnabranchError | None) -> None:
-    if path is not None:
-        draft = path.with_suffix(".draft")
-        draft.write_text(
-            json.dumps(
-                {
-                    "metrics_url": metrics_url,
-                    "outdated": f"{outdated.detail}. {outdated.remedy}" if outdated else None,
-                }
-            )
-        )
-        # Replaced at once: `up` reads the file as soon as it exists.
-        draft.replace(path)

@@ -103,7 +103,11 @@ def complete_document(document: dict[str, Any]) -> dict[str, Any]:
             problems[status] = f"{problems[status]}, {codes}" if status in problems else codes
         # Replaces FastAPI's own description of validation errors (422), which are problems here.
         operation["responses"] |= {
-            status: _describe_problem(text) for status, text in sorted(problems.items())
+            status: {
+                "description": text,
+                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            }
+            for status, text in sorted(problems.items())
         }
     for name in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(name, None)
@@ -121,8 +125,3 @@ def _list_problems(operation: str) -> Iterator[tuple[str, str]]:
         if codes:
             yield status, ", ".join(codes)
         status, codes = word, []
-
-
-def _describe_problem(description: str) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Problem"}
-    return {"description": description, "content": {MEDIA_TYPE: {"schema": schema}}}

@@ -110,11 +110,17 @@ def _stream_file(
     key, size = document_fields["blob"]["key"], document_fields["blob"]["size"]
     byte_range = parse_range(range_, size)
     start, end = byte_range or (0, size)
-    headers = (
-        _build_headers(document_fields)
-        | {"Content-Length": str(end - start)}
-        | ({"Content-Range": f"bytes {start}-{end - 1}/{size}"} if byte_range else {})
-    )
+    name = quote(str(document_fields.get("filename") or document_fields["document_id"]), safe="")
+    headers = {
+        "Accept-Ranges": "bytes",
+        "ETag": f'"{document_fields.get("content_sha256")}"',
+        "Content-Disposition": f"inline; filename*=UTF-8''{name}",
+        # Uploaded HTML is shown from this origin: the sandbox keeps its scripts from running.
+        "Content-Security-Policy": "sandbox; frame-ancestors 'none'",
+        "Content-Length": str(end - start),
+    }
+    if byte_range:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
     media_type = document_fields.get("media_type") or "application/octet-stream"
     return StreamingResponse(
         _iterate_bytes(services.blobs, key, start, end),
@@ -141,17 +147,6 @@ async def _create_signed_link(
             f"?revision={target.revision}&expires={expires_at_s}&signature={signature}"
         )
     return SignedLink(url=url, expires_at=expires)
-
-
-def _build_headers(document_fields: dict[str, object]) -> dict[str, str]:
-    name = quote(str(document_fields.get("filename") or document_fields["document_id"]), safe="")
-    return {
-        "Accept-Ranges": "bytes",
-        "ETag": f'"{document_fields.get("content_sha256")}"',
-        "Content-Disposition": f"inline; filename*=UTF-8''{name}",
-        # Uploaded HTML is shown from this origin: the sandbox keeps its scripts from running.
-        "Content-Security-Policy": "sandbox; frame-ancestors 'none'",
-    }
 
 
 async def _iterate_bytes(blobs: BlobStore, key: str, start: int, end: int) -> AsyncIterator[bytes]:

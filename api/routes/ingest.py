@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -136,12 +135,16 @@ class StagedUploads:
 async def _read_request(
     request: Request, services: Services, event: PlannedEvent, staged: StagedUploads
 ) -> tuple[IngestRequest, BlobRef | None]:
+    async def stage_upload(chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+        staged.uploads.append(
+            await services.ingest.stage_upload(staged.tenant, event, chunks, media_type)
+        )
+        return staged.uploads[-1]
+
     content_type = request.headers.get("content-type", "")
     match content_type.partition(";")[0].strip().lower():
         case "multipart/form-data":
-            form = await read_form(
-                content_type, request.stream(), partial(_stage_upload, services, event, staged)
-            )
+            form = await read_form(content_type, request.stream(), stage_upload)
             return _parse_form(form), form.upload
         case "application/json":
             return _validate_request(await read_json(request)), None
@@ -150,19 +153,6 @@ async def _read_request(
         code="UNSUPPORTED_MEDIA_TYPE",
         remedy="Send multipart/form-data with `file`, or application/json.",
     )
-
-
-async def _stage_upload(
-    services: Services,
-    event: PlannedEvent,
-    staged: StagedUploads,
-    chunks: AsyncIterator[bytes],
-    media_type: str | None,
-) -> BlobRef:
-    staged.uploads.append(
-        await services.ingest.stage_upload(staged.tenant, event, chunks, media_type)
-    )
-    return staged.uploads[-1]
 
 
 def _parse_form(form: MultipartForm) -> IngestRequest:
