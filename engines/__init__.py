@@ -1,1 +1,1 @@
-"""Adapters for models, parsers, blob stores and HTTP, one per file. Ports: `schemas.ports.engines`."""
+"""Adapters for models, parsers, blob stores and HTTP. Ports: `schemas.ports.engines`."""

@@ -1,4 +1,4 @@
-"""Blob store on obstore: local folder, memory or S3-compatible service (Supabase Storage, MinIO)."""
+"""Blob store on obstore: folder, memory or S3-compatible service (Supabase Storage, MinIO)."""
 
 from __future__ import annotations
 
@@ -337,7 +337,9 @@ def _make_invalid_key_error(key: str) -> InvalidRequest:
     return InvalidRequest(
         f"Invalid blob key {key[:200]!r}.",
         code="INVALID_KEY",
-        remedy="Use segments separated by slashes, without '..', backslashes or control characters.",
+        remedy=(
+            "Use segments separated by slashes, without '..', backslashes or control characters."
+        ),
     )
 
 

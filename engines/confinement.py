@@ -187,9 +187,16 @@ _SYSTEM_FOLDERS = (
     "/proc/sys/vm",
 )
 _SYSTEM_FILES = (
-    "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/ssl/openssl.cnf", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
-    "/dev/urandom", "/dev/zero",
-)  # fmt: skip
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/ssl/openssl.cnf",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/dev/urandom",
+    "/dev/zero",
+)
 
 
 def _landlock_version() -> int:
@@ -230,7 +237,8 @@ def _restrict_files(packages: Sequence[str]) -> None:
 
 
 def _list_source_folders() -> list[str]:
-    return [path for path in sys.path if path and os.path.isdir(path)]  # noqa: PTH112 - Path.is_dir raises where a parent is closed
+    # Path.is_dir raises where a parent is closed.
+    return [path for path in sys.path if path and os.path.isdir(path)]  # noqa: PTH112
 
 
 def _list_library_folders(packages: Sequence[str]) -> list[str]:
@@ -263,14 +271,19 @@ _REFUSED_CALLS = {
     "x86_64": (
         41, 42, 43, 49, 50, 288,  # socket connect accept bind listen accept4
         57, 58, 59, 322,  # fork vfork execve execveat
-        101, 310, 311, 312, 135, 298,  # ptrace process_vm_readv process_vm_writev kcmp personality perf_event_open
-        103, 155, 161, 165, 166, 167, 168, 169, 170, 171, 179,  # syslog pivot_root chroot mount umount2 swap* reboot set*name quotactl
-        172, 173, 175, 176, 313, 246, 320, 321, 323,  # iopl ioperm *_module kexec_load kexec_file_load bpf userfaultfd
-        248, 249, 250, 256, 279, 272, 308, 303, 304, 317, 319,  # keys *_pages unshare setns *_handle_at seccomp memfd_create
+        101, 310, 311, 312,  # ptrace process_vm_readv process_vm_writev kcmp
+        135, 298,  # personality perf_event_open
+        103, 155, 161, 165, 166, 167, 168,  # syslog pivot_root chroot mount umount2 swap*
+        169, 170, 171, 179,  # reboot set*name quotactl
+        172, 173, 175, 176, 313, 246, 320,  # iopl ioperm *_module kexec_load kexec_file_load
+        321, 323,  # bpf userfaultfd
+        248, 249, 250, 256, 279, 272, 308,  # keys *_pages unshare setns
+        303, 304, 317, 319,  # *_handle_at seccomp memfd_create
     ),
     "aarch64": (
-        198, 203, 202, 200, 201, 242, 221, 281, 117, 270, 271, 272, 92, 241, 116, 41, 51, 40, 39, 224, 225, 142, 161, 162, 60,
-        105, 106, 273, 104, 294, 280, 282, 217, 218, 219, 238, 239, 97, 268, 264, 265, 277, 279,
+        198, 203, 202, 200, 201, 242, 221, 281, 117, 270, 271, 272, 92, 241, 116, 41, 51, 40, 39,
+        224, 225, 142, 161, 162, 60, 105, 106, 273, 104, 294, 280, 282, 217, 218, 219, 238, 239,
+        97, 268, 264, 265, 277, 279,
     ),
 }  # fmt: skip
 _REFUSED_CALLS_EVERYWHERE = (424, 425, 426, 427, 428, 429, 430, 431, 432, 433, 434, 438, 442)

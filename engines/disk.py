@@ -44,7 +44,10 @@ class DiskReserve:
         )
 
     def format_shortage(self, free_bytes: int) -> str:
-        return f"Only {free_bytes // MIB} MiB of disk space are free, below the reserve of {self.reserve_bytes // MIB} MiB; uploads are refused."
+        return (
+            f"Only {free_bytes // MIB} MiB of disk space are free, below the reserve of "
+            f"{self.reserve_bytes // MIB} MiB; uploads are refused."
+        )
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -260,7 +260,8 @@ class HttpFetcher:
         ) not in ("", "identity"):
             # Decoding is refused because a small reply may decompress to gigabytes.
             raise UnreadableDocument(
-                f"{url} answered with Content-Encoding {content_encoding[:40]!r}, although the request accepts only 'identity'.",
+                f"{url} answered with Content-Encoding {content_encoding[:40]!r}, although the "
+                "request accepts only 'identity'.",
                 code="FETCH_FAILED",
                 remedy="Make the server honor Accept-Encoding, or upload the file.",
             )
@@ -284,7 +285,7 @@ class HttpFetcher:
 
 
 async def _resolve_host(host: str, port: int) -> list[IpAddress]:
-    """Return every address of the host; decimal, octal and hexadecimal spellings become addresses."""
+    """Return every address of the host; reads decimal, octal and hexadecimal spellings, too."""
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:

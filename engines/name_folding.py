@@ -6,8 +6,10 @@ import re
 import unicodedata
 
 COMPANY_FORMS = frozenset(
-    ["inc", "incorporated", "corp", "corporation", "co", "company", "ltd", "limited", "llc", "llp", "lp", "plc", "lda", "ltda", "sa", "sas", "sarl", "eireli", "me", "epp", "cia", "gmbh", "ag", "kg", "se", "nv", "bv", "spa", "srl", "ab", "oy", "as", "pty", "pte", "kk", "sociedade"]
-)  # fmt: skip
+    """inc incorporated corp corporation co company ltd limited llc llp lp plc lda
+    ltda sa sas sarl eireli me epp cia gmbh ag kg se nv bv spa srl ab oy as pty
+    pte kk sociedade""".split()  # noqa: SIM905
+)
 # S.A., S/A and U. S. become SA and US.
 _DOTTED = re.compile(r"\b(?:\w[.]\s?){2,}|\b\w/\w\b")
 _APOSTROPHES = re.compile(r"['’`´]s\b|['’`´]")

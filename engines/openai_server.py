@@ -159,7 +159,9 @@ class OpenAIServer:
             return ServerCallError(
                 detail,
                 code=CONFIGURATION_ERROR_CODES[status],
-                remedy=f"Check the key, the model name ({self.model}) and the address of this server.",
+                remedy=(
+                    f"Check the key, the model name ({self.model}) and the address of this server."
+                ),
                 is_retryable=False,
             )
         return PermanentError(

@@ -1,4 +1,4 @@
-"""Blocks and parts of a document as format readers and OCR produce them, before offsets are known."""
+"""Blocks and parts of a document as format readers and OCR produce them, without offsets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class OcrEngine(Protocol):
 
 @dataclass(slots=True)
 class ParsedPart:
-    """One part of a document. `unread` lists pages that need OCR; it is empty in a complete part."""
+    """One part of a document. `unread` lists pages that need OCR; empty in a complete part."""
 
     blocks: list[ParsedBlock] = field(default_factory=list)
     title: str | None = None

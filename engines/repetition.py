@@ -7,7 +7,7 @@ _WINDOW_CHARACTERS = 4096
 
 
 def find_period(text: str) -> int | None:
-    """Return the period, at most 64 characters, with which the whole text repeats itself, or None."""
+    """Return the period, at most 64 characters, with which the whole text repeats, or None."""
     # Compare a short prefix first: most periods fail there, without copying the text.
     periods = range(1, min(_MAX_PERIOD, len(text) // 2) + 1)
     return next(

@@ -1,4 +1,4 @@
-"""Model servers: settings, and calls with retries and a circuit breaker (Nygard, Release It!, 2007).
+"""Model servers: settings, retries and a circuit breaker (Nygard, Release It!, 2007).
 
 Kept apart from the client library, whose import takes a second that local models need not pay.
 """
@@ -144,7 +144,8 @@ class ResilientCaller:
                 return await request()
         except OpenedState as error:
             raise ServerCallError(
-                f"{self._name} failed {self._retry_policy.failure_threshold} times in a row; its circuit stays open for {self._retry_policy.circuit_open_s:g} s.",
+                f"{self._name} failed {self._retry_policy.failure_threshold} times in a row; "
+                f"its circuit stays open for {self._retry_policy.circuit_open_s:g} s.",
                 is_retryable=False,
             ) from error
 

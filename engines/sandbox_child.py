@@ -90,12 +90,9 @@ def _run_job(function: Callable[..., bytes], arguments: tuple[object, ...]) -> t
             (frame for frame in reversed(frames) if f"{os.sep}engines{os.sep}" in frame.filename),
             frames[-1],
         )
+        file_name = os.path.basename(innermost_frame.filename)  # noqa: PTH119
         return FAILED, json.dumps(
-            [
-                name,
-                str(error)[:500],
-                f"{os.path.basename(innermost_frame.filename)}:{innermost_frame.lineno}",  # noqa: PTH119
-            ]
+            [name, str(error)[:500], f"{file_name}:{innermost_frame.lineno}"]
         ).encode()
 
 

@@ -1,4 +1,4 @@
-"""Rule-based sentence splitting for English and Portuguese, and acceptable for related languages."""
+"""Rule-based sentence splitting for English and Portuguese, acceptable for related languages."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from itertools import pairwise
 VERSION = 1
 
 _ABBREVIATIONS = frozenset(
-    """a adj al alt apr approx apto art arts aug av bldg ca cap cel cf ch cia co col corp d.c dec dep dept des dr dra drs e.g ed eds eng engª esq est etc ex exa exma
-    exmo exp feb fig figs fl fls fr gen gov hon i.e inc inst jan jr jul jun lei lt ltd ltda maj mar max máx méd min mín mr mrs ms mt n no nº nos nov nr núm num obs
-    oct op p p.m a.m pag pág págs par ph.d pp proc prof profa pt r res rev rod s sec sen sep sept sr sra srs srta st sta sto suppl tab tel ten trad u.k u.s univ v vol
-    vols vs §""".split()  # noqa: SIM905
+    """a adj al alt apr approx apto art arts aug av bldg ca cap cel cf ch cia co col corp d.c
+    dec dep dept des dr dra drs e.g ed eds eng engª esq est etc ex exa exma exmo exp feb fig
+    figs fl fls fr gen gov hon i.e inc inst jan jr jul jun lei lt ltd ltda maj mar max máx méd
+    min mín mr mrs ms mt n no nº nos nov nr núm num obs oct op p p.m a.m pag pág págs par ph.d
+    pp proc prof profa pt r res rev rod s sec sen sep sept sr sra srs srta st sta sto suppl tab
+    tel ten trad u.k u.s univ v vol vols vs §""".split()  # noqa: SIM905
 )
 # Possessive quantifiers keep matching linear in long runs of stops or white space.
 _CANDIDATE = re.compile(
-    r"""(?<![.!?…])(?P<stop>[.!?…]++)(?P<close>["'”’»)\]*_`]*+)(?P<space>\s++)   # a stop, closing marks, white space
-      | [。！？]++["'”’」』)]*+\s*+                                      # stops that need no space
-      | \n\s*\n+                                                    # a blank line
-      | \n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])                     # the next item of a list
+    r"""
+      # a stop, closing marks, white space
+        (?<![.!?…])(?P<stop>[.!?…]++)(?P<close>["'”’»)\]*_`]*+)(?P<space>\s++)
+      # stops that need no space
+      | [。！？]++["'”’」』)]*+\s*+
+      # a blank line
+      | \n\s*\n+
+      # the next item of a list
+      | \n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])
     """,
     re.X,
 )

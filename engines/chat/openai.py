@@ -107,7 +107,10 @@ class OpenAIChat:
                 {"role": "assistant", "content": text},
                 {
                     "role": "user",
-                    "content": f"That was not valid: {fault} Answer again, as JSON that keeps to the schema.",
+                    "content": (
+                        f"That was not valid: {fault} Answer again, as JSON that keeps to the "
+                        "schema."
+                    ),
                 },
             ]
         raise InvalidModelOutput(

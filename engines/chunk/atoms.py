@@ -1,4 +1,4 @@
-"""Atoms: the smallest parts that a block is split into, with the rank of the boundary before each."""
+"""Atoms: the smallest parts of a block, each with the rank of the boundary before it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Embedders: the local model, OpenAI-compatible servers, and a deterministic one without a model."""
+"""Embedders: the local model, OpenAI-compatible servers, and one without a model."""

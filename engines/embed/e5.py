@@ -260,7 +260,7 @@ class Background:
         return float((self.vectors @ vector).mean())
 
     def mean_maxsim_for_passage(self, passage: Floats) -> float | None:
-        """Return the mean MaxSim of the texts against a passage's states, None if it has no tokens."""
+        """Return the mean MaxSim of the texts against a passage's states, None without tokens."""
         if not len(passage):
             return None
         best = (self.states @ passage.T).max(axis=1)
@@ -276,7 +276,7 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class _EncodedText:
-    """A text's unit vector, and its unit states without those of the prefix and the special tokens."""
+    """A text's unit vector, and its unit states without prefix and special tokens."""
 
     vector: Floats
     states: Floats
@@ -320,4 +320,5 @@ def hash_basis() -> str:
 
 
 def get_background_file_name(name: str, state_dimension: int) -> str:
-    return f"e5-background-{name}-{fingerprint(VERSION, FILE_SHA256, hash_basis(), hash_texts(name), state_dimension)}.npz"
+    version = fingerprint(VERSION, FILE_SHA256, hash_basis(), hash_texts(name), state_dimension)
+    return f"e5-background-{name}-{version}.npz"

@@ -81,7 +81,8 @@ class OpenAIEmbedder:
             rows = rows[:, : self.dimension]
         if rows.shape[1] != self.dimension:
             raise ServerCallError(
-                f"{self.model} returns vectors of {rows.shape[1]} dimensions; this index has {self.dimension}.",
+                f"{self.model} returns vectors of {rows.shape[1]} dimensions; this index has "
+                f"{self.dimension}.",
                 code="ENGINE_WRONG_DIMENSION",
                 remedy=f"Set ANABRANCH_EMBED__DIMENSION={rows.shape[1]} with another data folder.",
             )

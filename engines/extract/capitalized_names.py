@@ -1,4 +1,4 @@
-"""Names by capitalization: runs of capitalized words with joining words, classified by word lists."""
+"""Names by capitalization: runs of capitalized words, classified by word lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from engines.extract.word_lists import (
 from engines.name_folding import fold_name
 
 _WORD = re.compile(
-    r"(?:[A-Z]\.){2,}|S[./]A\.?|[^\W\d_](?:[\w]|['’][^\W\d_]|-(?=\w)|(?<=\b[A-Z])\.(?=\s[A-Z]))*|\d+|&"
+    r"(?:[A-Z]\.){2,}|S[./]A\.?|"
+    r"[^\W\d_](?:[\w]|['’][^\W\d_]|-(?=\w)|(?<=\b[A-Z])\.(?=\s[A-Z]))*|\d+|&"
 )
 _GAP = re.compile(r"[\s]{1,3}|,\s(?=(?:Inc|Ltd|LLC|Lda|S\.A|Ltda|Corp)\b)")
 _INSTITUTION_JOINERS = frozenset({"of", "the", "for", "and", "e", "para"})

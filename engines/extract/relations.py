@@ -24,33 +24,52 @@ MAX_PAIRED_NAMES = 6
 """In a sentence with more names, probably a list, only neighbors are related."""
 
 _PASSIVE = re.compile(
-    r"\b(?:is|are|was|were|been|being|é|são|foi|foram|sendo|sido)\s+(?:\w+\s+)?(?P<verb>\w+(?:ed|en|id[oa]s?|ad[oa]s?)|made|held|led|built|sold|bought|feit[oa]s?|escrit[oa]s?)\s+(?:by|por|pel[oa]s?)\b",
+    r"\b(?:is|are|was|were|been|being|é|são|foi|foram|sendo|sido)\s+(?:\w+\s+)?"
+    r"(?P<verb>\w+(?:ed|en|id[oa]s?|ad[oa]s?)|made|held|led|built|sold|bought|feit[oa]s?|"
+    r"escrit[oa]s?)\s+(?:by|por|pel[oa]s?)\b",
     re.IGNORECASE,
 )
 _VERB = re.compile(
     r"\b(?P<verb>\w{2,}ed|\w{3,}(?:ou|iu|eu)|\w{2,}(?:aram|eram|iram)|"
-    r"owns?|leads?|runs?|makes?|sells?|buys?|supplies|supplys?|acquires?|operates?|manages?|directs?|employs?|provides?|produces?|represents?|includes?|controls?|signs?|pays?|works?|lives?|"
-    r"borders?|joins?|founds?|heads?|chairs?|writes?|wrote|led|sold|bought|made|built|held|took|gave|won|lost|met|became|began|"
-    r"possui|lidera|dirige|fabrica|vende|compra|fornece|adquire|opera|administra|emprega|produz|representa|inclui|controla|assina|paga|trabalha|vive|pertence|preside|escreve|"
-    r"fez|deu|veio|teve|disse|é|foi|is|was|são|are)\b(?:\s+(?P<particle>in|at|by|for|of|with|to|from|em|no|na|de|da|do|por|com|para)\b)?",
+    r"owns?|leads?|runs?|makes?|sells?|buys?|supplies|supplys?|acquires?|operates?|manages?|"
+    r"directs?|employs?|provides?|produces?|represents?|includes?|controls?|signs?|pays?|works?|"
+    r"lives?|borders?|joins?|founds?|heads?|chairs?|writes?|wrote|led|sold|bought|made|built|held|"
+    r"took|gave|won|lost|met|became|began|"
+    r"possui|lidera|dirige|fabrica|vende|compra|fornece|adquire|opera|administra|emprega|produz|"
+    r"representa|inclui|controla|assina|paga|trabalha|vive|pertence|preside|escreve|"
+    r"fez|deu|veio|teve|disse|é|foi|is|was|são|are)\b"
+    r"(?:\s+(?P<particle>in|at|by|for|of|with|to|from|em|no|na|de|da|do|por|com|para)\b)?",
     re.IGNORECASE,
 )
 _COPULAS = frozenset({"is", "was", "are", "é", "foi", "são"})
 _PROPERTY_WORDS = {
     "MONEY": {
-        "price": "price preço preco", "cost": "cost costs custo custa custam", "fee": "fee fees taxa honorários", "salary": "salary wage salário",
-        "revenue": "revenue sales receita faturamento", "penalty": "penalty fine multa", "total": "total",
+        "price": "price preço preco",
+        "cost": "cost costs custo custa custam",
+        "fee": "fee fees taxa honorários",
+        "salary": "salary wage salário",
+        "revenue": "revenue sales receita faturamento",
+        "penalty": "penalty fine multa",
+        "total": "total",
     },
     "DATE": {
-        "due_date": "due vencimento vence prazo deadline", "founded": "founded established fundada fundado criada criado", "born": "born nasceu nascido nascida",
-        "died": "died morreu faleceu", "signed": "signed assinado assinada assinou", "delivery": "delivery delivered entrega entregue",
-        "start": "starts begins commence início começa inicia", "end": "ends expires término termina expira",
+        "due_date": "due vencimento vence prazo deadline",
+        "founded": "founded established fundada fundado criada criado",
+        "born": "born nasceu nascido nascida",
+        "died": "died morreu faleceu",
+        "signed": "signed assinado assinada assinou",
+        "delivery": "delivery delivered entrega entregue",
+        "start": "starts begins commence início começa inicia",
+        "end": "ends expires término termina expira",
     },
     "IDENTIFIER": {
-        "contract_number": "contract contrato agreement", "tax_id": "cnpj cpf nif vat", "email": "email e-mail mail", "case_number": "case process processo autos",
+        "contract_number": "contract contrato agreement",
+        "tax_id": "cnpj cpf nif vat",
+        "email": "email e-mail mail",
+        "case_number": "case process processo autos",
         "invoice_number": "invoice fatura nota",
     },
-}  # fmt: skip
+}
 _PROPERTY_BY_WORD = {
     kind: {word: name for name, words in names.items() for word in words.split()}
     for kind, names in _PROPERTY_WORDS.items()

@@ -17,7 +17,8 @@ from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, 
 VERSION = 1
 EXTRACTOR_NAME = "rules"
 _SENTENCE_END = re.compile(
-    r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s++(?=[\"“«(]?[A-ZÀ-Ý0-9])|(?<!\s)\s*\n[\s>#*-]*+|(?:(?<!\s)\s++)?\|\s*+"
+    r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s++(?=[\"“«(]?[A-ZÀ-Ý0-9])|"
+    r"(?<!\s)\s*\n[\s>#*-]*+|(?:(?<!\s)\s++)?\|\s*+"
 )
 _ABBREVIATION_END = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|Dra|Sr|Sra|Prof|Art|art|No|nº|n|Inc|Ltd|Co|Corp|vs|fls|pp?|[A-Z]))\.$"

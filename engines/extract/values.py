@@ -11,8 +11,17 @@ from engines.extract.word_lists import MONTHS
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _NUMBER = r"\d{1,3}(?:[.,\s]\d{3}){1,10}(?:[.,]\d{1,2})?|\d+(?:[.,]\d+)?"
 _SCALE = r"million|milhões|milhão|billion|bilhões|bilhão|thousand|trillion|trilhões|mil|bn|m|k"
-_CURRENCY = {"€": "EUR", "$": "USD", "£": "GBP", "r$": "BRL", "us$": "USD", "eur": "EUR", "usd": "USD", "gbp": "GBP", "brl": "BRL", "chf": "CHF", "euro": "EUR", "euros": "EUR",
-             "dollar": "USD", "dollars": "USD", "dólar": "USD", "dólares": "USD", "real": "BRL", "reais": "BRL", "pound": "GBP", "pounds": "GBP", "libras": "GBP", "francs": "CHF"}  # fmt: skip
+_CURRENCY_BY_SIGN = {
+    sign: code
+    for code, signs in {
+        "EUR": "€ eur euro euros",
+        "USD": "$ us$ usd dollar dollars dólar dólares",
+        "GBP": "£ gbp pound pounds libras",
+        "BRL": "r$ brl real reais",
+        "CHF": "chf francs",
+    }.items()
+    for sign in signs.split()
+}
 _SCALES = {
     "million": 6,
     "milhões": 6,
@@ -32,17 +41,28 @@ _SCALES = {
 # From specific to general: at each position the first alternative that matches wins.
 _PATTERNS = re.compile(
     rf"""(?P<email>(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++)
-    |(?P<code>\b\d{{2}}\.\d{{3}}\.\d{{3}}/\d{{4}}-\d{{2}}\b|\b\d{{3}}\.\d{{3}}\.\d{{3}}-\d{{2}}\b|\b\d{{7}}-\d{{2}}\.\d{{4}}\.\d\.\d{{2}}\.\d{{4}}\b
-      |\b(?=[A-Z0-9])(?=[A-Z./-]{{0,60}}+\d)(?=[0-9./-]{{0,60}}+[A-Z])[A-Z0-9]+(?:[-/.][A-Z0-9]+)+\b|\b[A-Z]{{2}}\d{{2}}(?:\s?[A-Z0-9]{{4}}){{3,7}}(?:\s?[A-Z0-9]{{1,3}})?\b|\b[A-Z]{{2,5}}\d{{3,}}\b)
+    |(?P<code>
+        \b\d{{2}}\.\d{{3}}\.\d{{3}}/\d{{4}}-\d{{2}}\b
+        |\b\d{{3}}\.\d{{3}}\.\d{{3}}-\d{{2}}\b
+        |\b\d{{7}}-\d{{2}}\.\d{{4}}\.\d\.\d{{2}}\.\d{{4}}\b
+        |\b(?=[A-Z0-9])(?=[A-Z./-]{{0,60}}+\d)(?=[0-9./-]{{0,60}}+[A-Z])
+            [A-Z0-9]+(?:[-/.][A-Z0-9]+)+\b
+        |\b[A-Z]{{2}}\d{{2}}(?:\s?[A-Z0-9]{{4}}){{3,7}}(?:\s?[A-Z0-9]{{1,3}})?\b
+        |\b[A-Z]{{2,5}}\d{{3,}}\b)
     |(?P<iso>\b\d{{4}}-\d{{2}}-\d{{2}}\b)
     |(?P<numeric>\b\d{{1,2}}[/.]\d{{1,2}}[/.](?:\d{{4}}|\d{{2}})\b)
-    |(?P<dmy>\b\d{{1,2}}(?:st|nd|rd|th|º|o)?\s+(?:de\s+|of\s+)?(?:{_MONTH})\b\.?,?(?:\s+(?:de\s+)?\d{{4}}\b)?)
+    |(?P<dmy>\b\d{{1,2}}(?:st|nd|rd|th|º|o)?\s+(?:de\s+|of\s+)?(?:{_MONTH})\b\.?,?
+        (?:\s+(?:de\s+)?\d{{4}}\b)?)
     |(?P<mdy>\b(?:{_MONTH})\b\.?\s+\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?)
     |(?P<my>\b(?:{_MONTH})(?:/|\s+(?:de\s+)?)\d{{4}}\b)
-    |(?P<before>(?:R\$|US\$|[€$£]|\b(?:EUR|USD|GBP|BRL|CHF)\b)\s?(?:{_NUMBER})(?:\s?(?:{_SCALE})\b)?)
-    |(?P<after>\b(?:{_NUMBER})(?:\s(?:{_SCALE}))?(?:\sde)?\s?(?:€|£|(?:EUR|USD|GBP|BRL|CHF|euros?|dollars?|dólar(?:es)?|reais|pounds?|libras|francs)\b))
+    |(?P<before>(?:R\$|US\$|[€$£]|\b(?:EUR|USD|GBP|BRL|CHF)\b)
+        \s?(?:{_NUMBER})(?:\s?(?:{_SCALE})\b)?)
+    |(?P<after>\b(?:{_NUMBER})(?:\s(?:{_SCALE}))?(?:\sde)?\s?(?:€|£
+        |(?:EUR|USD|GBP|BRL|CHF|euros?|dollars?|dólar(?:es)?|reais|pounds?|libras|francs)\b))
     |(?P<year>(?<=\b(?i:in|em|de|of)\s)(?:1[6-9]|20)\d\d\b)
-    |(?P<number>(?:(?<=n[.º°]\s)|(?<=nº\s)|(?<=n\.º\s)|(?<=(?i:number)\s)|(?<=(?i:numero)\s)|(?<=(?i:número)\s))[\w./-]*\d[\w/-]*)""",
+    |(?P<number>
+        (?:(?<=n[.º°]\s)|(?<=nº\s)|(?<=n\.º\s)
+        |(?<=(?i:number)\s)|(?<=(?i:numero)\s)|(?<=(?i:número)\s))[\w./-]*\d[\w/-]*)""",
     re.VERBOSE | re.IGNORECASE,
 )
 _TYPE_BY_GROUP = {
@@ -106,7 +126,7 @@ def _normalize_amount(raw: str) -> str:
     currency = next(
         (
             code
-            for sign, code in sorted(_CURRENCY.items(), key=lambda item: -len(item[0]))
+            for sign, code in sorted(_CURRENCY_BY_SIGN.items(), key=lambda item: -len(item[0]))
             if sign in text
         ),
         "",

@@ -83,7 +83,7 @@ def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
 
 
 def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
-    """Return the groups of connected lines with at least two in each direction; none on a drawing."""
+    """Return the groups of connected lines, at least two in each direction; none on a drawing."""
     horizontals = _merge_pieces(
         [_RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in rules if x1 - x0 >= y1 - y0]
     )

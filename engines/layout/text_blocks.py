@@ -15,14 +15,17 @@ _ITEM = re.compile(
     rf"(?:{BULLET.pattern})\s+(?=\S)|(?:\(?(?:\d{{1,3}}|[a-zA-Z]|[ivxIVX]{{1,5}})[.)])\s+(?=\S)"
 )
 _NUMBERED = re.compile(
-    r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|part|parte)\s+\S+|\d{1,2}(?:\.\d{1,2}){0,4}\.?\s+\D)",
+    r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|part|parte)\s+\S+|"
+    r"\d{1,2}(?:\.\d{1,2}){0,4}\.?\s+\D)",
     re.I,
 )
 _ARTICLE = re.compile(
-    r"(?:[IVXLC]{1,7}|I?ll?)\s*[-–—]\s?\S|§|(?:Art|Artigo|Article|Section|Cl[aá]usula|Par[aá]grafo)\b\.?\s+\S+"
+    r"(?:[IVXLC]{1,7}|I?ll?)\s*[-–—]\s?\S|§|"
+    r"(?:Art|Artigo|Article|Section|Cl[aá]usula|Par[aá]grafo)\b\.?\s+\S+"
 )
 _CAPTION = re.compile(
-    r"(?:fig(?:ure|ura)?\.?|table|tab\.|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+[a-z]?\s*[.:–—|-]",
+    r"(?:fig(?:ure|ura)?\.?|table|tab\.|tabela|quadro|gr[aá]fico|chart|exhibit)"
+    r"\s*\d+[a-z]?\s*[.:–—|-]",
     re.I,
 )
 _CLOSING_PUNCTUATION = (".", "!", "?", ":", ";", ",", "…")

@@ -23,7 +23,8 @@ from schemas.values import Box
 VERSION = 1
 END_OF_SENTENCE = "<｜end▁of▁sentence｜>"
 _BLOCK = re.compile(
-    r"<\|ref\|>((?:(?!<\|/?ref\|>).)*+)<\|/ref\|><\|det\|>((?:(?!<\|/?(?:ref|det)\|>).)*+)<\|/det\|>",
+    r"<\|ref\|>((?:(?!<\|/?ref\|>).)*+)<\|/ref\|>"
+    r"<\|det\|>((?:(?!<\|/?(?:ref|det)\|>).)*+)<\|/det\|>",
     re.S,
 )
 _TAG = re.compile(r"<\|/?(?:ref|det|grounding)\|>")
@@ -32,7 +33,10 @@ _CAPTION_LABELS = frozenset({"image_caption", "table_caption", "figure_caption"}
 _COORDINATE_SCALE = 999.0
 _LAYOUT_PROMPT = "<|grounding|>Convert the document to markdown."
 _NO_LAYOUT_PROMPT = "Free OCR."
-_PLAIN_PROMPT = "Transcribe this page as Markdown. Keep headings, lists and tables (as pipe tables). Write nothing that is not on the page."
+_PLAIN_PROMPT = (
+    "Transcribe this page as Markdown. Keep headings, lists and tables (as pipe tables). Write "
+    "nothing that is not on the page."
+)
 _MAX_TOKENS = 4096
 _TABLE_CELL_TOKEN_IDS = [128821, 128822]
 """<td> and </td>, which may repeat without counting as runaway repetition."""

@@ -91,7 +91,8 @@ _MAX_LEVEL = 5
 _SIZE_TOLERANCE = 0.05
 _MAX_PAGES_WITHOUT_COVER = 3
 _NUMBER = re.compile(
-    r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|artigo|article|part|parte)\s+)?(\d{1,3}(?:\.\d{1,3})*)\.?\s",
+    r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|artigo|article|part|parte)\s+)?"
+    r"(\d{1,3}(?:\.\d{1,3})*)\.?\s",
     re.I,
 )
 

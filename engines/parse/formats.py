@@ -49,8 +49,9 @@ class Format:
     media_type: str
     extensions: tuple[str, ...]
     reader: str
-    """Function `module.function` of `engines.parse` that returns a ParsedPart. It takes the bytes of
-    a text format and the path of another one. For a paged format, the module of a PagedReader."""
+    """Function `module.function` of `engines.parse` that returns a ParsedPart. It takes the bytes
+    of a text format and the path of another one. For a paged format, the module of a
+    PagedReader."""
     library: str | None = None
     """Distribution that reads it; its version is part of the parser's fingerprint."""
     aliases: tuple[str, ...] = ()
@@ -59,12 +60,12 @@ class Format:
     """True if the page limit applies and pages may need OCR."""
     is_text: bool = False
     signature: bytes = b""
-    """Bytes within the first `signature_window`, or at the start. PDF readers accept other bytes before
-    the header."""
+    """Bytes within the first `signature_window`, or at the start. PDF readers accept other bytes
+    before the header."""
     signature_window: int = 0
     zip_entries: tuple[str, ...] = ()
-    """Files and folders of the ZIP container, whose limits then apply. An entry `mimetype` holds the
-    media type."""
+    """Files and folders of the ZIP container, whose limits then apply. An entry `mimetype` holds
+    the media type."""
     ole_streams: tuple[str, ...] = ()
 
     def read(self, path: Path) -> ParsedPart:
@@ -80,22 +81,35 @@ class Format:
 # The order matters twice: the first match in a ZIP container wins, and the order of the libraries
 # is part of the parser's fingerprint. Add formats at the end.
 FORMATS = (
-    Format("application/pdf", (".pdf",), "pdf", "pypdfium2", is_paged=True, signature=b"%PDF-", signature_window=1024),
-    Format(f"{_OPEN_DOCUMENT}.text", (".odt",), "office.read_odt", "docling-rs", zip_entries=("mimetype",)),
-    Format("application/epub+zip", (".epub",), "office.read_epub", "docling-rs", zip_entries=("mimetype",)),
-    Format(MARKDOWN, (".md", ".markdown"), "markdown.read", "markdown-it-py", aliases=("text/x-markdown",), is_text=True),
-    Format(f"{_OPEN_DOCUMENT}.spreadsheet", (".ods",), "spreadsheets.read_workbook", "python-calamine", zip_entries=("mimetype",)),
-    Format(f"{_OOXML}.wordprocessingml.document", (".docx", ".docm"), "office.read_docx", "docling-rs", zip_entries=("[Content_Types].xml", "word/")),
-    Format(f"{_OOXML}.spreadsheetml.sheet", (".xlsx", ".xlsm"), "spreadsheets.read_workbook", "python-calamine", zip_entries=("[Content_Types].xml", "xl/")),
-    Format(f"{_OOXML}.presentationml.presentation", (".pptx",), "office.read_pptx", "docling-rs", zip_entries=("[Content_Types].xml", "ppt/")),
-    Format("application/vnd.ms-excel", (".xls",), "spreadsheets.read_workbook", "python-calamine", ole_streams=("Workbook", "Book")),
-    Format(HTML, (".html", ".htm", ".xhtml"), "html.read", aliases=("application/xhtml+xml",), is_text=True),
+    Format("application/pdf", (".pdf",), "pdf", "pypdfium2",
+           is_paged=True, signature=b"%PDF-", signature_window=1024),
+    Format(f"{_OPEN_DOCUMENT}.text", (".odt",), "office.read_odt", "docling-rs",
+           zip_entries=("mimetype",)),
+    Format("application/epub+zip", (".epub",), "office.read_epub", "docling-rs",
+           zip_entries=("mimetype",)),
+    Format(MARKDOWN, (".md", ".markdown"), "markdown.read", "markdown-it-py",
+           aliases=("text/x-markdown",), is_text=True),
+    Format(f"{_OPEN_DOCUMENT}.spreadsheet", (".ods",),
+           "spreadsheets.read_workbook", "python-calamine", zip_entries=("mimetype",)),
+    Format(f"{_OOXML}.wordprocessingml.document", (".docx", ".docm"),
+           "office.read_docx", "docling-rs", zip_entries=("[Content_Types].xml", "word/")),
+    Format(f"{_OOXML}.spreadsheetml.sheet", (".xlsx", ".xlsm"),
+           "spreadsheets.read_workbook", "python-calamine",
+           zip_entries=("[Content_Types].xml", "xl/")),
+    Format(f"{_OOXML}.presentationml.presentation", (".pptx",), "office.read_pptx", "docling-rs",
+           zip_entries=("[Content_Types].xml", "ppt/")),
+    Format("application/vnd.ms-excel", (".xls",), "spreadsheets.read_workbook", "python-calamine",
+           ole_streams=("Workbook", "Book")),
+    Format(HTML, (".html", ".htm", ".xhtml"), "html.read",
+           aliases=("application/xhtml+xml",), is_text=True),
     Format(PLAIN, (".txt", ".text", ".log"), "text.read", is_text=True),
-    Format(CSV, (".csv", ".tsv"), "spreadsheets.read_csv", aliases=("text/tab-separated-values", "application/csv"), is_text=True),
+    Format(CSV, (".csv", ".tsv"), "spreadsheets.read_csv",
+           aliases=("text/tab-separated-values", "application/csv"), is_text=True),
     Format(MAIL, (".eml",), "office.read_mail", "docling-rs", is_text=True),
     Format(JATS, (".nxml",), "office.read_jats", "docling-rs", is_text=True),
     Format("image/png", (".png",), "image", "pillow", is_paged=True),
-    Format("image/jpeg", (".jpg", ".jpeg"), "image", "pillow", aliases=("image/jpg",), is_paged=True),
+    Format("image/jpeg", (".jpg", ".jpeg"), "image", "pillow",
+           aliases=("image/jpg",), is_paged=True),
     Format("image/tiff", (".tif", ".tiff"), "image", "pillow", is_paged=True),
     Format("image/bmp", (".bmp",), "image", "pillow", is_paged=True),
     Format("image/webp", (".webp",), "image", "pillow", is_paged=True),
@@ -245,7 +259,8 @@ def _detect_by_text(path: Path, head: bytes, claimed_type: str | None) -> str:
 _HTML = re.compile(r"<!doctype\s+html|<html[\s>]|<head[\s>]|<body[\s>]", re.I)
 _JATS = re.compile(r"<!DOCTYPE\s+article[^<>]*(JATS|NLM)", re.I)
 _MAIL_HEADER = re.compile(
-    r"^(?:From|To|Subject|Date|Message-ID|MIME-Version|Received|Return-Path|Delivered-To|Content-Type):\s",
+    r"^(?:From|To|Subject|Date|Message-ID|MIME-Version|Received|Return-Path|Delivered-To|"
+    r"Content-Type):\s",
     re.M | re.I,
 )
 _MARKDOWN_SIGNS = re.compile(

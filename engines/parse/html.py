@@ -13,20 +13,24 @@ from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_hea
 from schemas.values import Notice
 
 _SKIPPED_TAGS = frozenset(
-    "script style noscript template svg iframe object nav footer aside form button select input textarea dialog head math audio video canvas map".split()  # noqa: SIM905
+    """script style noscript template svg iframe object nav footer aside form
+    button select input textarea dialog head math audio video canvas map""".split()  # noqa: SIM905
 )
 _SKIPPED_ROLES = frozenset(
     {"navigation", "banner", "contentinfo", "search", "complementary", "dialog", "menu", "menubar"}
 )
 BLOCK_TAGS = frozenset(
-    "address article blockquote body center dd details div dl dt fieldset figcaption figure footer h1 h2 h3 h4 h5 h6 header hr html li main ol p pre section summary table ul".split()  # noqa: SIM905
+    """address article blockquote body center dd details div dl dt fieldset
+    figcaption figure footer h1 h2 h3 h4 h5 h6 header hr html li main ol p pre
+    section summary table ul""".split()  # noqa: SIM905
 )
 # Marks a `br` until white space is collapsed, which removes it.
 LINE_BREAK = "\u2028"
 PARAGRAPH_BREAK = re.compile(r"\u2028\s*\u2028")
 """Two consecutive line breaks end a paragraph."""
 _CHROME_NAMES = re.compile(
-    r"(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|sidebar|cookies?|pagination|lang|toc|noprint|navbox|editsection|jump-link|share|social)(?:$|[\s_-])",
+    r"(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|sidebar|cookies?|pagination|lang|toc|"
+    r"noprint|navbox|editsection|jump-link|share|social)(?:$|[\s_-])",
     re.I,
 )
 """Ids and classes of navigation and other elements around a page's content."""
@@ -315,7 +319,7 @@ def _find_canonical_urls(root: HtmlElement) -> list[str]:
 
 @dataclass
 class _HtmlWalker:
-    """Converts a tree to blocks in one pass; `line` collects the inline text of the current block."""
+    """Converts a tree to blocks in one pass; `line` collects the current block's inline text."""
 
     blocks: list[ParsedBlock] = field(default_factory=list)
     line: list[str] = field(default_factory=list)

@@ -26,13 +26,21 @@ _VOID_TAGS = frozenset(
     ]
 )
 _CLOSED_TAGS = {
-    "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "tr": {"tr", "td", "th"}, "td": {"td", "th"}, "th": {"td", "th"}, "option": {"option"},
-    "thead": {"thead", "tbody", "tfoot", "tr", "td", "th"}, "tbody": {"thead", "tbody", "tfoot", "tr", "td", "th"},
+    "li": {"li"},
+    "dt": {"dt", "dd"},
+    "dd": {"dt", "dd"},
+    "tr": {"tr", "td", "th"},
+    "td": {"td", "th"},
+    "th": {"td", "th"},
+    "option": {"option"},
+    "thead": {"thead", "tbody", "tfoot", "tr", "td", "th"},
+    "tbody": {"thead", "tbody", "tfoot", "tr", "td", "th"},
     "tfoot": {"thead", "tbody", "tfoot", "tr", "td", "th"},
-}  # fmt: skip
+}
 """Open elements that a start tag closes, because HTML permits omitting their end tags."""
 _PARAGRAPH_ENDING_TAGS = frozenset(
-    "address article aside blockquote details div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr main nav ol p pre section table ul".split()  # noqa: SIM905
+    """address article aside blockquote details div dl fieldset figcaption figure footer form h1
+    h2 h3 h4 h5 h6 header hr main nav ol p pre section table ul""".split()  # noqa: SIM905
 )
 _BOUNDARY_TAGS = frozenset({"table", "ul", "ol", "dl"})
 """A start tag inside one of these closes no element outside of it."""

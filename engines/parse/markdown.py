@@ -42,7 +42,7 @@ def _get_parser() -> MarkdownIt:
 
 
 def _split_front_matter(source: str) -> tuple[dict[str, object], str]:
-    """Split off YAML front matter between `---` lines; it stays in the text unless it is a mapping."""
+    """Split off YAML front matter between `---` lines; stays in the text unless it is a mapping."""
     match = _FRONT_MATTER.match(source)
     if not match:
         return {}, source

@@ -32,7 +32,8 @@ _NO_PAGES_PATTERN = re.compile(
 )
 """pdfium does not open a PDF without pages, so they are detected by pattern."""
 _GENERATED_TITLE = re.compile(
-    r"untitled|\(?anonymous\)?$|microsoft (?:word|powerpoint|excel) - |[^ ]*\.(?:docx?|pdf|xlsx?|pptx?|rtf|tex|dvi|indd|qxd|html?|txt)$|document\d*$",
+    r"untitled|\(?anonymous\)?$|microsoft (?:word|powerpoint|excel) - |"
+    r"[^ ]*\.(?:docx?|pdf|xlsx?|pptx?|rtf|tex|dvi|indd|qxd|html?|txt)$|document\d*$",
     re.I,
 )
 _PASSWORD_ERRORS = (c.FPDF_ERR_PASSWORD, c.FPDF_ERR_SECURITY)

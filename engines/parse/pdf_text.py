@@ -251,7 +251,7 @@ _MIN_LENGTH = 4.0
 
 
 def find_ruling_lines(page: pdfium.PdfPage) -> list[RulingLine]:
-    """Return the ruling lines; empty for a page with more than 6,000 objects, which is a drawing."""
+    """Return the ruling lines; none if there are more than 6,000 objects, as on a drawing."""
     count = c.FPDFPage_CountObjects(page.raw)
     return list(_iter_ruling_lines(page, count)) if count <= _MAX_OBJECTS else []
 

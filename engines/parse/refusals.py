@@ -79,7 +79,11 @@ def spend(characters: int) -> None:
 def check_characters(characters: int, max_characters: int) -> None:
     if characters > max_characters:
         raise LimitExceeded(
-            f"The document has {characters:,} or more characters; {max_characters:,} are allowed for a file of its size.",
+            f"The document has {characters:,} or more characters; {max_characters:,} are "
+            "allowed for a file of its size.",
             code="TOO_MUCH_TEXT",
-            remedy="Split it, or raise ANABRANCH_INGEST__MAX_CHARACTERS or ANABRANCH_INGEST__CHARACTERS_PER_BYTE.",
+            remedy=(
+                "Split it, or raise ANABRANCH_INGEST__MAX_CHARACTERS or "
+                "ANABRANCH_INGEST__CHARACTERS_PER_BYTE."
+            ),
         )

@@ -56,7 +56,7 @@ def parse_page_range(part: str) -> range:
 
 
 def read_part(path: str, media_type: str, part: str, max_characters: int) -> bytes:
-    """Read one part and return it as an encoded ParsedPart, with pages that need OCR in `unread`."""
+    """Read one part; return an encoded ParsedPart, with pages that need OCR in `unread`."""
     file, file_format = Path(path), FORMAT_BY_TYPE[media_type]
     with limit_characters(max_characters):
         parsed_part = (

@@ -172,7 +172,7 @@ def _format_count(number: int, noun: str) -> str:
 
 
 def _split_areas(rows: Rows, top: int, left: int, depth: int) -> Iterator[tuple[Rows, int, int]]:
-    """Yield the areas that blank rows and columns separate, each with its top row and left column."""
+    """Yield areas between blank rows and columns, each with its top row and left column."""
     for start, end in _find_filled_ranges([any(cell.strip() for cell in row) for row in rows]):
         band = rows[start:end]
         column_ranges = list(

@@ -32,7 +32,7 @@ language than the text score lower."""
 
 
 class MaxSimReranker:
-    """Reranker whose score is added to the fused one; 0 for passages or questions without states."""
+    """Reranker whose score is added to the fused one; 0 without states."""
 
     name = "maxsim"
     role: Literal["added", "replaces"] = "added"
