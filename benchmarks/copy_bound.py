@@ -5,7 +5,11 @@ from __future__ import annotations
 from benchmarks.harness import Timer
 from sql.pool import Pool
 
-INPUT_COLUMNS = "select column_name from information_schema.columns where table_schema = 'anabranch' and table_name = $1 and is_generated = 'NEVER' order by ordinal_position"
+INPUT_COLUMNS = (
+    "select column_name from information_schema.columns "
+    "where table_schema = 'anabranch' and table_name = $1 and is_generated = 'NEVER' "
+    "order by ordinal_position"
+)
 
 
 async def copy_seconds(pool: Pool, table: str, source: str, *, like: str, target: str) -> float:

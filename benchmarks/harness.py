@@ -56,7 +56,10 @@ class BenchmarkPipeline:
 
     async def wait_until_searchable(self, count: int, *, poll_s: float = 0.02) -> None:
         """Wait until `count` documents are visible or dead letters."""
-        query = "select (select count(*) from visible) + (select count(distinct log_offset) from dead_letters)"
+        query = (
+            "select (select count(*) from visible) "
+            "+ (select count(distinct log_offset) from dead_letters)"
+        )
         while await self.worker.storage.pool.fetchval(query) < count:
             if self.failures:
                 raise self.failures[0]

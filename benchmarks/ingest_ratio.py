@@ -1,4 +1,6 @@
-"""Ingestion with the local models compared to the engines alone: same threads, same batches, no OCR.
+"""Ingestion with the local models compared to the engines alone.
+
+Both use the same threads and the same batches, without OCR.
 
 python -m benchmarks.ingest_ratio PATH/TO/cuad --passages 1000 --pdfs 5
 """

@@ -1,4 +1,4 @@
-"""The pipeline with null engines compared to a binary COPY into the same tables with the same indexes.
+"""The pipeline with null engines compared to a binary COPY into equal tables with equal indexes.
 
 python -m benchmarks.pipeline_ratio --documents 2000 --words 1200
 """

@@ -1,4 +1,4 @@
-"""A rebuild from the log compared to a binary COPY of the same rows and the build of the same indexes.
+"""A rebuild from the log compared to a binary COPY of its rows and the build of its indexes.
 
 python -m benchmarks.rebuild_ratio --documents 2000 --words 1200
 """

@@ -1,7 +1,7 @@
 """How well refusals separate answerable questions from near misses.
 
-    python -m benchmarks.refusal                      own questions: English and Portuguese, also across languages
-    python -m benchmarks.refusal PATH/TO/faquad …     retrieval test sets without every second document
+    python -m benchmarks.refusal                      own English and Portuguese questions
+    python -m benchmarks.refusal PATH/TO/faquad …     test sets without every second document
 
 Measures the rule in use and the reranker's score alone. Near misses are about a document but not
 answered by any. `hidden` are answerable questions whose document is filtered out.
@@ -218,7 +218,7 @@ def summarize(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
 def _measure_separation(
     scored: Sequence[ScoredQuestion], value: Callable[[ScoredQuestion], float]
 ) -> dict[str, float | None]:
-    """Measure how well `value` separates the questions. It is negative if the question is refused."""
+    """Measure how well `value`, negative for a refusal, separates the questions."""
     return {
         "auc": compute_auc(
             [value(question) for question in scored if question.is_answerable],

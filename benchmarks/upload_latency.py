@@ -1,4 +1,4 @@
-"""Time from the append of an upload to its visibility: one page of 500 words on a warm, idle system.
+"""Time from the append of a page of 500 words to its visibility, on a warm, idle system.
 
 python -m benchmarks.upload_latency [--null] [--repeats 40]
 """

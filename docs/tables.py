@@ -234,7 +234,8 @@ def _format_endpoint(path: str, method: str, call: dict[str, Any]) -> str:
     for parameter in call.get("parameters", []):
         need = ", required" if parameter.get("required") else ""
         lines.append(
-            f"- `{parameter['name']}` ({parameter['in']}{need}){_format_parameter_description(parameter)}"
+            f"- `{parameter['name']}` "
+            f"({parameter['in']}{need}){_format_parameter_description(parameter)}"
         )
     for media_type, content in call.get("requestBody", {}).get("content", {}).items():
         lines.append(f"- body `{media_type}`: {_format_body(content['schema'])}")
@@ -309,7 +310,10 @@ def format_imports() -> str:
             imports.setdefault(owner, set()).update(targets - {owner})
     order = sorted(imports, key=lambda name: (PACKAGES.index(name.partition(".")[0]), name))
     lines = [
-        f"| `{owner}` | {', '.join(f'`{name}`' for name in order if name in imports[owner]) or 'none'} |"
+        (
+            f"| `{owner}` | "
+            f"{', '.join(f'`{name}`' for name in order if name in imports[owner]) or 'none'} |"
+        )
         for owner in order
     ]
     return "\n".join(["| package | imports |", "| --- | --- |", *lines])

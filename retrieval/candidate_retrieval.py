@@ -125,8 +125,8 @@ async def _retrieve_to_depth(
         channel: max(query.profile.get_channel(channel).k, depth or 0, query.request.k)
         for channel in channels
     }
-    # A few documents may fill a channel's limit with their
-    # chunks: double it until enough are found.
+    # A few documents may fill a channel's limit with their chunks: double it until
+    # enough are found.
     while True:
         candidates = await _retrieve_candidates(query, snapshot, k, embedding_task, clock, on_hits)
         shallow_channels = [
@@ -319,7 +319,7 @@ async def _filter_by_language(
 def find_foreign_hits(
     hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan
 ) -> list[Hit]:
-    """Return hits in documents of another language; none while the query's language is uncertain."""
+    """Return hits in documents of another language; none if the query's language is uncertain."""
     if not plan.language_sure:
         return []
     return [

@@ -21,7 +21,7 @@ class ContextPassage:
 
     @property
     def readable_text(self) -> str:
-        """Title, section, column names of split tables, and text: all that an answer may rest on."""
+        """Title, section, column names of split tables, and text: all that supports an answer."""
         title = self.parent.best.chunk.title or ""
         return "\n".join(
             # Without repeats: the children of a split table share their prefix.

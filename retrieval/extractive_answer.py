@@ -158,9 +158,10 @@ def _match_words(candidate: QuoteCandidate, question_keys: Sequence[str]) -> lis
 
 
 def _preselect(candidates: Sequence[QuoteCandidate], overlaps: FloatArray) -> list[int]:
-    """Return indices of the sentences to score: half by words, half by the best child of each context.
+    """Return indices of the sentences to score.
 
-    The second half matters because the query may share no word with its answer.
+    Half are chosen by words, half from the best child of each context: the query may share no word
+    with its answer.
     """
     by_words = sorted(range(len(candidates)), key=lambda index: (-overlaps[index], index))[
         : MAX_EMBEDDED_SENTENCES // 2

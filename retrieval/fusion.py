@@ -1,8 +1,8 @@
 """Fuse the channels' scores into one, and keep every number that entered it.
 
-Word pairs add BM25 over adjacent words of the query to the lexical score, from the word positions of
-the candidates: nothing is stored. The idf of a pair is taken as 0.8 × the sum of its words' idf, since
-counting pairs would need tens of millions of terms.
+Word pairs add BM25 over adjacent words of the query to the lexical score, from the word positions
+of the candidates: nothing is stored. The idf of a pair is taken as 0.8 × the sum of its words' idf,
+since counting pairs would need tens of millions of terms.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ MIN_CANDIDATES = 20
 
 @dataclass(frozen=True, slots=True)
 class FusedCandidate:
-    """A child chunk with its fused score. `score_parts` holds the addends by name and their inputs."""
+    """A child chunk with its fused score.
+
+    `score_parts` contains the addends by name and their inputs.
+    """
 
     chunk: ChunkView
     score: float

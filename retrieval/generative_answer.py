@@ -1,4 +1,4 @@
-"""Let the chat model write the draft, and extract its words while the JSON is still being streamed."""
+"""Let the chat model write the draft, and extract its words while the JSON is streamed."""
 
 from __future__ import annotations
 
@@ -143,11 +143,15 @@ def build_user_prompt(contexts: Sequence[ContextPassage], question: str) -> str:
         for context in contexts
     ]
     lines = ",\n".join(json.dumps(passage, ensure_ascii=False) for passage in passages)
-    return f'{{"passages": [\n{lines}\n],\n"question": {json.dumps(normalize_whitespace(question), ensure_ascii=False)}}}'
+    return (
+        f'{{"passages": [\n{lines}\n],\n'
+        '"question": '
+        f"{json.dumps(normalize_whitespace(question), ensure_ascii=False)}}}"
+    )
 
 
 def normalize_whitespace(text: str, max_characters: int | None = None) -> str:
-    """Replace control characters and line breaks by single spaces; keep at most `max_characters`."""
+    """Replace control characters and line breaks by spaces; keep at most `max_characters`."""
     return " ".join(CONTROL_CHARACTERS.sub(" ", text).split())[:max_characters]
 
 
@@ -184,7 +188,8 @@ def _parse_reply(reply: ChatReply) -> ModelAnswer:
         # A reply that cannot be used was paid for: the fallback answer reports its cost.
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
         raise InvalidModelOutput(
-            f"Reply of {reply.model} does not match the answer schema: {error.error_count()} errors.",
+            f"Reply of {reply.model} does not match the answer schema: {error.error_count()} "
+            "errors.",
             calls=reply.calls,
             tokens=tokens,
         ) from error

@@ -35,7 +35,7 @@ class ProfileCatalog:
 
 
 def load_profiles(*folders: Path) -> ProfileCatalog:
-    """Load every `*.yaml` of the folders, named after its file; later folders override earlier ones.
+    """Load every `*.yaml` of the folders, named after its file; later folders override earlier.
 
     Raises ConfigurationError for a file that is not a valid profile.
     """
@@ -56,5 +56,6 @@ def _load_profile(path: Path) -> Profile:
     except (yaml.YAMLError, ValidationError, TypeError) as error:
         raise ConfigurationError(
             f"Invalid profile {path}: {error}.",
-            remedy="Compare it with profiles/default.yaml; the reference lists all fields and bounds.",
+            remedy="Compare it with profiles/default.yaml; the reference lists all fields and "
+            "bounds.",
         ) from error

@@ -143,7 +143,8 @@ def _raise_weight(keys: dict[str, float], key: str, weight: float) -> None:
 
 
 _RELATIONAL_QUESTION = re.compile(
-    r"\b(relation(?:ship)?s? between|connect(?:ion|ed|s) (?:between|to|with)|linked (?:to|with)|rela[cç][aãoõ]\w* entre|ligad[oa]s? a|relaci[oó]n entre|lien entre|beziehung zwischen)\b",
+    r"\b(relation(?:ship)?s? between|connect(?:ion|ed|s) (?:between|to|with)|linked (?:to|with)"
+    r"|rela[cç][aãoõ]\w* entre|ligad[oa]s? a|relaci[oó]n entre|lien entre|beziehung zwischen)\b",
     re.IGNORECASE,
 )
 

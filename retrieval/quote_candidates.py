@@ -1,7 +1,7 @@
 """Extract quote candidates: sentences and table rows of the contexts, with their positions.
 
-Headings are no answers however many words they share with the query. The chunker marks its own; others
-are plain lines, from scans and plain texts, recognized by form.
+Headings are no answers however many words they share with the query. The chunker marks its own;
+others are plain lines, from scans and plain texts, recognized by form.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class QuoteCandidate:
 def extract_quote_candidates(
     contexts: Sequence[ContextPassage], sentences: SentenceSplitter
 ) -> list[QuoteCandidate]:
-    """Return candidates in order of contexts and text, without repeated texts (children may overlap).
+    """Return candidates in order of contexts and text, without repeated texts.
 
-    Headings are included only for contexts that contain nothing else.
+    Children may overlap. Headings are included only for contexts that contain nothing else.
     """
     candidates: dict[tuple[int, str], QuoteCandidate] = {}
     for context in contexts:
@@ -146,7 +146,7 @@ def _trim_candidate(
 
 
 def split_blocks(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (`prose`, `row` or `header`, start, end): runs of prose lines, and each line of a table.
+    """Yield (`prose`, `row` or `header`, start, end) of runs of prose and of each line of a table.
 
     Headings, blank lines and table rules are skipped. A list item begins a new run, after its mark.
     """
@@ -245,7 +245,7 @@ def resolve_section(text: str, section: str, offset: int) -> str:
 
 
 def is_heading_name(text: str, names: Iterable[str]) -> bool:
-    """True when the text is one of the names (title, parts of the section path), numbering aside."""
+    """Tell whether the text is a name (title, part of the section path), numbering aside."""
     text_words = _strip_numbering(text)
     return bool(text_words) and any(text_words == _strip_numbering(name) for name in names)
 
@@ -273,21 +273,32 @@ AnswerType = Literal["money", "percentage", "number", "date", "contact"]
 # In order: "how much does it cost" must match money before number.
 _QUESTION_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
     "percentage": re.compile(
-        r"percent|por cento|porcentag|percentual|porcentaje|pourcent|prozent|what share|interest rate|taxa de|tasa de|\btaux\b",
+        r"percent|por cento|porcentag|percentual|porcentaje|pourcent|prozent|what share"
+        r"|interest rate|taxa de|tasa de|\btaux\b",
         re.I,
     ),
     "money": re.compile(
-        r"how much\b(?:(?!how much\b).)*?\b(?:cost|pay|paid|price|fee|worth|charge|rent|owe)|\b(?:price|cost|fee|rent|salary|budget|amount)s? of\b|what (?:is|was|are) the (?:(?!what (?:is|was|are) the ).)*?\b(?:price|cost|fee|rent|salary|budget|amount)"
-        r"|quanto (?:custa|custou|paga|pagou|é pago|vale)|qual (?:é |foi )?o (?:valor|preço|custo|montante)|cuánto (?:cuesta|costó|vale|paga)|combien coûte|quel (?:est )?(?:le )?(?:prix|coût|montant)"
+        r"how much\b(?:(?!how much\b).)*?\b(?:cost|pay|paid|price|fee|worth|charge|rent|owe)"
+        r"|\b(?:price|cost|fee|rent|salary|budget|amount)s? of\b"
+        r"|what (?:is|was|are) the (?:(?!what (?:is|was|are) the ).)*?"
+        r"\b(?:price|cost|fee|rent|salary|budget|amount)"
+        r"|quanto (?:custa|custou|paga|pagou|é pago|vale)"
+        r"|qual (?:é |foi )?o (?:valor|preço|custo|montante)"
+        r"|cuánto (?:cuesta|costó|vale|paga)"
+        r"|combien coûte|quel (?:est )?(?:le )?(?:prix|coût|montant)"
         r"|was kostet|wie ?viel kostet",
         re.I,
     ),
     "number": re.compile(
-        r"how (?:many|long|far|old|big|large|high|much)|quant[oa]s?\b|cuánt[oa]s?\b|combien|wie ?(?:viele?|lange|hoch|groß)|what number",
+        r"how (?:many|long|far|old|big|large|high|much)|quant[oa]s?\b|cuánt[oa]s?\b|combien"
+        r"|wie ?(?:viele?|lange|hoch|groß)|what number",
         re.I,
     ),
     "date": re.compile(
-        r"\bwhen\b|what (?:date|day|year|time)|which (?:date|day|year)|\bquando\b|(?:qual|que|em que) (?:a )?(?:data|dia|ano)|cuándo|qué (?:fecha|día|año)|\bquand\b|quelle date|\bwann\b|welche[ms]? (?:datum|tag|jahr)",
+        r"\bwhen\b|what (?:date|day|year|time)|which (?:date|day|year)"
+        r"|\bquando\b|(?:qual|que|em que) (?:a )?(?:data|dia|ano)"
+        r"|cuándo|qué (?:fecha|día|año)|\bquand\b|quelle date"
+        r"|\bwann\b|welche[ms]? (?:datum|tag|jahr)",
         re.I,
     ),
     "contact": re.compile(
@@ -295,9 +306,11 @@ _QUESTION_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
     ),
 }
 _MONTHS = (
-    "january|february|march|april|may|june|july|august|september|october|november|december|janeiro|fevereiro|março|abril|maio|junho|julho|agosto|setembro|outubro|"
-    "novembro|dezembro|enero|febrero|marzo|mayo|junio|julio|septiembre|octubre|noviembre|diciembre|janvier|février|mars|avril|mai|juin|juillet|août|septembre|"
-    "octobre|novembre|décembre|januar|februar|märz|juni|juli|oktober|dezember"
+    "january|february|march|april|may|june|july|august|september|october|november|december|"
+    "janeiro|fevereiro|março|abril|maio|junho|julho|agosto|setembro|outubro|novembro|dezembro|"
+    "enero|febrero|marzo|mayo|junio|julio|septiembre|octubre|noviembre|diciembre|"
+    "janvier|février|mars|avril|mai|juin|juillet|août|septembre|octobre|novembre|décembre|"
+    "januar|februar|märz|juni|juli|oktober|dezember"
 )
 _NUMBER = r"(?<!\d)\d++(?:[.,\u00a0 ]\d{3}){0,10}(?:[.,]\d++)?"
 _VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
@@ -305,13 +318,19 @@ _VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
         rf"{_NUMBER}\s?(?:%|percent|per cent|por cento|por ciento|pour cent|prozent)", re.I
     ),
     "money": re.compile(
-        rf"(?:[$€£¥]|R\$|US\$|USD|EUR|BRL|GBP)\s?{_NUMBER}(?:\s(?:million|billion|mil|milhões|millones|millions|Millionen))?|{_NUMBER}\s?(?:€|£|euros?|dollars?|reais|dólares|pounds|EUR|USD|BRL|CHF)\b",
+        rf"(?:[$€£¥]|R\$|US\$|USD|EUR|BRL|GBP)\s?{_NUMBER}"
+        r"(?:\s(?:million|billion|mil|milhões|millones|millions|Millionen))?"
+        rf"|{_NUMBER}\s?(?:€|£|euros?|dollars?|reais|dólares|pounds|EUR|USD|BRL|CHF)\b",
         re.I,
     ),
     "number": re.compile(rf"(?<![\w.]){_NUMBER}(?![\w])"),
     "date": re.compile(
-        rf"\b\d{{4}}-\d{{2}}-\d{{2}}\b|\b\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}}\b|\b\d{{1,2}}(?:st|nd|rd|th|º)?\.? (?:de |of )?(?:{_MONTHS})(?:,? (?:de |del )?\d{{4}})?\b"
-        rf"|\b(?:{_MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?\b|\b(?:{_MONTHS}) (?:de |del )?\d{{4}}\b|\b(?:1[5-9]|20)\d{{2}}\b",
+        r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
+        r"|\b\d{1,2}(?:st|nd|rd|th|º)?\.? "
+        rf"(?:de |of )?(?:{_MONTHS})(?:,? (?:de |del )?\d{{4}})?\b"
+        rf"|\b(?:{_MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?\b"
+        rf"|\b(?:{_MONTHS}) (?:de |del )?\d{{4}}\b"
+        r"|\b(?:1[5-9]|20)\d{2}\b",
         re.I,
     ),
     "contact": re.compile(
@@ -349,8 +368,7 @@ def find_value(
 
 def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:
     """Return the sentence with the value in bold (Markdown)."""
-    return (
-        sentence
-        if value_span is None
-        else f"{sentence[: value_span[0]]}**{sentence[value_span[0] : value_span[1]]}**{sentence[value_span[1] :]}"
-    )
+    if value_span is None:
+        return sentence
+    start, end = value_span
+    return f"{sentence[:start]}**{sentence[start:end]}**{sentence[end:]}"

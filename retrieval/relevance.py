@@ -67,7 +67,7 @@ def check_relevance(
     query: QueryEmbedding | None,
     profile: AnswerProfile,
 ) -> RelevanceDecision:
-    """Decide whether any parent is relevant. `reranker` is the one that scored `parents`, or None."""
+    """Decide whether any parent is relevant. `reranker` scored `parents`, unless it is None."""
     if not parents:
         return RelevanceDecision(True, None, None, 0.0, "no passages were found")
     if not plan.has_topic:

@@ -1,13 +1,14 @@
-"""Judge the draft by nine checks, and build the response: an answer, or a refusal in the query's language.
+"""Judge the draft by nine checks, and build the response.
 
-Four checks are deterministic and run here. The other five need a judge model and are reported as not
-checked.
+The response is an answer, or a refusal in the query's language. Four checks are deterministic and
+run here. The other five need a judge model and are reported as not checked.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from retrieval.answer_drafts import AnswerDraft, compute_support, find_unsupported_numbers
 from retrieval.context_packing import ContextPassage
@@ -118,12 +119,21 @@ def _check_pii(draft: AnswerDraft) -> JudgeCheck:
 
 
 def _build_check(
-    name: str, score: float, threshold: float, severity: str, evidence: str
+    name: str,
+    score: float,
+    threshold: float,
+    severity: Literal["hard", "soft"],
+    evidence: str,
 ) -> JudgeCheck:
-    return JudgeCheck.model_validate(
-        {"name": name, "kind": "deterministic", "result": "pass" if score >= threshold else "fail", "score": score, "threshold": threshold,
-         "severity": severity, "evidence": evidence}
-    )  # fmt: skip
+    return JudgeCheck(
+        name=name,
+        kind="deterministic",
+        result="pass" if score >= threshold else "fail",
+        score=score,
+        threshold=threshold,
+        severity=severity,
+        evidence=evidence,
+    )
 
 
 def _get_answer_text(draft: AnswerDraft) -> str:

@@ -76,7 +76,10 @@ class RetrievalResult:
 
 
 class PassageReader(Protocol):
-    """The part of IndexSnapshot that is used after ranking; a rerun implements it from its record."""
+    """The part of IndexSnapshot that is used after ranking.
+
+    A rerun implements it from its record.
+    """
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
 
@@ -221,7 +224,7 @@ def list_pages(spans: Sequence[Span]) -> list[int]:
 
 
 def format_link(document_id: UUID, pages: Sequence[int], char_start: int, char_end: int) -> str:
-    """Link to the file at its page or, without pages, to the Markdown at its characters (RFC 5147)."""
+    """Link to the file at its page or, without pages, to the Markdown at its span (RFC 5147)."""
     if pages:
         return f"/v1/documents/{document_id}/file#page={pages[0]}"
     return f"/v1/documents/{document_id}/markdown#char={char_start},{char_end}"

@@ -157,7 +157,8 @@ class _ChangeExplainer:
         if revision is not None and revision != passage.revision:
             return ChangeReason(
                 cause="document",
-                detail=f"{_format_name(passage)} changed from revision {passage.revision} to {revision}",
+                detail=f"{_format_name(passage)} changed from revision {passage.revision} to "
+                f"{revision}",
             )
         if passage.parent_id in self._candidates:
             return self._explain_by_run() or ChangeReason(
@@ -173,7 +174,8 @@ class _ChangeExplainer:
         if previous_revision is not None and previous_revision != passage.revision:
             return ChangeReason(
                 cause="document",
-                detail=f"{_format_name(passage)} changed from revision {previous_revision} to {passage.revision}",
+                detail=f"{_format_name(passage)} changed from revision {previous_revision} to "
+                f"{passage.revision}",
             )
         if passage.document_id not in {
             candidate.document_id for candidate in self._then.candidates

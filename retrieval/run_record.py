@@ -1,4 +1,7 @@
-"""Record a run and read it back: events, inputs of the answer and passages. Texts are recorded by hash."""
+"""Record a run and read it back: events, inputs of the answer and passages.
+
+Texts are recorded by hash.
+"""
 
 from __future__ import annotations
 
@@ -356,9 +359,11 @@ class RecordedRun:
         if missing:
             documents = ", ".join(sorted({str(passage.document_id) for passage in missing}))
             raise NotFound(
-                f"{len(missing)} passages that run {self.response.run_id} was answered from were deleted, from document {documents}.",
+                f"{len(missing)} passages that run {self.response.run_id} was answered from were "
+                f"deleted, from document {documents}.",
                 code="PASSAGE_GONE",
-                remedy="The document was erased, or its generation was dropped. Only the recorded answer remains.",
+                remedy="The document was erased, or its generation was dropped. Only the recorded "
+                "answer remains.",
             )
 
     def restore_chunks(self, texts: Mapping[UUID, str]) -> dict[UUID, ChunkView]:
@@ -450,7 +455,8 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
     # Records are not migrated: one of another version stays readable but cannot be rerun.
     except ValidationError as error:
         raise NotFound(
-            f"Run {run['run_id']} was recorded in another format: {error.error_count()} fields differ.",
+            f"Run {run['run_id']} was recorded in another format: {error.error_count()} fields "
+            "differ.",
             code="RUN_INCOMPLETE",
             remedy="Send the query again.",
         ) from error

@@ -60,7 +60,7 @@ def guess_language(text: str) -> str | None:
 
 
 def guess_likelier_language(text: str) -> str | None:
-    """Return the language with the most function words in the text, when ahead at all; else None."""
+    """Return the language with the most function words in the text, or None for a tie."""
     (best, language), (second, _) = _count_votes(text)
     return language if best > second else None
 

@@ -27,7 +27,7 @@ READY_S = 120
 
 
 def build_environment() -> dict[str, str]:
-    """Return the environment without settings of this system, except for the location of Postgres."""
+    """Return the environment without settings of this system, except the location of Postgres."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -67,7 +67,8 @@ def _wait_for_server(
     while not ready_file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(
-                f"The server did not start. Its log ends with:\n{log.read_text(errors='replace')[-4000:]}"
+                "The server did not start. Its log ends with:\n"
+                f"{log.read_text(errors='replace')[-4000:]}"
             )
         time.sleep(0.1)
     ready_info = json.loads(ready_file.read_text())

@@ -32,7 +32,10 @@ class ChannelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChannelOutput:
-    """Candidates of a channel. Word pairs and the relevance check use `lexical`, traces the seeds."""
+    """Candidates of a channel.
+
+    Word pairs and the relevance check use `lexical`, traces the seeds.
+    """
 
     hits: Sequence[Hit]
     lexical: LexicalHits | None = None

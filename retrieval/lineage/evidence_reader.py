@@ -66,7 +66,10 @@ def format_position(position: Position) -> str:
 
 
 async def read_event(log: EventLog, codec: Codec, position: Position) -> EventEvidence:
-    """Read and decode the event at `position`. Raises TransientError when the log is unavailable."""
+    """Read and decode the event at `position`.
+
+    Raises TransientError when the log is unavailable.
+    """
     location = format_position(position)
     stored = await log.read_at(position)
     if stored is None:

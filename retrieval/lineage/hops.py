@@ -54,7 +54,7 @@ def build_hop(
     summary: str,
     sha256: str | None = None,
 ) -> Hop:
-    """Build the verdict: false with the first fault; null when the record was legitimately removed."""
+    """Build the verdict: false with the first fault, null if the record was properly removed."""
     # Null for a record that retention or an erasure removed: only a fault breaks the chain.
     if evidence.problem or evidence.event is None:
         return Hop(
@@ -87,13 +87,15 @@ def check_chunk(
             name="chunk",
             place=location,
             verified=False,
-            detail="no table holds a text of this chunk with the recorded hash: it was altered or lost",
+            detail="no table holds a text of this chunk with the recorded hash: it was altered or "
+            "lost",
         )
     text_sha256 = hash_text(text)
     faults = (
         _fault_unless(
             text_sha256 == recorded.text_sha256,
-            f"its text hashes to {text_sha256}, but the answer was read from {recorded.text_sha256}",
+            f"its text hashes to {text_sha256}, but the answer was read from "
+            f"{recorded.text_sha256}",
         ),
         _fault_unless(citation.quote in text, "its text does not contain the quote"),
         _fault_unless(
@@ -131,7 +133,7 @@ def check_chunked(
     chunk: tuple[RecordedChunk, str] | None,
     transcript: Transcript | None,
 ) -> Hop:
-    """Verify one part of the chunks: identity, cause, and that every text equals its span of the Markdown.
+    """Verify one part of the chunks: identity, cause and texts against their spans in the Markdown.
 
     With `chunk` (as recorded, and its stored text), the part must contain it at the same position.
     """
@@ -190,7 +192,8 @@ def check_embedded(
         "embedded",
         evidence,
         faults,
-        f"part {data.part} of {data.parts}, {len(data.vectors)} vectors of {data.dimension} by {data.model}",
+        f"part {data.part} of {data.parts}, {len(data.vectors)} vectors of {data.dimension} by "
+        f"{data.model}",
     )
 
 
@@ -344,7 +347,10 @@ def iterate_children(data: DocumentChunked) -> Iterable[ChildChunk]:
 def _find_text_fault(piece: ParentChunk | ChildChunk, transcript: Transcript | None) -> Fault:
     if transcript is None or transcript.markdown[piece.char_start : piece.char_end] == piece.text:
         return None
-    return f"the text of {piece.id} differs from the Markdown at [{piece.char_start}, {piece.char_end})"
+    return (
+        f"the text of {piece.id} differs from the Markdown at [{piece.char_start}, "
+        f"{piece.char_end})"
+    )
 
 
 def _find_position_fault(child: ChildChunk, recorded: RecordedChunk) -> Fault:
@@ -356,7 +362,8 @@ def _find_position_fault(child: ChildChunk, recorded: RecordedChunk) -> Fault:
     )
     return _fault_unless(
         is_same,
-        f"the chunk is at [{child.char_start}, {child.char_end}){_format_pages(child.spans)}, but was recorded elsewhere",
+        f"the chunk is at [{child.char_start}, {child.char_end}){_format_pages(child.spans)}, but "
+        "was recorded elsewhere",
     )
 
 

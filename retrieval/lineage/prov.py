@@ -92,13 +92,20 @@ def _add_citation(
     question_activity: str,
 ) -> None:
     quote = prov.add_record(
-        "entity", f"run:{run.run_id}-citation-{citation.n}", prov_type="anabranch:Citation", prov_value=citation.quote,
+        "entity",
+        f"run:{run.run_id}-citation-{citation.n}",
+        prov_type="anabranch:Citation",
+        prov_value=citation.quote,
         anabranch_verified=_format_verified(citation.verified),
-    )  # fmt: skip
+    )
     chunk = prov.add_record(
-        "entity", f"anabranch:chunk-{citation.chunk_id}", prov_type="anabranch:Chunk", anabranch_char_start=citation.char_start,
-        anabranch_char_end=citation.char_end, anabranch_page=citation.pages[0] if citation.pages else None,
-    )  # fmt: skip
+        "entity",
+        f"anabranch:chunk-{citation.chunk_id}",
+        prov_type="anabranch:Chunk",
+        anabranch_char_start=citation.char_start,
+        anabranch_char_end=citation.char_end,
+        anabranch_page=citation.pages[0] if citation.pages else None,
+    )
     revision = _add_revision(
         prov, str(citation.document_id), citation.revision, citation.title, citation.external_id
     )
@@ -123,9 +130,16 @@ def _add_events(prov: ProvBuilder, hops: list[Hop], content: str | None) -> None
         if (event := hop.event) is None:
             continue
         entity = prov.add_record(
-            "entity", f"event:{event.id}", prov_type="anabranch:Event", anabranch_type=event.type, anabranch_topic=event.topic,
-            anabranch_partition=event.partition, anabranch_offset=event.offset, anabranch_how=event.how, anabranch_verified=_format_verified(hop.verified),
-        )  # fmt: skip
+            "entity",
+            f"event:{event.id}",
+            prov_type="anabranch:Event",
+            anabranch_type=event.type,
+            anabranch_topic=event.topic,
+            anabranch_partition=event.partition,
+            anabranch_offset=event.offset,
+            anabranch_how=event.how,
+            anabranch_verified=_format_verified(hop.verified),
+        )
         stage = prov.add_record(
             "activity",
             f"anabranch:making-{event.id}",

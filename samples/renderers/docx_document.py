@@ -1,4 +1,4 @@
-"""Render DOCX files (python-docx) without timestamps, so that the same input gives the same bytes."""
+"""Render DOCX files (python-docx) without timestamps: the same input gives the same bytes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ PAGE_TEMPLATE = """<!doctype html>
 <html lang="pt">
 <head><meta charset="utf-8"><title>{title}</title></head>
 <body>
-<nav><a href="/">Início</a> <a href="/servicos">Serviços</a> <a href="/contactos">Contactos</a></nav>
+<nav><a href="/">Início</a> <a href="/servicos">Serviços</a> \
+<a href="/contactos">Contactos</a></nav>
 <main>
 {body}
 </main>

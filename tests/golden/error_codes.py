@@ -1,4 +1,4 @@
-"""Every code that the program can give, read from its source."""
+"""List every error code that the source contains."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _find_class_code(statement: ast.stmt) -> Iterator[str]:
 
 
 def _find_constants(value: ast.AST) -> Iterator[str]:
-    """Of the value itself: of `a if b else c`, both; nothing of what it calls."""
+    """Yield the codes that an expression evaluates to; arguments of calls are ignored."""
     match value:
         case ast.Constant(value=str(text)) if CODE.match(text):
             yield text

@@ -1,8 +1,7 @@
-"""Record the events of this version of the program: `python -m tests.golden.recorder NAME`. A
-recording is never made again under the same name.
+"""Record the events of this version of the program: `python -m tests.golden.recorder NAME`.
 
-Needed when an event type or a version of one is new: it has no golden event yet, and a test says
-so.
+A recording is never rewritten. A new event type or event version needs a new recording: a test
+fails until it has a golden event.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ FERRY = "The ferry leaves the quay at a quarter past nine."
 
 
 async def produce_all_events(world: ApiWorld) -> None:
-    """Every fact that a log can hold, as people and programs bring them about."""
+    """Events of every type, produced by clients and by commands."""
     weir = await world.ingest_until_searchable(
         TEXT, "weir.md", external_id="weir", collection="river", tags="gauge"
     )
@@ -125,9 +124,7 @@ async def produce_all_events(world: ApiWorld) -> None:
 
 
 def make_external_records() -> list[Record]:
-    """By a producer that numbers its changes: structured where it can be, and one event that nobody
-    knows.
-    """
+    """Records of a producer that numbers its changes, with one unknown event type."""
     revised = {"external_id": "row-7", "content": {"text": "Row seven, as it is now."}}
     return [
         make_structured_record(5, "document.received.v1", revised),
@@ -218,7 +215,7 @@ async def encode_event(storage: Storage, event: EventData) -> Record:
 
 
 async def wait_until_idle(world: ApiWorld) -> None:
-    """Every reader has finished everything that is in the log, twice in a row."""
+    """Wait until every consumer group is at the end of the log, twice in a row."""
     storage = world.worker.storage
 
     async def idle() -> bool:
@@ -247,7 +244,7 @@ async def _has_rows(pool: Pool, table_expression: str) -> bool:
 
 
 async def record_log(folder: Path, name: str, dsn: str, settings: Settings) -> dict[str, Any]:
-    """Writes the log, and returns what the tables say of it."""
+    """Write the log, and return the rows of the tables."""
     async with run_system(settings, dsn, Overrides(embedder=NullEmbedder(8, 4))) as world:
         await produce_all_events(world)
         storage = world.worker.storage
@@ -291,7 +288,7 @@ def _format_id(identity: UUID | None) -> str | None:
 
 
 def record_all(folder: Path) -> None:
-    """Raises FileExistsError where there is such a recording."""
+    """Record under a new name. Raises FileExistsError for an existing one."""
     folder.mkdir(parents=True)
     (folder / "schemas").mkdir()
     for event in EVENT_CLASSES:

@@ -1,5 +1,6 @@
-"""Recorded logs: events as their bytes were when a version of the program wrote them, and what they
-said. They are made once and never rewritten.
+"""Recorded logs: the bytes of events as an earlier version wrote them, and their decoded fields.
+
+A recording is made once and never rewritten.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ OMITTED_FIELDS = ("data", "position", "appended_at", "key")
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """A record, and what it said: the fields of a fact, or `{"error": code}`."""
+    """A record, and the fields of its event, or `{"error": code}`."""
 
     stored: StoredRecord
     decoded: Mapping[str, Any]
@@ -44,7 +45,7 @@ class RecordedEvent:
 
     @property
     def event_type(self) -> str | None:
-        """Its CloudEvents type, where it could be read."""
+        """Return the CloudEvents type, or None for an unreadable record."""
         return self.decoded.get("type")
 
     def to_line(self) -> str:
@@ -85,7 +86,7 @@ def _is_text(value: bytes) -> bool:
 
 
 def list_recordings() -> list[Path]:
-    """One folder a recording, the oldest first."""
+    """List the folders of the recordings, oldest first."""
     return sorted(path for path in RECORDINGS_DIR.iterdir() if path.is_dir())
 
 
@@ -153,7 +154,7 @@ class RecordedKeyStore:
 
 
 def load_keys(recording: Path) -> tuple[bytes, list[StoredKey]]:
-    """The master key, and what it wraps. They were made for this recording, and keep nothing else."""
+    """Return the master key and the keys it wraps, which protect this recording only."""
     fields = json.loads((recording / "keys.json").read_text())
     wrapped = [
         None if key["wrapped"] is None else b64decode(key["wrapped"]) for key in fields["keys"]

@@ -1,6 +1,4 @@
-"""Whether one JSON Schema (draft 2020-12, as pydantic writes it) still takes all that another one
-took.
-"""
+"""Compare JSON Schemas (draft 2020-12, as Pydantic writes them) for compatibility."""
 
 from __future__ import annotations
 
@@ -16,22 +14,24 @@ CHOICES = ("anyOf", "oneOf")
 
 
 def find_incompatibilities(old: Schema, new: Schema) -> list[str]:
-    """What was taken and is not any more: a new required field, a type that is narrower, a tighter
-    bound.
+    """List values that `old` accepts and `new` rejects.
+
+    These are new required fields, narrower types and tighter bounds.
     """
     return list(_SchemaPair(old, new).find_incompatibilities(old, new, "$", ()))
 
 
 def find_removed_fields(old: Schema, new: Schema) -> list[str]:
-    """Fields that are gone: what is said in them is taken, and means nothing."""
+    """List fields that `new` lacks: their values are accepted and ignored."""
     return sorted(set(_list_fields(old, old)) - set(_list_fields(new, new)))
 
 
 def _list_fields(
     schema: Schema, root: Schema, path: str = "$", visited: tuple[str, ...] = ()
 ) -> Iterator[str]:
-    """Yield the path of every field. Names of classes are not part of it, so that a class may be
-    renamed.
+    """Yield the path of every field.
+
+    Class names are not part of a path, so that a class may be renamed.
     """
     reference = schema.get("$ref")
     if reference in visited:
@@ -141,7 +141,7 @@ class _SchemaPair:
 
 
 def _resolve_reference(schema: Schema, root: Schema) -> Schema:
-    """With what it refers to, and without what says nothing of values."""
+    """Replace the reference by its target, and drop keywords that constrain no value."""
     while "$ref" in schema:
         target = root
         for step in str(schema["$ref"]).removeprefix("#/").split("/"):
@@ -151,15 +151,13 @@ def _resolve_reference(schema: Schema, root: Schema) -> Schema:
 
 
 def _list_alternatives(schema: Schema) -> list[Schema]:
-    """Alternatives of values; those that only say which fields come together are left to the
-    event's class.
-    """
+    """Return the alternatives, except those that only state which fields occur together."""
     found = next((schema[name] for name in CHOICES if name in schema), [])
     return [each for each in found if "required" not in each or "type" in each or "$ref" in each]
 
 
 def _list_types(schema: Schema) -> set[str]:
-    """Empty where anything goes."""
+    """Return the accepted JSON types; empty when any type is accepted."""
     given = schema.get("type")
     if given is None:
         return (

@@ -1,4 +1,4 @@
-"""What is generated from the code and committed."""
+"""Generated files that are committed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_raw_event_examples_are_decodable() -> None:
 
 
 def test_recorded_events_validate_against_published_schemas() -> None:
-    """Payloads as they were recorded, headers also where the payload is sealed."""
+    """Return recorded payloads, with headers for sealed ones too."""
     kinds = {(event.topic, event.event_type()): event for event in EVENT_CLASSES}
     messages, checked = (
         build_asyncapi_document(VERSION, EVENT_CLASSES, TOPICS)["components"]["messages"],

@@ -1,4 +1,4 @@
-"""The docs against the code: what they name exists, and what exists is in them."""
+"""The docs against the code: every name in the docs exists, and every name is documented."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_error_reference_has_no_unused_codes() -> None:
 
 
 def list_explained_codes() -> set[str]:
-    """Codes in the first cell of a row, and those that running text names."""
+    """Return the codes in the first cells of tables and in running text."""
     return (
         set(re.findall(r"`([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)*)`", read_text("docs/reference/errors.md")))
         - NO_CODES
@@ -105,7 +105,7 @@ def list_explained_codes() -> set[str]:
 
 
 def list_settings_named() -> set[str]:
-    """Settings are written without their prefix there."""
+    """Return the settings, which the page writes without their prefix."""
     return {
         name
         for name in re.findall(r"`([A-Z_]+)`", read_text("docs/reference/errors.md"))
@@ -114,7 +114,7 @@ def list_settings_named() -> set[str]:
 
 
 def list_commands() -> list[str]:
-    """All of them, with their groups: `topics lag`."""
+    """Return all commands, with their groups: `topics lag`."""
     return list(_walk_commands(build_app(), ()))
 
 
@@ -129,10 +129,10 @@ def _walk_commands(app: object, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def test_commands_shown_in_docs_exist(page: Path) -> None:
-    shown = re.findall(
+    documented = re.findall(
         r"\banabranch ((?:[a-z]+ ?){1,2})", extract_code(page.read_text(encoding="utf-8"))
     )
-    assert [command for command in shown if not command_exists(command.split())] == []
+    assert [command for command in documented if not command_exists(command.split())] == []
 
 
 def test_commands_named_in_remedies_exist() -> None:
@@ -151,7 +151,7 @@ def test_commands_named_in_remedies_exist() -> None:
 
 
 def read_command_section(command: str) -> str:
-    """What the reference says of a command, and of all."""
+    """Return the reference text of a command and of all commands."""
     reference = read_text("docs/reference/command-line.md")
     shared, *others = re.split(r"\n(?=#+ anabranch )", reference)
     return shared + next(
@@ -160,14 +160,15 @@ def read_command_section(command: str) -> str:
 
 
 def command_exists(tokens: list[str]) -> bool:
-    known = set(list_commands())
-    return " ".join(tokens) in known or (
-        tokens[0] in known and not any(command.startswith(f"{tokens[0]} ") for command in known)
+    commands = set(list_commands())
+    return " ".join(tokens) in commands or (
+        tokens[0] in commands
+        and not any(command.startswith(f"{tokens[0]} ") for command in commands)
     )
 
 
 def extract_code(markdown: str) -> str:
-    """What stands in fences of shell, and between back-ticks."""
+    """Return the contents of shell blocks and of inline code."""
     fences = re.findall(r"```(?:sh|console)\n(.*?)```", markdown, re.DOTALL)
     return "\n".join(
         [*fences, *re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", markdown, flags=re.DOTALL))]
@@ -183,15 +184,15 @@ def test_make_targets_named_in_docs_exist(page: Path) -> None:
 
 
 def test_settings_named_in_docs_exist(page: Path) -> None:
-    known = {to_environment_name(key) for key in list_setting_names()} | NON_SETTING_VARIABLES
+    variables = {to_environment_name(key) for key in list_setting_names()} | NON_SETTING_VARIABLES
     named = {
         name.rstrip("_")
         for name in re.findall(r"ANABRANCH_[A-Z0-9_]+", page.read_text(encoding="utf-8"))
     }
     assert [
         name
-        for name in sorted(named - known)
-        if not any(one.startswith(f"{name}_") for one in known)
+        for name in sorted(named - variables)
+        if not any(one.startswith(f"{name}_") for one in variables)
         and not name.startswith(SOURCE_SETTINGS_PREFIX)
     ] == []
 
@@ -213,7 +214,7 @@ def link_resolves(page: Path, target: str) -> bool:
 
 
 def list_anchors(page: Path) -> set[str]:
-    """As they are made of headings."""
+    """Return the anchors of the headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,5 +1,6 @@
-"""Events as earlier versions of the program wrote them: each still says what it said, and what may
-be said has grown only.
+"""Events of earlier versions of the program: each decodes to the fields it was recorded with.
+
+New fields may be added.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ async def test_recorded_events_decode_unchanged(recording: Path) -> None:
 
 
 def find_difference(recorded: RecordedEvent, decoded: dict[str, Any]) -> str | None:
-    """None where it says the same: of an older version, what its upcast makes of it; else all that
-    was said, beside which new fields may have their defaults.
+    """Return None if the event has its recorded fields, else a description of the difference.
+
+    For an older event version, the upcast payload is compared. New fields may have their defaults.
     """
     expected, actual = dict(recorded.decoded), dict(decoded)
     if "error" in expected:
@@ -138,7 +140,7 @@ def test_decoding_change_is_detected_but_new_field_allowed() -> None:
 
 
 def contains(actual: Any, expected: Any) -> bool:
-    """Whether all that was said is still there."""
+    """Tell whether `actual` still contains all of `expected`."""
     if isinstance(actual, dict) and isinstance(expected, dict):
         return all(
             name in actual and contains(actual[name], value) for name, value in expected.items()
@@ -165,9 +167,9 @@ def test_schema_change_is_compatible_or_has_new_version(
 
 @pytest.mark.parametrize("recording", list_recordings(), ids=lambda path: path.name)
 def test_no_recorded_event_type_is_removed(recording: Path) -> None:
-    known = {
+    schema_names = {
         get_schema_file_name(event).replace(event.event_type(), kind)
         for event in EVENT_CLASSES
         for kind in list_versions(event)
     }
-    assert {path.name for path in (recording / "schemas").iterdir()} <= known
+    assert {path.name for path in (recording / "schemas").iterdir()} <= schema_names

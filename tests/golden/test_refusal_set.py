@@ -1,4 +1,4 @@
-"""The questions that refusal is measured with: what they say of their documents holds."""
+"""The questions that refusal is measured with: their documents contain the stated answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCES = Path(__file__).parents[2] / "samples" / "source"
 
 
 def read_source_text(path: Path) -> str:
-    """Of a made sample its source: the words are the same, and no OCR is needed to read them."""
+    """Read the source of a sample: it has the same words and needs no OCR."""
     source = SOURCES / f"{path.stem}.md"
     return " ".join((source if source.exists() else path).read_text(encoding="utf-8").split())
 
@@ -24,7 +24,7 @@ def test_every_answer_occurs_in_its_document() -> None:
         question.text
         for question in load_questions()
         if question.is_answerable
-        and not any(said in texts[question.document] for said in question.expected_quotes)
+        and not any(quote in texts[question.document] for quote in question.expected_quotes)
     ]
     assert wrong == [] and all(
         question.expected_quotes for question in load_questions() if question.is_answerable
@@ -47,8 +47,8 @@ def test_splits_cover_both_languages_and_answerability() -> None:
 
 
 def test_questions_are_unique() -> None:
-    asked = Counter(" ".join(split_words(question.text)) for question in load_questions())
-    assert [text for text, count in asked.items() if count > 1] == []
+    question_counts = Counter(" ".join(split_words(question.text)) for question in load_questions())
+    assert [text for text, count in question_counts.items() if count > 1] == []
 
 
 def test_auc_is_probability_of_correct_ranking() -> None:

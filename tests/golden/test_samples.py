@@ -1,4 +1,4 @@
-"""The sample documents: what the demo relies on, and that they can be made again."""
+"""The sample documents: properties that the demo relies on, and reproducible bytes."""
 
 from __future__ import annotations
 

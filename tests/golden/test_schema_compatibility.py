@@ -1,4 +1,4 @@
-"""What counts as an incompatible change of a schema, and what does not."""
+"""Compatible and incompatible changes of a schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services for the routes alone: small, in memory, obeying the same promises."""
+"""Small in-memory services for tests of the routes."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ class FakeDocuments:
 
 @dataclass
 class FakeGenerations:
-    """g1 answers, g2 stands by."""
+    """g1 is live, g2 is on standby."""
 
     requests: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -372,7 +372,7 @@ class NoEntities:
 
 @dataclass
 class MemoryFeed:
-    """Tells what it holds, then waits until it is stopped."""
+    """Yields its messages, then waits until it is stopped."""
 
     messages: list[FeedMessage] = field(default_factory=list)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -396,7 +396,7 @@ class MemoryFeed:
 
 
 class NoHistory:
-    """Nothing was asked and nothing came in."""
+    """A stream without events."""
 
     async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         raise NotFound(f"no run {run_id}", remedy="List them.")
@@ -490,8 +490,8 @@ async def query(caller: Principal, request: QueryRequest, tell: OnProgress) -> Q
     raise NotFound("no generation", remedy="None.")
 
 
-async def feedback(caller: Principal, said: FeedbackRequest) -> FeedbackReceipt:
-    return FeedbackReceipt(feedback_id=JOB_ID, judgements=len(said.list_grades()))
+async def feedback(caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
+    return FeedbackReceipt(feedback_id=JOB_ID, judgements=len(request.list_grades()))
 
 
 class NoKeys:

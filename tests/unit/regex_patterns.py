@@ -28,9 +28,14 @@ PACKAGES = (
 )
 ROOT = Path(__file__).parents[1]
 REPEATED_UNITS = (
-    ".", "…", "。", "A-", "111 ", "1,", "1.", "a.", "aaaa@", "a@a.", "1", "Mr. ", "x. ", "x.  ", "x.\t\t\t\t", " ", "\n", "\n\n", "\n \n", "- ", "[", "]", "[]", "[](", "(", "{", '"', "'",
-    "`", "```\n", "a,", ",", "<", "<a ", "<!--", "</", "&", "&#", "a", "A", "é", "a\u0301", "\u0301", "*", "_", "#", "# ", "|", "| ", "|-", "-", "--", "\\", "/", ":", ";", "$", "$$", "%", "§",
-    "A.", "A. ", "A'", "a-", "a b ", "A b ", "Ab Cd ", "Ab of ", "R$ 1", "1 de ", "in ", "II ", "http://", "1/", "1-", "漢", "한", "🏳", "\u200d", "\u202e", "\u2028", "\t", "\r\n", "\x00", "0A", "A1/", "a\n", "1\n", "1) ",
+    ".", "…", "。", "A-", "111 ", "1,", "1.", "a.", "aaaa@", "a@a.", "1",
+    "Mr. ", "x. ", "x.  ", "x.\t\t\t\t", " ", "\n", "\n\n", "\n \n", "- ", "[", "]", "[]", "[](",
+    "(", "{", '"', "'", "`", "```\n", "a,", ",", "<", "<a ", "<!--", "</", "&", "&#", "a", "A",
+    "é", "a\u0301", "\u0301", "*", "_", "#", "# ", "|", "| ", "|-", "-", "--", "\\",
+    "/", ":", ";", "$", "$$", "%", "§", "A.", "A. ", "A'",
+    "a-", "a b ", "A b ", "Ab Cd ", "Ab of ", "R$ 1", "1 de ", "in ", "II ", "http://", "1/", "1-",
+    "漢", "한", "🏳", "\u200d", "\u202e", "\u2028", "\t", "\r\n", "\x00", "0A", "A1/",
+    "a\n", "1\n", "1) ",
 )  # fmt: skip
 """What a hostile text repeats."""
 MATCH_METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "subn", "split")
@@ -64,8 +69,9 @@ class PatternUse:
 
 
 def list_pattern_uses() -> list[PatternUse]:
-    """All compiled patterns of modules and classes, and those that are written at their call. Of a
-    pattern whose calls cannot be seen all methods are tried.
+    """List compiled patterns of modules and classes, and patterns written at their call.
+
+    A pattern whose calls are not visible is tried with all methods.
     """
     found: dict[re.Pattern[Any], PatternUse] = {}
     all_modules = list(import_modules())
@@ -132,9 +138,7 @@ def _find_inline_patterns(source: str) -> Iterator[tuple[str, re.Pattern[Any]]]:
 
 
 def generate_prefixes(pattern: re.Pattern[Any]) -> set[str]:
-    """Texts that begin as a match does: prefixes of what the pattern's first and last choices
-    spell.
-    """
+    """Generate prefixes of texts that match the first and last choices of the pattern."""
     source = (
         pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     )
@@ -226,8 +230,9 @@ def find_superlinear_growth(
     floor_s: float,
     max_factor: float,
 ) -> str | None:
-    """What is wrong if the time of some size is over `most` times that of the size before it. Times
-    under `floor_s` are noise.
+    """Describe the first size whose time is over `max_factor` times that of the previous size.
+
+    Times under `floor_s` are noise.
     """
     previous_s = floor_s / max_factor
     for size in sizes:
@@ -239,7 +244,10 @@ def find_superlinear_growth(
             and (elapsed_s := min(_measure_s(work, text) for _ in range(2)))
             > max_factor * max(previous_s, _measure_s(work, unit * (size // 4 // len(unit))))
         ):
-            return f"{unit!r} × {size}: {elapsed_s:.3f} s, {elapsed_s / previous_s:.0f} times that of a quarter"
+            return (
+                f"{unit!r} × {size}: {elapsed_s:.3f} s, "
+                f"{elapsed_s / previous_s:.0f} times that of a quarter"
+            )
         previous_s = max(elapsed_s, floor_s / max_factor)
     return None
 

@@ -88,7 +88,7 @@ class WordEmbedder:
 
 @dataclass
 class WordReranker:
-    """Mean over the question's words of the best cosine among the passage's."""
+    """Return the mean over the question's words of the best cosine among the passage's."""
 
     role: Literal["added", "replaces"] = "added"
     threshold: float = 0.5
@@ -103,10 +103,13 @@ class WordReranker:
         if self.unavailable:
             raise EngineUnavailable("the reranker does not answer")
         self.passages = list(passages)
-        asked = token_states_of(question)[0]
+        question_states = token_states_of(question)[0]
         return [
             max(
-                (_max_similarity(asked, states) for states in self._token_states(passage)),
+                (
+                    _max_similarity(question_states, states)
+                    for states in self._token_states(passage)
+                ),
                 default=0.0,
             )
             for passage in passages
@@ -118,13 +121,13 @@ class WordReranker:
         return [states.astype(np.float32) / 127 for states in passage.states]
 
 
-def _max_similarity(asked: NDArray[np.float32], states: NDArray[np.float32]) -> float:
-    return float((asked @ states.T).max(axis=1).mean())
+def _max_similarity(question_states: NDArray[np.float32], states: NDArray[np.float32]) -> float:
+    return float((question_states @ states.T).max(axis=1).mean())
 
 
 @dataclass
 class ScriptedChat:
-    """Gives `answer`, or raises it; `seen` holds what it was asked."""
+    """Returns or raises `answer`; `seen` records the prompts."""
 
     answer: Mapping[str, Any] | Exception
     model: str = "scripted"
@@ -219,7 +222,7 @@ class PunctuationSentenceSplitter:
 
 
 class SteppingClock:
-    """Each look is a millisecond later."""
+    """A clock that advances by a millisecond per call."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)

@@ -25,20 +25,38 @@ from tests.unit.retrieval_fakes import (
 )
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
 
-PUMP = "The bearing of the coolant pump is replaced every two years. The replacement costs 18,740 euros. Two technicians need one day for it."
-LEASE = "The lease of the warehouse ends on 31 March 2027. The landlord is Harbour Estates. The rent is paid each quarter."
-STAFF = "New staff receive safety training in their first week. The training officer keeps the records for five years."
-VACATION_PT = "Os trabalhadores têm direito a vinte e dois dias de férias. O pedido de férias é feito até ao fim de março."
-PRICE_TABLE = "| Part | Price | Supplier |\n|---|---|---|\n| Bearing seal | 45 EUR | Acme |\n| Impeller | 310 EUR | Borealis |"
+PUMP = (
+    "The bearing of the coolant pump is replaced every two years. The replacement costs 18,740 "
+    "euros. Two technicians need one day for it."
+)
+LEASE = (
+    "The lease of the warehouse ends on 31 March 2027. The landlord is Harbour Estates. The "
+    "rent is paid each quarter."
+)
+STAFF = (
+    "New staff receive safety training in their first week. The training officer keeps the "
+    "records for five years."
+)
+VACATION_PT = (
+    "Os trabalhadores têm direito a vinte e dois dias de férias. O pedido de férias é "
+    "feito até ao fim de março."
+)
+PRICE_TABLE = (
+    "| Part | Price | Supplier |\n|---|---|---|\n"
+    "| Bearing seal | 45 EUR | Acme |\n| Impeller | 310 EUR | Borealis |"
+)
 FILLER_PARAGRAPHS = [
-    f"Paragraph {n} of the annual report describes topic {n} with figures about region {n * 7} and product line {n * 3}."
+    (
+        f"Paragraph {n} of the annual report describes topic {n} with figures about region {n * 7} "
+        f"and product line {n * 3}."
+    )
     for n in range(30)
 ]
 
 
 @dataclass
 class RetrievalHarness:
-    """Everything a retriever needs, each part open to the test."""
+    """All parts of a retriever, open to the test."""
 
     index: MemoryIndex = field(default_factory=MemoryIndex)
     blobs: MemoryBlobs = field(default_factory=MemoryBlobs)

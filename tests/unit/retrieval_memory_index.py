@@ -1,5 +1,6 @@
-"""A corpus in memory that obeys the ports of `schemas.ports.search`, as `tests/contract/test_search.py`
-asserts: exact BM25 and cosine, a graph of names.
+"""A corpus in memory that implements the ports of `schemas.ports.search`.
+
+It has exact BM25, exact cosine and a graph of names; `tests/contract/test_search.py` tests it.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ class IndexedChild:
 
 @dataclass(frozen=True)
 class IndexedDocument:
-    """Parents are lists of children; a child's text follows the last one's in the Markdown, two
-    line ends between.
+    """A document whose parents are lists of children.
+
+    The text of a child follows that of the previous one in the Markdown, after two line ends.
     """
 
     external_id: str
@@ -182,11 +184,27 @@ class MemoryIndex:
         prefix = child.prefix or (document.title or "")
         positions = _lexeme_positions(f"{prefix}\n{child.text}", configuration)
         self.views[chunk_id] = ChunkView(
-            chunk_id, parent_id, document_id, (1, ordinal), 1, document.external_id, document.title, f"file:///{document.external_id}", document.language,
-            child.kind, child.text, prefix, place, place + len(child.text),
+            chunk_id,
+            parent_id,
+            document_id,
+            (1, ordinal),
+            1,
+            document.external_id,
+            document.title,
+            f"file:///{document.external_id}",
+            document.language,
+            child.kind,
+            child.text,
+            prefix,
+            place,
+            place + len(child.text),
             child.spans or [{"char_start": place, "char_end": place + len(child.text), "page": 1}],
-            ordinal, positions, child.background, None, child.states,
-        )  # fmt: skip
+            ordinal,
+            positions,
+            child.background,
+            None,
+            child.states,
+        )
         self._configurations[chunk_id] = configuration
         if child.vector is not None:
             self._vectors[chunk_id] = child.vector
@@ -312,7 +330,7 @@ class MemoryIndex:
         return self._top_hits(tenant, scores, filters, k)
 
     def _list_neighbors(self, tenant: str, name: str, fan_out: int) -> list[tuple[str, float]]:
-        """The heaviest relations of each direction."""
+        """Return the heaviest relations of each direction."""
         relations = [
             relation
             for relation in self._relations
@@ -355,12 +373,12 @@ class MemoryIndex:
         ]
 
     async def find_missing_collections(self, tenant: str, names: Sequence[str]) -> Sequence[str]:
-        known = {
+        collections = {
             document.collection
             for document in self._documents.values()
             if document.tenant == tenant and document.is_readable(self.readers)
         }
-        return [name for name in names if name not in known]
+        return [name for name in names if name not in collections]
 
     async def count_chunks(self, tenant: str) -> int:
         self._record_call("corpus_size")
@@ -381,7 +399,7 @@ class MemoryIndex:
 
 
 def _lexeme_positions(text: str, configuration: str) -> dict[str, list[int]]:
-    """Lexeme → positions; function words count as places but are no lexemes, as in Postgres."""
+    """Return positions by lexeme. Function words advance the position, as in Postgres."""
     if configuration == "simple":
         stem, stop_words = str, frozenset[str]()
     else:

@@ -14,7 +14,7 @@ COST_QUESTION = "How much does the replacement of the bearing cost?"
 
 
 def make_run_row(built: RetrievalHarness) -> dict[str, Any]:
-    """The row that the facts of the only question make, after a journey through the log's JSON."""
+    """Build the row of a run whose events were encoded to JSON and decoded."""
     row: dict[str, Any] = {}
     for event in built.published_events:
         assert isinstance(event, QueryReceived | QueryAnswered)

@@ -10,12 +10,12 @@ import pytest
 from schemas.amendments import FieldStatement, is_effective, resolve_amendments, stated_fields
 
 
-def make_revision(order: int, **said: Any) -> FieldStatement:
-    return FieldStatement((1, order), UUID(int=order), stated_fields(said), True)
+def make_revision(order: int, **fields: Any) -> FieldStatement:
+    return FieldStatement((1, order), UUID(int=order), stated_fields(fields), True)
 
 
-def make_amendment(order: int, **said: Any) -> FieldStatement:
-    return FieldStatement((1, order), UUID(int=order), said, False)
+def make_amendment(order: int, **fields: Any) -> FieldStatement:
+    return FieldStatement((1, order), UUID(int=order), fields, False)
 
 
 FIRST, NEXT = (
@@ -73,5 +73,5 @@ def test_amendment_is_effective_until_fully_superseded() -> None:
 
 
 def test_redelivered_amendment_is_still_effective() -> None:
-    known = make_amendment(2, title="x")
-    assert is_effective(replace(known), [FIRST, known])
+    amendment = make_amendment(2, title="x")
+    assert is_effective(replace(amendment), [FIRST, amendment])

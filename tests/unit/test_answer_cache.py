@@ -1,4 +1,4 @@
-"""What is asked again and again: found in memory while nothing changed, and never after."""
+"""Answer cache: answers are reused while the index is unchanged, and never afterwards."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from schemas.ports.search import SnapshotVersion
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest
 from services.query import retriever_pool
 from tests.support.api_client import LOCAL_CALLER, make_caller
+from tests.support.eventually import eventually
 from tests.unit.retrieval_fakes import ScriptedChat
 from tests.unit.retrieval_harness import STAFF, RetrievalHarness, make_harness
 
@@ -31,7 +32,7 @@ CACHE_TTL = timedelta(seconds=60)
 
 
 class ManualClock:
-    """A clock that stands until it is put forward."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,7 +42,7 @@ class ManualClock:
 
 
 async def test_question_embeddings_are_cached_per_tenant_and_readers() -> None:
-    """How fast a question is answered must not tell that somebody else has asked it."""
+    """The response time must not reveal that somebody else has sent the question."""
     uses: list[str] = []
     questions = QueryEmbeddingCache(
         make_harness().embedder, max_entries=16, on_use=lambda cache, use: uses.append(use)
@@ -82,7 +83,7 @@ class HangingChat(ScriptedChat):
 
 
 class CachedRetriever:
-    """A house whose retriever remembers."""
+    """A retriever with an answer cache."""
 
     def __init__(self, built: RetrievalHarness, most: int = 8) -> None:
         self.harness, self.clock = built, ManualClock()
@@ -203,15 +204,15 @@ async def test_timed_out_waiter_uses_answer_cached_meanwhile(
     desk = CachedRetriever(make_harness())
     response = await desk.ask()
     [fact] = [event for event in desk.harness.published_events if isinstance(event, QueryAnswered)]
-    outcome, asked = QueryOutcome(response, fact, SnapshotVersion("default", "g1", "1")), 0
+    outcome, n_calls = QueryOutcome(response, fact, SnapshotVersion("default", "g1", "1")), 0
 
     async def hang() -> QueryOutcome[QueryResponse]:
         await asyncio.Event().wait()
         return outcome
 
     async def answer() -> QueryOutcome[QueryResponse]:
-        nonlocal asked
-        asked += 1
+        nonlocal n_calls
+        n_calls += 1
         return outcome
 
     key = ("default", "null", "g1", "query", "{}")
@@ -219,8 +220,8 @@ async def test_timed_out_waiter_uses_answer_cached_meanwhile(
     await asyncio.sleep(0)
     earlier = [asyncio.create_task(desk.answers.get_or_answer(key, answer)) for _ in range(2)]
     await asyncio.sleep(0.01)
-    _, remembered = await desk.answers.get_or_answer(key, answer)
-    assert remembered and asked == 1 and sum([(await one)[1] for one in earlier]) == 1
+    _, cached = await desk.answers.get_or_answer(key, answer)
+    assert cached and n_calls == 1 and sum([(await one)[1] for one in earlier]) == 1
     hanging.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
 
@@ -233,13 +234,11 @@ async def test_waiting_for_hanging_query_times_out(monkeypatch: pytest.MonkeyPat
 
 
 async def expect_each_query_reaches_model(stack: CachedRetriever, askers: int) -> None:
-    """At once, though it answers nobody."""
+    """Check that every concurrent query calls the model, which never answers."""
     chat = stack.harness.chat
     assert isinstance(chat, HangingChat)
     waiting = [asyncio.create_task(stack.ask()) for _ in range(askers)]
-    async with asyncio.timeout(5):
-        while chat.call_count < askers:
-            await asyncio.sleep(0)
+    await eventually(lambda: chat.call_count >= askers)
     for one in waiting:
         one.cancel()
     assert all(
@@ -251,8 +250,7 @@ async def expect_each_query_reaches_model(stack: CachedRetriever, askers: int) -
 async def test_coalesced_query_reruns_after_index_change() -> None:
     desk = CachedRetriever(make_harness())
     first = asyncio.create_task(desk.ask())
-    while not desk.harness.index.call_counts["snapshot"]:
-        await asyncio.sleep(0)
+    await eventually(lambda: desk.harness.index.call_counts["snapshot"])
     desk.harness.index.state = "2"
     later = await desk.ask()
     assert (
@@ -292,9 +290,7 @@ async def test_cleanup_task_survives_unexpected_errors(monkeypatch: pytest.Monke
     await desk.ask()
     monkeypatch.setattr(retriever_pool, "INVALIDATION_INTERVAL_S", 0.0)
     tidying = asyncio.create_task(retriever_pool.invalidate_periodically(desk.answers))
-    while len(desk.answers):
-        await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await eventually(lambda: not len(desk.answers))
     assert not tidying.done()
     tidying.cancel()
     await asyncio.gather(tidying, return_exceptions=True)

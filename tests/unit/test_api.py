@@ -252,9 +252,12 @@ async def test_invalid_query_request_is_a_problem_response(
 @pytest.mark.parametrize("rate", [0, -1, 1e-300, 1e308])
 @pytest.mark.parametrize(
     ("path", "named", "body"),
-    [("/v1/generations", "events_per_second", {"purpose": "rebuild"}), ("/v1/replays", "per_second", {"stage": "chunk"}),
-     ("/v1/dead-letters/redrive", "per_second", {"all": True})],
-)  # fmt: skip
+    [
+        ("/v1/generations", "events_per_second", {"purpose": "rebuild"}),
+        ("/v1/replays", "per_second", {"stage": "chunk"}),
+        ("/v1/dead-letters/redrive", "per_second", {"all": True}),
+    ],
+)
 async def test_out_of_range_rate_is_rejected(
     client: httpx2.AsyncClient, path: str, named: str, body: dict[str, Any], rate: float
 ) -> None:

@@ -1,6 +1,4 @@
-"""What over HTTP alone nobody may choose: addresses that keys and texts are sent to, folders,
-tables.
-"""
+"""Settings that cannot be set over HTTP: addresses for keys and texts, folders, tables."""
 
 from __future__ import annotations
 
@@ -155,9 +153,9 @@ def test_file_api_key_is_dropped_when_base_url_is_overridden(
 
 
 def test_own_schemas_cover_every_migration_schema() -> None:
-    made = {
+    created_schemas = {
         name
         for file in (Path(__file__).parents[2] / "sql" / "migrations").glob("*.sql")
         for name in re.findall(r"create schema (?:if not exists )?(\w+)", file.read_text(), re.I)
     }
-    assert made - {"extensions"} <= set(RESERVED_SCHEMAS)
+    assert created_schemas - {"extensions"} <= set(RESERVED_SCHEMAS)

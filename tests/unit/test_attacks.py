@@ -29,7 +29,9 @@ def test_security_page_table_lists_every_attack() -> None:
 
 def test_failed_attempts_count_as_not_repelled() -> None:
     report = """<testsuite>
-      <testcase file="tests/a.py" name="one"><properties><property name="attempts" value="40"/></properties></testcase>
+      <testcase file="tests/a.py" name="one">
+        <properties><property name="attempts" value="40"/></properties>
+      </testcase>
       <testcase file="tests/a.py" name="two"><failure/></testcase>
       <testcase file="tests/b.py" name="three"><skipped/></testcase>
     </testsuite>"""

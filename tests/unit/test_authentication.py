@@ -17,7 +17,7 @@ from tests.unit.api_fakes import make_services
 
 @pytest.fixture
 async def anonymous_client() -> AsyncIterator[httpx2.AsyncClient]:
-    """A client without credential."""
+    """A client without credentials."""
     transport = httpx2.ASGITransport(create_app(add_local_token(make_services())))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
@@ -25,9 +25,17 @@ async def anonymous_client() -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/v1/documents"), ("POST", "/v1/search"), ("POST", "/v1/sources"), ("POST", "/v1/generations/g1/promote"), ("GET", "/v1/no-such-path"),
-     ("GET", "/metrics"), ("GET", "/health"), ("GET", "/v1/stream")],
-)  # fmt: skip
+    [
+        ("GET", "/v1/documents"),
+        ("POST", "/v1/search"),
+        ("POST", "/v1/sources"),
+        ("POST", "/v1/generations/g1/promote"),
+        ("GET", "/v1/no-such-path"),
+        ("GET", "/metrics"),
+        ("GET", "/health"),
+        ("GET", "/v1/stream"),
+    ],
+)
 @pytest.mark.parametrize(
     "authorization",
     [None, "Bearer wrong", "Bearer", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xe4"],

@@ -1,6 +1,4 @@
-"""Which chunks are scored: rare words alone, frequent ones together, and never a winner left out
-unsaid.
-"""
+"""Candidate selection: rare words alone, frequent ones together, and no winner is missed."""
 
 from __future__ import annotations
 
@@ -87,9 +85,7 @@ def test_expected_rows_multiplies_document_frequencies() -> None:
 def test_unseen_chunk_cannot_reach_winning_score(
     seed: int, words: int, budget: int, least: float
 ) -> None:
-    """Whatever is left unasked cannot reach `least`, even if each of its words weighed the most
-    that a word can.
-    """
+    """A chunk not selected cannot reach `least`, even at the maximum weight of its words."""
     rng = random.Random(seed)
     vocabulary = "abcdefgh"[:words]
     chunks = [
@@ -101,16 +97,19 @@ def test_unseen_chunk_cannot_reach_winning_score(
         for _ in range(60)
     ]
     terms = make_terms(chunks, vocabulary)
-    seen = choose_candidates(terms, budget)
-    left = find_unseen_conjunctions(terms, seen, least, LexicalConfig())
-    assert left is not None
+    candidates = choose_candidates(terms, budget)
+    unseen_conjunctions = find_unseen_conjunctions(terms, candidates, least, LexicalConfig())
+    assert unseen_conjunctions is not None
     for chunk in chunks:
-        held = {term for term in terms if term.lexeme in chunk}
+        matching_terms = {term for term in terms if term.lexeme in chunk}
         if (
-            sum((LexicalConfig().max_weight + ROUNDING_ERROR) * term.idf for term in held) >= least
-            and held
+            sum((LexicalConfig().max_weight + ROUNDING_ERROR) * term.idf for term in matching_terms)
+            >= least
+            and matching_terms
         ):
-            assert seen.covers(held) or any(held.issuperset(conjunction) for conjunction in left)
+            assert candidates.covers(matching_terms) or any(
+                matching_terms.issuperset(conjunction) for conjunction in unseen_conjunctions
+            )
 
 
 def test_bound_is_abandoned_for_very_many_frequent_terms() -> None:

@@ -33,8 +33,10 @@ async def client() -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.mark.parametrize(
     "host",
-    ["rebind.evil.example", "rebind.evil.example:8420", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example:8420@localhost", "localhost:8420@evil",
-     "", "0.0.0.0", "192.0.2.7", "127.1", "2130706433", "0x7f.1", "[::1", "localhost:99999x", "local host", "xn--localhost", "[::ffff:192.0.2.7]"],
+    ["rebind.evil.example", "rebind.evil.example:8420", "localhost.evil.example",
+     "127.0.0.1.evil.example", "evil.example:8420@localhost", "localhost:8420@evil",
+     "", "0.0.0.0", "192.0.2.7", "127.1", "2130706433",
+     "0x7f.1", "[::1", "localhost:99999x", "local host", "xn--localhost", "[::ffff:192.0.2.7]"],
 )  # fmt: skip
 @pytest.mark.parametrize(
     ("method", "path"),
@@ -87,27 +89,46 @@ async def test_configured_hosts_are_accepted() -> None:
 
 async def test_connection_address_is_accepted_as_host() -> None:
     app = create_app(add_local_token(make_services()))
-    told: list[Any] = []
+    statuses: list[Any] = []
 
     async def send(message: Any) -> None:
-        told.append(message.get("status"))
+        statuses.append(message.get("status"))
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     for host, status in ((b"192.0.2.7:8420", 200), (b"192.0.2.8:8420", 421)):
-        scope = {"type": "http", "method": "GET", "path": "/livez", "raw_path": b"/livez", "query_string": b"", "headers": [(b"host", host)],
-                 "server": ("192.0.2.7", 8420), "scheme": "http", "root_path": ""}  # fmt: skip
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/livez",
+            "raw_path": b"/livez",
+            "query_string": b"",
+            "headers": [(b"host", host)],
+            "server": ("192.0.2.7", 8420),
+            "scheme": "http",
+            "root_path": "",
+        }
         await app(scope, receive, send)
-        assert told[0] == status
-        told.clear()
+        assert statuses[0] == status
+        statuses.clear()
 
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://localhost:9999"}, {"Origin": "https://localhost"}, {"Origin": "file://"},
-     {"Origin": "http://localhost:8420.evil.example"}, {"Origin": "http://evil@localhost:8420"}, {"Origin": ""}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}],
-)  # fmt: skip
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:9999"},
+        {"Origin": "https://localhost"},
+        {"Origin": "file://"},
+        {"Origin": "http://localhost:8420.evil.example"},
+        {"Origin": "http://evil@localhost:8420"},
+        {"Origin": ""},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
 @pytest.mark.parametrize("credential", [True, False])
 async def test_cross_origin_write_is_refused_without_effect(
     headers: dict[str, str], credential: bool
@@ -138,9 +159,16 @@ async def test_cross_origin_write_is_refused_without_effect(
 
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"Origin": BASE_URL}, {"Origin": BASE_URL, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": "https://localhost", "Host": "localhost"},
-     {"Origin": "https://localhost", "Host": "localhost:443"}, {"Origin": "http://LOCALHOST", "Host": "localhost"}],
-)  # fmt: skip
+    [
+        {},
+        {"Origin": BASE_URL},
+        {"Origin": BASE_URL, "Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "https://localhost", "Host": "localhost"},
+        {"Origin": "https://localhost", "Host": "localhost:443"},
+        {"Origin": "http://LOCALHOST", "Host": "localhost"},
+    ],
+)
 async def test_same_origin_and_non_browser_writes_are_accepted(
     client: httpx2.AsyncClient, headers: dict[str, str]
 ) -> None:
@@ -151,10 +179,21 @@ async def test_same_origin_and_non_browser_writes_are_accepted(
 
 @pytest.mark.parametrize(
     ("method", "path", "headers"),
-    [("GET", "/livez", {}), ("GET", "/docs", {}), ("GET", "/docs/start.js", {}), ("GET", "/", {}), ("GET", "/nowhere", {}), ("POST", "/v1/query", {}),
-     ("GET", "/v1/documents", {"Authorization": "Bearer wrong"}), ("GET", "/v1/documents", {"Host": "evil.example"}), ("PUT", "/v1/documents", {}),
-     ("GET", f"/v1/documents/{DOCUMENT_ID}/file", {}), ("POST", "/v1/ingest", {"Content-Length": str(10**13)}), ("GET", "/v1/runs", {})],
-)  # fmt: skip
+    [
+        ("GET", "/livez", {}),
+        ("GET", "/docs", {}),
+        ("GET", "/docs/start.js", {}),
+        ("GET", "/", {}),
+        ("GET", "/nowhere", {}),
+        ("POST", "/v1/query", {}),
+        ("GET", "/v1/documents", {"Authorization": "Bearer wrong"}),
+        ("GET", "/v1/documents", {"Host": "evil.example"}),
+        ("PUT", "/v1/documents", {}),
+        ("GET", f"/v1/documents/{DOCUMENT_ID}/file", {}),
+        ("POST", "/v1/ingest", {"Content-Length": str(10**13)}),
+        ("GET", "/v1/runs", {}),
+    ],
+)
 async def test_every_response_has_security_headers(
     client: httpx2.AsyncClient, method: str, path: str, headers: dict[str, str]
 ) -> None:

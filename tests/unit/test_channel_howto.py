@@ -1,4 +1,4 @@
-"""A retrieval channel is one file and one line: the page's are added to a copy of the packages."""
+"""A retrieval channel is one file and one line: the example is added to a copy of the packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks are read as channels bring them."""
+"""Chunks are loaded while channels still search."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import ChunkView, Hit, LexicalHits
 from schemas.questions import SearchRequest
 from tests.support.api_client import LOCAL_CALLER
+from tests.support.eventually import eventually
 from tests.unit.retrieval_harness import make_harness
 from tests.unit.retrieval_memory_index import MemoryIndex
 
@@ -26,8 +27,7 @@ async def test_chunks_load_while_other_channels_search(monkeypatch: pytest.Monke
     lexical = built.index.search_lexical
 
     async def slow(*args: Any, **options: Any) -> LexicalHits:
-        while not built.index.chunk_reads:
-            await asyncio.sleep(0)
+        await eventually(lambda: built.index.chunk_reads)
         return await lexical(*args, **options)
 
     monkeypatch.setattr(built.index, "search_lexical", slow)
@@ -46,8 +46,7 @@ async def test_database_outage_during_chunk_load_fails_query(
     lexical = built.index.search_lexical
 
     async def slow(*args: Any, **options: Any) -> LexicalHits:
-        while not built.index.call_counts["chunks"]:
-            await asyncio.sleep(0)
+        await eventually(lambda: built.index.call_counts["chunks"])
         return await lexical(*args, **options)
 
     monkeypatch.setattr(built.index, "search_lexical", slow)

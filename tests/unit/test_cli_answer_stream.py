@@ -39,9 +39,9 @@ async def test_superseded_draft_is_marked_on_stderr(capsys: pytest.CaptureFixtur
         await read_answer(stream_events(*deltas, ANSWER_EVENT), make_progress_printer(quiet=False))
         == ANSWER_EVENT[1]
     )
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "At five.\ndraft rejected; next draft:\nAt six." in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "At five.\ndraft rejected; next draft:\nAt six." in captured.err
 
 
 async def test_quiet_hides_drafts_and_steps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +98,7 @@ def test_http_remedies_are_replaced_on_command_line(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "here"),
+    ("api_remedy", "cli_remedy"),
     [
         (
             "It may not have reached the log yet; GET /v1/runs lists those that have.",
@@ -123,20 +123,27 @@ def test_http_remedies_are_replaced_on_command_line(code: str) -> None:
         ),
     ],
 )
-def test_api_call_in_remedy_becomes_cli_command(told: str, here: str) -> None:
+def test_api_call_in_remedy_becomes_cli_command(api_remedy: str, cli_remedy: str) -> None:
     assert (
         _parse_problem(
-            422, json.dumps({"detail": "x", "code": "INVALID_REQUEST", "remedy": told})
+            422, json.dumps({"detail": "x", "code": "INVALID_REQUEST", "remedy": api_remedy})
         ).remedy
-        == here
+        == cli_remedy
     )
 
 
 def test_body_errors_are_reported_as_options() -> None:
-    told = "body.query: the question contains no word; body: set at least one of event_ids, document_id, stage, code and all"
-    here = "query: the question contains no word; set at least one of event_ids, document_id, stage, code and all"
+    api_detail = (
+        "body.query: the question contains no word; body: set at least one of event_ids, "
+        "document_id, stage, code and all"
+    )
+    cli_detail = (
+        "query: the question contains no word; set at least one of event_ids, document_id, "
+        "stage, code and all"
+    )
     assert (
-        _parse_problem(422, json.dumps({"detail": told, "code": "INVALID_REQUEST"})).detail == here
+        _parse_problem(422, json.dumps({"detail": api_detail, "code": "INVALID_REQUEST"})).detail
+        == cli_detail
     )
 
 
@@ -226,18 +233,19 @@ def test_unknown_document_state_is_a_usage_error(
     with pytest.raises(SystemExit) as ended:
         main(["documents", "list", "--state", state, "--server", "http://127.0.0.1:9"])
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert all(name in told for name in ("running", "searchable", "failed", "withdrawn"))
+    stderr = capsys.readouterr().err
+    assert all(name in stderr for name in ("running", "searchable", "failed", "withdrawn"))
 
 
-@pytest.mark.parametrize(("passing", "told"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("ephemeral", "expected"), [(True, True), (False, False)])
 def test_accepted_only_hint_appears_for_ephemeral_server(
-    passing: bool, told: bool, capsys: pytest.CaptureFixture[str]
+    ephemeral: bool, expected: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    client = ApiClient("http://server", is_ephemeral=passing)
+    client = ApiClient("http://server", is_ephemeral=ephemeral)
     warn_if_server_stops(client, RemoteOptions())
     warn_if_server_stops(client, RemoteOptions(quiet=True))
     assert (
-        capsys.readouterr().err.count("accepted work continues while `anabranch up` runs") == told
+        capsys.readouterr().err.count("accepted work continues while `anabranch up` runs")
+        == expected
     )
     asyncio.run(client.http.aclose())

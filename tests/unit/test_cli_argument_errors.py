@@ -123,8 +123,8 @@ def test_full_key_instead_of_id_is_refused_without_echo(
             )
             == 2
         )
-        said = capsys.readouterr().err
-        assert "Use the id alone: 0123456789abcdef" in said and "5ec4e7" not in said
+        stderr = capsys.readouterr().err
+        assert "Use the id alone: 0123456789abcdef" in stderr and "5ec4e7" not in stderr
         assert main(["keys", command, "operations", *server, "--data", str(tmp_path / "none")]) == 2
         assert "Invalid API key id 'operations'." in capsys.readouterr().err
 

@@ -64,13 +64,13 @@ def test_query_prints_confidence_assumptions_and_limitations(
 ) -> None:
     serve_answers({"/v1/query": ANSWER}, 1)
     assert main(["query", "What is the rent?"]) == 0
-    said = capsys.readouterr().out
-    assert "confidence: medium (best rerank score 0.710 against 0.550; 1 distinct source)" in said
-    assert "assumption: Rent means the rent without heating." in said
+    stdout = capsys.readouterr().out
+    assert "confidence: medium (best rerank score 0.710 against 0.550; 1 distinct source)" in stdout
+    assert "assumption: Rent means the rent without heating." in stdout
     assert (
-        "limitation: The chat model gave no usable answer (no JSON); the answer is quoted" in said
+        "limitation: The chat model gave no usable answer (no JSON); the answer is quoted" in stdout
     )
-    assert "explanation" not in said
+    assert "explanation" not in stdout
 
 
 def test_refusal_prints_limitations_without_confidence(
@@ -88,11 +88,11 @@ def test_refusal_prints_limitations_without_confidence(
         1,
     )
     assert main(["query", "What is the rent?"]) == 4
-    said = capsys.readouterr().out
+    stdout = capsys.readouterr().out
     assert (
-        "There is no collection 'typo'." in said
-        and "limitation: " in said
-        and "confidence" not in said
+        "There is no collection 'typo'." in stdout
+        and "limitation: " in stdout
+        and "confidence" not in stdout
     )
 
 
@@ -108,7 +108,7 @@ def test_explanation_fits_80_columns(
     assert main([command, "What is the rent?", "--explain"]) == 0
     explained = capsys.readouterr().out.partition("explanation\n")[2]
     flat = " ".join(explained.split())
-    for said in (
+    for phrase in (
         "route: hybrid, decided by rules: no name and no relation in the question",
         "lexical: 7 of at most 100 candidates, best 12.35",
         "graph: failed: TIMED_OUT",
@@ -117,15 +117,15 @@ def test_explanation_fits_80_columns(
         "lexical rank 1, score 12.35; semantic rank 2, score 0.8123",
         "lexical_z 1.1, semantic_z 0.9, rerank_z 0.6, fused 2",
     ):
-        assert said in flat
+        assert phrase in flat
     assert max(map(len, explained.splitlines())) <= 80
 
 
 def test_unquoted_query_words_are_joined(
     serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = serve_answers({"/v1/query": ANSWER}, 1)
+    requests = serve_answers({"/v1/query": ANSWER}, 1)
     assert main(["query", "annual", "leave", "--collection", "hr"]) == 0
-    assert b'"annual leave"' in asked[0][1]
+    assert b'"annual leave"' in requests[0][1]
     assert main(["query"]) == 2
     assert "[NO_QUESTION]" in capsys.readouterr().err

@@ -52,10 +52,10 @@ def test_broken_lineage_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None
     )
     assert print_lineage(make_document_lineage(), False, RemoteOptions(), _format_document) == 0
     assert print_lineage(broken, False, RemoteOptions(), _format_document) == 1
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert (
-        "FAIL  blob" in said.out
-        and said.err == "verification failed: blob k: its bytes have another hash\n"
+        "FAIL  blob" in captured.out
+        and captured.err == "verification failed: blob k: its bytes have another hash\n"
     )
 
 

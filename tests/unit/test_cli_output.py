@@ -11,7 +11,7 @@ from anabranch.cli.query import _format_location
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (None, "-"),
         ([], "-"),
@@ -27,8 +27,8 @@ from anabranch.cli.query import _format_location
         ("two\nlines", "two lines"),
     ],
 )
-def test_table_cell_is_plain_text(value: object, told: str) -> None:
-    assert format_cell(value) == told
+def test_table_cell_is_plain_text(value: object, expected: str) -> None:
+    assert format_cell(value) == expected
 
 
 def make_result(**more: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def make_result(**more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("item", "told"),
+    ("item", "expected"),
     [
         (make_result(section="Lease"), "Lease"),
         (make_result(section="Lease > 2. Rent", pages=[1, 2]), "Lease · 2. Rent · p. 1, 2"),
@@ -52,8 +52,8 @@ def make_result(**more: Any) -> dict[str, Any]:
         (make_result(title=None), "7d4f"),
     ],
 )
-def test_citation_location_names_document_once(item: dict[str, Any], told: str) -> None:
-    assert _format_location(item) == told
+def test_citation_location_names_document_once(item: dict[str, Any], expected: str) -> None:
+    assert _format_location(item) == expected
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_ndjson_prints_list_items_or_whole_body(
     body: dict[str, Any], lines: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     CommonOptions(output="ndjson").print_result(body)
-    told = capsys.readouterr()
-    assert [json.loads(line) for line in told.out.splitlines()] == [
+    captured = capsys.readouterr()
+    assert [json.loads(line) for line in captured.out.splitlines()] == [
         {"schema_version": 1, **line} for line in lines
     ]
-    assert ("--after 7" in told.err) == bool(body.get("next"))
+    assert ("--after 7" in captured.err) == bool(body.get("next"))
 
 
 def test_json_output_is_one_object_by_either_flag(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,8 +96,11 @@ def test_progress_is_ndjson_object_or_stderr_text(capsys: pytest.CaptureFixture[
         CommonOptions(quiet=True),
     ):
         common.report_progress("7 of 20", {"read": 7})
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ('{"schema_version": 1, "progress": {"read": 7}}\n', "7 of 20\n")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (
+        '{"schema_version": 1, "progress": {"read": 7}}\n',
+        "7 of 20\n",
+    )
 
 
 def test_document_label_falls_back_to_other_names() -> None:

@@ -1,4 +1,4 @@
-"""Commands that look after what failed, and at what generations are made of."""
+"""Commands for failed documents, replays and comparing generations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_replay_status(**more: Any) -> dict[str, Any]:
 def test_documents_retry_redrives_dead_letters_of_the_document(
     serve_answers: ServeAnswers, dead_lettered: int, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = serve_answers(
+    requests = serve_answers(
         {
             "/v1/dead-letters/redrive": {**REDRIVE_STARTED, "skipped": 1},
             f"/v1/replays/{REPLAY_ID}": make_replay_status(dead_lettered=dead_lettered),
@@ -50,10 +50,10 @@ def test_documents_retry_redrives_dead_letters_of_the_document(
         UNLIMITED_REQUESTS,
     )
     assert main(["documents", "retry", REPLAY_ID]) == code
-    assert [(path, json.loads(body)) for path, body in asked if body] == [
+    assert [(path, json.loads(body)) for path, body in requests if body] == [
         ("/v1/dead-letters/redrive", {"document_id": REPLAY_ID})
     ]
-    assert [path for path, body in asked if not body] == [f"/v1/replays/{REPLAY_ID}"], (
+    assert [path for path, body in requests if not body] == [f"/v1/replays/{REPLAY_ID}"], (
         "one call begins it, one server sees it through"
     )
     assert "1 were skipped" in capsys.readouterr().err
@@ -61,7 +61,7 @@ def test_documents_retry_redrives_dead_letters_of_the_document(
 
 @pytest.mark.parametrize("rate", ["50", "50/s", "50.0"])
 def test_rate_accepts_per_second_suffix(serve_answers: ServeAnswers, rate: str) -> None:
-    asked = serve_answers(
+    requests = serve_answers(
         {
             "/v1/replays": REPLAY_STARTED,
             f"/v1/replays/{REPLAY_ID}": make_replay_status(),
@@ -73,7 +73,7 @@ def test_rate_accepts_per_second_suffix(serve_answers: ServeAnswers, rate: str) 
     main(["replay", "start", "--stage", "chunk", "--rate", rate])
     assert [
         json.loads(body).get("events_per_second") or json.loads(body)["per_second"]
-        for _, body in asked
+        for _, body in requests
         if body
     ] == [50.0, 50.0]
 
@@ -132,14 +132,16 @@ def test_waiting_command_reports_paused_replay_and_resume_command(
         {**began, f"/v1/replays/{REPLAY_ID}": [*ways, make_replay_status()]}, UNLIMITED_REQUESTS
     )
     assert main(command) == 0
-    told = capsys.readouterr().err.splitlines()
-    assert [line.rpartition(", ")[2] for line in told if "events read" in line] == [
+    stderr_lines = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(", ")[2] for line in stderr_lines if "events read" in line] == [
         "running",
         "paused",
         "running",
         "done",
     ]
-    assert [line for line in told if f"anabranch replay resume {REPLAY_ID}" in line] == [told[2]]
+    assert [line for line in stderr_lines if f"anabranch replay resume {REPLAY_ID}" in line] == [
+        stderr_lines[2]
+    ]
 
 
 def test_replay_watch_stops_on_paused_replay(
@@ -169,9 +171,9 @@ def test_generations_diff_lists_differing_settings(
         UNLIMITED_REQUESTS,
     )
     assert main(["generations", "diff", "g1", "g2", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["generations"] == {"A": "g1", "B": "g2"}
-    assert told["differences"] == {
+    diff = json.loads(capsys.readouterr().out)
+    assert diff["generations"] == {"A": "g1", "B": "g2"}
+    assert diff["differences"] == {
         "embed.dimension": {"A": 384, "B": 64},
         "embed.kind": {"A": None, "B": "openai"},
         "ocr": {"A": {"model": ""}, "B": None},

@@ -1,4 +1,4 @@
-"""A server that goes away in the middle of a command: what was done is told, and how to go on."""
+"""When the server dies during a command, the CLI prints the progress and how to resume."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_accepted_documents_are_printed_when_server_dies(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ingest", *files, "--concurrency", "1", "--quiet"]) == 7
-    told = capsys.readouterr()
-    assert [line.split()[0] for line in told.out.splitlines()] == ["path", *files[:2]]
+    captured = capsys.readouterr()
+    assert [line.split()[0] for line in captured.out.splitlines()] == ["path", *files[:2]]
     assert (
-        "2 of 5 documents were accepted; run the same command again" in told.err
-        and "SERVER_UNREACHABLE" in told.err
+        "2 of 5 documents were accepted; run the same command again" in captured.err
+        and "SERVER_UNREACHABLE" in captured.err
     )
 
 
@@ -60,7 +60,7 @@ def test_interrupted_ingest_json_lists_state_of_each_document(
 
 
 @pytest.mark.parametrize(
-    ("command", "answers", "lives", "told"),
+    ("command", "answers", "n_answers", "expected"),
     [
         (
             ["replay", "start", "--stage", "chunk"],
@@ -105,11 +105,11 @@ def test_interrupted_wait_prints_resume_command(
     serve_answers: ServeAnswers,
     command: list[str],
     answers: dict[str, Any],
-    lives: int,
-    told: str,
+    n_answers: int,
+    expected: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    serve_answers(answers, lives)
+    serve_answers(answers, n_answers)
     assert main(command) == 7
-    said = capsys.readouterr().err
-    assert told in said and "SERVER_UNREACHABLE" in said
+    stderr = capsys.readouterr().err
+    assert expected in stderr and "SERVER_UNREACHABLE" in stderr

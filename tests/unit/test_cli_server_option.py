@@ -1,6 +1,4 @@
-"""A server that is named is asked, or refused by name; no command answers for another installation
-in its place.
-"""
+"""A command uses the named server or refuses it, and never falls back to another installation."""
 
 from __future__ import annotations
 
@@ -35,10 +33,10 @@ def test_local_command_refuses_server_option(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANABRANCH_SERVER", "http://elsewhere:8420")
     assert main(list(command)) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "ANABRANCH_SERVER is http://elsewhere:8420. [NOT_OVER_HTTP]" in told.err
-    assert "env -u ANABRANCH_SERVER" in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "ANABRANCH_SERVER is http://elsewhere:8420. [NOT_OVER_HTTP]" in captured.err
+    assert "env -u ANABRANCH_SERVER" in captured.err
     monkeypatch.delenv("ANABRANCH_SERVER")
     assert main([*command, "--server", "http://elsewhere:8420"]) == 2
     assert "[NOT_OVER_HTTP]" in capsys.readouterr().err
@@ -77,10 +75,10 @@ def test_server_url_without_scheme_is_reported(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, "--server", "127.0.0.1:9"]) in (1, 2)
-    said = "".join(capsys.readouterr())
+    output = "".join(capsys.readouterr())
     assert (
-        "Use --server http://127.0.0.1:9." in said
-        or "Use https://HOST or http://HOST:PORT." in said
+        "Use --server http://127.0.0.1:9." in output
+        or "Use https://HOST or http://HOST:PORT." in output
     )
 
 

@@ -19,8 +19,12 @@ from streams.unreadable import guess_producer_attributes, guess_text, resolve_te
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PAYLOAD = {"external_id": "contract-17", "content": {"text": "hello"}}
 HEADERS = {
-    "ce_specversion": b"1.0", "ce_id": b"e1", "ce_source": b"shop", "ce_type": b"document.received.v1", "content-type": b"application/json",
-}  # fmt: skip
+    "ce_specversion": b"1.0",
+    "ce_id": b"e1",
+    "ce_source": b"shop",
+    "ce_type": b"document.received.v1",
+    "content-type": b"application/json",
+}
 
 STRUCTURED = {"Content-Type": b"application/cloudevents+json; charset=utf-8"}
 

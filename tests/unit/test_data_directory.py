@@ -27,12 +27,12 @@ def test_documents_folder_is_not_used_as_data_directory(
         (tmp_path / name).write_text("ours")
     before = sorted(tmp_path.iterdir())
     assert main([*command, "--data", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     assert (
-        f"{tmp_path} is not a data folder: it holds lease.pdf, map.png, notes.txt and 1 more. [NOT_A_DATA_FOLDER]"
-        in said
-    )
-    assert "--data" in said
+        f"{tmp_path} is not a data folder: it holds lease.pdf, map.png, notes.txt and 1 more. "
+        "[NOT_A_DATA_FOLDER]"
+    ) in stderr
+    assert "--data" in stderr
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -1,4 +1,4 @@
-"""What passes by itself, and what must not be taken for it."""
+"""Transient database errors, and errors that must not be taken for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONNECTION_LOST = asyncpg.InterfaceError("connection is closed")
 
 
 async def fail_on_cancellation(by: BaseException) -> None:
-    """As a statement whose connection is lost by its interruption."""
+    """A statement whose cancellation loses the connection."""
     with translate_database_errors():
         try:
             await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Debezium's events, read."""
+"""Parsing of Debezium change events."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def make_debezium_record(
 
 
 def parse_single_change(record: Record, mapping: RowMapping = MAPPING) -> Any:
-    [said] = parse_change_events(record, 1, mapping)
-    return said
+    [change] = parse_change_events(record, 1, mapping)
+    return change
 
 
 def test_create_event_has_mapped_columns() -> None:
-    said = parse_single_change(
+    change = parse_single_change(
         make_debezium_record("c", {"id": 1, "title": "T", "body": "B", "more": "left out"})
     )
-    assert said == RowChange(
+    assert change == RowChange(
         "1", "public.notes", 1, 42, columns={"title": "T", "body": "B", "id": 1}
     )
 
@@ -71,10 +71,10 @@ def test_event_with_embedded_schema_parses_the_same() -> None:
 
 
 def test_unavailable_value_placeholder_is_an_unknown_column() -> None:
-    said = parse_single_change(
+    change = parse_single_change(
         make_debezium_record("u", {"id": 1, "title": "T", "body": PLACEHOLDER})
     )
-    assert (said.unchanged_columns, said.columns) == (("body",), {"title": "T", "id": 1})
+    assert (change.unchanged_columns, change.columns) == (("body",), {"title": "T", "id": 1})
 
 
 def test_delete_event_ignores_null_before_image() -> None:
@@ -116,14 +116,14 @@ def test_truncate_event_needs_no_key() -> None:
 def test_only_full_snapshot_reads_count_and_last_row_ends_it(
     snapshot: Any, read: bool, ends: bool
 ) -> None:
-    said = parse_change_events(
+    changes = parse_change_events(
         make_debezium_record(
             "r", {"id": 1, "title": "", "body": ""}, source={"snapshot": snapshot}
         ),
         1,
         MAPPING,
     )
-    assert (said[0].is_snapshot_read, said[1:]) == (
+    assert (changes[0].is_snapshot_read, changes[1:]) == (
         read,
         [SnapshotEnd("public.notes", 1, 42)] if ends else [],
     )
@@ -302,5 +302,5 @@ def test_lone_surrogate_and_nan_are_replaced() -> None:
         .replace(b'"B"', b'"\\ud800"')
         .replace(b'"T"', b"NaN"),
     )
-    said = parse_single_change(record)
-    assert (said.columns["body"], said.columns["title"]) == ("?", "NaN")
+    change = parse_single_change(record)
+    assert (change.columns["body"], change.columns["title"]) == ("?", "NaN")

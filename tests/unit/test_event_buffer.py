@@ -14,6 +14,7 @@ from services.query.event_buffer import QueryEventBuffer
 from streams.codec import Codec
 from streams.memory_log import MemoryLog
 from streams.payload_keys import PlainKeys
+from tests.support.eventually import eventually
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -101,9 +102,7 @@ async def test_buffer_publishes_after_log_recovers() -> None:
     buffer.offer(make_query_event(1))
     await asyncio.sleep(0)
     log.error = None
-    async with asyncio.timeout(10):
-        while not await read_query_numbers(log):
-            await asyncio.sleep(0)
+    await eventually(lambda: read_query_numbers(log))
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     assert lost == []
@@ -115,12 +114,9 @@ async def test_events_wait_for_key_store() -> None:
     buffer.codec = Codec(keys)
     buffer.offer(make_query_event(1))
     sending = asyncio.create_task(buffer.run())
-    async with asyncio.timeout(10):
-        while keys.refused_count < 2:
-            await asyncio.sleep(0)
-        keys.unavailable = False
-        while not await read_query_numbers(log):
-            await asyncio.sleep(0)
+    await eventually(lambda: keys.refused_count >= 2)
+    keys.unavailable = False
+    await eventually(lambda: read_query_numbers(log))
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     assert lost == []
@@ -131,9 +127,7 @@ async def test_buffered_events_are_published_in_one_append() -> None:
     sending = asyncio.create_task(buffer.run())
     for number in range(3):
         buffer.offer(make_query_event(number))
-    async with asyncio.timeout(10):
-        while len(await read_query_numbers(log)) < 3:
-            await asyncio.sleep(0)
+    await eventually(lambda: read_query_numbers(log), lambda numbers: len(numbers) >= 3)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     assert log.append_count == 1
@@ -192,12 +186,9 @@ async def test_buffer_recovers_from_unexpected_log_errors() -> None:
     log.error = ConfigurationError("there is no such topic")
     buffer.offer(make_query_event(1))
     sending = asyncio.create_task(buffer.run())
-    async with asyncio.timeout(10):
-        while log.refused_count < 2:
-            await asyncio.sleep(0)
-        log.error = None
-        while not await read_query_numbers(log):
-            await asyncio.sleep(0)
+    await eventually(lambda: log.refused_count >= 2)
+    log.error = None
+    await eventually(lambda: read_query_numbers(log))
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     assert lost == []

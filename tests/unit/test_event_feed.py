@@ -32,7 +32,7 @@ from tests.unit.api_fakes import FakeDocuments
 
 
 class TruncatableLog(MemoryLog):
-    """Its records go when it is told so."""
+    """A log whose oldest records expire at a given offset."""
 
     start_offset = 0
 
@@ -72,9 +72,9 @@ class FeedHarness:
 
 
 async def make_harness(**options: Any) -> FeedHarness:
-    made = FeedHarness(**options)
-    await made.log.create_topics(count_partitions(TOPICS, 2), retention_ms={})
-    return made
+    harness = FeedHarness(**options)
+    await harness.log.create_topics(count_partitions(TOPICS, 2), retention_ms={})
+    return harness
 
 
 async def read_messages(stream: Any, count: int) -> list[FeedMessage]:
@@ -82,29 +82,29 @@ async def read_messages(stream: Any, count: int) -> list[FeedMessage]:
 
 
 async def test_stream_delivers_events_and_ends_on_shutdown() -> None:
-    here = await make_harness()
-    await here.append("before.v1")
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
+    harness = await make_harness()
+    await harness.append("before.v1")
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     assert (await anext(stream)).event == "open"
-    await here.append("one.v1", "two.v1")
+    await harness.append("one.v1", "two.v1")
     assert [one.event for one in await read_messages(stream, 2)] == ["one.v1", "two.v1"]
     waiting = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0)
-    here.feed.close_streams()
+    harness.feed.close_streams()
     assert (await waiting).event == "bye"
     with pytest.raises(StopAsyncIteration):
         await anext(stream)
-    assert here.feed.open_streams == 0
+    assert harness.feed.open_streams == 0
 
 
 @pytest.mark.parametrize(
     "kind", ["dropped", "bye", "x.v1\n\nevent: bye", "x.v1\n", "a b.v1", "é.v1", ".v", ""]
 )
 async def test_producer_event_type_cannot_forge_stream_messages(kind: str) -> None:
-    here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(["raw"]), after="begin")
+    harness = await make_harness()
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(["raw"]), after="begin")
     await anext(stream)
-    await here.append(kind, "order-placed_2.v10", topic="raw")
+    await harness.append(kind, "order-placed_2.v10", topic="raw")
     foreign, own = await read_messages(stream, 2)
     assert (foreign.event, foreign.data["type"]) == ("unreadable", kind)
     assert own.event == "order-placed_2.v10"
@@ -112,40 +112,39 @@ async def test_producer_event_type_cannot_forge_stream_messages(kind: str) -> No
 
 
 async def test_stream_resumes_after_last_read_cursor() -> None:
-    here = await make_harness()
-    first = here.feed.follow(LOCAL_CALLER, FeedFilter(), after="begin")
-    await here.append("one.v1", "two.v1", "three.v1")
+    harness = await make_harness()
+    first = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after="begin")
+    await harness.append("one.v1", "two.v1", "three.v1")
     seen = await read_messages(first, 3)
     await first.aclose()
-    await here.append("four.v1")
-    second = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=seen[-1].cursor)
+    await harness.append("four.v1")
+    second = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=seen[-1].cursor)
     assert [one.event for one in await read_messages(second, 3)] == ["open", "three.v1", "four.v1"]
     await second.aclose()
-    assert here.feed.open_streams == 0
+    assert harness.feed.open_streams == 0
 
 
 async def test_feed_is_filtered_by_tenant_topic_and_document() -> None:
-    here = await make_harness()
+    harness = await make_harness()
     other = content_id("document", "default", "", "b")
-    await here.append("mine.v1")
-    await here.append("theirs.v1", tenant="stranger")
-    await here.append("another.v1", document=other)
-    await here.append("elsewhere.v1", topic="chunked")
-    page = await here.feed.read_page(
+    await harness.append("mine.v1")
+    await harness.append("theirs.v1", tenant="stranger")
+    await harness.append("another.v1", document=other)
+    await harness.append("elsewhere.v1", topic="chunked")
+    page = await harness.feed.read_page(
         LOCAL_CALLER, FeedFilter(["accepted"], DOCUMENT_ID), after="begin", limit=10
     )
     assert [item.type for item in page.items] == ["mine.v1"] and page.end
-    assert {item.type for item in (await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after="begin", limit=10)).items} == {
-        "mine.v1", "another.v1", "elsewhere.v1",
-    }  # fmt: skip
+    page = await harness.feed.read_page(LOCAL_CALLER, FeedFilter(), after="begin", limit=10)
+    assert {item.type for item in page.items} == {"mine.v1", "another.v1", "elsewhere.v1"}
 
 
 async def test_since_skips_older_events() -> None:
     noon = datetime(2026, 11, 22, 12, tzinfo=UTC)
     moments = iter([noon - timedelta(seconds=1), noon, noon + timedelta(seconds=1)])
-    here = await make_harness(clock=lambda: next(moments))
-    await here.append("before.v1", "then.v1", "later.v1")
-    page = await here.feed.read_page(
+    harness = await make_harness(clock=lambda: next(moments))
+    await harness.append("before.v1", "then.v1", "later.v1")
+    page = await harness.feed.read_page(
         LOCAL_CALLER, FeedFilter(), after="begin", limit=10, since=noon
     )
     assert [(item.type, item.key) for item in page.items] == [
@@ -164,22 +163,22 @@ async def test_generation_topics_are_included_in_base_topic() -> None:
                 ),
             ]
 
-    here = await make_harness()
-    await here.log.create_topics({"embedded.g2": 1}, retention_ms={})
-    here.feed.generations = Two()
-    await here.append("chunks.embedded.v1", topic="embedded.g2")
-    page = await here.feed.read_page(
+    harness = await make_harness()
+    await harness.log.create_topics({"embedded.g2": 1}, retention_ms={})
+    harness.feed.generations = Two()
+    await harness.append("chunks.embedded.v1", topic="embedded.g2")
+    page = await harness.feed.read_page(
         LOCAL_CALLER, FeedFilter(["embedded"]), after="begin", limit=10
     )
     assert [item.topic for item in page.items] == ["embedded.g2"]
 
 
 async def test_pages_have_no_gaps_or_duplicates() -> None:
-    here = await make_harness()
-    await here.append(*(f"kind{n}.v1" for n in range(25)))
+    harness = await make_harness()
+    await harness.append(*(f"kind{n}.v1" for n in range(25)))
     seen, after = [], "begin"
     while not (
-        page := await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after=after, limit=4)
+        page := await harness.feed.read_page(LOCAL_CALLER, FeedFilter(), after=after, limit=4)
     ).end:
         seen += [item.type for item in page.items]
         after = page.next
@@ -189,10 +188,10 @@ async def test_pages_have_no_gaps_or_duplicates() -> None:
 
 
 async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
-    here = await make_harness(max_backlog=50)
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
+    harness = await make_harness(max_backlog=50)
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     opened = await anext(stream)
-    await here.append(*["old.v1"] * (PAGE_SIZE + 300))
+    await harness.append(*["old.v1"] * (PAGE_SIZE + 300))
     first = await read_messages(stream, PAGE_SIZE)
     dropped = await anext(stream)
     assert {one.event for one in first} == {"old.v1"}
@@ -201,9 +200,9 @@ async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
         300,
         first[-1].cursor,
     )
-    await here.append("new.v1")
+    await harness.append("new.v1")
     assert (await anext(stream)).event == "new.v1"
-    later = await here.feed.read_page(
+    later = await harness.feed.read_page(
         LOCAL_CALLER, FeedFilter(), after=dropped.data["after"], limit=500
     )
     assert len(later.items) == 301 and opened.cursor
@@ -215,10 +214,10 @@ async def test_large_dropped_count_is_reported_as_at_least(
     counted: int, missed: int, at_least: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.monitoring.event_feed.MAX_COUNTED", counted)
-    here = await make_harness(max_backlog=50)
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
+    harness = await make_harness(max_backlog=50)
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     await anext(stream)
-    await here.append(*["old.v1"] * (PAGE_SIZE + 300))
+    await harness.append(*["old.v1"] * (PAGE_SIZE + 300))
     await read_messages(stream, PAGE_SIZE)
     dropped = await anext(stream)
     assert (dropped.data["missed"], dropped.data["at_least"]) == (missed, at_least)
@@ -226,11 +225,11 @@ async def test_large_dropped_count_is_reported_as_at_least(
 
 
 async def test_expired_records_are_reported_once_as_dropped() -> None:
-    here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
+    harness = await make_harness()
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     opened = await anext(stream)
-    await here.append("one.v1", "two.v1", "three.v1", "four.v1")
-    here.log.start_offset = 3
+    await harness.append("one.v1", "two.v1", "three.v1", "four.v1")
+    harness.log.start_offset = 3
     dropped, four = await read_messages(stream, 2)
     assert (dropped.event, dropped.data) == (
         "dropped",
@@ -238,13 +237,13 @@ async def test_expired_records_are_reported_once_as_dropped() -> None:
     )
     assert four.event == "four.v1"
     for place in (dropped.cursor, four.cursor):
-        again = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=place)
+        again = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=place)
         await anext(again)
-        await here.append("five.v1")
+        await harness.append("five.v1")
         assert (await anext(again)).event in ("four.v1", "five.v1")
         await again.aclose()
     pages = [
-        await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after=place or "", limit=10)
+        await harness.feed.read_page(LOCAL_CALLER, FeedFilter(), after=place or "", limit=10)
         for place in (opened.cursor, dropped.cursor)
     ]
     assert [page.missed for page in pages] == [3, 0]
@@ -252,35 +251,35 @@ async def test_expired_records_are_reported_once_as_dropped() -> None:
 
 
 async def test_stalled_stream_reports_all_expired_records() -> None:
-    here = await make_harness(max_backlog=50)
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
+    harness = await make_harness(max_backlog=50)
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     await anext(stream)
-    await here.append(*["old.v1"] * (PAGE_SIZE + 300))
+    await harness.append(*["old.v1"] * (PAGE_SIZE + 300))
     read = await read_messages(stream, 10)
-    here.log.start_offset = PAGE_SIZE + 100
+    harness.log.start_offset = PAGE_SIZE + 100
     rest = await read_messages(stream, PAGE_SIZE - 10)
     dropped = await anext(stream)
     assert {one.event for one in [*read, *rest]} == {"old.v1"}
     assert (dropped.event, dropped.data["missed"]) == ("dropped", 300)
-    await here.append("new.v1")
+    await harness.append("new.v1")
     assert (await anext(stream)).event == "new.v1"
     await stream.aclose()
 
 
-async def recreate_topics(here: FeedHarness) -> None:
-    await here.log.delete_topics(["accepted"])
-    await here.log.create_topics(count_partitions(TOPICS, 2), retention_ms={})
+async def recreate_topics(harness: FeedHarness) -> None:
+    await harness.log.delete_topics(["accepted"])
+    await harness.log.create_topics(count_partitions(TOPICS, 2), retention_ms={})
 
 
 async def test_cursor_of_another_log_resets_stream() -> None:
-    here = await make_harness()
-    await here.append("one.v1", "two.v1")
-    place = (await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after="begin", limit=10)).next
-    await recreate_topics(here)
-    await here.append("before.v1")
+    harness = await make_harness()
+    await harness.append("one.v1", "two.v1")
+    place = (await harness.feed.read_page(LOCAL_CALLER, FeedFilter(), after="begin", limit=10)).next
+    await recreate_topics(harness)
+    await harness.append("before.v1")
     with pytest.raises(CursorAhead, match="which ends at"):
-        await here.feed.read_page(LOCAL_CALLER, FeedFilter(), after=place, limit=10)
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=place)
+        await harness.feed.read_page(LOCAL_CALLER, FeedFilter(), after=place, limit=10)
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=place)
     opened, reset = await read_messages(stream, 2)
     assert (opened.event, reset.event, reset.data["code"], reset.data["after"]) == (
         "open",
@@ -289,72 +288,72 @@ async def test_cursor_of_another_log_resets_stream() -> None:
         place,
     )
     assert "begin" in reset.data["remedy"] and reset.cursor == opened.cursor != place
-    await here.append("after.v1")
+    await harness.append("after.v1")
     assert (await anext(stream)).event == "after.v1"
     await stream.aclose()
 
 
 async def test_recreated_log_resets_open_stream_once() -> None:
-    here = await make_harness()
-    await here.append("one.v1", "two.v1")
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
+    harness = await make_harness()
+    await harness.append("one.v1", "two.v1")
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     opened = await anext(stream)
-    await recreate_topics(here)
+    await recreate_topics(harness)
     assert ((reset := await anext(stream)).event, reset.data["after"]) == ("reset", opened.cursor)
-    await here.append("after.v1")
+    await harness.append("after.v1")
     assert (await anext(stream)).event == "after.v1"
     await stream.aclose()
 
 
 async def test_document_stream_reports_status_changes() -> None:
-    here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(document=DOCUMENT_ID), after=None)
+    harness = await make_harness()
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(document=DOCUMENT_ID), after=None)
     assert [one.event for one in await read_messages(stream, 2)] == ["open", "status"]
-    here.statuses.append({"state": "searchable"})
+    harness.statuses.append({"state": "searchable"})
     status = await anext(stream)
     assert (status.event, status.data, status.cursor) == ("status", {"state": "searchable"}, None)
     await stream.aclose()
 
 
 async def test_log_outage_is_reported_and_stream_continues() -> None:
-    here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
+    harness = await make_harness()
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     await anext(stream)
 
     async def away(after: str, topics: Any, limit: int) -> FeedPage:
-        here.feed.feed = OffsetFeed(here.log)
+        harness.feed.feed = OffsetFeed(harness.log)
         raise LogUnavailable("the broker is away")
 
-    here.feed.feed = type(
+    harness.feed.feed = type(
         "Away",
         (),
         {
             "read_page": staticmethod(away),
-            "count_following": staticmethod(here.feed.feed.count_following),
+            "count_following": staticmethod(harness.feed.feed.count_following),
         },
     )()
     assert ((message := await anext(stream)).event, message.data["code"]) == (
         "error",
         "LOG_UNAVAILABLE",
     )
-    await here.append("again.v1")
+    await harness.append("again.v1")
     assert (await anext(stream)).event == "again.v1"
     await stream.aclose()
 
 
 async def test_status_outage_neither_loses_nor_repeats_events() -> None:
-    here = await make_harness()
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(document=DOCUMENT_ID), after=None)
+    harness = await make_harness()
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(document=DOCUMENT_ID), after=None)
     await read_messages(stream, 2)
-    good = here.feed.fetch_status
+    good = harness.feed.fetch_status
 
     async def away(tenant: str, document_id: UUID) -> dict[str, Any] | None:
-        here.feed.fetch_status = good
+        harness.feed.fetch_status = good
         raise DatabaseUnavailable("Postgres is away")
 
-    here.feed.fetch_status = away
-    await here.append("one.v1", "two.v1", "three.v1")
-    here.statuses.append({"state": "searchable"})
+    harness.feed.fetch_status = away
+    await harness.append("one.v1", "two.v1", "three.v1")
+    harness.statuses.append({"state": "searchable"})
     assert [message.event for message in await read_messages(stream, 5)] == [
         "one.v1",
         "two.v1",
@@ -362,23 +361,23 @@ async def test_status_outage_neither_loses_nor_repeats_events() -> None:
         "error",
         "status",
     ]
-    await here.append("four.v1")
+    await harness.append("four.v1")
     assert (await anext(stream)).event == "four.v1"
     await stream.aclose()
 
 
 async def test_stream_stopped_mid_page_resumes_exactly() -> None:
-    here = await make_harness()
-    await here.append(*(f"kind{number}.v1" for number in range(PAGE_SIZE)))
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after="begin")
+    harness = await make_harness()
+    await harness.append(*(f"kind{number}.v1" for number in range(PAGE_SIZE)))
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after="begin")
     seen = await read_messages(stream, 4)
-    here.feed.close_streams()
+    harness.feed.close_streams()
     rest = [message async for message in stream]
     assert len(rest) <= 2 and rest[-1].event == "bye"
-    here.feed.closing.clear()
+    harness.feed.closing.clear()
     last = [message.cursor for message in [*seen, *rest] if message.cursor][-1]
-    again = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=last)
-    there = [
+    again = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=last)
+    event_types = [
         message.event
         for message in [
             *seen[1:],
@@ -386,21 +385,21 @@ async def test_stream_stopped_mid_page_resumes_exactly() -> None:
             *(await read_messages(again, PAGE_SIZE - 3 - len(rest) + 2))[1:],
         ]
     ]
-    assert len(there) == len(set(there)) == PAGE_SIZE
+    assert len(event_types) == len(set(event_types)) == PAGE_SIZE
     await again.aclose()
 
 
 async def test_stream_over_limit_is_rejected() -> None:
-    here = await make_harness(max_streams=1)
-    stream = here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
+    harness = await make_harness(max_streams=1)
+    stream = harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None)
     await anext(stream)
     with pytest.raises(TransientError, match="limit of 1 open streams"):
-        await anext(here.feed.follow(LOCAL_CALLER, FeedFilter(), after=None))
+        await anext(harness.feed.follow(LOCAL_CALLER, FeedFilter(), after=None))
     await stream.aclose()
 
 
 async def test_invalid_cursor_is_refused_before_streaming() -> None:
-    here = await make_harness()
+    harness = await make_harness()
     with pytest.raises(InvalidRequest, match="Invalid cursor"):
-        await anext(here.feed.follow(LOCAL_CALLER, FeedFilter(), after="nowhere"))
-    assert here.feed.open_streams == 0
+        await anext(harness.feed.follow(LOCAL_CALLER, FeedFilter(), after="nowhere"))
+    assert harness.feed.open_streams == 0

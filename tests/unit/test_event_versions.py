@@ -1,4 +1,4 @@
-"""Versions of events: older ones are read as the newest, newer ones are never guessed at."""
+"""Event versions: older events are upcast, newer ones are refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Weighed(
     version=3,
     upcasts={1: _upcast_title_to_label, 2: _upcast_add_letters},
 ):
-    """Its first version had a title, its second a label, its third says how long that is."""
+    """Version 1 had a title, version 2 a label, version 3 adds the label's length."""
 
     label: str
     letters: int

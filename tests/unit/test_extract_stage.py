@@ -1,4 +1,4 @@
-"""Stage `extract`: how often the memo and the engine are asked."""
+"""Stage `extract`: calls of the engine and of the engine result cache."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InMemoryEngineResults:
 
 
 class RecordingExtractor:
-    """Fails at a word."""
+    """An extractor that fails at a certain word."""
 
     fingerprint = "counting"
 
@@ -52,13 +52,13 @@ def make_pending_events(*texts: tuple[str, int, str]) -> list[PendingEvent]:
 
 async def test_duplicate_passages_are_extracted_once_per_document() -> None:
     ports: Any = SimpleNamespace(memo=InMemoryEngineResults(), extractor=RecordingExtractor())
-    said = await extract.react(
+    emissions = await extract.react(
         make_pending_events(
             ("a", 1, "heron"), ("a", 2, "heron"), ("a", 3, "stork"), ("b", 1, "heron")
         ),
         ports,
     )
-    assert len(said) == 4
+    assert len(emissions) == 4
     assert sorted(ports.extractor.asked) == ["heron", "heron", "stork"], (
         "a document's passages are its own"
     )

@@ -1,4 +1,4 @@
-"""The table of faults in its page."""
+"""The table of fault results in the docs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_results_of_faults_not_rerun_are_kept(tmp_path: Path) -> None:
     page.write_text("before\n<!-- generated: faults -->\n<!-- end: faults -->\nafter\n")
     write_table(page, [FAULT_RESULT, replace(FAULT_RESULT, fault="two")])
     write_table(page, [replace(FAULT_RESULT, n_injected=5)])
-    told = [
+    rows = [
         line.split(" | ")[:4]
         for line in page.read_text().splitlines()
         if line.startswith(("| one", "| two"))
     ]
-    assert told == [["| one", "7", "40", "5"], ["| two", "7", "40", "3"]]
+    assert rows == [["| one", "7", "40", "5"], ["| two", "7", "40", "3"]]
     assert sum(line.startswith("| ---") for line in page.read_text().splitlines()) == 1
     assert page.read_text().startswith("before\n") and page.read_text().endswith("\nafter\n")
 

@@ -1,4 +1,4 @@
-"""What Faust is told, and what it would otherwise take from elsewhere."""
+"""Settings that are passed to Faust, and its own defaults that they override."""
 
 from __future__ import annotations
 

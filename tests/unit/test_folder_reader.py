@@ -1,4 +1,4 @@
-"""Sources that are looked at again and again: a folder with files that nobody would wish for."""
+"""The folder source, with files that are hard to read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WatchedFolder:
             SourceSpec(name="library", connector=FolderSource(path=str(folder))), 1
         )
         blobs = open_blobs("memory:///")
-        known = ItemStates(
+        states = ItemStates(
             source,
             self.store,
             NoKnownDocuments(),
@@ -52,7 +52,7 @@ class WatchedFolder:
             lambda: NOW,
         )
         self.reader = FolderReader(
-            source.spec.connector, known, blobs, max_bytes, lambda: NOW, within
+            source.spec.connector, states, blobs, max_bytes, lambda: NOW, within
         )  # type: ignore[arg-type]
 
     def write_file(self, name: str, text: str = "Herons stand.") -> Path:
@@ -63,7 +63,7 @@ class WatchedFolder:
         return path
 
     async def poll(self) -> tuple[set[str], dict[str, str]]:
-        """What is there after it by the log, and what could not be looked at."""
+        """Poll once; return the documents by the log, and the reported problems."""
         if not self.reader.item_states.items:
             await self.log.create_topics({"raw": 1}, retention_ms={})
         await self.reader.scan()
@@ -100,8 +100,8 @@ async def test_unreadable_entries_are_reported_without_blocking_others(tmp_path:
     (watched.folder / "around").symlink_to(".")
     os.mkfifo(watched.folder / "pipe")
     Path(os.fsdecode(os.fsencode(watched.folder) + b"/\xff.md")).write_text("no UTF-8")
-    there, problems = await watched.poll()
-    assert there == {"good.md"}
+    documents, problems = await watched.poll()
+    assert documents == {"good.md"}
     assert {name[:8]: reason.split(";")[0] for name, reason in problems.items()} == {
         "?.md": "the name is not UTF-8",
         "a": "Too many levels of symbolic links",
@@ -139,8 +139,8 @@ async def test_documents_of_unmounted_file_system_are_kept(
     watched, mounted = WatchedFolder(tmp_path / "library"), {"library": 1, "sub": 2}
     stat = Path.stat
 
-    def on_devices(path: Path, **how: Any) -> Any:
-        found = stat(path, **how)
+    def on_devices(path: Path, **options: Any) -> Any:
+        found = stat(path, **options)
         return (
             os.stat_result((*found[:2], mounted[path.name], *found[3:]))
             if path.name in mounted
@@ -154,8 +154,8 @@ async def test_documents_of_unmounted_file_system_are_kept(
     mounted["sub"] = 1
     for name in ("one.md", "two.md"):
         (watched.folder / "sub" / name).rename(tmp_path / name)
-    there, problems = await watched.poll()
-    assert there == everything and problems == dict.fromkeys(
+    documents, problems = await watched.poll()
+    assert documents == everything and problems == dict.fromkeys(
         ("sub/one.md", "sub/two.md"), "its file system is no longer mounted"
     )
     mounted |= {"library": 7, "sub": 8}
@@ -174,10 +174,10 @@ async def test_vanished_root_folder_withdraws_nothing(
     watched.write_file("a.md")
     everything, _ = await watched.poll()
 
-    def gone(path: Path) -> Any:
+    def raise_not_found(path: Path) -> Any:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(os, "scandir", gone)
+    monkeypatch.setattr(os, "scandir", raise_not_found)
     with pytest.raises(ConfigurationError, match="does not exist"):
         await watched.poll()
     monkeypatch.undo()
@@ -190,8 +190,8 @@ async def test_symlinks_outside_allowed_folders_are_not_followed(tmp_path: Path)
     watched.write_file("inside.md")
     (watched.folder / "good.md").symlink_to("inside.md")
     (watched.folder / "bad.md").symlink_to(tmp_path / "secret")
-    there, problems = await watched.poll()
-    assert there == {"inside.md", "good.md"} and list(problems) == ["bad.md"]
+    documents, problems = await watched.poll()
+    assert documents == {"inside.md", "good.md"} and list(problems) == ["bad.md"]
 
 
 async def test_file_grown_too_large_keeps_document_and_is_reported(tmp_path: Path) -> None:
@@ -199,12 +199,12 @@ async def test_file_grown_too_large_keeps_document_and_is_reported(tmp_path: Pat
     watched.write_file("a.md")
     assert await watched.poll() == ({"a.md"}, {})
     watched.write_file("a.md", "x" * 1001)
-    there, problems = await watched.poll()
-    assert there == {"a.md"} and list(problems) == ["a.md"]
+    documents, problems = await watched.poll()
+    assert documents == {"a.md"} and list(problems) == ["a.md"]
 
 
 async def test_poll_does_not_reload_stored_state(tmp_path: Path) -> None:
-    """A folder of many files is looked at every two seconds."""
+    """A folder of many files is scanned every two seconds."""
     watched = WatchedFolder(tmp_path / "library")
     watched.write_file("a.md")
     await watched.poll()
@@ -225,7 +225,7 @@ async def test_file_briefly_empty_during_rewrite_keeps_its_document(tmp_path: Pa
 
 
 async def test_replaced_file_with_same_size_and_mtime_is_detected(tmp_path: Path) -> None:
-    """Programs that unpack and copy set the time of a file to that of its origin."""
+    """Archive and copy tools set a file's modification time to that of its origin."""
     watched = WatchedFolder(tmp_path / "library")
     path = watched.write_file("a.md", "Herons stand.")
     await watched.poll()

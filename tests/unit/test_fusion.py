@@ -193,7 +193,10 @@ def test_parent_score_is_max_or_sum_of_children() -> None:
     )
 
 
-LONG_SENTENCE = "The supplier shall deliver the goods to the warehouse named in annex two within thirty days of the order and bears the cost of carriage"
+LONG_SENTENCE = (
+    "The supplier shall deliver the goods to the warehouse named in annex two within "
+    "thirty days of the order and bears the cost of carriage"
+)
 
 
 @pytest.mark.parametrize(

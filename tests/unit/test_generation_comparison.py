@@ -1,4 +1,4 @@
-"""Two rankings against each other: by place, by judgements, and whether a gate holds."""
+"""Comparison of two generations: rank moves, judgements and promotion gates."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ from evaluation.promotion_gate import Gain, PromotionGate, list_violations, read
 from schemas.errors import InvalidRequest
 
 DOCUMENT, OTHER = UUID(int=1000), UUID(int=2000)
-MARKDOWN = "# Birds\n\nThe heron stands still.\n\nThe stork  builds a large nest of sticks.\n\nThe heron stands still."
+MARKDOWN = (
+    "# Birds\n\nThe heron stands still.\n\n"
+    "The stork  builds a large nest of sticks.\n\nThe heron stands still."
+)
 PARENT_SPANS = [
     CandidateParent(UUID(int=11), 0, 33),
     CandidateParent(UUID(int=12), 33, 76),
@@ -235,26 +238,26 @@ def test_report_lists_rank_moves_and_worst_queries() -> None:
         make_answer([3, 2, 1], {1: 3}, refused=True, ms=30.0),
         UUID(int=5),
     )
-    told = make_report(*make_query_pairs(12, [2, 1, 3], [1, 2, 4], {1: 3, 2: 0}), lost)
-    assert told["queries"] == told["judged_queries"] == 13 and told["sources"] == {
+    report = make_report(*make_query_pairs(12, [2, 1, 3], [1, 2, 4], {1: 3, 2: 0}), lost)
+    assert report["queries"] == report["judged_queries"] == 13 and report["sources"] == {
         "golden": 12,
         "real": 1,
         "feedback": 0,
     }
-    assert told["rank_moves"] == {
+    assert report["rank_moves"] == {
         "same": 13 - 12,
         "up": 12,
         "down": 12 + 1,
         "left": 12,
         "mean_distance": 1.0,
     }
-    assert told["metrics"]["B"]["mrr@10"] > told["metrics"]["A"]["mrr@10"]
-    assert told["intervals"]["ndcg@10"]["low"] > 0 and told["refusals"] == {
+    assert report["metrics"]["B"]["mrr@10"] > report["metrics"]["A"]["mrr@10"]
+    assert report["intervals"]["ndcg@10"]["low"] > 0 and report["refusals"] == {
         "A": 0.0,
         "B": pytest.approx(1 / 13, abs=1e-4),
     }
-    assert len(told["worst"]) == 10 and told["cost"]["B"]["index_bytes"] == 7
-    worst = told["worst"][0]
+    assert len(report["worst"]) == 10 and report["cost"]["B"]["index_bytes"] == 7
+    worst = report["worst"][0]
     assert (worst["query"], worst["source"], worst["run_id"], worst["overlap@10"]) == (
         "lost question",
         "real",
@@ -265,17 +268,17 @@ def test_report_lists_rank_moves_and_worst_queries() -> None:
         "A": 1.0,
         "B": 1.0,
     }
-    json.dumps(told)
+    json.dumps(report)
 
 
 def test_query_losing_its_judged_passage_ranks_worst() -> None:
-    gone = ComparedQuestion(
+    lost = ComparedQuestion(
         "gone", "gone", "golden", make_answer([1], {1: 3}), make_answer([2], {1: 3})
     )
-    told = make_report(*make_query_pairs(12, [2, 1], [2, 3]), gone)
+    report = make_report(*make_query_pairs(12, [2, 1], [2, 3]), lost)
     assert (
-        told["worst"][0]["query"] in ("gone", "question 0")
-        and told["worst"][0]["ndcg@10"]["B"] == 0.0
+        report["worst"][0]["query"] in ("gone", "question 0")
+        and report["worst"][0]["ndcg@10"]["B"] == 0.0
     )
 
 
@@ -298,7 +301,7 @@ def test_default_gate_requires_significant_gain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gate", "told", "expected"),
+    ("gate", "report", "expected"),
     [
         (
             PromotionGate(),
@@ -344,9 +347,9 @@ def test_default_gate_requires_significant_gain() -> None:
     ],
 )
 def test_failed_gate_states_reasons(
-    gate: PromotionGate, told: dict[str, Any], expected: list[str]
+    gate: PromotionGate, report: dict[str, Any], expected: list[str]
 ) -> None:
-    reasons = list_violations(gate, told)
+    reasons = list_violations(gate, report)
     assert len(reasons) == len(expected) and all(
         reason.startswith(start) for reason, start in zip(reasons, expected, strict=True)
     ), reasons
@@ -399,7 +402,8 @@ def test_gate_file_is_parsed_and_validated(tmp_path: Path) -> None:
 def test_golden_queries_are_parsed_and_invalid_line_is_named(tmp_path: Path) -> None:
     file = tmp_path / "golden.jsonl"
     file.write_text(
-        '{"query": "Where?", "judgements": [{"external_id": "d", "quote": "here", "grade": 3}]}\n\n{"query": "Why?"}\n'
+        '{"query": "Where?", "judgements": [{"external_id": "d", "quote": "here", "grade": 3}]}\n\n'
+        '{"query": "Why?"}\n'
     )
     first, second = read_golden(file)
     assert (first.judgements[0].grade, second.judgements) == (3, [])

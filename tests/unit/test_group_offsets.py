@@ -1,4 +1,4 @@
-"""What is made of a coordinator's answers, without a broker."""
+"""Offsets of a consumer group from a coordinator's answers, without a broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams.kafka.group_offsets import GroupOffsets
 
 
 class FakeCoordinator:
-    """Gives one answer after the other, the last one again and again."""
+    """Returns the answers in turn, and the last one repeatedly."""
 
     def __init__(self, *answers: dict[TopicPartition, OffsetAndMetadata] | Exception) -> None:
         self.answers = list(answers)

@@ -20,7 +20,7 @@ def make_client(handler: RequestHandler) -> ApiClient:
 
 
 class ReadErrorOnFirstRequest:
-    """As a server that has just ended a connection which is used again."""
+    """A server that has just closed a kept-alive connection which the client reuses."""
 
     def __init__(self) -> None:
         self.methods: list[str] = []
@@ -48,13 +48,13 @@ async def test_post_is_sent_once_and_failure_is_named() -> None:
 
 
 async def test_connection_refused_is_not_retried() -> None:
-    asked: list[str] = []
+    methods: list[str] = []
 
     def nobody(request: httpx2.Request) -> httpx2.Response:
-        asked.append(request.method)
+        methods.append(request.method)
         raise httpx2.ConnectError("refused")
 
     async with make_client(nobody) as http:
         with pytest.raises(TransientError, match="refused"):
             await http.get("/health")
-    assert asked == ["GET"]
+    assert methods == ["GET"]

@@ -74,7 +74,7 @@ def test_generation_setting_changes_a_fingerprint_or_has_a_reason(section: str) 
 
 
 def test_every_part_of_the_index_config_is_in_a_fingerprint() -> None:
-    """The engines' own fingerprints included, which no setting states."""
+    """Includes the fingerprints of the engines, which no setting states."""
     config = IndexConfig()
     versions = get_stage_versions()
     for section in IndexConfig.model_fields:

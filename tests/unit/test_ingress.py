@@ -197,9 +197,7 @@ async def test_invalid_event_is_refused_with_code(
     "tenant", ["", "\0", "a\0b", "default/uploads", "a\\b", "..", ".hidden", "é" * 200, "a\n"]
 )
 def test_invalid_tenant_name_is_rejected(tenant: str) -> None:
-    """Before it is a fact: what is said of a fact is sealed with a key of its tenant, and no
-    keystore holds such a name.
-    """
+    """An event is sealed with a key of its tenant, and no keystore can have a key of this name."""
     for make in (
         lambda: DocumentReceived(tenant=tenant, content=Content(text="x")),
         lambda: DocumentWithdrawn(tenant=tenant, external_id="a"),

@@ -44,7 +44,7 @@ ALGORITHMS = {
 
 @dataclass
 class JwksServer:
-    """What the server answers, and how often it was asked."""
+    """A key server that counts its requests."""
 
     url: str = ""
     body: bytes = b""
@@ -98,7 +98,7 @@ def make_authenticator(
 
 def make_claims(**changed: Any) -> dict[str, Any]:
     now = int(time.time())
-    told = {
+    claims = {
         "sub": "ana",
         "aud": "authenticated",
         "iss": ISSUER_URL,
@@ -106,7 +106,7 @@ def make_claims(**changed: Any) -> dict[str, Any]:
         "exp": now + 600,
         "app_metadata": {"tenant_id": "acme", "anabranch_role": "writer", "groups": ["finance"]},
     }
-    return {name: value for name, value in (told | changed).items() if value is not None}
+    return {name: value for name, value in (claims | changed).items() if value is not None}
 
 
 def sign_token(
@@ -147,7 +147,7 @@ def make_unsigned_token() -> str:
 
 
 def make_algorithm_confusion_token() -> str:
-    """Signed with the public key as the shared secret of HS256."""
+    """Sign with the public key as the shared secret of HS256."""
     secret = (
         PRIVATE_KEYS["RS256"]
         .public_key()
@@ -160,7 +160,8 @@ def make_algorithm_confusion_token() -> str:
     signing = ".".join(
         urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts
     )
-    return f"{signing}.{urlsafe_b64encode(hmac.digest(secret, signing.encode(), hashlib.sha256)).rstrip(b'=').decode()}"
+    signature = hmac.digest(secret, signing.encode(), hashlib.sha256)
+    return f"{signing}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 
 
 def make_altered_token() -> str:

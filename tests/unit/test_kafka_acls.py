@@ -107,7 +107,10 @@ def test_acls_command_prints_table_json_and_shell(
         "operations": ["Write", "Describe"],
     }
     commands = printed("--commands").splitlines()
-    expected = "--allow-principal 'User:shop' --operation Write --operation Describe --topic 'raw' --resource-pattern-type literal"
+    expected = (
+        "--allow-principal 'User:shop' --operation Write --operation Describe --topic "
+        "'raw' --resource-pattern-type literal"
+    )
     assert all(
         command.startswith("kafka-acls.sh --bootstrap-server BOOTSTRAP_SERVER")
         for command in commands

@@ -1,4 +1,4 @@
-"""Between Faust and the sinks: what is handed over, held back, acknowledged."""
+"""Partition assignment between Faust and the sinks: delivery, buffering, acknowledgement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST_PARTITION = FakeTopicPartition("p.things", 0)
 
 @dataclass
 class FakeConsumer:
-    """Faust's consumer, as far as an assignment uses it."""
+    """The part of Faust's consumer that an assignment uses."""
 
     paused: set[FakeTopicPartition] = field(default_factory=set)
     seeks: list[tuple[int, asyncio.Future[int]]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""One description of a cluster, in the words of two libraries; and their errors in ours."""
+"""Cluster settings translated to two client libraries, and their errors to ours."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_sasl_over_tls_is_configured_for_both_libraries() -> None:
 
 
 def test_passwords_are_not_in_repr() -> None:
-    shown = repr(
+    text = repr(
         KafkaClientSettings(
             "here",
             security_protocol="SASL_PLAINTEXT",
@@ -65,8 +65,8 @@ def test_passwords_are_not_in_repr() -> None:
             ssl_key_password="hidden",
         )
     )
-    assert "secret" not in shown
-    assert "hidden" not in shown
+    assert "secret" not in text
+    assert "hidden" not in text
 
 
 def test_sasl_without_password_is_a_configuration_error() -> None:

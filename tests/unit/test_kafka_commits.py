@@ -1,4 +1,4 @@
-"""What a reader takes for committed and what it asks for, without a broker."""
+"""Committed and fetched offsets of a consumer, without a broker."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ OTHER_PARTITION = TP("topic", 1)
 
 
 class FakeConsumerThread:
-    """As Faust's that talks to the broker, which refuses or takes what is committed."""
+    """Faust's broker thread, which accepts or refuses commits."""
 
-    def __init__(self, takes: bool) -> None:
-        self.accepts = takes
+    def __init__(self, accepts: bool) -> None:
+        self.accepts = accepts
         self.fetching: asyncio.Future[Set[TP]] = asyncio.get_running_loop().create_future()
         self.arrives = asyncio.Event()
 
@@ -30,9 +30,7 @@ class FakeConsumerThread:
         return self.accepts
 
     async def getmany(self, active: Set[TP], timeout: float) -> Mapping[TP, list[str]]:
-        """As aiokafka: what comes of these partitions, which it looks up when something comes; of
-        all, if there are none.
-        """
+        """Fetch like aiokafka: `active` is read when records arrive; empty means all partitions."""
         self.fetching.set_result(active)
         await self.arrives.wait()
         return {tp: ["record"] for tp in (PARTITION, OTHER_PARTITION) if not active or tp in active}
@@ -42,7 +40,7 @@ class FakeConsumerThread:
 
 
 class FakeOffsetStore(NoOffsetStore):
-    """They take what they are told, or raise."""
+    """Stores offsets, or raises the given errors in turn."""
 
     def __init__(self, *answers: Exception | None) -> None:
         self.answers = list(answers)
@@ -54,7 +52,7 @@ class FakeOffsetStore(NoOffsetStore):
         self.stored_offsets.append(offsets)
 
 
-def make_consumer(takes: bool, tables: OffsetStore | None = None) -> Any:
+def make_consumer(accepts: bool, tables: OffsetStore | None = None) -> Any:
     arguments = {
         "bootstrap_servers": "127.0.0.1:1",
         "session_timeout_ms": 6000,
@@ -68,22 +66,24 @@ def make_consumer(takes: bool, tables: OffsetStore | None = None) -> Any:
         ),
         arguments,
     )
-    made: Any = app.consumer
-    made._thread.thread_loop.close()  # it runs nowhere
-    made._thread = FakeConsumerThread(takes)
-    return made
+    consumer: Any = app.consumer
+    consumer._thread.thread_loop.close()  # it runs nowhere
+    consumer._thread = FakeConsumerThread(accepts)
+    return consumer
 
 
-@pytest.mark.parametrize(("takes", "kept"), [(True, 5), (False, None)])
-async def test_offset_rejected_by_group_is_not_committed(takes: bool, kept: int | None) -> None:
-    reader = make_consumer(takes)
-    assert await reader._commit_offsets({PARTITION: 5}) is takes
-    assert reader._committed_offset[PARTITION] == kept
+@pytest.mark.parametrize(("accepts", "committed_offset"), [(True, 5), (False, None)])
+async def test_offset_rejected_by_group_is_not_committed(
+    accepts: bool, committed_offset: int | None
+) -> None:
+    reader = make_consumer(accepts)
+    assert await reader._commit_offsets({PARTITION: 5}) is accepts
+    assert reader._committed_offset[PARTITION] == committed_offset
 
 
 async def test_offset_not_stored_in_tables_is_retried() -> None:
     tables = FakeOffsetStore(DatabaseUnavailable("away"), None)
-    reader = make_consumer(takes=True, tables=tables)
+    reader = make_consumer(accepts=True, tables=tables)
     reader._acked[PARTITION] += [3, 4]
     assert await reader.force_commit() is False
     assert reader._committed_offset[PARTITION] is None and tables.stored_offsets == []
@@ -93,7 +93,7 @@ async def test_offset_not_stored_in_tables_is_retried() -> None:
 
 async def test_restored_tables_stop_commits_and_reading() -> None:
     reader = make_consumer(
-        takes=True, tables=FakeOffsetStore(FatalError("older", code="TABLES_RESTORED"))
+        accepts=True, tables=FakeOffsetStore(FatalError("older", code="TABLES_RESTORED"))
     )
     assert await reader._commit_offsets({PARTITION: 5}) is False
     with pytest.raises(FatalError, match="older"):
@@ -101,7 +101,7 @@ async def test_restored_tables_stop_commits_and_reading() -> None:
 
 
 async def test_revocation_does_not_change_a_fetch_in_flight() -> None:
-    reader = make_consumer(takes=True)
+    reader = make_consumer(accepts=True)
     reader._set_active_tps({PARTITION})
     waiting = asyncio.ensure_future(reader._wait_next_records(1.0))
     await reader._thread.fetching

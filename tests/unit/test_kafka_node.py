@@ -1,4 +1,4 @@
-"""What can be said of the local Kafka node without starting it."""
+"""The local Kafka node, without starting it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streams.kafka.jars import (
 
 @pytest.fixture
 def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine whose programs are those in the folder returned."""
+    """Return the only folder in which programs are looked up."""
     programs = tmp_path / "bin"
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))

@@ -24,13 +24,15 @@ class FakeAdminClient:
     def describe_configs(
         self, resources: list[ConfigResource], **_: Any
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
-        told: Future[dict[str, ConfigEntry]] = Future()
-        told.set_result({name: ConfigEntry(name, value) for name, value in self.settings.items()})
-        return {resources[0]: told}
+        entries: Future[dict[str, ConfigEntry]] = Future()
+        entries.set_result(
+            {name: ConfigEntry(name, value) for name, value in self.settings.items()}
+        )
+        return {resources[0]: entries}
 
 
 @pytest.mark.parametrize(
-    ("otherwise", "kept"),
+    ("otherwise", "expected"),
     [
         ({}, timedelta(hours=1)),
         ({RETENTION_SETTING: "-1"}, None),
@@ -40,11 +42,11 @@ class FakeAdminClient:
     ],
 )
 async def test_minimum_retention_is_known_only_with_time_based_deletion(
-    otherwise: dict[str, str], kept: timedelta | None
+    otherwise: dict[str, str], expected: timedelta | None
 ) -> None:
     assert (
         await fetch_min_retention(
             cast(AdminClient, FakeAdminClient({**TOPIC_CONFIG, **otherwise})), "raw"
         )
-        == kept
+        == expected
     )

@@ -24,9 +24,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_shares_are_written_when_allocated(path: Path) -> None:
-    taken = KeyFile(path).allocate(3)
+    slots = KeyFile(path).allocate(3)
     again = KeyFile(path)
-    assert [again.read(slot) for slot, _ in taken] == [share for _, share in taken]
+    assert [again.read(slot) for slot, _ in slots] == [share for _, share in slots]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -34,7 +34,7 @@ def test_concurrent_processes_never_share_a_slot(path: Path) -> None:
     files = [KeyFile(path) for _ in range(4)]
     assert len({file.id for file in files}) == 1
     with ThreadPoolExecutor(4) as threads:
-        taken = [
+        allocated_slots = [
             slot
             for slots in threads.map(
                 lambda file: [slot for _ in range(BLOCK_SLOTS) for slot, _ in file.allocate(2)],
@@ -42,22 +42,22 @@ def test_concurrent_processes_never_share_a_slot(path: Path) -> None:
             )
             for slot in slots
         ]
-    assert len(set(taken)) == len(taken) == 4 * 2 * BLOCK_SLOTS
+    assert len(set(allocated_slots)) == len(allocated_slots) == 4 * 2 * BLOCK_SLOTS
 
 
 def test_overwritten_share_is_erased_from_file(path: Path) -> None:
     file = KeyFile(path)
-    (gone, share), (stays, kept) = file.allocate(2)
-    assert file.overwrite([gone]) == 1
-    assert share not in path.read_bytes() and kept in path.read_bytes()
-    assert (file.read(gone), KeyFile(path).read(stays)) == (None, kept)
-    assert file.overwrite([gone, 10**6]) == 0, (
+    (erased_slot, erased_share), (other_slot, other_share) = file.allocate(2)
+    assert file.overwrite([erased_slot]) == 1
+    assert erased_share not in path.read_bytes() and other_share in path.read_bytes()
+    assert (file.read(erased_slot), KeyFile(path).read(other_slot)) == (None, other_share)
+    assert file.overwrite([erased_slot, 10**6]) == 0, (
         "may be repeated, also for slots that the file does not have"
     )
 
 
 def test_destroyed_key_cannot_be_recovered_with_master_key(path: Path) -> None:
-    """The attack: master key and wrapped key, both still on some disk, without the share."""
+    """Try to decrypt with the master key and the wrapped key, but without the share."""
     file = KeyFile(path)
     wrapping = KeyWrapper(MASTER_KEY, file)
     [stored] = wrapping.generate_keys([SUBJECT])
@@ -91,10 +91,10 @@ def test_key_without_share_is_rewrapped_with_one(path: Path) -> None:
 
 def test_returned_share_is_reused(path: Path) -> None:
     file = KeyFile(path)
-    taken = file.allocate(BLOCK_SLOTS)
-    file.release(taken)
+    slots = file.allocate(BLOCK_SLOTS)
+    file.release(slots)
     size = path.stat().st_size
-    assert file.allocate(BLOCK_SLOTS) == taken and path.stat().st_size == size
+    assert file.allocate(BLOCK_SLOTS) == slots and path.stat().st_size == size
 
 
 def test_torn_block_is_skipped(path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.faults.worker import DIED
 
 
 class FakeFleet:
-    """Workers that die at once at their point, unless it is out of reach."""
+    """Workers that die at their await point, unless they cannot reach it."""
 
     def __init__(self, unreachable: set[str]) -> None:
         self.unreachable = unreachable

@@ -1,4 +1,4 @@
-"""A tsvector's words and their places, read from its printed form."""
+"""Lexemes and positions parsed from a printed tsvector."""
 
 from __future__ import annotations
 

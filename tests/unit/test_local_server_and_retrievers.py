@@ -1,4 +1,4 @@
-"""Pieces of the shell that need no socket."""
+"""Finding a local server, limiting queries and pooling retrievers, without sockets."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_stages_are_selected_by_name() -> None:
 
 
 class FakeGenerationStore:
-    """Generations as a test says they are; retrievers are words."""
+    """Generations from the test, with strings as retrievers."""
 
     def __init__(self, *generations: Generation) -> None:
         self.generations = list(generations)
@@ -200,9 +200,7 @@ async def test_generations_with_equal_embedding_share_a_retriever() -> None:
 
 
 class DroppingRetriever:
-    """Answers of g1 until that is dropped under way, then of g2; what it is asked with is written
-    down.
-    """
+    """Answers from g1 until it is dropped, then from g2; records the requests."""
 
     def __init__(self, store: FakeGenerationStore) -> None:
         self.store = store
@@ -241,12 +239,16 @@ async def test_query_retries_on_live_generation_after_drop() -> None:
     shelf = FakeGenerationStore(
         make_generation("g1", "live", 4), make_generation("g2", "standby", 4)
     )
-    moving = DroppingRetriever(shelf)
-    asking = QueryService(RetrieverPool(shelf, moving.prepare), Metrics("1"), lambda: UUID(int=1))  # type: ignore[arg-type]
-    assert (await asking.search(LOCAL_CALLER, SearchRequest(query="heron"))).generation == "g2"
-    assert moving.requests == [(None, "g1"), (None, "g2")]
+    retriever = DroppingRetriever(shelf)
+    query_service = QueryService(
+        RetrieverPool(shelf, retriever.prepare), Metrics("1"), lambda: UUID(int=1)
+    )  # type: ignore[arg-type]
+    assert (
+        await query_service.search(LOCAL_CALLER, SearchRequest(query="heron"))
+    ).generation == "g2"
+    assert retriever.requests == [(None, "g1"), (None, "g2")]
     with pytest.raises(NotFound):
-        await asking.search(LOCAL_CALLER, SearchRequest(query="heron", generation="g1"))
+        await query_service.search(LOCAL_CALLER, SearchRequest(query="heron", generation="g1"))
 
 
 async def test_unqueryable_generations_are_rejected() -> None:

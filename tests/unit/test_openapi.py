@@ -1,4 +1,4 @@
-"""The OpenAPI document: every response has a schema, every operation names its errors."""
+"""The OpenAPI document: every response has a schema, every operation lists its errors."""
 
 from __future__ import annotations
 

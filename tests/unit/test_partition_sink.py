@@ -1,4 +1,4 @@
-"""What one partition holds before it asks to be paused, alone and beside others."""
+"""Buffering and pausing of one partition, alone and beside others."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from streams.publisher import Publisher
 from streams.retry import Backoff
 from streams.runner import StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
+from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 BOUNDS = PartitionLimits(queue_bytes=1000, stage_bytes=1500, reserved_bytes=200)
@@ -31,7 +32,7 @@ BOUNDS = PartitionLimits(queue_bytes=1000, stage_bytes=1500, reserved_bytes=200)
 
 @dataclass
 class GatedRunner:
-    """Claims nothing of what comes, as soon as it may."""
+    """Claims no events once its gate is open."""
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     observer: NoInstrumentation = field(default_factory=NoInstrumentation)
@@ -77,9 +78,7 @@ def offer_records(to: PartitionSink, size: int, times: int = 1) -> None:
 
 
 async def wait_for_acknowledgement(calls: RecordingPartition, offset: int) -> None:
-    async with asyncio.timeout(10):
-        while calls.acknowledged[-1:] != [offset]:
-            await asyncio.sleep(0)
+    await eventually(lambda: calls.acknowledged[-1:], lambda last: last == [offset])
 
 
 async def test_full_partition_resumes_once_at_half_its_bytes() -> None:
@@ -136,7 +135,7 @@ async def test_closed_partition_releases_its_bytes() -> None:
 
 
 class WeakReferenceableHeaders(dict[str, bytes]):
-    """Headers that a weak reference can follow."""
+    """Headers that support weak references."""
 
 
 @dataclass
@@ -146,10 +145,13 @@ class StuckRunner(GatedRunner):
     stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
-        counted: Any = PendingEvent(
+        pending_event: Any = PendingEvent(
             Event(UUID(int=1), Content(text="x"), "s", "e", None), ClaimStatus.PENDING
         )  # type: ignore[type-var]
-        return [WorkItem(record, None if record.position.offset else counted) for record in records]
+        return [
+            WorkItem(record, None if record.position.offset else pending_event)
+            for record in records
+        ]
 
     async def react(self, works: Sequence[WorkItem]) -> None:
         await asyncio.Event().wait()
@@ -166,9 +168,7 @@ async def test_finished_records_behind_slow_reaction_release_their_bytes() -> No
                     Record("t", None, b"x", headers.pop(0)), Position("t", 0, offset), EPOCH
                 )
             )
-            async with asyncio.timeout(10):
-                while one.buffered_bytes > 1 or one.queue:
-                    await asyncio.sleep(0)
+            await eventually(lambda: one.buffered_bytes <= 1 and not one.queue)
         gc.collect()
         # The loops still look at the last one.
         assert [each() is not None for each in followed][:-1] == [True, False, False, False]
@@ -178,7 +178,7 @@ async def test_finished_records_behind_slow_reaction_release_their_bytes() -> No
 
 @dataclass
 class DelegatingRunner(GatedRunner):
-    """Leaves what has an even offset to another program."""
+    """Leaves records with an even offset to a worker of another version."""
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
         await self.gate.wait()
@@ -194,15 +194,13 @@ async def test_delegated_records_stay_unacknowledged_and_release_bytes() -> None
             one.offer(StoredRecord(Record("t", None, bytes(100)), Position("t", 0, offset), EPOCH))
         assert one.is_full
         runner.gate.set()
-        async with asyncio.timeout(10):
-            while one.buffered_bytes:
-                await asyncio.sleep(0)
+        await eventually(lambda: one.buffered_bytes, lambda size: size == 0)
         assert (calls.acknowledged, calls.resume_count, one.is_full) == ([2], 1, False)
 
 
 @dataclass
 class OutdatedRunner(GatedRunner):
-    """As a runner that is older than record number `newer`."""
+    """A runner that is older than record number `newer`."""
 
     newer: int = 3
     claimed_offsets: list[list[int]] = field(default_factory=list)
@@ -249,8 +247,8 @@ async def test_claims_below_committed_offset_are_pruned_one_round_late() -> None
         lambda error: pytest.fail(repr(error)),
         PartitionLimits(prune_interval_records=2),
     )
-    for number, kept in enumerate((0, 0, 0, 0, 3, 3, 5, 5, 9, 9)):
-        calls.committed_offset = kept
+    for number, committed_offset in enumerate((0, 0, 0, 0, 3, 3, 5, 5, 9, 9)):
+        calls.committed_offset = committed_offset
         one.offer(StoredRecord(Record("t", None, b"x"), Position("t", 0, number), EPOCH))
         await wait_for_acknowledgement(calls, number + 1)
         await asyncio.sleep(0)
@@ -263,9 +261,9 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
     settled: set[str] = set()
     neighbours = asyncio.Event()
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        names = {item.event.data.external_id for item in counted}
-        if len(counted) > 1:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+        names = {item.event.data.external_id for item in pending_events}
+        if len(pending_events) > 1:
             raise TimeoutError
         if names == {"slow"}:
             await neighbours.wait()
@@ -306,7 +304,7 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
 
 @dataclass
 class CancelledWaitRunner(GatedRunner):
-    """Waits for something that is cancelled by somebody else."""
+    """Awaits a task that another one cancels."""
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
         waited = asyncio.get_running_loop().create_future()
@@ -320,10 +318,8 @@ async def test_externally_cancelled_work_fails_partition() -> None:
     runner: Any = CancelledWaitRunner()
     opened = PartitionSink(runner, RecordingPartition(), failures.append, BOUNDS)
     offer_records(opened, 1)
-    async with asyncio.timeout(10):
-        while not failures:
-            await asyncio.sleep(0)
+    await eventually(lambda: failures)
     await opened.close()
     assert [type(failure) for failure in failures] == [LogUnavailable], (
-        "told once, and not of those that closing ended"
+        "reported once, without the tasks that closing cancelled"
     )

@@ -42,8 +42,14 @@ def codec(store: MemoryKeyStore) -> Codec:
 
 def make_removed_event(reason: str, number: int = 1) -> Event[DocumentRemoved]:
     data = DocumentRemoved(
-        tenant="t", document_id=DOCUMENT, order=[1, number], origin=Origin(accepted_id=UUID(int=1), event_id="e", source="s"), payload_sha256="", received_at=NOW, reason=reason,
-    )  # fmt: skip
+        tenant="t",
+        document_id=DOCUMENT,
+        order=[1, number],
+        origin=Origin(accepted_id=UUID(int=1), event_id="e", source="s"),
+        payload_sha256="",
+        received_at=NOW,
+        reason=reason,
+    )
     return Event(
         UUID(int=number), data, "anabranch/receive", str(UUID(int=number)), NOW, "t", DOCUMENT
     )
@@ -176,11 +182,11 @@ async def test_key_store_outage_fails_all_waiting_calls(
 
 
 async def test_cancelled_key_fetch_fails_all_waiting_calls() -> None:
-    async def asked(items: Sequence[int]) -> dict[int, int]:
+    async def fetch(items: Sequence[int]) -> dict[int, int]:
         await asyncio.Event().wait()
         return {}
 
-    together = Batcher(asked)
+    together = Batcher(fetch)
     waiting = [
         asyncio.create_task(together(1)),
         asyncio.create_task(together(1)),
@@ -221,14 +227,16 @@ async def test_feedback_is_sealed_with_run_key_or_its_own(
     codec: Codec, store: MemoryKeyStore
 ) -> None:
     for run in (UUID(int=7), None):
-        said = FeedbackGiven(
+        feedback = FeedbackGiven(
             feedback_id=UUID(int=8), tenant="t", given_at=NOW, run_id=run, note="canary"
         )
         record = await codec.encode(
-            Event(UUID(int=9), said, "anabranch/api", str(UUID(int=9)), NOW, "t"), "feedback", "k"
+            Event(UUID(int=9), feedback, "anabranch/api", str(UUID(int=9)), NOW, "t"),
+            "feedback",
+            "k",
         )
         assert b"canary" not in (record.value or b"")
-        assert await store.fetch_current_ids("t", [run or said.feedback_id]) == [
+        assert await store.fetch_current_ids("t", [run or feedback.feedback_id]) == [
             UUID(record.headers["ce_keyid"].decode())
         ]
 

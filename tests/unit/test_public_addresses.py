@@ -1,4 +1,4 @@
-"""Which addresses may be dialed for a user, range by range."""
+"""Addresses that may be dialed for a user, range by range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every query says what it is for and is used, and names are unique."""
+"""Every query has a purpose and a unique name, and is used."""
 
 from __future__ import annotations
 

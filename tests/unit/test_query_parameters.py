@@ -1,4 +1,4 @@
-"""Query parameters that an operation lacks, odd spellings of known ones, and repeated ones."""
+"""Unknown, misspelled and repeated query parameters."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_probes_refuse_unknown_parameters_too(client: httpx2.AsyncClient) 
 
 
 async def test_documented_parameters_are_known(client: httpx2.AsyncClient) -> None:
-    """NUL is refused in the value of a known parameter, before any operation runs."""
+    """NUL is refused in any parameter's value, before the operation runs."""
     for template, path in create_routes().openapi()["paths"].items():
         url = re.sub(r"{\w+}", str(DOCUMENT_ID), template)
         for method, operation in path.items():

@@ -48,8 +48,8 @@ def test_requested_language_is_trusted() -> None:
 
 
 def test_narrowly_guessed_language_is_marked_unsure() -> None:
-    asked = make_plan("Por que zumbe a bomba sem rodar?")
-    assert (asked.language, asked.language_sure) == ("pt", False)
+    plan = make_plan("Por que zumbe a bomba sem rodar?")
+    assert (plan.language, plan.language_sure) == ("pt", False)
     assert make_plan("MX-200 torque").language is None
 
 
@@ -152,9 +152,9 @@ def test_longest_matching_lexeme_wins() -> None:
 
 def test_question_is_truncated_to_64_content_words() -> None:
     long = " ".join(f"the word{number}" for number in range(1_600))
-    asked = make_plan(long)
-    assert asked.keywords == tuple(f"word{number}" for number in range(64))
-    assert asked.question.endswith("word63 the")
+    plan = make_plan(long)
+    assert plan.keywords == tuple(f"word{number}" for number in range(64))
+    assert plan.question.endswith("word63 the")
     assert make_plan("What is the rent?").question == "What is the rent?"
 
 
@@ -212,8 +212,8 @@ def test_channel_disabled_by_profile_is_not_queried() -> None:
 def test_foreign_language_hits_are_dropped_only_in_large_corpus() -> None:
     index = make_harness().index
     hits = [Hit(view.chunk_id, view.document_id, 1.0) for view in index.views.values()]
-    asked = make_plan("Quantos dias de férias têm os trabalhadores?")
-    assert len(find_foreign_hits(hits, index.views, asked)) == len(hits) - 1
-    assert len(filter_foreign_hits(hits, index.views, asked, corpus_size=1000)) == 1
-    assert filter_foreign_hits(hits, index.views, asked, corpus_size=100) == hits
+    plan = make_plan("Quantos dias de férias têm os trabalhadores?")
+    assert len(find_foreign_hits(hits, index.views, plan)) == len(hits) - 1
+    assert len(filter_foreign_hits(hits, index.views, plan, corpus_size=1000)) == 1
+    assert filter_foreign_hits(hits, index.views, plan, corpus_size=100) == hits
     assert find_foreign_hits(hits, index.views, make_plan("férias 2024")) == []

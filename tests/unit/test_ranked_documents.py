@@ -1,4 +1,4 @@
-"""Documents in their order: copies, depth, and how many results of one."""
+"""Ranking of documents: duplicates, depth, and results per document."""
 
 from __future__ import annotations
 

@@ -73,14 +73,15 @@ def test_document_and_collection_filters_are_intersected() -> None:
     )
 
 
-async def read_offsets(asked: list[OffsetRange]) -> dict[int, list[int]]:
-    """Partition → the offsets that are read of it."""
+async def read_offsets(ranges: list[OffsetRange]) -> dict[int, list[int]]:
+    """Return the read offsets by partition."""
     log = MemoryLog()
     await log.create_topics({"chunked": 3}, retention_ms={})
     await log.append([Record("chunked", str(number).encode(), b"{}") for number in range(60)])
     found: dict[int, list[int]] = {0: [], 1: [], 2: []}
     async for record in log.read(
-        "chunked", *resolve_offset_range("chunked", await log.fetch_offset_bounds("chunked"), asked)
+        "chunked",
+        *resolve_offset_range("chunked", await log.fetch_offset_bounds("chunked"), ranges),
     ):
         found[record.position.partition].append(record.position.offset)
     return found
@@ -110,23 +111,23 @@ async def test_offsets_are_clamped_to_the_log() -> None:
 
 
 class ExpiringLog(MemoryLog):
-    """Forgets all that came before a moment, as a topic that keeps its records for a day, or for as
-    long as nobody says.
-    """
+    """A log that has expired all records before a moment, with a given or unknown retention."""
 
-    def __init__(self, moments: list[datetime], since: datetime, kept: timedelta | None) -> None:
+    def __init__(
+        self, moments: list[datetime], since: datetime, retention: timedelta | None
+    ) -> None:
         super().__init__(clock=iter(moments).__next__)
-        self.expired_before, self.retention = since, kept
+        self.expired_before, self.retention = since, retention
 
     async def fetch_min_retention(self, topic: str) -> timedelta | None:
         return self.retention
 
     async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
-        gone = (
-            (number, [stored.appended_at < self.expired_before for stored in held].count(True))
-            for number, held in enumerate(self.partitions(topic))
+        expired_counts = (
+            (number, [stored.appended_at < self.expired_before for stored in records].count(True))
+            for number, records in enumerate(self.partitions(topic))
         )
-        return {partition: count for partition, count in gone if count}
+        return {partition: count for partition, count in expired_counts if count}
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         expired = await self.fetch_expired_offsets(topic)
@@ -137,7 +138,7 @@ class ExpiringLog(MemoryLog):
 
 
 @pytest.mark.parametrize(
-    ("ages", "kept", "since", "whole"),
+    ("ages", "retention_hours", "since", "whole"),
     [
         ([30, 28, 1], 24, 5, True),
         ([30, 28], 24, 5, True),
@@ -158,25 +159,25 @@ class ExpiringLog(MemoryLog):
     ],
 )
 async def test_missing_range_is_reported_only_beyond_retention(
-    ages: list[int], kept: int | None, since: int | None, whole: bool
+    ages: list[int], retention_hours: int | None, since: int | None, whole: bool
 ) -> None:
-    """Ages in hours, of all that came; what is older than a day is gone."""
+    """Ages of the records are in hours; records older than a day have expired."""
     log = ExpiringLog(
         [NOON - timedelta(hours=age) for age in ages],
         NOON - timedelta(days=1),
-        timedelta(hours=kept) if kept else None,
+        timedelta(hours=retention_hours) if retention_hours else None,
     )
     await log.create_topics({"raw": 1}, retention_ms={})
     for _ in ages:
         await log.append([Record("raw", b"k", b"{}")])
-    wanted = ReplayRequest(stage="receive", since=NOON - timedelta(hours=since) if since else None)
-    assert await find_missing_ranges(log, "raw", wanted, NOON) == (
+    request = ReplayRequest(stage="receive", since=NOON - timedelta(hours=since) if since else None)
+    assert await find_missing_ranges(log, "raw", request, NOON) == (
         [] if whole else [{"partition": 0, "start": 0, "end": 2}]
     )
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("ranges", "named"),
     [
         ([], "(--offsets 0:4-9 --offsets 2:2-6)"),
         ([OffsetRange(partition=0, end=7)], "(--offsets 0:4-7)"),
@@ -185,8 +186,8 @@ async def test_missing_range_is_reported_only_beyond_retention(
     ],
     ids=["all", "up to an end", "one is gone", "all are gone"],
 )
-def test_retention_error_suggests_remaining_offsets(asked: list[OffsetRange], named: str) -> None:
-    starts, ends = resolve_offset_range("raw", {0: (4, 9), 1: (5, 5), 2: (2, 6)}, asked)
+def test_retention_error_suggests_remaining_offsets(ranges: list[OffsetRange], named: str) -> None:
+    starts, ends = resolve_offset_range("raw", {0: (4, 9), 1: (5, 5), 2: (2, 6)}, ranges)
     error = build_not_retained_error("raw", [{"partition": 0, "start": 0, "end": 4}], starts, ends)
     assert named in error.remedy and error.remedy.count("--offsets") == named.count("--offsets")
 

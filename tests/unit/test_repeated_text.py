@@ -42,10 +42,10 @@ def test_text_around_repetition_is_kept() -> None:
     parents = create_chunker(ChunkConfig()).chunk(
         uuid4(), "a", Transcript(markdown=text, blocks=blocks)
     )
-    kept = " ".join(child.text for parent in parents for child in parent.children)
-    assert "first sentence" in kept
-    assert "last sentence" in kept
-    assert len(kept) < 10_000
+    chunk_text = " ".join(child.text for parent in parents for child in parent.children)
+    assert "first sentence" in chunk_text
+    assert "last sentence" in chunk_text
+    assert len(chunk_text) < 10_000
 
 
 def test_ordinary_text_is_not_repetition() -> None:

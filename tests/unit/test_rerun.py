@@ -31,7 +31,7 @@ GENERATED_ANSWER = {
 
 
 class FakeRecordedTexts:
-    """Past texts of an index that may have lost some."""
+    """Recorded texts of an index that may have lost some."""
 
     def __init__(self, built: RetrievalHarness, *, without: Sequence[str] = ()) -> None:
         self._texts = {

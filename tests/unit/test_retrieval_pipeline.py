@@ -200,7 +200,7 @@ async def test_cross_language_question_has_its_own_threshold() -> None:
 async def test_words_missing_from_every_passage_raise_threshold() -> None:
     built = make_harness()
     built.reranker = WordReranker(threshold=0.6)
-    held = await built.make_retriever().query(
+    answered = await built.make_retriever().query(
         LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
     )
     missed = await built.make_retriever().query(
@@ -208,7 +208,7 @@ async def test_words_missing_from_every_passage_raise_threshold() -> None:
         QueryRequest(query="Which mechanic greased the bearing of the coolant pump in Oslo?"),
         RUN_ID,
     )
-    assert not held.refused and missed.code == "NO_SUITABLE_CONTEXT"
+    assert not answered.refused and missed.code == "NO_SUITABLE_CONTEXT"
     assert missed.trace.max_rerank_score is not None and missed.trace.max_rerank_score > 0.6, (
         "by its score alone it would be answered"
     )
@@ -222,7 +222,8 @@ async def test_long_question_raises_threshold_less() -> None:
     long = await retriever.query(
         LOCAL_CALLER,
         QueryRequest(
-            query="Which zebra, lion, gnu, crow, newt, moth, wasp, toad, carp or hare ate the bearing?"
+            query="Which zebra, lion, gnu, crow, newt, moth, wasp, toad, carp or hare ate the "
+            "bearing?"
         ),
         RUN_ID,
     )
@@ -490,12 +491,12 @@ async def test_graph_mode_escalates_to_hybrid_when_nothing_relevant() -> None:
         .search(LOCAL_CALLER, SearchRequest(query=question), RUN_ID)
     )
     assert response.trace.route.mode == "hybrid" and response.trace.route.escalated_from == "graph"
-    asked = (
+    graph_only = (
         await make_harness()
         .make_retriever()
         .search(LOCAL_CALLER, SearchRequest(query=question, mode="graph"), RUN_ID)
     )
-    assert asked.trace.route.mode == "graph" and asked.results == []
+    assert graph_only.trace.route.mode == "graph" and graph_only.results == []
 
 
 async def test_unknown_profile_error_lists_profiles() -> None:
@@ -604,17 +605,17 @@ async def test_debug_query_returns_candidates_and_numbers() -> None:
         .make_retriever()
         .query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
     )
-    shown = (
+    response = (
         await make_harness()
         .make_retriever()
         .query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, debug=True), RUN_ID)
     )
     assert plain.debug is None
-    assert shown.debug is not None
-    assert {str(citation.chunk_id) for citation in shown.citations} <= {
-        candidate["chunk_id"] for candidate in shown.debug.candidates
+    assert response.debug is not None
+    assert {str(citation.chunk_id) for citation in response.citations} <= {
+        candidate["chunk_id"] for candidate in response.debug.candidates
     }
-    assert "fusion" in shown.debug.numbers
+    assert "fusion" in response.debug.numbers
 
 
 async def test_dry_run_matches_search_and_query_without_events() -> None:
@@ -626,13 +627,16 @@ async def test_dry_run_matches_search_and_query_without_events() -> None:
         answer = await built.make_retriever().query(
             LOCAL_CALLER, QueryRequest(query=question), RUN_ID
         )
-        told = len(built.published_events)
+        n_published = len(built.published_events)
         searched = await built.make_retriever().dry_run(LOCAL_CALLER, SearchRequest(query=question))
-        asked = await built.make_retriever().dry_run(LOCAL_CALLER, QueryRequest(query=question))
+        dry_run = await built.make_retriever().dry_run(LOCAL_CALLER, QueryRequest(query=question))
         assert (
             [item.parent_id for item in searched.passages]
-            == [item.parent_id for item in asked.passages]
+            == [item.parent_id for item in dry_run.passages]
             == [result.parent_id for result in found.results]
         )
-        assert searched.refused == asked.refused == answer.refused == (question != COST_QUESTION)
-        assert asked.trace.models == answer.trace.models and len(built.published_events) == told > 0
+        assert searched.refused == dry_run.refused == answer.refused == (question != COST_QUESTION)
+        assert (
+            dry_run.trace.models == answer.trace.models
+            and len(built.published_events) == n_published > 0
+        )

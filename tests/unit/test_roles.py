@@ -1,4 +1,4 @@
-"""Roles of the routes, and what is recorded of administrative acts."""
+"""Roles of the routes, and audit events of administrative actions."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_tenant_in_query_or_body_is_refused() -> None:
 
 async def test_audit_event_is_written_before_response() -> None:
     class Away(RecordingAuditLog):
-        async def record(self, *given: Any, **named: Any) -> None:
+        async def record(self, *args: Any, **kwargs: Any) -> None:
             raise LogUnavailable("The log is unavailable.")
 
     async with open_api("operator", audit=Away()) as client:
@@ -192,9 +192,9 @@ async def test_control_topic_is_visible_to_operators_only() -> None:
 
 
 async def test_authentication_failures_are_rate_limited_per_address() -> None:
-    counted: list[int] = []
+    failures: list[int] = []
     async with open_api(
-        "nobody", max_failures_per_minute=3, count_failed_authentication=lambda: counted.append(1)
+        "nobody", max_failures_per_minute=3, count_failed_authentication=lambda: failures.append(1)
     ) as client:
         answers = [
             await client.get("/v1/whoami", headers={"Authorization": f"Bearer ab_{number}"})
@@ -202,7 +202,7 @@ async def test_authentication_failures_are_rate_limited_per_address() -> None:
         ]
         assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
         assert 1 <= int(answers[-1].headers["retry-after"]) <= WINDOW_S
-        assert len(counted) == 3, "a refused address is not looked at"
+        assert len(failures) == 3, "a refused address is not looked at"
         assert (
             await client.get("/v1/whoami", headers={"Authorization": "Bearer nobody"})
         ).status_code == 429
@@ -225,15 +225,15 @@ def test_failure_window_expires_and_memory_is_bounded() -> None:
 
 
 async def test_revoked_credential_closes_open_stream() -> None:
-    """The application sees the caller hang up."""
+    """The ASGI application receives the disconnect of the caller."""
     credentials = RoleAuthenticator()
     app = create_app(make_services(authenticate=credentials))
     sent: list[dict[str, Any]] = []
-    asked = [False]
+    request_sent = [False]
 
     async def receive() -> dict[str, Any]:
-        if not asked[0]:
-            asked[0] = True
+        if not request_sent[0]:
+            request_sent[0] = True
             return {"type": "http.request", "body": b"", "more_body": False}
         await asyncio.Event().wait()
         raise AssertionError

@@ -1,4 +1,4 @@
-"""Extraction by rules: what is a name, a value, a relation, and what is not."""
+"""Rules extract names, values and relations, and nothing else."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_names_are_extracted_with_entity_types(text: str, expected: dict[str, st
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "kind", "key"),
+    ("text", "name", "kind", "key"),
     [
         ("due on 2024-06-30.", "2024-06-30", "DATE", "2024-06-30"),
         ("on 12 March 2024,", "12 March 2024", "DATE", "2024-03-12"),
@@ -71,11 +71,11 @@ def test_names_are_extracted_with_entity_types(text: str, expected: dict[str, st
     ],
 )
 def test_values_are_normalized_from_their_spellings(
-    text: str, said: str, kind: str, key: str
+    text: str, name: str, kind: str, key: str
 ) -> None:
     assert [
         (text[found.start : found.end], found.type, found.key) for found in find_values(text)
-    ] == [(said, kind, key)]
+    ] == [(name, kind, key)]
 
 
 @pytest.mark.parametrize(

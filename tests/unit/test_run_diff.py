@@ -94,20 +94,20 @@ async def test_profile_change_is_first_reason_with_changed_settings() -> None:
 async def test_only_generations_with_different_stages_are_a_reason() -> None:
     built = make_corpus(pump=PUMP, lease=LEASE)
     then = await query_and_record(built)
-    for how, expected in (
+    for fingerprints, expected in (
         ({"embed": "b"}, {("generation", "generation g2 differs from g1 in embed")}),
         ({"embed": "a"}, set()),
     ):
         built.index.generation = Generation(
-            name="g2", config=IndexConfig(), how=how, topics={}, state="live"
+            name="g2", config=IndexConfig(), how=fingerprints, topics={}, state="live"
         )
-        known = {
+        generations = {
             "g1": Generation(name="g1", config=IndexConfig(), how={"embed": "a"}, topics={}),
             "g2": built.index.generation,
         }
         assert (
             list_reasons(
-                compare_runs(then, await query_and_record(built, 2), DiffContext(known, {}))
+                compare_runs(then, await query_and_record(built, 2), DiffContext(generations, {}))
             )
             == expected
         )

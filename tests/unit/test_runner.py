@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from streams.publisher import Publisher, build_raw_record
 from streams.retry import Backoff
 from streams.runner import StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
+from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 
@@ -64,8 +65,8 @@ async def append_records(world: SimulatedPipeline, *texts: str) -> list[StoredRe
     return world.log.topics["raw"]
 
 
-async def process_records(runner: StageRunner, given: list[StoredRecord]) -> list[WorkItem]:
-    works = await runner.claim(given)
+async def process_records(runner: StageRunner, records: list[StoredRecord]) -> list[WorkItem]:
+    works = await runner.claim(records)
     for work in await runner.react([work for work in works if work.pending_event]):
         await runner.react([work])
     await runner.finish(works)
@@ -73,8 +74,8 @@ async def process_records(runner: StageRunner, given: list[StoredRecord]) -> lis
 
 
 async def test_bad_event_in_a_batch_is_isolated_by_bisection(world: SimulatedPipeline) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        if any(item.event.data.external_id == "bad" for item in counted):
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+        if any(item.event.data.external_id == "bad" for item in pending_events):
             raise UnreadableDocument("it is bad", code="BAD")
         return []
 
@@ -93,7 +94,7 @@ async def test_bad_event_in_a_batch_is_isolated_by_bisection(world: SimulatedPip
 async def test_engine_outage_is_retried_without_dead_letter(world: SimulatedPipeline) -> None:
     absences = iter(range(50))
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         if next(absences, None) is not None:
             raise EngineUnavailable("away")
         return []
@@ -104,7 +105,7 @@ async def test_engine_outage_is_retried_without_dead_letter(world: SimulatedPipe
 
 
 class FlakyEngine:
-    """It answers whoever is not cursed, one after the other, while it is not away."""
+    """Refuses the text "cursed"; answers other texts, unless it is unavailable."""
 
     def __init__(self) -> None:
         self.answers, self.is_unavailable = 0, False
@@ -116,12 +117,6 @@ class FlakyEngine:
         self.answers += 1
 
 
-async def wait_until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not true():
-            await asyncio.sleep(0)
-
-
 @pytest.fixture
 def server() -> FlakyEngine:
     return FlakyEngine()
@@ -130,11 +125,11 @@ def server() -> FlakyEngine:
 async def claim_for_engine(
     world: SimulatedPipeline, server: FlakyEngine, *texts: str
 ) -> tuple[StageRunner, list[WorkItem]]:
-    """A stage that asks the server of everything but what begins with "known"."""
+    """Claim events of a stage that calls the server unless the text starts with "known"."""
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        if not (counted[0].event.data.external_id or "").startswith("known"):
-            await server.ask(counted[0].event.data.external_id)
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+        if not (pending_events[0].event.data.external_id or "").startswith("known"):
+            await server.ask(pending_events[0].event.data.external_id)
         return []
 
     runner = make_runner(world, react)
@@ -144,14 +139,16 @@ async def claim_for_engine(
 async def test_event_refused_while_engine_answers_others_is_dead_lettered(
     world: SimulatedPipeline, server: FlakyEngine
 ) -> None:
-    runner, [cursed, *others] = await claim_for_engine(world, server, "cursed", *"abcdefgh")
-    stuck = asyncio.create_task(runner.react([cursed]))
+    runner, [refused, *others] = await claim_for_engine(world, server, "cursed", *"abcdefgh")
+    stuck = asyncio.create_task(runner.react([refused]))
     for work in others:
-        tried = cursed.attempts
-        await wait_until(lambda tried=tried: stuck.done() or cursed.attempts > tried + 1)  # type: ignore[misc]
+        n_attempts = refused.attempts
+        await eventually(
+            lambda n_attempts=n_attempts: stuck.done() or refused.attempts > n_attempts + 1
+        )  # type: ignore[misc]
         await runner.react([work])
-    await wait_until(stuck.done)
-    assert [work.dead_letter.data.code for work in [cursed, *others] if work.dead_letter] == [
+    await eventually(stuck.done)
+    assert [work.dead_letter.data.code for work in [refused, *others] if work.dead_letter] == [
         "ENGINE_UNAVAILABLE"
     ]
     assert runner.engine_outage is None
@@ -160,41 +157,41 @@ async def test_event_refused_while_engine_answers_others_is_dead_lettered(
 async def test_reactions_without_engine_do_not_prove_it_available(
     world: SimulatedPipeline, server: FlakyEngine
 ) -> None:
-    runner, [waiting, *known] = await claim_for_engine(
+    runner, [waiting, *without_engine] = await claim_for_engine(
         world, server, "a", *(f"known {number}" for number in range(40))
     )
     server.is_unavailable = True
     stuck = asyncio.create_task(runner.react([waiting]))
-    await wait_until(lambda: runner.engine_outage is not None)
-    for work in known:
-        tried = waiting.attempts
-        await wait_until(lambda tried=tried: waiting.attempts > tried)  # type: ignore[misc]
+    await eventually(lambda: runner.engine_outage is not None)
+    for work in without_engine:
+        n_attempts = waiting.attempts
+        await eventually(lambda n_attempts=n_attempts: waiting.attempts > n_attempts)  # type: ignore[misc]
         await runner.react([work])
         assert runner.engine_outage is not None
     server.is_unavailable = False
-    await wait_until(stuck.done)
+    await eventually(stuck.done)
     assert waiting.dead_letter is None and runner.engine_outage is None
 
 
 async def test_single_failure_after_outage_does_not_exhaust_retries(
     world: SimulatedPipeline, server: FlakyEngine
 ) -> None:
-    runner, [cursed, *others] = await claim_for_engine(world, server, "cursed", *"abcdefgh")
+    runner, [refused, *others] = await claim_for_engine(world, server, "cursed", *"abcdefgh")
     server.is_unavailable = True
-    stuck = asyncio.create_task(runner.react([cursed]))
-    await wait_until(lambda: cursed.attempts > 50)
+    stuck = asyncio.create_task(runner.react([refused]))
+    await eventually(lambda: refused.attempts > 50)
     server.is_unavailable = False
     for work in others:
         await runner.react([work])
-    tried = cursed.attempts
-    await wait_until(lambda: cursed.attempts > tried + 10)
+    n_attempts = refused.attempts
+    await eventually(lambda: refused.attempts > n_attempts + 10)
     assert not stuck.done()
     stuck.cancel()
     await asyncio.gather(stuck, return_exceptions=True)
 
 
 async def test_twenty_consecutive_bugs_stop_the_worker(world: SimulatedPipeline) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         raise ZeroDivisionError
 
     runner = make_runner(world, react, batch_size=1)
@@ -208,7 +205,7 @@ async def test_twenty_consecutive_bugs_stop_the_worker(world: SimulatedPipeline)
 
 
 async def test_bad_input_never_stops_the_worker(world: SimulatedPipeline) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         raise UnreadableDocument("locked", code="ENCRYPTED_DOCUMENT")
 
     works = await process_records(
@@ -221,7 +218,7 @@ async def test_bad_input_never_stops_the_worker(world: SimulatedPipeline) -> Non
 
 
 async def test_deadline_exceeded_is_retried_then_dead_lettered(world: SimulatedPipeline) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         await asyncio.Event().wait()
         return []
 
@@ -236,9 +233,9 @@ async def test_deadline_exceeded_is_retried_then_dead_lettered(world: SimulatedP
 async def test_events_of_timed_out_batch_are_retried_individually(world: SimulatedPipeline) -> None:
     groups = []
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        groups.append(len(counted))
-        if any(item.event.data.external_id == "slow" for item in counted):
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+        groups.append(len(pending_events))
+        if any(item.event.data.external_id == "slow" for item in pending_events):
             raise TimeoutError
         return []
 
@@ -271,7 +268,7 @@ async def test_events_before_newer_version_are_claimed(world: SimulatedPipeline)
 
 
 async def test_same_id_with_different_payload_is_dead_lettered(world: SimulatedPipeline) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         return []
 
     for text in ("one", "two"):
@@ -299,7 +296,7 @@ async def test_event_rejected_by_database_is_dead_lettered_alone(world: Simulate
                 raise ValueError("out of range")
             return await world.memory_ledger.claim(stage, counts, events)
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         return []
 
     runner = make_runner(world, react)
@@ -313,7 +310,7 @@ async def test_event_rejected_by_database_is_dead_lettered_alone(world: Simulate
 
 
 async def test_fair_queue_round_robins_documents(world: SimulatedPipeline) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         return []
 
     works = await make_runner(world, react).claim(await append_records(world, "a", "b", "c"))
@@ -327,7 +324,7 @@ async def test_fair_queue_round_robins_documents(world: SimulatedPipeline) -> No
 async def test_fair_queue_limits_concurrent_reactions_per_document(
     world: SimulatedPipeline,
 ) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         return []
 
     long, short = await make_runner(world, react).claim(await append_records(world, "a", "b"))
@@ -348,7 +345,7 @@ async def test_fair_queue_limits_concurrent_reactions_per_document(
 async def test_oversized_event_is_dead_lettered_and_neighbors_publish_once(
     world: SimulatedPipeline,
 ) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         return [
             Emission(
                 item.event,
@@ -357,7 +354,7 @@ async def test_oversized_event_is_dead_lettered_and_neighbors_publish_once(
                     * (900_000 if item.event.event_id == "e1" else 1)
                 ),
             )
-            for item in counted
+            for item in pending_events
         ]
 
     works = await process_records(
@@ -368,34 +365,36 @@ async def test_oversized_event_is_dead_lettered_and_neighbors_publish_once(
         "EVENT_TOO_LARGE",
         None,
     ]
-    said = [
+    outcomes = [
         DocumentOutcome.model_validate_json(stored.record.value or b"")
         for stored in world.log.topics["outcomes"]
     ]
     assert [
-        (outcome.event_id, outcome.code, outcome.detail) for outcome in said if outcome.code is None
+        (outcome.event_id, outcome.code, outcome.detail)
+        for outcome in outcomes
+        if outcome.code is None
     ] == [(None, None, "a"), (None, None, "c")]
-    assert [(outcome.event_id, outcome.code) for outcome in said if outcome.code] == [
+    assert [(outcome.event_id, outcome.code) for outcome in outcomes if outcome.code] == [
         ("e1", "EVENT_TOO_LARGE")
     ]
 
 
 async def test_event_rejected_by_log_is_dead_lettered_alone(world: SimulatedPipeline) -> None:
     class Picky:
-        async def append(self, given: Sequence[Record]) -> list[Position]:
+        async def append(self, records: Sequence[Record]) -> list[Position]:
             if any(
                 b"bad" in (record.value or b"")
                 and record.topic == "outcomes"
                 and b"REFUSED" not in (record.value or b"")
-                for record in given
+                for record in records
             ):
                 raise LimitExceeded("the broker says no", code="REFUSED")
-            return await world.log.append(given)
+            return await world.log.append(records)
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         return [
             Emission(item.event, DocumentIndexed(external_id=item.event.data.external_id))
-            for item in counted
+            for item in pending_events
         ]
 
     runner = make_runner(world, react)
@@ -415,7 +414,7 @@ async def test_decoder_bug_dead_letters_the_record_with_traceback(world: Simulat
                 raise ZeroDivisionError("in the codec")
             return await super().decode(stored)
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         return []
 
     runner = make_runner(world, react)
@@ -429,27 +428,27 @@ async def test_decoder_bug_dead_letters_the_record_with_traceback(world: Simulat
 
 
 async def test_failed_ingress_event_outcome_is_keyed_by_document(world: SimulatedPipeline) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         raise UnreadableDocument("x" * 10_000, code="BAD")
 
     await process_records(make_runner(world, react), await append_records(world, "a"))
-    (told,) = world.log.topics["outcomes"]
-    outcome = DocumentOutcome.model_validate_json(told.record.value or b"")
+    (stored,) = world.log.topics["outcomes"]
+    outcome = DocumentOutcome.model_validate_json(stored.record.value or b"")
     assert outcome.document_id == make_document_id("default", "", "a")
-    assert told.record.key == str(outcome.document_id).encode()
+    assert stored.record.key == str(outcome.document_id).encode()
     assert outcome.detail is not None and len(outcome.detail) < 2_100
 
 
 async def test_undecodable_record_outcome_is_keyed_by_event_id(world: SimulatedPipeline) -> None:
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         return []
 
     world.log.store(Record("raw", None, b"{", {}))
     await process_records(make_runner(world, react), world.log.topics["raw"])
-    (told,), (dead_letter,) = world.log.topics["outcomes"], world.log.topics["dead_letters"]
-    assert DocumentOutcome.model_validate_json(told.record.value or b"").document_id is None
+    (stored,), (dead_letter,) = world.log.topics["outcomes"], world.log.topics["dead_letters"]
+    assert DocumentOutcome.model_validate_json(stored.record.value or b"").document_id is None
     assert (
-        told.record.key
+        stored.record.key
         == dead_letter.record.key
         == str(
             EventDeadLettered.model_validate_json(dead_letter.record.value or b"").event_id
@@ -473,18 +472,18 @@ async def test_event_is_dead_lettered_after_three_lost_workers(world: SimulatedP
     begun: list[list[str]] = []
     ended: set[str] = set()
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
-        begun.append([item.event.data.external_id for item in counted])
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+        begun.append([item.event.data.external_id for item in pending_events])
         if "deadly" in begun[-1]:
             await asyncio.Event().wait()
         ended.update(begun[-1])
         return []
 
-    given = await append_records(world, "a", "deadly", "b")
+    records = await append_records(world, "a", "deadly", "b")
     codes: dict[str | None, str | None] = {}
     for life in range(4):
         runner = make_runner(world, react)
-        works = await runner.claim(given)
+        works = await runner.claim(records)
         await _react_until_killed(
             runner, [work for work in works if work.pending_event and not work.dead_letter]
         )
@@ -507,7 +506,7 @@ async def test_event_is_dead_lettered_after_three_lost_workers(world: SimulatedP
 
 
 async def _react_until_killed(runner: StageRunner, works: list[WorkItem]) -> None:
-    """React to these. What does not end is killed: nothing is released then."""
+    """React to `works`; kill a reaction that does not end, so that nothing is released."""
     task = asyncio.create_task(runner.react(works))
     done, _ = await asyncio.wait({task}, timeout=0.2)
     if not done:
@@ -524,16 +523,16 @@ async def _ignore_end(events: object) -> None:
 async def test_cancelled_reaction_is_never_dead_lettered(
     world: SimulatedPipeline, in_order: bool, lost: int
 ) -> None:
-    """In order, their partition is closed and takes back what the claims noted."""
+    """An orderly close releases the claims and takes back their attempts."""
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         await asyncio.Event().wait()
         return []
 
-    given = await append_records(world, "a")
+    records = await append_records(world, "a")
     for _ in range(5):
         runner = make_runner(world, react)
-        works = await runner.claim(given)
+        works = await runner.claim(records)
         task = asyncio.create_task(runner.react(works))
         await asyncio.sleep(0.01)
         task.cancel()
@@ -547,7 +546,7 @@ async def test_cancelled_reaction_is_never_dead_lettered(
 async def test_failed_attempts_do_not_count_as_lost_workers(world: SimulatedPipeline) -> None:
     tries = 0
 
-    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+    async def react(pending_events: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         nonlocal tries
         tries += 1
         if tries < 5:

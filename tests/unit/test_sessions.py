@@ -33,7 +33,7 @@ def sessions(clock: ManualSecondsClock) -> BrowserSessions:
 
 @pytest.fixture
 async def browser(sessions: BrowserSessions) -> AsyncIterator[httpx2.AsyncClient]:
-    """Without Authorization; keeps cookies."""
+    """A client without Authorization that keeps cookies."""
     app = create_app(add_local_token(make_services(sessions=sessions, ingest=FakeIntake())))
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app, raise_app_exceptions=False), base_url=BASE_URL

@@ -161,8 +161,14 @@ def test_chat_model_becomes_extractor_only_for_new_index(
     sets: tuple[str, ...], new: tuple[str, str], beside_rules: tuple[str, str]
 ) -> None:
     settings, rules = load_settings(sets=sets), build_index_config(load_settings())
-    made, kept = build_index_config(settings).extract, build_index_config(settings, rules).extract
-    assert ((made.engine, made.model), (kept.engine, kept.model)) == (new, beside_rules)
+    new_index, same_index = (
+        build_index_config(settings).extract,
+        build_index_config(settings, rules).extract,
+    )
+    assert ((new_index.engine, new_index.model), (same_index.engine, same_index.model)) == (
+        new,
+        beside_rules,
+    )
 
 
 def test_index_keeps_the_model_that_extracted_it() -> None:

@@ -1,4 +1,4 @@
-"""Decisions about sources, and who reads which."""
+"""Adding, resetting and assigning sources."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from streams.codec import Codec
 from streams.memory_log import MemoryLog
 from streams.sources.memory_store import MemorySourceStore
 from tests.support.api_client import LOCAL_CALLER, make_caller
+from tests.support.eventually import eventually
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FOLDER_SOURCE = {"kind": "folder", "path": "/library"}
@@ -41,10 +42,10 @@ class FakeSourceTables:
 
 
 def make_source_row(
-    takes: dict[str, Any], *, epoch: int = 1, removed: bool = False, tenant: str = "default"
+    connector: dict[str, Any], *, epoch: int = 1, removed: bool = False, tenant: str = "default"
 ) -> dict[str, Any]:
-    spec = SourceSpec(name="crm", tenant=tenant, connector=takes).model_dump(mode="json")  # type: ignore[arg-type]
-    told = {"documents": 3, "pending": 0, "incomplete": 0, "last_change_at": None, "status": None}
+    spec = SourceSpec(name="crm", tenant=tenant, connector=connector).model_dump(mode="json")  # type: ignore[arg-type]
+    counts = {"documents": 3, "pending": 0, "incomplete": 0, "last_change_at": None, "status": None}
     return {
         "name": "crm",
         "spec": spec,
@@ -52,7 +53,7 @@ def make_source_row(
         "resets": [],
         "removed": removed,
         "withdraw": False,
-        **told,
+        **counts,
     }
 
 
@@ -83,8 +84,8 @@ async def read_decisions(log: MemoryLog) -> list[Any]:
     return [(await Codec().decode(stored)).data async for stored in log.read("control")]
 
 
-def make_request(**takes: Any) -> SourceRequest:
-    return SourceRequest(name="crm", connector=takes)  # type: ignore[arg-type]
+def make_request(**connector: Any) -> SourceRequest:
+    return SourceRequest(name="crm", connector=connector)  # type: ignore[arg-type]
 
 
 async def test_readded_source_gets_a_higher_epoch() -> None:
@@ -95,7 +96,7 @@ async def test_readded_source_gets_a_higher_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("takes", "code"),
+    ("connector", "code"),
     [
         (TOPIC_SOURCE, "NEEDS_KAFKA"),
         (TABLE_SOURCE | {"dsn": "postgresql://me:secret@db/shop"}, "DSN_IN_REQUEST"),
@@ -111,11 +112,11 @@ async def test_readded_source_gets_a_higher_epoch() -> None:
     ],
 )
 async def test_forbidden_source_is_refused_before_publishing(
-    takes: dict[str, Any], code: str
+    connector: dict[str, Any], code: str
 ) -> None:
     sources, log = await make_service(has_kafka=False)
     with pytest.raises(InvalidRequest) as refused:
-        await sources.add_source("default", make_request(**takes))
+        await sources.add_source("default", make_request(**connector))
     assert refused.value.code == code
     assert "secret" not in refused.value.detail
     assert await read_decisions(log) == []
@@ -179,11 +180,11 @@ async def test_declared_source_cannot_be_reset_by_ce_source() -> None:
 @pytest.mark.parametrize("removed", [True, False])
 async def test_source_name_conflict_does_not_reveal_tenant(removed: bool) -> None:
     answers = []
-    for known, request_of in (
+    for rows, request_of in (
         (make_source_row(FOLDER_SOURCE, tenant="acme", removed=removed), "bolt"),
         (make_source_row(FOLDER_SOURCE, tenant="bolt"), "bolt"),
     ):
-        sources, log = await make_service(known)
+        sources, log = await make_service(rows)
         with pytest.raises(InvalidRequest) as refused:
             await sources.add_source(request_of, make_request(**FOLDER_SOURCE))
         answers.append((refused.value.code, refused.value.detail, refused.value.remedy))
@@ -206,14 +207,13 @@ def test_record_epoch_is_determined_by_its_offset() -> None:
 
 
 class SupervisedSources:
-    """Readers that note when they run, and fail as they are told."""
+    """Readers that record their runs, and fail on demand."""
 
     def __init__(self) -> None:
         self.sources: list[DeclaredSource] = []
         self.started: list[str] = []
         self.closed: list[str] = []
         self.error: AnabranchError | None = None
-        self.changed = asyncio.Event()
 
     async def fetch_sources(self) -> list[DeclaredSource]:
         return self.sources
@@ -230,7 +230,6 @@ class SupervisedSources:
 
     async def close_down(self, source: DeclaredSource) -> None:
         self.closed.append(source.spec.name)
-        self.changed.set()
 
 
 class FakeSourceReader:
@@ -239,7 +238,6 @@ class FakeSourceReader:
 
     async def run(self) -> None:
         self.supervised.started.append(f"{self.source.spec.name} {self.source.epoch}")
-        self.supervised.changed.set()
         if self.supervised.error:
             raise self.supervised.error
         await asyncio.Event().wait()
@@ -265,17 +263,10 @@ async def run_supervisor(
     )
     running = asyncio.create_task(hosts.run())
     try:
-        async with asyncio.timeout(10):
-            yield hosts
+        yield hosts
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-
-async def wait_until(world: SupervisedSources, holds: Any) -> None:
-    while not holds():
-        world.changed.clear()
-        await asyncio.wait_for(world.changed.wait(), 10)
 
 
 def make_declared_source(epoch: int = 1, *, removed: bool = False) -> DeclaredSource:
@@ -291,9 +282,9 @@ async def test_reader_restarts_per_epoch_and_stops_on_removal(
     async with run_supervisor(world, store, monkeypatch):
         for epoch in (1, 2):
             world.sources = [make_declared_source(epoch)]
-            await wait_until(world, lambda epoch=epoch: f"library {epoch}" in world.started)
+            await eventually(lambda epoch=epoch: f"library {epoch}" in world.started)
         world.sources = [make_declared_source(2, removed=True)]
-        await wait_until(world, lambda: world.closed == ["library"])
+        await eventually(lambda: world.closed == ["library"])
     assert world.started == ["library 1", "library 2"]
     assert await store.acquire_lease("library", UUID(int=2), 60), "what ended holds nothing back"
 
@@ -305,7 +296,7 @@ async def test_failed_source_reports_reason_and_is_retried(monkeypatch: pytest.M
         ConfigurationError("there is no folder", code="FOLDER_MISSING", remedy="Make it."),
     )
     async with run_supervisor(world, store, monkeypatch):
-        await wait_until(world, lambda: len(world.started) >= 2)
+        await eventually(lambda: len(world.started) >= 2)
     assert (await store.fetch_notes("library"))["status"] == {
         "state": "failed",
         "code": "FOLDER_MISSING",
@@ -323,12 +314,12 @@ async def test_source_leased_by_another_worker_is_not_read(monkeypatch: pytest.M
             await asyncio.sleep(0.001)
         assert world.started == []
         await store.release_lease("library", UUID(int=2))
-        await wait_until(world, lambda: world.started == ["library 1"])
+        await eventually(lambda: world.started == ["library 1"])
 
 
 async def test_ingress_receives_source_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     world, door = SupervisedSources(), SourceEpochs()
     world.sources = [make_declared_source()]
     async with run_supervisor(world, MemorySourceStore(), monkeypatch, door):
-        await wait_until(world, lambda: world.started)
+        await eventually(lambda: world.started)
     assert door.epochs == {"shop/contracts": 2}

@@ -1,4 +1,4 @@
-"""Who reads what, when several generations stand beside each other."""
+"""Which consumer reads which topic when several generations exist."""
 
 from __future__ import annotations
 

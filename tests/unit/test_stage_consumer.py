@@ -1,4 +1,4 @@
-"""A stage reads for as long as it is asked to, whatever its reading ends of."""
+"""A stage consumer restarts its reading, however that ends, until it is stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streams.stage_consumer import StageConsumer
 
 @dataclass
 class ScriptedSubscription:
-    """A subscriber whose readings end in these ways, one after the other; then it reads on."""
+    """A subscriber whose reads end in the given ways, in turn; the last one continues."""
 
     outcomes: list[Callable[[], Awaitable[None]]]
     run_count: int = 0

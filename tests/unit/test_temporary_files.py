@@ -1,4 +1,4 @@
-"""Temporary files below the data folder."""
+"""Temporary files in the data folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ async def half():
     await asyncio.sleep(600)
 
 with open_temporary_folder(Path(sys.argv[1])) as folder:
-    asyncio.run(open_blobs("memory://", temporary_dir=folder).put_stream("uploads/", half(), limit=10**9))
+    blobs = open_blobs("memory://", temporary_dir=folder)
+    asyncio.run(blobs.put_stream("uploads/", half(), limit=10**9))
 """
 
 

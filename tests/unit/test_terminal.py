@@ -1,4 +1,4 @@
-"""Control characters on their way to a terminal."""
+"""Control characters are escaped before they reach a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def test_control_characters_are_escaped() -> None:
 
 
 def test_layout_characters_and_languages_are_unchanged() -> None:
-    text = "tab\tline\nna\u00efve \u4f60\u597d \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f469\u200d\U0001f680"
+    text = (
+        "tab\tline\nna\u00efve \u4f60\u597d \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 "
+        "\U0001f469\u200d\U0001f680"
+    )
     assert escape_controls(text) == text
 
 
@@ -72,10 +75,10 @@ def test_logs_contain_no_control_characters_or_forged_lines(
     finally:
         logging.root.handlers[:] = before
         structlog.reset_defaults()
-    told = raw.getvalue()
-    assert escape_controls(told) == told
-    assert not [line for line in told.splitlines() if line.startswith(("2026 forged", "forged"))]
-    assert told.count("1b]52") == 6
+    output = raw.getvalue()
+    assert escape_controls(output) == output
+    assert not [line for line in output.splitlines() if line.startswith(("2026 forged", "forged"))]
+    assert output.count("1b]52") == 6
 
 
 def test_names_in_progress_table_are_not_markup() -> None:

@@ -1,4 +1,4 @@
-"""Helpers live in modules of their own, so that no test file depends on another."""
+"""Helpers are in modules of their own: no test file depends on another."""
 
 from __future__ import annotations
 

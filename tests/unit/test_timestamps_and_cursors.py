@@ -1,4 +1,4 @@
-"""Times and places of a list as anybody may give them: understood, or refused with the reason."""
+"""Timestamps and cursors from users are parsed or refused with the reason."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_timestamp_outside_utc_range_is_rejected(
 @pytest.mark.parametrize("text", [*OUT_OF_RANGE_TIMES, "-99999999999d"])
 def test_watch_bounds_outside_calendar_are_rejected(text: str) -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
-    for asked in (parse_start, parse_end):
+    for parse in (parse_start, parse_end):
         with pytest.raises(ConfigurationError, match="year 9999"):
-            asked(text, now)
+            parse(text, now)
 
 
 def test_cursor_round_trips() -> None:

@@ -1,4 +1,4 @@
-"""Token states as bytes, backgrounds, and the order of work in lanes."""
+"""Encoding of token states, background scores, and the order of work in lanes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_closing_pool_waits_for_running_and_cancels_queued_work() -> None:
 
 
 class CountingBlobs:
-    """Blobs of equal token states, each range read counted."""
+    """Blobs of equal token states that count range reads."""
 
     def __init__(self) -> None:
         self.packed = pack_states(np.ones((3, 4), np.int8), np.arange(3, dtype=np.int32))

@@ -1,4 +1,4 @@
-"""A list of addresses: what fails is told for as long as it does."""
+"""The URL source: a failure is reported as long as it lasts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AWAY, THERE = "http://away.example/a", "http://there.example/b"
 
 
 class FakeWeb:
-    """Answers that nothing has changed, but for the addresses that are away."""
+    """Answers "not modified", except for unavailable URLs."""
 
     def __init__(self) -> None:
         self.unavailable_urls = {AWAY}
@@ -47,10 +47,10 @@ class UrlsReaderHarness:
         )
 
     async def restart_and_read_problems(self) -> dict[str, str]:
-        """What is told by a reader that has just been started."""
-        takes = UrlsSource(urls=[AWAY, THERE], every_s=3600)
-        source = DeclaredSource(SourceSpec(name="site", connector=takes), 1)
-        known = ItemStates(
+        """Return the problems that a newly started reader reports."""
+        connector = UrlsSource(urls=[AWAY, THERE], every_s=3600)
+        source = DeclaredSource(SourceSpec(name="site", connector=connector), 1)
+        states = ItemStates(
             source,
             self.store,
             NoKnownDocuments(),
@@ -58,8 +58,8 @@ class UrlsReaderHarness:
             MemoryLog(self.clock),
             self.clock,
         )
-        await known.load()
-        await UrlsReader(takes, known, self.web, self.clock).poll()
+        await states.load()
+        await UrlsReader(connector, states, self.web, self.clock).poll()
         return dict((await self.store.fetch_notes("site"))["status"]["problems"])
 
     def clock(self) -> datetime:
@@ -67,12 +67,12 @@ class UrlsReaderHarness:
 
 
 async def test_url_failure_is_reported_across_restarts_until_fixed() -> None:
-    asked = UrlsReaderHarness()
-    assert await asked.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}
-    asked.web.unavailable_urls = {THERE}
-    assert await asked.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}, (
+    harness = UrlsReaderHarness()
+    assert await harness.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}
+    harness.web.unavailable_urls = {THERE}
+    assert await harness.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}, (
         "neither is asked again within the hour"
     )
-    asked.now += timedelta(hours=1)
-    assert await asked.restart_and_read_problems() == {THERE: "FETCH_FAILED: no answer"}
-    assert await asked.restart_and_read_problems() == {THERE: "FETCH_FAILED: no answer"}
+    harness.now += timedelta(hours=1)
+    assert await harness.restart_and_read_problems() == {THERE: "FETCH_FAILED: no answer"}
+    assert await harness.restart_and_read_problems() == {THERE: "FETCH_FAILED: no answer"}

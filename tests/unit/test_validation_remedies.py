@@ -1,4 +1,4 @@
-"""Whoever gives a value out of its bounds is told the bounds."""
+"""The remedy for a value out of bounds states the bounds."""
 
 from __future__ import annotations
 
@@ -34,15 +34,42 @@ TABLE_SOURCE = {
         ("/v1/query", {"query": "x", "k": 101}, "k: give at most 100."),
         ("/v1/search", {"query": "x", "k": 0}, "k: give at least 1."),
         ("/v1/search", {"query": "x" * 8001}, "query: give at most 8000 characters."),
-        ("/v1/search", {"query": "x", "mode": "fast"}, "mode: give one of 'auto', 'vector', 'graph' or 'hybrid'."),
-        ("/v1/search", {"query": "x", "k": 101, "colour": "red"}, "k: give at most 100. Compare the request with /openapi.json."),
-        ("/v1/sources", {"name": "Not one", "connector": FOLDER_SOURCE}, "name: give a letter a to z, then at most 39 of a to z, 0 to 9, _ and -."),
-        ("/v1/sources", {"name": "a", "connector": TABLE_SOURCE}, "connector.postgres.table: give TABLE or SCHEMA.TABLE. connector.postgres.slot: give at most 63 of a to z, 0 to 9 and _."),
-        ("/v1/sources", {"name": "a", "connector": {"kind": "urls", "urls": ["x"]}}, "connector.urls.urls: give an http or https address."),
-        ("/v1/generations/compare", {"a": "g1", "b": "g2", "queries": 5001}, "queries: give at most 5000."),
+        (
+            "/v1/search",
+            {"query": "x", "mode": "fast"},
+            "mode: give one of 'auto', 'vector', 'graph' or 'hybrid'.",
+        ),
+        (
+            "/v1/search",
+            {"query": "x", "k": 101, "colour": "red"},
+            "k: give at most 100. Compare the request with /openapi.json.",
+        ),
+        (
+            "/v1/sources",
+            {"name": "Not one", "connector": FOLDER_SOURCE},
+            "name: give a letter a to z, then at most 39 of a to z, 0 to 9, _ and -.",
+        ),
+        (
+            "/v1/sources",
+            {"name": "a", "connector": TABLE_SOURCE},
+            (
+                "connector.postgres.table: give TABLE or SCHEMA.TABLE. "
+                "connector.postgres.slot: give at most 63 of a to z, 0 to 9 and _."
+            ),
+        ),
+        (
+            "/v1/sources",
+            {"name": "a", "connector": {"kind": "urls", "urls": ["x"]}},
+            "connector.urls.urls: give an http or https address.",
+        ),
+        (
+            "/v1/generations/compare",
+            {"a": "g1", "b": "g2", "queries": 5001},
+            "queries: give at most 5000.",
+        ),
         ("/v1/ingest", {"text": "x", "title": "x" * 2001}, "title: give at most 2000 characters."),
     ],
-)  # fmt: skip
+)
 async def test_remedy_states_bounds_of_invalid_body_field(
     client: httpx2.AsyncClient, path: str, body: dict[str, Any], remedy: str
 ) -> None:

@@ -33,7 +33,7 @@ def make_entry(
 
 
 class FakeEventPages:
-    """Pages by place."""
+    """Serves pages by cursor."""
 
     def __init__(self, *pages: list[dict[str, Any]]) -> None:
         self.pages, self.requests = list(pages), list[dict[str, str]]()
@@ -63,7 +63,7 @@ class FakeEventPages:
 
 
 async def watch_offsets(log: FakeEventPages, wanted: EventFilter) -> list[int]:
-    """Offsets of what was shown until it ended."""
+    """Return the offsets that the command printed."""
     found: list[dict[str, Any]] = []
     async with log.client() as client:
         await follow(client, wanted, found.append, now=lambda: NOON + timedelta(hours=1))
@@ -185,7 +185,7 @@ def test_unknown_format_placeholder_is_rejected(form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--glob", "*.md"], "--glob needs a folder"),
         ([".", "--from", "-15m"], "--from applies to the log only"),
@@ -194,7 +194,7 @@ def test_unknown_format_placeholder_is_rejected(form: str) -> None:
     ],
 )
 def test_ineffective_watch_options_are_rejected(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["watch", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

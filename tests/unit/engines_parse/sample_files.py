@@ -1,6 +1,4 @@
-"""One small document, written in each format by a library that knows it, and files that are broken
-in one way each.
-"""
+"""One small document in every format, and files that are broken in one way each."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ Rows = list[list[str]]
 
 @dataclass
 class Section:
-    """A section: a heading, paragraphs, and a table with a header row, or none."""
+    """A section: a heading, paragraphs, and optionally a table with a header row."""
 
     heading: str
     paragraphs: list[str] = field(default_factory=list)
@@ -67,7 +65,10 @@ def render_html(parts: list[Section]) -> bytes:
                 + "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
                 + f"</tr>{cells}</table>"
             )
-    return f"<!doctype html><html lang=en><head><title>T</title></head><body><nav>Home</nav><main>{body}</main><footer>Imprint</footer></body></html>".encode()
+    return (
+        "<!doctype html><html lang=en><head><title>T</title></head><body><nav>Home</nav>"
+        f"<main>{body}</main><footer>Imprint</footer></body></html>"
+    ).encode()
 
 
 def render_docx(parts: list[Section]) -> bytes:
@@ -133,7 +134,7 @@ RENDERERS = {
 
 
 def render_numbered_pages(count: int) -> bytes:
-    """A PDF of `count` pages with a line each."""
+    """Render a PDF of `count` pages with one line each."""
     out = io.BytesIO()
     canvas = Canvas(out, pagesize=A4)
     for i in range(count):
@@ -144,7 +145,7 @@ def render_numbered_pages(count: int) -> bytes:
 
 
 def render_text_image(words: str, suffix: str = "png") -> bytes:
-    """Black letters on white, large enough for any OCR engine."""
+    """Draw black letters on white, large enough for any OCR engine."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.new("RGB", (1000, 300), "white")
@@ -155,7 +156,7 @@ def render_text_image(words: str, suffix: str = "png") -> bytes:
 
 
 def render_scanned_pdf(words: str, text_pages: int = 0) -> bytes:
-    """A PDF whose last page is a picture of `words`, after `text_pages` pages with a text layer."""
+    """Render a PDF of `text_pages` pages with text, and a last page that shows `words`."""
     from reportlab.lib.utils import ImageReader
 
     out = io.BytesIO()
@@ -180,12 +181,12 @@ def render_empty_pdf() -> bytes:
 
 
 def make_archive_bomb(megabytes: int = 64) -> bytes:
-    """A DOCX that says what it unpacks to."""
+    """Build a DOCX whose directory states its unpacked size."""
     return _zip({"[Content_Types].xml": b"<Types/>", "word/document.xml": bytes(megabytes * 2**20)})
 
 
 def make_understated_archive_bomb(megabytes: int = 64) -> bytes:
-    """A DOCX whose directory understates what it unpacks to."""
+    """Build a DOCX whose directory understates its unpacked size."""
     data = bytearray(make_archive_bomb(megabytes))
     size = (megabytes * 2**20).to_bytes(4, "little")
     while (at := data.find(size)) >= 0:

@@ -1,4 +1,4 @@
-"""The example of 'Add a file format', as it stands on the page, read in a sandbox child."""
+"""The example of 'Add a file format', copied from the page and run in a sandbox child."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file is, decided by its bytes."""
+"""File formats are detected from the bytes."""
 
 from __future__ import annotations
 

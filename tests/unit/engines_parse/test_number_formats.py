@@ -1,4 +1,4 @@
-"""Numbers of a workbook look as its author sees them."""
+"""Numbers of a workbook are formatted as in its application."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engines.parse.spreadsheets import read_workbook
 
 
 @pytest.mark.parametrize(
-    ("value", "code", "shown"),
+    ("value", "code", "expected"),
     [
         (21.3, "0.00", "21.30"),
         (1234.5, "#,##0.00", "1,234.50"),
@@ -26,8 +26,8 @@ from engines.parse.spreadsheets import read_workbook
         (7.0, "0", "7"),
     ],
 )
-def test_number_format_code_is_applied(value: float, code: str, shown: str) -> None:
-    assert format_number(value, code) == shown
+def test_number_format_code_is_applied(value: float, code: str, expected: str) -> None:
+    assert format_number(value, code) == expected
 
 
 @pytest.mark.parametrize("code", ["General", "yyyy-mm-dd", "0.00E+00", "# ?/?", "@", ""])

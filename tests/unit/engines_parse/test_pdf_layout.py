@@ -80,7 +80,7 @@ PROSE_WORDS = [
 
 
 def make_prose_lines(first: str, count: int) -> list[str]:
-    """Lines of running prose that begin with `first`."""
+    """Return the lines of a paragraph that starts with `first`."""
     words = [first, *(PROSE_WORDS * 3)]
     return [" ".join(words[i * 7 : i * 7 + 7]) for i in range(count)]
 
@@ -129,7 +129,7 @@ def sort_by_position(found: Transcript, *words: str) -> list[str]:
 @pytest.mark.parametrize("columns", [2, 3])
 @pytest.mark.parametrize("rowwise", [False, True])
 def test_pdf_columns_are_read_in_reading_order(tmp_path: Path, columns: int, rowwise: bool) -> None:
-    """However the program that wrote the page ordered its lines."""
+    """Sort by position, whatever the order in the file."""
 
     def draw(canvas: Canvas) -> None:
         texts = [make_prose_lines(f"COLUMN{i}", 14) for i in range(columns)]
@@ -166,7 +166,10 @@ TABLE_ROWS = [
     ["inlet valve", "300.00", "no"],
     ["gauge", "8.75", "yes"],
 ]
-TABLE_MARKDOWN = "| part | price | in stock |\n| --- | --- | --- |\n| seal | 12.50 | yes |\n| inlet valve | 300.00 | no |\n| gauge | 8.75 | yes |"
+TABLE_MARKDOWN = (
+    "| part | price | in stock |\n| --- | --- | --- |\n| seal | 12.50 | yes |\n"
+    "| inlet valve | 300.00 | no |\n| gauge | 8.75 | yes |"
+)
 
 
 def draw_table(canvas: Canvas, top: float) -> None:
@@ -194,16 +197,27 @@ def test_ruling_lines_delimit_table_cells(tmp_path: Path) -> None:
         canvas.grid([70, 190, 310, 430], [600, 640, 680, 720])
         canvas.setFont("Helvetica", 10)
         for x, y, words in [
-            (75, 705, "part"), (195, 705, "price of one"), (195, 690, "piece"), (315, 705, "note"),
-            (75, 665, "seal"), (195, 665, "12"), (315, 665, "to be changed"), (315, 652, "every year"),
-            (75, 625, "valve"), (195, 625, "300"), (315, 625, "none"),
-        ]:  # fmt: skip
+            (75, 705, "part"),
+            (195, 705, "price of one"),
+            (195, 690, "piece"),
+            (315, 705, "note"),
+            (75, 665, "seal"),
+            (195, 665, "12"),
+            (315, 665, "to be changed"),
+            (315, 652, "every year"),
+            (75, 625, "valve"),
+            (195, 625, "300"),
+            (315, 625, "none"),
+        ]:
             canvas.drawString(x, y, words)
 
     assert list_blocks(parse_drawn_pdf(tmp_path, draw)) == [
         (
             "table",
-            "| part | price of one piece | note |\n| --- | --- | --- |\n| seal | 12 | to be changed every year |\n| valve | 300 | none |",
+            (
+                "| part | price of one piece | note |\n| --- | --- | --- |\n"
+                "| seal | 12 | to be changed every year |\n| valve | 300 | none |"
+            ),
         )
     ]
 

@@ -1,4 +1,4 @@
-"""Where sentences end, in English and Portuguese."""
+"""Sentence boundaries in English and Portuguese."""
 
 from __future__ import annotations
 

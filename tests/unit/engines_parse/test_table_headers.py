@@ -1,4 +1,4 @@
-"""The first row of a table names its columns only where something says so."""
+"""The first row of a table is its header only if it is marked as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text, Markdown, HTML, CSV and workbooks to drafts."""
+"""Drafts from text, Markdown, HTML, CSV and workbooks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def test_plain_text_splits_at_blank_lines() -> None:
 
 
 def test_markdown_blocks_keep_source_and_front_matter() -> None:
-    source = "---\ntitle: Given\nlang: pt\n---\nSetext\n======\n\nSome *words*.\n\n- a\n  - b\n\n```python\nprint(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n$$x = 1$$\n"
+    source = (
+        "---\ntitle: Given\nlang: pt\n---\nSetext\n======\n\nSome *words*.\n\n- a\n  - b\n\n"
+        "```python\nprint(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n$$x = 1$$\n"
+    )
     piece = markdown.read(source.encode())
     assert (piece.title, piece.language) == ("Given", "pt")
     assert list_kinds(piece.blocks) == ["heading", "paragraph", "list", "code", "table", "formula"]
@@ -60,8 +63,10 @@ def test_html_in_markdown_becomes_text() -> None:
 
 def test_html_keeps_main_content_and_nearest_element_ids() -> None:
     piece = html.read(
-        b"<html lang='pt-BR'><head><title>T</title><link rel=canonical href='https://example.org/x'></head><body><nav><a>Home</a></nav>"
-        b"<main id=m><h1>One</h1><p>first<p id=p2>second <a href=x>link</a></p><script>no()</script><div hidden>no</div></main><footer>no</footer></body></html>"
+        b"<html lang='pt-BR'><head><title>T</title>"
+        b"<link rel=canonical href='https://example.org/x'></head><body><nav><a>Home</a></nav>"
+        b"<main id=m><h1>One</h1><p>first<p id=p2>second <a href=x>link</a></p>"
+        b"<script>no()</script><div hidden>no</div></main><footer>no</footer></body></html>"
     )
     assert [(draft.kind, draft.text, draft.element) for draft in piece.blocks] == [
         ("heading", "One", "m"),
