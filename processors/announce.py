@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.events import DocumentIndexed, Event, GenerationPromoted
+from schemas.events import DocumentIndexed, GenerationPromoted
 from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import CONTROL
@@ -18,39 +18,26 @@ from streams.stage import Emission, PendingEvent, Stage
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
     """Announce the newly visible revisions of promotions. Other decisions are ignored."""
-    return [
-        emission
-        for pending_event in pending_events
-        if isinstance(pending_event.event.data, GenerationPromoted)
-        for emission in await _announce_newly_visible(pending_event.event, ports)
-    ]
-
-
-async def _announce_newly_visible(
-    event: Event[GenerationPromoted], ports: StagePorts
-) -> list[Emission]:
-    assert ports.generation_switches is not None, "stage `announce` requires generation switches"
-    if event.data.previous is None:
-        return []
-    return [
-        Emission(
-            event,
-            DocumentIndexed(
+    emissions: list[Emission] = []
+    for event in (pending_event.event for pending_event in pending_events):
+        if not isinstance(event.data, GenerationPromoted) or event.data.previous is None:
+            continue
+        assert ports.generation_switches is not None, "stage `announce` requires them"
+        for revision in await ports.generation_switches.fetch_newly_visible(
+            event.data.generation, event.data.previous
+        ):
+            outcome = DocumentIndexed(
                 external_id=revision.external_id,
                 tenant=revision.tenant,
                 document_id=revision.document_id,
                 event_id=revision.event_id,
                 source=revision.source,
                 chunks_count=revision.n_chunks,
-            ),
-            # The id that the completing stage would have used, so that the outcome is published
-            # once.
-            id_parts=("outcome", DocumentIndexed.name, str(revision.accepted_id)),
-        )
-        for revision in await ports.generation_switches.fetch_newly_visible(
-            event.data.generation, event.data.previous
-        )
-    ]
+            )
+            # The id that the completing stage would have used: the outcome is published once.
+            id_parts = ("outcome", DocumentIndexed.name, str(revision.accepted_id))
+            emissions.append(Emission(event, outcome, id_parts=id_parts))
+    return emissions
 
 
 STAGE = Stage(

@@ -94,9 +94,13 @@ def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
     # Never empty: a revision without any part would never be complete, and so never visible.
     parts: list[list[ParentChunk]] = [[]]
     n_children = part_bytes = 0
-    for split_parent in (
-        split_parent for parent in parents for split_parent in _split_parent(parent)
-    ):
+    split_parents = (
+        parent.model_copy(update={"children": parent.children[start : start + MAX_PART_CHILDREN]})
+        for parent in parents
+        # At least one piece, so that a parent without children is not lost.
+        for start in range(0, max(1, len(parent.children)), MAX_PART_CHILDREN)
+    )
+    for split_parent in split_parents:
         piece_bytes = _count_text_bytes(split_parent.text, split_parent.section) + sum(
             _count_text_bytes(child.text, child.prefix) + SPAN_BYTES * len(child.spans)
             for child in split_parent.children
@@ -116,14 +120,6 @@ def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
 def _count_text_bytes(*texts: str) -> int:
     """Return the approximate size in JSON, which is UTF-8 in any script."""
     return sum(len(text.encode()) for text in texts)
-
-
-def _split_parent(parent: ParentChunk) -> Iterable[ParentChunk]:
-    # At least one piece, so that a parent without children is not lost.
-    for start in range(0, max(1, len(parent.children)), MAX_PART_CHILDREN):
-        yield parent.model_copy(
-            update={"children": parent.children[start : start + MAX_PART_CHILDREN]}
-        )
 
 
 STAGE = Stage(

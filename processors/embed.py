@@ -184,8 +184,21 @@ async def _embed_chunks(
 async def _build_embedded_event(
     data: DocumentChunked, embeddings: dict[UUID, _CachedEmbedding], ports: StagePorts
 ) -> ChunksEmbedded:
-    # One blob per part. `_encode_vectors` computes the offsets in the same order.
+    # One blob per part, with the states of its chunks in the order of the vectors.
     states = b"".join(embedding.states for embedding in embeddings.values())
+    vectors, state_offset = list[ChunkVector](), 0
+    for chunk_id, embedding in embeddings.items():
+        vectors.append(
+            ChunkVector(
+                chunk_id=chunk_id,
+                vector=base64.b64encode(embedding.vector).decode(),
+                state_offset=state_offset,
+                state_length=len(embedding.states),
+                background_dense=embedding.background_dense,
+                background_maxsim=embedding.background_maxsim,
+            )
+        )
+        state_offset += len(embedding.states)
     blob = (
         await ports.blobs.put(
             # The key contains the hash, so a repeated reaction writes the same blob.
@@ -204,24 +217,10 @@ async def _build_embedded_event(
         parts=data.parts,
         model=ports.embedder.model,
         dimension=ports.embedder.dimension,
-        vectors=list(_encode_vectors(embeddings)),
+        vectors=vectors,
         states=blob,
         state_dimension=ports.embedder.state_dimension,
     )
-
-
-def _encode_vectors(embeddings: dict[UUID, _CachedEmbedding]) -> Iterable[ChunkVector]:
-    offset = 0
-    for chunk_id, embedding in embeddings.items():
-        yield ChunkVector(
-            chunk_id=chunk_id,
-            vector=base64.b64encode(embedding.vector).decode(),
-            state_offset=offset,
-            state_length=len(embedding.states),
-            background_dense=embedding.background_dense,
-            background_maxsim=embedding.background_maxsim,
-        )
-        offset += len(embedding.states)
 
 
 STAGE = Stage(

@@ -39,25 +39,21 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
         # Stage `embed` reads the same topic and reports superseded revisions.
         if pending_event.status is not ClaimStatus.SUPERSEDED
     ]
-    requests = [
-        (event, *_build_inputs(event.data, ports.extractor.fingerprint)) for event in events
-    ]
+    requests = []
+    for event in events:
+        data, engine = event.data, ports.extractor.fingerprint
+        passages = [ExtractionInput.from_parent(parent) for parent in data.parents]
+        keys = [
+            passage.make_memo_key(data.tenant, data.document_id, data.language, engine)
+            for passage in passages
+        ]
+        requests.append((event, passages, keys))
     cached_results = dict(
         await ports.memo.fetch(list({key for _, _, keys in requests for key in keys}))
     )
     return [
         await _extract_entities(event, passages, keys, cached_results, ports)
         for event, passages, keys in requests
-    ]
-
-
-def _build_inputs(
-    data: DocumentChunked, engine: str
-) -> tuple[list[ExtractionInput], list[MemoKey]]:
-    inputs = [ExtractionInput.from_parent(parent) for parent in data.parents]
-    return inputs, [
-        extraction_input.make_memo_key(data.tenant, data.document_id, data.language, engine)
-        for extraction_input in inputs
     ]
 
 

@@ -75,11 +75,17 @@ async def _admit(event: Event[IngressData], ports: StagePorts) -> Emission:
             f"external_id has {external_id_bytes} bytes; the limit is {MAX_NAME_BYTES} bytes."
         )
     check_producer(event, ports)
-    if isinstance(event.data, DocumentWithdrawn):
-        return Emission(event, await _accept_withdrawal(event, event.data, ports))
-    if isinstance(event.data, DocumentAmended):
-        return Emission(event, await _accept_amendment(event, event.data, ports))
-    return Emission(event, await _accept_document(event, event.data, ports))
+    if isinstance(event.data, DocumentReceived):
+        return Emission(event, await _accept_document(event, event.data, ports))
+    data = event.data
+    ordered_event, common_fields, latest = await _resolve_target(event, data, ports)
+    if isinstance(data, DocumentWithdrawn):
+        order = _order_after_latest(ordered_event, latest, [1], ports)
+        return Emission(event, DocumentRemoved(**common_fields, order=order, reason=data.reason))
+    suffix = [0, AMENDMENT_STEP, *_resolve_order(ordered_event, ports)]
+    order = _order_after_latest(ordered_event, latest, suffix, ports)
+    amended_fields = data.model_dump(include=set(Amendment.model_fields))
+    return Emission(event, AmendmentAccepted(**common_fields, order=order, **amended_fields))
 
 
 async def _accept_document(
@@ -116,27 +122,6 @@ async def _accept_document(
             "numbered": bool(get_numbering_source(event)),
             "force": data.force,
         }
-    )
-
-
-async def _accept_withdrawal(
-    event: Event[IngressData], data: DocumentWithdrawn, ports: StagePorts
-) -> DocumentRemoved:
-    event, common_fields, latest = await _resolve_target(event, data, ports)
-    return DocumentRemoved(
-        **common_fields, order=_order_after_latest(event, latest, [1], ports), reason=data.reason
-    )
-
-
-async def _accept_amendment(
-    event: Event[IngressData], data: DocumentAmended, ports: StagePorts
-) -> AmendmentAccepted:
-    event, common_fields, latest = await _resolve_target(event, data, ports)
-    order = _order_after_latest(
-        event, latest, [0, AMENDMENT_STEP, *_resolve_order(event, ports)], ports
-    )
-    return AmendmentAccepted(
-        **common_fields, order=order, **data.model_dump(include=set(Amendment.model_fields))
     )
 
 

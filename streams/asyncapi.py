@@ -203,7 +203,12 @@ def build_asyncapi_document(
             for topic, event_classes in documented_topics.items()
         },
         "operations": {
-            f"{_get_action(topic)}_{topic}": _build_operation(topic) for topic in documented_topics
+            f"{_get_action(topic)}_{topic}": {
+                "action": _get_action(topic),
+                "channel": {"$ref": f"#/channels/{topic}"},
+                "summary": topic.description,
+            }
+            for topic in documented_topics
         },
         "components": {
             "messages": {
@@ -253,14 +258,6 @@ def _build_channel(topic: Topic, event_classes: list[type[EventData]]) -> dict[s
     }
 
 
-def _build_operation(topic: Topic) -> dict[str, Any]:
-    return {
-        "action": _get_action(topic),
-        "channel": {"$ref": f"#/channels/{topic}"},
-        "summary": topic.description,
-    }
-
-
 def _get_action(topic: str) -> str:
     return "receive" if topic == RAW else "send"
 
@@ -270,12 +267,15 @@ def _get_message_name(event_class: type[EventData]) -> str:
 
 
 def _build_message(event_class: type[EventData]) -> dict[str, Any]:
+    headers = CLOUDEVENTS_HEADERS
+    if event_class.topic.is_sealed:
+        headers = headers | {"properties": headers["properties"] | SEALED_HEADERS}
     return {
         "name": event_class.event_type(),
         "title": event_class.name,
         "summary": (event_class.__doc__ or "").strip().partition("\n")[0],
         "contentType": "application/json",
-        "headers": _build_headers(event_class.topic),
+        "headers": headers,
         "payload": {
             "schemaFormat": "application/schema+json;version=draft-2020-12",
             "schema": {"$ref": f"events/{get_schema_file_name(event_class)}"},
@@ -297,11 +297,3 @@ def _build_message(event_class: type[EventData]) -> dict[str, Any]:
             else {}
         ),
     }
-
-
-def _build_headers(topic: Topic) -> dict[str, Any]:
-    return (
-        CLOUDEVENTS_HEADERS | {"properties": CLOUDEVENTS_HEADERS["properties"] | SEALED_HEADERS}
-        if topic.is_sealed
-        else CLOUDEVENTS_HEADERS
-    )

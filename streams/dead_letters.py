@@ -60,11 +60,20 @@ class DeadLetter:
         attempts: int,
     ) -> DeadLetter:
         code, detail, remedy, traceback_text = describe_error(error)
-        # Without an event the tenant comes from clear fields only: nothing can be decrypted.
-        position, tenant = (
-            stored_record.position,
-            event.tenant if event else resolve_tenant(stored_record),
-        )
+        position = stored_record.position
+        if event is None:
+            # From clear fields only: nothing can be decrypted.
+            tenant = resolve_tenant(stored_record)
+            document_id = guess_document_id(stored_record, tenant) if tenant is not None else None
+        elif isinstance(event.data, DocumentReceived | DocumentAmended | DocumentWithdrawn):
+            # Ingress rejected it, so the envelope names no document yet.
+            tenant = event.tenant
+            document_id = event.data.resolve_document_id(
+                event.source if event.sequence is not None else ""
+            )
+        else:
+            tenant, document_id = event.tenant, event.document_id
+        producer_event_id, producer_source = _resolve_producer(stored_record, event)
         data = EventDeadLettered(
             stage=stage.name,
             generation=generation,
@@ -73,11 +82,7 @@ class DeadLetter:
             if event
             else guess_producer_attributes(stored_record.record)[2],
             tenant=tenant,
-            document_id=_resolve_document_id(event)
-            if event
-            else guess_document_id(stored_record, tenant)
-            if tenant is not None
-            else None,
+            document_id=document_id,
             position=LogPosition(
                 topic=position.topic, partition=position.partition, offset=position.offset
             ),
@@ -86,8 +91,8 @@ class DeadLetter:
             remedy=remedy,
             traceback=traceback_text,
             attempts=attempts,
-            producer_event_id=_resolve_producer(stored_record, event)[0],
-            producer_source=_resolve_producer(stored_record, event)[1],
+            producer_event_id=producer_event_id,
+            producer_source=producer_source,
             document_summary=_extract_received_fields(stored_record, event),
         )
         return cls(stored_record, event, data)
@@ -146,7 +151,14 @@ async def build_dead_letter_emissions(
             update={**blob_fields, "appended_at": dead_letter.stored_record.appended_at}
         )
     # Every emission needs a cause, also one of a record that could not be decoded.
-    cause = dead_letter.event or _build_substitute_cause(dead_letter)
+    cause = dead_letter.event or Event(
+        id=data.event_id,
+        data=dead_letter.data,
+        source="",
+        event_id="",
+        time=None,
+        position=dead_letter.stored_record.position,
+    )
     id_parts = (
         "dead_lettered",
         stage.name,
@@ -226,23 +238,4 @@ def _build_outcome(dead_letter: DeadLetter) -> DocumentFailed:
         code=letter_data.code,
         detail=letter_data.detail,
         remedy=letter_data.remedy,
-    )
-
-
-def _resolve_document_id(event: Event[Any]) -> UUID | None:
-    """Return the document of an event, also of one that ingress rejected."""
-    if isinstance(event.data, DocumentReceived | DocumentAmended | DocumentWithdrawn):
-        return event.data.resolve_document_id(event.source if event.sequence is not None else "")
-    return event.document_id
-
-
-def _build_substitute_cause(dead_letter: DeadLetter) -> Event[Any]:
-    """Build a cause for the emissions of a record that could not be decoded."""
-    return Event(
-        id=dead_letter.data.event_id,
-        data=dead_letter.data,
-        source="",
-        event_id="",
-        time=None,
-        position=dead_letter.stored_record.position,
     )

@@ -230,7 +230,8 @@ class MemoryGroupMember:
                 # Cleared before the delivery, so that a record that arrives meanwhile is not
                 # missed.
                 self._wake_event.clear()
-                if not self._deliver():
+                deliveries = [partition.deliver() for partition in self._partitions]
+                if not any(deliveries):
                     await self._wake_event.wait()
                 await asyncio.sleep(0)
         finally:
@@ -250,6 +251,3 @@ class MemoryGroupMember:
         partitions, self._partitions = self._partitions, []
         for partition in partitions:
             await partition.close()
-
-    def _deliver(self) -> bool:
-        return sum(partition.deliver() for partition in self._partitions) > 0

@@ -178,22 +178,18 @@ def _format_cursor(offsets: Offsets) -> str:
     ).decode()
 
 
-def _validate_offset(value: object) -> int:
-    if not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"{value!r} is not an offset")
-    return value
-
-
 def _parse_cursor(cursor: str) -> Offsets:
     try:
         offsets_by_topic = json.loads(zlib.decompress(base64.urlsafe_b64decode(cursor.encode())))
-        return {
-            str(topic): {
-                int(partition): _validate_offset(offset)
-                for partition, offset in topic_offsets.items()
-            }
+        offsets: Offsets = {
+            str(topic): {int(partition): offset for partition, offset in topic_offsets.items()}
             for topic, topic_offsets in offsets_by_topic.items()
         }
+        for topic_offsets in offsets.values():
+            for offset in topic_offsets.values():
+                if not isinstance(offset, int) or not 0 <= offset < 2**63:
+                    raise ValueError(f"{offset!r} is not an offset")
+        return offsets
     except (ValueError, zlib.error, AttributeError, TypeError) as error:
         raise InvalidRequest(
             f"Invalid cursor {cursor[:80]!r}.",

@@ -388,7 +388,9 @@ class PartitionSink:
         # Advance over the finished prefix only; a gap stays until its event is finished.
         while self.unacknowledged_offsets and self.finished_offsets[self.unacknowledged_offsets[0]]:
             last_offset = self.unacknowledged_offsets.popleft()
-            self._remove_finished_offset(last_offset)
+            self.finished_offsets[last_offset] -= 1
+            if not self.finished_offsets[last_offset]:
+                del self.finished_offsets[last_offset]
             self.acknowledged_since_prune += 1
         if last_offset is not None:
             # Kafka commits the next offset to read, not the last one read.
@@ -399,11 +401,6 @@ class PartitionSink:
         if self.is_paused and self.has_room:
             self.is_paused = False
             self.partition.resume()
-
-    def _remove_finished_offset(self, offset: int) -> None:
-        self.finished_offsets[offset] -= 1
-        if not self.finished_offsets[offset]:
-            del self.finished_offsets[offset]
 
     async def _prune(self) -> None:
         """Delete inbox entries of committed events."""

@@ -99,11 +99,13 @@ class SealingKeys:
         # A given key always seals: the cause was sealed when its tenant still had encryption.
         if key is None and self._is_plaintext_tenant(tenant):
             return None
-        key_id, cipher = (
-            (key, await self._get_cipher(key))
-            if key
-            else await self._get_current_cipher(tenant, subject)
-        )
+        if key:
+            key_id, cipher = key, await self._get_cipher(key)
+        else:
+            # Never from the cache: a key that was destroyed must not seal later events.
+            stored_key = await self._obtain_key((tenant, subject))
+            assert stored_key is not None, "the keystore answers for every subject"
+            key_id, cipher = stored_key.id, self._unwrap_and_cache(stored_key)
         nonce = os.urandom(NONCE_BYTES)
         return key_id, nonce + cipher.encrypt(nonce, payload, context)
 
@@ -124,12 +126,6 @@ class SealingKeys:
                 f"A payload sealed with key {key} was changed: authentication failed.",
                 code=TAMPERED,
             ) from error
-
-    async def _get_current_cipher(self, tenant: str, subject: UUID) -> tuple[UUID, AESGCM]:
-        # Never cached: a key that was destroyed must not seal later events.
-        stored_key = await self._obtain_key((tenant, subject))
-        assert stored_key is not None, "the keystore answers for every subject"
-        return stored_key.id, self._unwrap_and_cache(stored_key)
 
     async def _get_cipher(self, key: UUID) -> AESGCM:
         if (cached := self._cached_ciphers.get(key)) is not None:

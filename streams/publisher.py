@@ -62,26 +62,20 @@ class Publisher:
             traceparent=cause.traceparent,
             key=cause.key,
         )
-        return _check_size(
-            await self.codec.encode(
-                event, self.resolve_topic(data), str(event.document_id or cause.id)
-            ),
-            data,
+        record = await self.codec.encode(
+            event, self.resolve_topic(data), str(event.document_id or cause.id)
         )
+        if record.size_bytes > MAX_EVENT_BYTES:
+            raise LimitExceeded(
+                f"The event {data.event_type()} has {record.size_bytes} bytes; "
+                f"{MAX_EVENT_BYTES} are allowed.",
+                code="EVENT_TOO_LARGE",
+                remedy="Send less metadata, or split the document.",
+            )
+        return record
 
     def resolve_topic(self, data: EventData) -> str:
         return self.generation.topics.get(data.topic, data.topic) if self.generation else data.topic
-
-
-def _check_size(record: Record, data: EventData) -> Record:
-    size = record.size_bytes
-    if size > MAX_EVENT_BYTES:
-        raise LimitExceeded(
-            f"The event {data.event_type()} has {size} bytes; {MAX_EVENT_BYTES} are allowed.",
-            code="EVENT_TOO_LARGE",
-            remedy="Send less metadata, or split the document.",
-        )
-    return record
 
 
 def build_root_event(

@@ -12,7 +12,7 @@ from schemas.errors import PermanentError
 from schemas.events import DocumentSuperseded, Event
 from schemas.ports.ledger import ClaimStatus
 from schemas.records import StoredRecord
-from streams.runner import StageRunner, WorkItem
+from streams.runner import StageRunner
 
 ReopenInbox = Callable[[Sequence[Event[Any]]], Awaitable[None]]
 
@@ -39,14 +39,29 @@ async def reprocess(
     revision never replaces a newer one. Raises TransientError, FatalError, and NewerVersion, before
     any change, if a record is of a newer version than this program.
     """
+    events = []
+    for stored_record in records:
+        # An unreadable record has no claim to reopen; the runner dead-letters it again.
+        with suppress(PermanentError):
+            events.append(await runner.codec.decode(stored_record))
     # Before the claim, which would report the events as done.
-    await reopen_inbox(await _decode_readable(runner, records))
+    await reopen_inbox(events)
     items = await runner.claim(records)
     pending_items = [
         item for item in items if item.pending_event is not None and item.dead_letter is None
     ]
-    results = [ReprocessResult(item.stored_record, _get_outcome(item)) for item in items]
-    for batch in _split_into_batches(pending_items, runner.stage.batch_size):
+    results = [
+        ReprocessResult(
+            item.stored_record,
+            "superseded"
+            if item.pending_event and item.pending_event.status is ClaimStatus.SUPERSEDED
+            else "replayed",
+        )
+        for item in items
+    ]
+    batch_size = runner.stage.batch_size
+    for start in range(0, len(pending_items), batch_size):
+        batch = pending_items[start : start + batch_size]
         # The runner leaves the single retries to its caller, here one after the other.
         for timed_out_item in await runner.react(batch):
             await runner.react([timed_out_item])
@@ -73,26 +88,3 @@ async def reprocess(
         replace(result, outcome="dead_lettered") if item.dead_letter else result
         for item, result in zip(items, results, strict=True)
     ]
-
-
-def _get_outcome(item: WorkItem) -> str:
-    return (
-        "superseded"
-        if item.pending_event is not None and item.pending_event.status is ClaimStatus.SUPERSEDED
-        else "replayed"
-    )
-
-
-async def _decode_readable(
-    runner: StageRunner, records: Sequence[StoredRecord]
-) -> list[Event[Any]]:
-    events = []
-    for stored_record in records:
-        # An unreadable record has no claim to reopen; the runner dead-letters it again.
-        with suppress(PermanentError):
-            events.append(await runner.codec.decode(stored_record))
-    return events
-
-
-def _split_into_batches(items: Sequence[WorkItem], batch_size: int) -> list[list[WorkItem]]:
-    return [list(items[start : start + batch_size]) for start in range(0, len(items), batch_size)]

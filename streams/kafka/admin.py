@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import structlog
@@ -56,7 +55,15 @@ class KafkaAdmin:
         missing_topics = partitions.keys() - (await self._check_partition_counts(partitions))
         if missing_topics:
             new_topics = [
-                self._build_new_topic(topic, partitions[topic], retention_ms.get(topic, -1))
+                NewTopic(
+                    self._settings.topic_prefix + topic,
+                    num_partitions=partitions[topic],
+                    # -1: the broker's default, which only the cluster's operator can choose.
+                    replication_factor=-1,
+                    # The broker's clock orders documents: see `check_timestamp_types`.
+                    config={"message.timestamp.type": "LogAppendTime"}
+                    | build_retention_config(retention_ms.get(topic, -1)),
+                )
                 for topic in sorted(missing_topics)
             ]
             await self._create_topics(new_topics)
@@ -65,10 +72,27 @@ class KafkaAdmin:
 
     async def delete_topics(self, topics: Collection[str]) -> None:
         """See `EventLog.delete_topics`. Return when the cluster no longer lists them."""
-        names = [self._settings.topic_prefix + topic for topic in topics]
-        existing_names = sorted(set(names) & (await self._fetch_partition_counts()).keys())
-        if existing_names:
-            await self._delete_topics(existing_names)
+        requested_names = {self._settings.topic_prefix + topic for topic in topics}
+        names = sorted(requested_names & (await self._fetch_partition_counts()).keys())
+        if not names:
+            return
+        futures = await self._call(
+            lambda client: client.delete_topics(
+                names, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S
+            )
+        )
+        for name, future in futures.items():
+            try:
+                await asyncio.wrap_future(future)
+            except KafkaException as error:
+                if error.args[0].code() not in _UNKNOWN_CODES:
+                    raise translate_librdkafka_error(
+                        error, f"Deleting topic {name} failed"
+                    ) from error
+        for _ in range(100):
+            if not set(names) & (await self._fetch_partition_counts()).keys():
+                return
+            await asyncio.sleep(0.1)
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """See `EventLog.fetch_offset_bounds`. Records of an open transaction do not count."""
@@ -198,18 +222,6 @@ class KafkaAdmin:
         metadata = await self._call(lambda client: client.list_topics(timeout=_TIMEOUT_S))
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
-    def _build_new_topic(self, topic: str, partitions: int, retention_ms: int) -> NewTopic:
-        # The broker's clock orders documents: see `check_timestamp_types`.
-        config = {"message.timestamp.type": "LogAppendTime"} | build_retention_config(retention_ms)
-        return NewTopic(
-            self._settings.topic_prefix + topic,
-            num_partitions=partitions,
-            # -1: the broker's default, since only the cluster's operator knows the number of
-            # brokers.
-            replication_factor=-1,
-            config=config,
-        )
-
     async def _create_topics(self, topics: list[NewTopic]) -> None:
         futures = await self._call(
             lambda client: client.create_topics(
@@ -225,25 +237,6 @@ class KafkaAdmin:
                     raise translate_librdkafka_error(
                         error, f"Creating topic {name} failed"
                     ) from error
-
-    async def _delete_topics(self, names: list[str]) -> None:
-        futures = await self._call(
-            lambda client: client.delete_topics(
-                names, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S
-            )
-        )
-        for name, future in futures.items():
-            try:
-                await asyncio.wrap_future(future)
-            except KafkaException as error:
-                if error.args[0].code() not in _UNKNOWN_CODES:
-                    raise translate_librdkafka_error(
-                        error, f"Deleting topic {name} failed"
-                    ) from error
-        for _ in range(100):
-            if not set(names) & (await self._fetch_partition_counts()).keys():
-                return
-            await asyncio.sleep(0.1)
 
     async def _wait_until_visible(self, partitions: Mapping[str, int]) -> None:
         for _ in range(100):
@@ -277,7 +270,10 @@ class KafkaAdmin:
                 requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
             )
         )
-        results = await _gather_futures(futures, "Listing offsets failed")
+        try:
+            results = await asyncio.gather(*map(asyncio.wrap_future, futures.values()))
+        except KafkaException as error:
+            raise translate_librdkafka_error(error, "Listing offsets failed") from error
         return {
             topic_partition.partition: result.offset
             for topic_partition, result in zip(futures, results, strict=True)
@@ -320,10 +316,3 @@ def translate_librdkafka_error(error: KafkaException, action: str) -> AnabranchE
     if cause.code() in _UNKNOWN_CODES:
         return build_unknown_topic_error(description)
     return LogUnavailable(description)
-
-
-async def _gather_futures(futures: Mapping[Any, Future[Any]], action: str) -> list[Any]:
-    try:
-        return await asyncio.gather(*map(asyncio.wrap_future, futures.values()))
-    except KafkaException as error:
-        raise translate_librdkafka_error(error, action) from error

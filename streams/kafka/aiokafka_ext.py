@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
@@ -106,7 +105,9 @@ async def keep_alive(consumer: AIOKafkaConsumer) -> Mapping[TP, int]:
         ):
             if task is not None and task.done():
                 # None of these tasks ends while the client works.
-                raise _get_task_error(task)
+                raise (None if task.cancelled() else task.exception()) or LogUnavailable(
+                    "A background task of the Kafka client was cancelled."
+                )
         coordinator.check_errors()
     # Counts as a poll: max_poll_interval starts again.
     with consumer._subscription.fetch_context():
@@ -115,12 +116,6 @@ async def keep_alive(consumer: AIOKafkaConsumer) -> Mapping[TP, int]:
             for tp in consumer.assignment()
         }
     return {tp: state.position for tp, state in states.items() if state.has_valid_position}
-
-
-def _get_task_error(task: asyncio.Task[None]) -> BaseException:
-    return (None if task.cancelled() else task.exception()) or LogUnavailable(
-        "A background task of the Kafka client was cancelled."
-    )
 
 
 async def seek_back(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> int:

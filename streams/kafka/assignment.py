@@ -119,7 +119,12 @@ class KafkaPartition:
         if self._is_missing_before(self._next_offset, message.offset):
             return
         self._next_offset, self._gap_offset = message.offset + 1, None
-        record = self._build_stored_record(message)
+        headers = {name: value or b"" for name, value in message.headers or ()}
+        record = StoredRecord(
+            Record(self.topic, message.key, message.value, headers),
+            Position(self.topic, self.number, message.offset),
+            _to_datetime(message.timestamp),
+        )
         # Until the acknowledgement only the offset is needed; free the bytes, which the sink
         # accounts for.
         message.key = message.value = message.headers = None
@@ -216,15 +221,6 @@ class KafkaPartition:
     def resume(self) -> None:
         if self._sink is not None:
             self._consumer.on_buffer_drop(self._tp)
-
-    def _build_stored_record(self, message: FaustMessage) -> StoredRecord:
-        headers = {name: value or b"" for name, value in message.headers or ()}
-        record = Record(self.topic, message.key, message.value, headers)
-        return StoredRecord(
-            record,
-            Position(self.topic, self.number, message.offset),
-            _to_datetime(message.timestamp),
-        )
 
 
 def _to_datetime(seconds: float) -> datetime:

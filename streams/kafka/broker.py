@@ -164,13 +164,17 @@ class Broker:
     async def _format_storage(self, jars: Path) -> None:
         if (self.data_dir / "log" / "meta.properties").exists():
             return
+        # StorageTool parses an id with a leading dash as an option.
+        cluster_id = "-"
+        while cluster_id.startswith("-"):
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         tool = [
             "kafka.tools.StorageTool",
             "format",
             "--standalone",
             "--ignore-formatted",
             "-t",
-            _generate_cluster_id(),
+            cluster_id,
             "-c",
             str(self._properties_file),
         ]
@@ -238,16 +242,6 @@ class Broker:
             code="KAFKA_START",
             remedy=f"Read {self.log_file}. If the port is taken, use --port.",
         )
-
-
-def _generate_cluster_id() -> str:
-    """Generate 16 random bytes in URL-safe base64."""
-    # StorageTool parses an id with a leading dash as an option.
-    while (
-        cluster_id := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    ).startswith("-"):
-        pass
-    return cluster_id
 
 
 def _find_free_port(preferred_port: int | None) -> int:

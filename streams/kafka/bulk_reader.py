@@ -87,7 +87,11 @@ class BulkReader:
         """Return whether the message is a record before the end of its partition; drop finished
         partitions.
         """
-        is_record = self._is_record(message)  # first: an error of the group has no offset
+        error = message.error()
+        # First, since an error of the group has no offset.
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise translate_librdkafka_error(KafkaException(error), f"Reading {self._topic} failed")
+        is_record = error is None
         partition, offset = _get_offset(message)
         end = self._ends.get(partition, 0)
         # PARTITION_EOF also ends a partition: its last offsets may be transaction markers, not
@@ -95,14 +99,6 @@ class BulkReader:
         if offset + is_record >= end:
             self._ends.pop(partition, None)
         return is_record and offset < end
-
-    def _is_record(self, message: Message) -> bool:
-        error = message.error()
-        if error is None:
-            return True
-        if error.code() == KafkaError._PARTITION_EOF:
-            return False
-        raise translate_librdkafka_error(KafkaException(error), f"Reading {self._topic} failed")
 
     def _build_stored_record(self, message: Message) -> StoredRecord:
         headers: Any = message.headers() or ()

@@ -20,7 +20,7 @@ would lose records or stall in these cases, which the subclasses below correct:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Coroutine, Mapping
+from collections.abc import AsyncIterable, Awaitable, Mapping
 from typing import Any
 
 import faust
@@ -151,19 +151,16 @@ class FaustConsumer(driver.Consumer):
         if not await self.app.assignment.store_offsets(offsets):
             # Unless revoked meanwhile: old acknowledgements would leak into the next assignment.
             if epoch == self.app.assignment.epoch:
-                self._restore_acknowledgements(offsets)
+                # Faust drops acknowledgements once it has tried to commit them.
+                for tp, offset in offsets.items():
+                    if offset - 1 not in self._acked_index[tp]:
+                        self._acked[tp].append(offset - 1)
+                        self._acked_index[tp].add(offset - 1)
             return False
         is_committed: bool = await super()._commit(offsets)
         if is_committed:
             self.app.assignment.record_committed(offsets)
         return is_committed
-
-    def _restore_acknowledgements(self, offsets: Mapping[TP, int]) -> None:
-        # Faust drops acknowledgements once it has tried to commit them.
-        for tp, offset in offsets.items():
-            if offset - 1 not in self._acked_index[tp]:
-                self._acked[tp].append(offset - 1)
-                self._acked_index[tp].add(offset - 1)
 
     async def _commit_offsets(
         self, offsets: Mapping[TP, int], start_new_transaction: bool = True
@@ -246,11 +243,6 @@ class FaustConsumer(driver.Consumer):
             self.app.assignment.epoch > 0 and not self.assignment()
         )
 
-    def _start_gap_task(self, add_gap: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(add_gap)
-        self.gap_tasks.add(task)
-        task.add_done_callback(self.gap_tasks.discard)
-
     async def _wait_next_records(self, timeout: float) -> tuple[Any, set[TP]]:
         if not self.flow_active:
             await self.wait_first(self.can_resume_flow.wait())
@@ -270,7 +262,9 @@ class FaustConsumer(driver.Consumer):
         return asyncio.ensure_future(self._thread.seek_back(tp, offset))
 
     def skip_gap(self, tp: TP, start: int, end: int) -> None:
-        self._start_gap_task(super()._add_gap(tp, start, end - 1))
+        task = asyncio.ensure_future(super()._add_gap(tp, start, end - 1))
+        self.gap_tasks.add(task)
+        task.add_done_callback(self.gap_tasks.discard)
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
         """Do nothing: Faust would acknowledge offsets it has not seen, but they may only be fetched

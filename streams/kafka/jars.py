@@ -125,12 +125,8 @@ async def _download(jars_dir: Path) -> None:
                     "and try again."
                 ),
             )
-        _move_into_place(download_dir, jars_dir)
-
-
-def _move_into_place(download_dir: Path, jars_dir: Path) -> None:
-    try:
-        download_dir.rename(jars_dir)
-    except OSError:
-        if not jars_dir.is_dir():  # else another process was faster, with the same jars
-            raise
+        try:
+            download_dir.rename(jars_dir)
+        except OSError:
+            if not jars_dir.is_dir():  # else another process was faster, with the same jars
+                raise

@@ -85,7 +85,20 @@ class RecordProducer:
         # Concurrent first appends would start a producer each, and all but one would leak.
         async with self._start_lock:
             if self._producer is None:
-                producer = self._new_producer()
+                producer = AIOKafkaProducer(
+                    **self._settings.to_aiokafka_arguments(),
+                    client_id="anabranch-publisher",
+                    # An acknowledged event must survive the loss of a broker: the stage marks it
+                    # as published.
+                    acks="all",
+                    # Retries inside the client must neither duplicate nor reorder records.
+                    enable_idempotence=True,
+                    compression_type="lz4",
+                    max_batch_size=_BATCH_BYTES,
+                    max_request_size=_MAX_REQUEST_BYTES,
+                    # Half of our time-out, so that a lost request is retried once.
+                    request_timeout_ms=int(self._timeout_s * 500),
+                )
                 try:
                     await producer.start()
                 except BaseException:
@@ -94,28 +107,19 @@ class RecordProducer:
                 self._producer = producer
             return self._producer
 
-    def _new_producer(self) -> AIOKafkaProducer:
-        return AIOKafkaProducer(
-            **self._settings.to_aiokafka_arguments(),
-            client_id="anabranch-publisher",
-            # An acknowledged event must survive the loss of a broker: the stage marks it as
-            # published.
-            acks="all",
-            # Retries inside the client must neither duplicate nor reorder records.
-            enable_idempotence=True,
-            compression_type="lz4",
-            max_batch_size=_BATCH_BYTES,
-            max_request_size=_MAX_REQUEST_BYTES,
-            # Half of our time-out, so that a lost request is retried once.
-            request_timeout_ms=int(self._timeout_s * 500),
-        )
-
     async def _send(self, producer: AIOKafkaProducer, records: Sequence[Record]) -> list[Position]:
         confirmations: list[asyncio.Future[RecordMetadata]] = []
         try:
             for record in records:
                 # Only buffered here, in order; the confirmations are awaited together.
-                confirmations.append(await self._send_record(producer, record))
+                confirmations.append(
+                    await producer.send(
+                        self._settings.topic_prefix + record.topic,
+                        value=record.value,
+                        key=record.key,
+                        headers=list(record.headers.items()),
+                    )
+                )
             # shield: cancelling aiokafka's own future would not unsend the record.
             metadata_list = await asyncio.gather(
                 *(asyncio.shield(confirmation) for confirmation in confirmations)
@@ -128,15 +132,6 @@ class RecordProducer:
             Position(record.topic, metadata.partition, metadata.offset)
             for record, metadata in zip(records, metadata_list, strict=True)
         ]
-
-    async def _send_record(
-        self, producer: AIOKafkaProducer, record: Record
-    ) -> asyncio.Future[RecordMetadata]:
-        topic = self._settings.topic_prefix + record.topic
-        confirmation: asyncio.Future[RecordMetadata] = await producer.send(
-            topic, value=record.value, key=record.key, headers=list(record.headers.items())
-        )
-        return confirmation
 
 
 def _consume_exception(confirmation: asyncio.Future[Any]) -> None:

@@ -130,25 +130,22 @@ class FaustSubscription:
         app = FaustApp(self._group, self._cluster_topic, assignment, self._consumer_arguments)
         app_task = asyncio.create_task(_run_app(app))
         try:
-            await self._wait_for_failure(app_task, assignment)
+            await asyncio.wait({app_task, assignment.failure}, return_when=asyncio.FIRST_COMPLETED)
+            # The assignment's failure first: it is the cause if both ended.
+            if assignment.failure.done():
+                assignment.failure.result()
+            elif app_task.cancelled():
+                raise LogUnavailable(f"The Faust app of {self._cluster_topic} was cancelled.")
+            else:
+                try:
+                    app_task.result()
+                except Exception as error:
+                    raise translate_aiokafka_error(
+                        error, f"Reading {self._cluster_topic} as {self._group} failed"
+                    ) from error
         finally:
             # shield: a cancelled stop would leave the fetch thread and the group membership behind.
             await asyncio.shield(_stop_app(app, app_task, assignment))
-
-    async def _wait_for_failure(
-        self, app_task: asyncio.Task[None], assignment: PartitionAssignment
-    ) -> None:
-        await asyncio.wait({app_task, assignment.failure}, return_when=asyncio.FIRST_COMPLETED)
-        if assignment.failure.done():
-            return assignment.failure.result()
-        if app_task.cancelled():
-            raise LogUnavailable(f"The Faust app of {self._cluster_topic} was cancelled.")
-        try:
-            return app_task.result()
-        except Exception as error:
-            raise translate_aiokafka_error(
-                error, f"Reading {self._cluster_topic} as {self._group} failed"
-            ) from error
 
 
 async def _run_app(app: FaustApp) -> None:

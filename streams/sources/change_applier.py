@@ -89,7 +89,17 @@ class ChangeApplier:
             )
             if position is not None:
                 # In the same transaction: the progress never claims changes that are not stored.
-                await self._store_progress(transaction, change_events, position)
+                for change_event in change_events:
+                    if isinstance(change_event, SnapshotEnd):
+                        await transaction.record_snapshot_end(
+                            change_event.table,
+                            (change_event.epoch, change_event.sequence),
+                            position.topic,
+                            position.ends,
+                        )
+                await transaction.record_progress(
+                    position.topic, position.partition, position.next_offset
+                )
         await self._emit(transition)
         for truncation in truncations:
             await self.withdraw_below(truncation.table, (truncation.epoch, truncation.sequence + 1))
@@ -186,22 +196,6 @@ class ChangeApplier:
                 transition.pending[key], transition.merged_rows[key] = pending_state, merged_row
         await transaction.save_changes([], new_states)
         return transition
-
-    async def _store_progress(
-        self,
-        transaction: SourceTransaction,
-        change_events: Sequence[ChangeEvent],
-        position: BatchPosition,
-    ) -> None:
-        for change_event in change_events:
-            if isinstance(change_event, SnapshotEnd):
-                await transaction.record_snapshot_end(
-                    change_event.table,
-                    (change_event.epoch, change_event.sequence),
-                    position.topic,
-                    position.ends,
-                )
-        await transaction.record_progress(position.topic, position.partition, position.next_offset)
 
     async def _emit(self, transition: _Transition) -> None:
         all_keys = list(transition.pending)

@@ -72,10 +72,6 @@ def _format_timestamp(microseconds: int) -> str:
     return (_EPOCH + timedelta(microseconds=microseconds)).replace(tzinfo=None).isoformat()
 
 
-def _format_date(days: int) -> str:
-    return (_EPOCH + timedelta(days=days)).date().isoformat()
-
-
 def _format_time(microseconds: int) -> str:
     return (_EPOCH + timedelta(microseconds=microseconds)).time().isoformat()
 
@@ -119,7 +115,7 @@ def _convert_bytes(value: Any, _: Mapping[str, Any]) -> dict[str, str]:
 _CONVERSIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
     **dict.fromkeys(
         ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date", "date"),
-        lambda value, _: _format_date(int(value)),
+        lambda value, _: (_EPOCH + timedelta(days=int(value))).date().isoformat(),
     ),
     **dict.fromkeys(
         ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp", "timestamp_ms"),

@@ -69,7 +69,10 @@ def parse_change_events(record: Record, epoch: int, mapping: RowMapping) -> list
             code="MALFORMED_CHANGE",
             remedy="Use the connector's own topic, not a flattened one.",
         )
-    table, sequence = _get_table_name(source), _compute_sequence(source)
+    table = ".".join(
+        str(source[part]) for part in ("schema", "table", "collection") if source.get(part)
+    )
+    sequence = _compute_sequence(source)
     if op == "t":
         # No key, hence in any partition: ordered against the rows' events by sequence only.
         return [Truncation(table, epoch, sequence)]
@@ -96,9 +99,11 @@ def _parse_change(
     if op == "d":
         return RowChange(key, table, epoch, sequence, is_deleted=True)
     row = _check_object(envelope.get("after"), "field `after`")
-    columns, unknown = _parse_columns(
-        row, _get_column_schemas(schema, "after"), mapping, list(key_values)
-    )
+    schema_fields = (schema or {}).get("fields") or []
+    row_schemas = (field for field in schema_fields if field.get("field") == "after")
+    row_schema: Json = next(row_schemas, {})
+    column_schemas = {column["field"]: column for column in row_schema.get("fields") or []}
+    columns, unknown = _parse_columns(row, column_schemas, mapping, list(key_values))
     return RowChange(
         key,
         table,
@@ -211,21 +216,8 @@ def _split_payload(value: Json) -> tuple[Json, Json | None]:
     return value, None
 
 
-def _get_column_schemas(schema: Json | None, part: str) -> Mapping[str, Json]:
-    for field in (schema or {}).get("fields") or []:
-        if field.get("field") == part:
-            return {column["field"]: column for column in field.get("fields") or []}
-    return {}
-
-
 def _get_snapshot_marker(source: Json) -> str:
     return str(source.get("snapshot", "false")).lower()
-
-
-def _get_table_name(source: Json) -> str:
-    return ".".join(
-        str(source[part]) for part in ("schema", "table", "collection") if source.get(part)
-    )
 
 
 def _compute_sequence(source: Json) -> int:

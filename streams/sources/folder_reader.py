@@ -91,14 +91,12 @@ class FolderReader:
         # Before any withdrawal: an unmounted share looks like a folder whose files were deleted.
         unmounted = self._find_unmounted(folder_scan)
         for name, stamp in sorted(folder_scan.files.items()):
-            if self._is_new(name, stamp) and self._is_settled(name, stamp):
+            item, device = self.item_states.items.get(name, {}), folder_scan.resolve_device(name)
+            is_new = not item.get("live") or item.get("stamp") != list(stamp)
+            if is_new and self._is_settled(name, stamp):
                 await self._ingest_file(name, stamp, folder_scan)
-            elif (item := self.item_states.items.get(name, {})).get("live") and item.get(
-                "device"
-            ) != folder_scan.resolve_device(name):
-                await self.item_states.store_item(
-                    name, {**item, "device": folder_scan.resolve_device(name)}
-                )
+            elif item.get("live") and item.get("device") != device:
+                await self.item_states.store_item(name, {**item, "device": device})
         for name in sorted(
             filter(folder_scan.is_deleted, self.item_states.list_live() - unmounted)
         ):
@@ -202,10 +200,6 @@ class FolderReader:
             return "a link to a file outside the allowed folders"
         return None
 
-    def _is_new(self, name: str, stamp: FileStamp) -> bool:
-        item = self.item_states.items.get(name, {})
-        return not item.get("live") or item.get("stamp") != list(stamp)
-
     def _is_settled(self, name: str, stamp: FileStamp) -> bool:
         return (
             self.previous_stamps.get(name) == stamp
@@ -241,13 +235,13 @@ class FolderReader:
         )
 
     def _build_document(self, name: str, path: Path, key: str) -> DocumentReceived:
-        spec = self.item_states.source.spec
+        spec, uri = self.item_states.source.spec, path.as_uri()
         return DocumentReceived(
             tenant=spec.tenant,
             external_id=name,
             content=Content(storage_key=key),
             filename=path.name,
-            source_uri=_format_uri(path),
+            source_uri=uri if len(uri) <= MAX_URI_CHARS else None,
             collection=spec.collection,
             tags=spec.tags,
         )
@@ -256,11 +250,6 @@ class FolderReader:
 def _replace_undecodable(name: str) -> str:
     """Replace the surrogates by which Python represents file names that are not UTF-8."""
     return name.encode(errors="replace").decode()
-
-
-def _format_uri(path: Path) -> str | None:
-    uri = path.as_uri()
-    return uri if len(uri) <= MAX_URI_CHARS else None
 
 
 def _compute_sha256(path: Path) -> str:

@@ -139,10 +139,16 @@ class MemorySourceStore:
 
     async def fetch_ended_snapshots(self, source: str) -> list[EndedSnapshot]:
         state = self._get_state(source)
-        return [
-            EndedSnapshot(table, mark, topic, _compute_unread(state, topic, ends))
-            for table, (mark, topic, ends) in state.ended_snapshots.items()
-        ]
+        snapshots = []
+        for table, (mark, topic, ends) in state.ended_snapshots.items():
+            starts = {partition: state.progress.get((topic, partition), 0) for partition in ends}
+            unread = {
+                partition: (starts[partition], end)
+                for partition, end in ends.items()
+                if starts[partition] < end
+            }
+            snapshots.append(EndedSnapshot(table, mark, topic, unread))
+        return snapshots
 
     async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None:
         if self._get_state(source).ended_snapshots.get(table, ((0, 0), "", {}))[0] == mark:
@@ -183,13 +189,3 @@ class MemorySourceStore:
             self._created_count += 1
             self._states[source] = _SourceState(self._created_count)
         return self._states[source]
-
-
-def _compute_unread(
-    state: _SourceState, topic: str, ends: Mapping[int, int]
-) -> dict[int, tuple[int, int]]:
-    return {
-        partition: (start, end)
-        for partition, end in ends.items()
-        if (start := state.progress.get((topic, partition), 0)) < end
-    }

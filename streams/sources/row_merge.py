@@ -5,7 +5,7 @@ Pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,12 @@ def merge_row(key: str, rows: Rows, floors: Mapping[str, TableFloors]) -> Merged
     # A maximum over all changes, hence the same row in whatever order they arrive.
     newest_change = max(live_changes, key=_get_order_key, default=None)
     if newest_change is None:
-        return _merge_below_floors(state, floors)
+        # Every change is obsolete: the row was truncated, or missing in a later snapshot.
+        tables: Iterable[str] = [change.table for change in state.changes] or (
+            [state.emitted.table] if state.emitted else []
+        )
+        highest = [(floors[table].highest, table) for table in tables if table in floors]
+        return AbsentRow(max(highest)[1], max(highest)[0]) if highest else None
     if newest_change.is_deleted:
         return AbsentRow(newest_change.table, newest_change.mark)
     previous_values = {
@@ -66,15 +71,6 @@ def merge_row(key: str, rows: Rows, floors: Mapping[str, TableFloors]) -> Merged
     )
 
 
-def _merge_below_floors(state: RowState, floors: Mapping[str, TableFloors]) -> AbsentRow | None:
-    """Merge a row whose changes are all obsolete: truncated, or missing in a later snapshot."""
-    tables: Iterable[str] = [change.table for change in state.changes] or (
-        [state.emitted.table] if state.emitted else []
-    )
-    highest = [(floors[table].highest, table) for table in tables if table in floors]
-    return AbsentRow(max(highest)[1], max(highest)[0]) if highest else None
-
-
 def _resolve_previous_value(
     name: str, change: RowChange, rows: Rows, visited: frozenset[tuple[str, SequenceMark]]
 ) -> Any:
@@ -84,7 +80,7 @@ def _resolve_previous_value(
     key = change.old_key or change.key
     earlier_changes = [
         candidate
-        for candidate in _get_changes(rows, key)
+        for candidate in (rows[key].changes if key in rows else ())
         if candidate.epoch == change.epoch and candidate.order < change.order
     ]
     previous_change = max(earlier_changes, key=_get_order_key, default=None)
@@ -99,10 +95,6 @@ def _resolve_previous_value(
     return _resolve_previous_value(
         name, previous_change, rows, visited | {(key, previous_change.mark)}
     )
-
-
-def _get_changes(rows: Rows, key: str) -> Sequence[RowChange]:
-    return rows[key].changes if key in rows else ()
 
 
 def _get_order_key(change: RowChange) -> tuple[tuple[int, int, int], bool]:

@@ -100,7 +100,11 @@ class TableReader:
     async def _read_snapshot(self, shape: TableShape) -> None:
         await self._store_status("snapshot")
         async with self.reader.open_snapshot() as snapshot:
-            await self._check_not_restored(snapshot.sequence)
+            # A restored database reuses positions, and its changes would lose against the ones
+            # stored for them.
+            position = (await self.store.fetch_notes(self._name)).get(POSITION_KEY, {})
+            if position.get("epoch") == self.source.epoch:
+                self._check_not_behind(snapshot.sequence, position["sequence"])
             async for rows in snapshot.rows:
                 await self._apply(
                     [
@@ -134,15 +138,8 @@ class TableReader:
                 ),
             )
 
-    async def _check_not_restored(self, sequence: int) -> None:
-        """Raise ConfigurationError if the database went back to an earlier position."""
-        # A restored database reuses positions, and its changes would lose against the ones stored
-        # for them.
-        position = (await self.store.fetch_notes(self._name)).get(POSITION_KEY, {})
-        if position.get("epoch") == self.source.epoch:
-            self._check_not_behind(sequence, position["sequence"])
-
     def _check_not_behind(self, sequence: int, last_sequence: int) -> None:
+        """Raise ConfigurationError if the database went back to an earlier position."""
         if last_sequence > sequence:
             raise ConfigurationError(
                 f"The database of source {self._name} is at position {sequence}, behind "

@@ -50,17 +50,12 @@ class UrlsReader:
         limit = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         async with asyncio.TaskGroup() as group:
             for url in dict.fromkeys(self.config.urls):
-                if self._is_due(url):
+                requested_at = self.item_states.items.get(url, {}).get("requested_at", 0.0)
+                if self.clock().timestamp() - requested_at >= self.config.every_s:
                     group.create_task(self._revisit(url, limit))
-        await self.item_states.store_status("watching", self._collect_problems())
-
-    def _collect_problems(self) -> dict[str, str]:
         items = {url: self.item_states.items.get(url, {}) for url in self.config.urls}
-        return {url: item[PROBLEM_KEY] for url, item in items.items() if PROBLEM_KEY in item}
-
-    def _is_due(self, url: str) -> bool:
-        requested_at = self.item_states.items.get(url, {}).get("requested_at", 0.0)
-        return bool(self.clock().timestamp() - requested_at >= self.config.every_s)
+        problems = {url: item[PROBLEM_KEY] for url, item in items.items() if PROBLEM_KEY in item}
+        await self.item_states.store_status("watching", problems)
 
     async def _revisit(self, url: str, limit: asyncio.Semaphore) -> None:
         item = self.item_states.items.get(url, {})
@@ -103,7 +98,11 @@ class UrlsReader:
         mark: SequenceMark,
     ) -> None:
         if revisited.is_gone:
-            await self._record_miss(url, item, request_fields)
+            misses = int(item.get("misses", 0)) + 1
+            await self.item_states.store_item(url, item | request_fields | {"misses": misses})
+            if item.get("live") and misses >= self.config.withdraw_after_misses:
+                await self.item_states.publish_withdrawn(url)
+                await self.item_states.store_item(url, request_fields | {"misses": misses})
             return
         item_fields = {
             **request_fields,
@@ -125,15 +124,6 @@ class UrlsReader:
             mark,
             item_fields | {"sha256": revisited.file.blob.sha256},
         )
-
-    async def _record_miss(
-        self, url: str, item: dict[str, Any], request_fields: dict[str, float]
-    ) -> None:
-        misses = int(item.get("misses", 0)) + 1
-        await self.item_states.store_item(url, item | request_fields | {"misses": misses})
-        if item.get("live") and misses >= self.config.withdraw_after_misses:
-            await self.item_states.publish_withdrawn(url)
-            await self.item_states.store_item(url, request_fields | {"misses": misses})
 
     def _build_document(self, url: str, fetched: FetchedFile) -> DocumentReceived:
         spec = self.item_states.source.spec
