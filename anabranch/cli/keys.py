@@ -9,16 +9,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from anabranch.cli.errors import OK
 from anabranch.cli.options import CommonOptions, RemoteOptions
 from anabranch.cli.output import print_stderr, print_table
-from schemas.api_keys import KEY_ID_PATTERN, MAX_GRACE_S, ApiKeyRequest, RotationRequest
+from schemas.api_keys import (
+    KEY_ID_PATTERN,
+    MAX_GRACE_S,
+    ApiKey,
+    ApiKeyRequest,
+    IssuedApiKey,
+    RotationRequest,
+)
 from schemas.errors import InvalidRequest
 from schemas.principals import Principal, Role
 
@@ -34,16 +41,22 @@ app = App(
 DEFAULT = RemoteOptions()
 COMMON_DEFAULT = CommonOptions()
 SHOWN_ONCE_NOTE = "the key is shown only once"
+T = TypeVar("T")
+
+
+class ApiKeyPage(BaseModel):
+    items: list[ApiKey]
+    next: str | None
 
 
 class ApiKeyAdmin(Protocol):
-    async def create(self, request: ApiKeyRequest) -> dict[str, Any]: ...
+    async def create(self, request: ApiKeyRequest) -> IssuedApiKey: ...
 
-    async def list_keys(self, after: str | None, limit: int) -> dict[str, Any]: ...
+    async def list_keys(self, after: str | None, limit: int) -> ApiKeyPage: ...
 
-    async def rotate(self, key_id: str, request: RotationRequest) -> dict[str, Any]: ...
+    async def rotate(self, key_id: str, request: RotationRequest) -> IssuedApiKey: ...
 
-    async def revoke(self, key_id: str) -> dict[str, Any]: ...
+    async def revoke(self, key_id: str) -> ApiKey: ...
 
 
 @app.command
@@ -120,8 +133,9 @@ def list_keys(
         Maximum number of keys.
     """
     page = _run_call(common, lambda keys: keys.list_keys(after, limit))
+    body = page.model_dump(mode="json")
     if common.is_json:
-        common.print_result(page)
+        common.print_result(body)
         return 0
     rows = [
         (
@@ -129,15 +143,19 @@ def list_keys(
             key["name"],
             key["role"],
             key["readers"],
-            _format_state(key),
+            "revoked"
+            if key["revoked_at"]
+            else f"until {key['expires_at']}"
+            if key["expires_at"]
+            else "valid",
             key["created_by"],
             key["created_at"],
         )
-        for key in page["items"]
+        for key in body["items"]
     ]
     print_table(("id", "name", "role", "readers", "state", "created by", "created"), rows)
-    if page["next"]:
-        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
+    if page.next:
+        print_stderr(f"more: --after {page.next}", quiet=common.quiet)
     return 0
 
 
@@ -177,7 +195,7 @@ def revoke(key_id: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     valid_id = _validate_key_id(key_id)
     revoked = _run_call(common, lambda keys: keys.revoke(valid_id))
     if common.is_json:
-        common.print_result(revoked)
+        common.print_result(revoked.model_dump(mode="json"))
     else:
         print_stderr(f"revoked {key_id}", quiet=common.quiet)
     return 0
@@ -200,31 +218,22 @@ def _validate_key_id(key_id: str) -> str:
     return key_id
 
 
-def _print_key(issued: dict[str, Any], common: RemoteOptions) -> int:
+def _print_key(issued: IssuedApiKey, common: RemoteOptions) -> int:
     """Print the key alone to stdout, so that it can be piped into a file or a secret store."""
     if common.is_json:
-        common.print_result(issued)
+        common.print_result(issued.model_dump(mode="json"))
         return 0
-    readers = f", readers {', '.join(issued['readers'])}" if issued["readers"] is not None else ""
+    readers = f", readers {', '.join(issued.readers)}" if issued.readers is not None else ""
     print_stderr(
-        f"{issued['id']}: tenant {issued['tenant']}, role {issued['role']}{readers}; "
-        f"{SHOWN_ONCE_NOTE}",
+        f"{issued.id}: tenant {issued.tenant}, role {issued.role}{readers}; {SHOWN_ONCE_NOTE}",
         quiet=common.quiet,
     )
-    print(issued["key"])
+    print(issued.key)
     return 0
 
 
-def _format_state(key: dict[str, Any]) -> str:
-    if key["revoked_at"]:
-        return "revoked"
-    return f"until {key['expires_at']}" if key["expires_at"] else "valid"
-
-
-def _run_call(
-    common: RemoteOptions, call: Callable[[ApiKeyAdmin], Awaitable[dict[str, Any]]]
-) -> dict[str, Any]:
-    async def run() -> dict[str, Any]:
+def _run_call(common: RemoteOptions, call: Callable[[ApiKeyAdmin], Awaitable[T]]) -> T:
+    async def run() -> T:
         async with _open_remote(common) if common.server else _open_direct(common) as keys:
             return await call(keys)
 
@@ -237,17 +246,20 @@ class RemoteApiKeyAdmin:
     def __init__(self, client: ApiClient) -> None:
         self.client = client
 
-    async def create(self, request: ApiKeyRequest) -> dict[str, Any]:
-        return await self.client.post("/v1/keys", request.model_dump(mode="json"))
+    async def create(self, request: ApiKeyRequest) -> IssuedApiKey:
+        body = await self.client.post("/v1/keys", request.model_dump(mode="json"))
+        return IssuedApiKey.model_validate(body)
 
-    async def list_keys(self, after: str | None, limit: int) -> dict[str, Any]:
-        return await self.client.get("/v1/keys", after=after, limit=limit)
+    async def list_keys(self, after: str | None, limit: int) -> ApiKeyPage:
+        body = await self.client.get("/v1/keys", after=after, limit=limit)
+        return ApiKeyPage.model_validate(body)
 
-    async def rotate(self, key_id: str, request: RotationRequest) -> dict[str, Any]:
-        return await self.client.post(f"/v1/keys/{key_id}/rotate", request.model_dump(mode="json"))
+    async def rotate(self, key_id: str, request: RotationRequest) -> IssuedApiKey:
+        body = await self.client.post(f"/v1/keys/{key_id}/rotate", request.model_dump(mode="json"))
+        return IssuedApiKey.model_validate(body)
 
-    async def revoke(self, key_id: str) -> dict[str, Any]:
-        return await self.client.delete(f"/v1/keys/{key_id}")
+    async def revoke(self, key_id: str) -> ApiKey:
+        return ApiKey.model_validate(await self.client.delete(f"/v1/keys/{key_id}"))
 
 
 class DirectApiKeyAdmin:
@@ -256,18 +268,18 @@ class DirectApiKeyAdmin:
     def __init__(self, service: ApiKeyService, caller: Principal) -> None:
         self.service, self.caller = service, caller
 
-    async def create(self, request: ApiKeyRequest) -> dict[str, Any]:
-        return (await self.service.create(self.caller, request)).model_dump(mode="json")
+    async def create(self, request: ApiKeyRequest) -> IssuedApiKey:
+        return await self.service.create(self.caller, request)
 
-    async def list_keys(self, after: str | None, limit: int) -> dict[str, Any]:
+    async def list_keys(self, after: str | None, limit: int) -> ApiKeyPage:
         keys, next_cursor = await self.service.list_keys(self.caller, after=after, limit=limit)
-        return {"items": [key.model_dump(mode="json") for key in keys], "next": next_cursor}
+        return ApiKeyPage(items=keys, next=next_cursor)
 
-    async def rotate(self, key_id: str, request: RotationRequest) -> dict[str, Any]:
-        return (await self.service.rotate(self.caller, key_id, request)).model_dump(mode="json")
+    async def rotate(self, key_id: str, request: RotationRequest) -> IssuedApiKey:
+        return await self.service.rotate(self.caller, key_id, request)
 
-    async def revoke(self, key_id: str) -> dict[str, Any]:
-        return (await self.service.revoke(self.caller, key_id)).model_dump(mode="json")
+    async def revoke(self, key_id: str) -> ApiKey:
+        return await self.service.revoke(self.caller, key_id)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -82,7 +82,10 @@ def parse_run_and_sentence(text: str) -> tuple[UUID, int | None]:
 
 
 def print_lineage(
-    result: dict[str, Any], prov: bool, common: RemoteOptions, format_lines: Any
+    result: dict[str, Any],
+    prov: bool,
+    common: RemoteOptions,
+    format_lines: Callable[[dict[str, Any]], Iterable[str]],
 ) -> int:
     if prov:
         print(json.dumps(result, ensure_ascii=False, indent=1))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import getpass
 import sys
-from typing import Any
 
 from anabranch.cli.api_calls import get
 from anabranch.cli.credentials import is_private, normalize_server, remove_token, store_token
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_fields, print_stderr
+from schemas.api_keys import Identity
 from schemas.errors import InvalidRequest, NotFound
 
 DEFAULT = RemoteOptions()
@@ -33,10 +33,10 @@ def login(*, common: RemoteOptions = DEFAULT) -> int:
     identity = asyncio.run(_fetch_identity(server, token))
     path = store_token(server, token)
     if common.is_json:
-        common.print_result(identity)
+        common.print_result(identity.model_dump(mode="json"))
     else:
         print_stderr(
-            f"{server}: {identity['id']}, tenant {identity['tenant']}, role {identity['role']}; "
+            f"{server}: {identity.id}, tenant {identity.tenant}, role {identity.role}; "
             f"stored in {path}",
             quiet=common.quiet,
         )
@@ -91,11 +91,11 @@ def _read_token() -> str:
     return token
 
 
-async def _fetch_identity(server: str, token: str) -> dict[str, Any]:
+async def _fetch_identity(server: str, token: str) -> Identity:
     from anabranch.cli.http_client import ApiClient
 
     async with ApiClient(server, token) as client:
-        return await client.get("/v1/whoami")
+        return Identity.model_validate(await client.get("/v1/whoami"))
 
 
 def print_login_link(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
