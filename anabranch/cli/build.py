@@ -87,18 +87,13 @@ def reindex(
     resume
         Resume the build of this generation.
     """
-    _check_exclusive_options(plan=plan, wait=wait, pause=pause, resume=resume, set=common.set)
-    return asyncio.run(_reindex(common, plan, events_per_second, wait, pause, resume))
-
-
-def _check_exclusive_options(**options: object) -> None:
-    """Raise InvalidRequest for options that contradict each other."""
+    options = {"plan": plan, "wait": wait, "pause": pause, "resume": resume, "set": common.set}
     set_options = [name for name, value in options.items() if value]
     for option, compatible in (("pause", ()), ("resume", ()), ("plan", ("set",))):
-        if option in set_options and (
-            conflicting := [name for name in set_options if name not in (option, *compatible)]
-        ):
+        conflicting = [name for name in set_options if name not in (option, *compatible)]
+        if option in set_options and conflicting:
             raise make_conflict_error(f"--{option}", f"--{conflicting[0]}")
+    return asyncio.run(_reindex(common, plan, events_per_second, wait, pause, resume))
 
 
 async def _rebuild(common: RemoteOptions, keep_previous: bool) -> dict[str, Any]:

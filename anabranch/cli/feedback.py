@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from anabranch.cli.api_calls import post
 from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import print_stderr
-from schemas.errors import ConfigurationError
+from schemas.errors import ConfigurationError, InvalidRequest
 
 Flag = Parameter(negative="")
 GRADES = ("0", "1", "2", "3")
@@ -48,11 +48,19 @@ def feedback(
     """
     if up and down:
         raise make_conflict_error("--up", "--down")
+    grades = {}
+    for text in chunk:
+        chunk_id, _, grade = text.partition("=")
+        if grade not in GRADES:
+            raise InvalidRequest(
+                f"Invalid --chunk {text}.", remedy="Use ID=GRADE, with a grade of 0, 1, 2 or 3."
+            )
+        grades[chunk_id] = int(grade)
     useful = up if up or down else None
     body = {
         "run_id": str(run),
         "useful": useful,
-        "grades": dict(map(_parse_grade, chunk)),
+        "grades": grades,
         "corrected_answer": answer,
         "note": note,
     }
@@ -67,14 +75,3 @@ def feedback(
     else:
         print_stderr(f"stored, with {result['judgements']} judged passages", quiet=common.quiet)
     return 0
-
-
-def _parse_grade(text: str) -> tuple[str, int]:
-    from schemas.errors import InvalidRequest
-
-    chunk_id, _, grade = text.partition("=")
-    if grade not in GRADES:
-        raise InvalidRequest(
-            f"Invalid --chunk {text}.", remedy="Use ID=GRADE, with a grade of 0, 1, 2 or 3."
-        )
-    return chunk_id, int(grade)

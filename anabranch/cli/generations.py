@@ -280,7 +280,16 @@ def drop(
     if common.is_json and result:
         common.print_result(result)
     elif result:
-        print_stderr(_format_drop_result(result), quiet=common.quiet)
+        pending = ""
+        if not result["removed"]:
+            holder = result["blocked_by"]
+            by = (
+                f" of {holder['application'] or 'another program'} (pid {holder['pid']})"
+                if holder
+                else ""
+            )
+            pending = f"; its last tables are removed when a transaction{by} ends"
+        print_stderr(f"{result['generation']} dropped{pending}", quiet=common.quiet)
     return OK if result else FAILED
 
 
@@ -382,14 +391,4 @@ def _format_interval(interval: dict[str, Any] | None) -> str:
         f"{interval['difference']:+.4f} [{interval['low']:+.4f}, {interval['high']:+.4f}]"
         if interval
         else "-"
-    )
-
-
-def _format_drop_result(result: dict[str, Any]) -> str:
-    holder = result["blocked_by"]
-    if result["removed"]:
-        return f"{result['generation']} dropped"
-    by = f" of {holder['application'] or 'another program'} (pid {holder['pid']})" if holder else ""
-    return (
-        f"{result['generation']} dropped; its last tables are removed when a transaction{by} ends"
     )

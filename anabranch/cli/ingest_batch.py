@@ -289,8 +289,17 @@ class IngestBatch:
             except TransientError as error:
                 self.is_server_lost = True
                 return error
-            except (AnabranchError, OSError) as error:
-                item.state, item.error = "failed", _to_error_body(error)
+            except AnabranchError as error:
+                item.state = "failed"
+                item.error = {"code": error.code, "detail": error.detail, "remedy": error.remedy}
+                return None
+            except OSError as error:
+                item.state = "failed"
+                item.error = {
+                    "code": "UNREADABLE_FILE",
+                    "detail": str(error),
+                    "remedy": "Check the file's permissions.",
+                }
                 return None
         item.state, item.document_id, item.job_id = (
             "accepted",
@@ -359,13 +368,3 @@ async def _upload(
     return dict(
         (await client.request("POST", "/v1/ingest", data=fields, files={"file": file})).json()
     )
-
-
-def _to_error_body(error: AnabranchError | OSError) -> dict[str, Any]:
-    if isinstance(error, AnabranchError):
-        return {"code": error.code, "detail": error.detail, "remedy": error.remedy}
-    return {
-        "code": "UNREADABLE_FILE",
-        "detail": str(error),
-        "remedy": "Check the file's permissions.",
-    }

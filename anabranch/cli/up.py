@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -73,7 +72,11 @@ async def _run_server(plan: LaunchPlan, ready_file: Path | None, common: CommonO
     from anabranch.process.supervisor import run_server
 
     print_stderr("starting…", quiet=common.quiet)
-    with _manage_ready_file(ready_file):
+    with ExitStack() as stack:
+        if ready_file is not None:
+            # Also before the start, so that the file of an earlier server does not look ready.
+            ready_file.unlink(missing_ok=True)
+            stack.callback(ready_file.unlink, missing_ok=True)
         async with run_server(plan) as (server, failure):
             async with ApiClient(server.url, server.token) as client:
                 login_url = server.url + (await client.post("/v1/login-links", {}))[
@@ -84,19 +87,6 @@ async def _run_server(plan: LaunchPlan, ready_file: Path | None, common: CommonO
                 write_server(ready_file, server)
             # Ends with an error or a cancellation only.
             await failure
-
-
-@contextmanager
-def _manage_ready_file(path: Path | None) -> Iterator[None]:
-    """Delete the ready file before the start and after the stop."""
-    if path is None:
-        yield
-        return
-    path.unlink(missing_ok=True)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: CommonOptions) -> None:

@@ -18,7 +18,7 @@ from anabranch.cli.output import print_json_line, print_stderr
 from schemas.errors import ConfigurationError, NotFound
 
 if TYPE_CHECKING:
-    from anabranch.cli.http_client import ApiClient
+    pass
 
 LOG_GROUP, FOLDER_GROUP = Group("Log options", sort_key=1), Group("Folder options", sort_key=2)
 Repeatable = Parameter(negative="")
@@ -193,53 +193,46 @@ POLL_S = 1.0
 
 
 async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -> int:
-    """Create the source that `body` declares, and print its progress until interrupted."""
+    """Create the source that `body` declares, unless its folder is watched already.
+
+    Then print a line whenever its status changes, until interrupted.
+    """
     from anabranch.cli.server_connection import open_or_initialize_client
     from anabranch.cli.source import approve_folder
 
     async with open_or_initialize_client(common) as client:
         approve_folder(body["connector"], common)
-        if await _ensure_source(client, body):
+        sources = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
+        existing = sources.get(body["name"])
+        # A source of another kind does not watch the folder: creating it reports the conflict.
+        is_watched = (
+            existing is not None
+            and existing["kind"] == "folder"
+            and existing["connector"]["path"] == body["connector"]["path"]
+        )
+        if not is_watched:
+            await client.post("/v1/sources", body)
             print_stderr(
                 f"watching {body['connector']['path']} as source {name}; to stop permanently: "
                 f"anabranch source remove {name}",
                 quiet=common.quiet,
             )
-        await _follow(client, name, common)
-    return 0
-
-
-async def _ensure_source(client: ApiClient, body: dict[str, Any]) -> bool:
-    """Create the source unless the folder is watched already. Returns whether it was created."""
-    existing = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
-    if (
-        body["name"] in existing
-        and existing[body["name"]]["connector"][
-            "path" if existing[body["name"]]["kind"] == "folder" else "kind"
-        ]
-        == body["connector"]["path"]
-    ):
-        return False
-    await client.post("/v1/sources", body)
-    return True
-
-
-async def _follow(client: ApiClient, name: str, common: RemoteOptions) -> None:
-    """Print a line whenever the source's status changes."""
-    last_line: dict[str, Any] = {}
-    while True:
-        sources = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
-        if entry := sources.get(name):
-            line = {
-                "state": entry["state"],
-                "documents": entry["documents"],
-                "files": entry["status"].get("items"),
-                "status": entry["status"],
+        last_line: dict[str, Any] = {}
+        while True:
+            sources = {
+                source["name"]: source for source in (await client.get("/v1/sources"))["items"]
             }
-            if line != last_line:
-                _print_status(line, common)
-                last_line = line
-        await asyncio.sleep(POLL_S)
+            if entry := sources.get(name):
+                line = {
+                    "state": entry["state"],
+                    "documents": entry["documents"],
+                    "files": entry["status"].get("items"),
+                    "status": entry["status"],
+                }
+                if line != last_line:
+                    _print_status(line, common)
+                    last_line = line
+            await asyncio.sleep(POLL_S)
 
 
 def _print_status(line: dict[str, Any], common: RemoteOptions) -> None:

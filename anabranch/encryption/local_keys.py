@@ -71,7 +71,13 @@ class KeyFile:
         """
         with self._mutex:
             while len(self._unused) < count:
-                self._unused += self._allocate_block()
+                shares = [secrets.token_bytes(SHARE_BYTES) for _ in range(BLOCK_SLOTS)]
+                with self._lock_file():
+                    first = self._find_next_slot()
+                    os.pwrite(self._file, b"".join(shares), _slot_offset(first))
+                    # On disk before any key is wrapped with one of them.
+                    os.fsync(self._file)
+                self._unused += enumerate(shares, first)
             allocated, self._unused = self._unused[:count], self._unused[count:]
             return allocated
 
@@ -105,15 +111,6 @@ class KeyFile:
                 # Extends the file with zeros, which `read` reports as missing shares.
                 os.ftruncate(self._file, _slot_offset(slot + 1))
                 os.fsync(self._file)
-
-    def _allocate_block(self) -> list[tuple[int, bytes]]:
-        shares = [secrets.token_bytes(SHARE_BYTES) for _ in range(BLOCK_SLOTS)]
-        with self._lock_file():
-            first = self._find_next_slot()
-            os.pwrite(self._file, b"".join(shares), _slot_offset(first))
-            # On disk before any key is wrapped with one of them.
-            os.fsync(self._file)
-        return list(enumerate(shares, first))
 
     def _find_next_slot(self) -> int:
         # Rounded up, so that a slot that a crash left half-written is skipped.

@@ -152,26 +152,24 @@ class BulkProducer:
         await self._wait_for_outcomes({document.id for document in documents}, next_offsets)
 
     async def _build_record(self, document: BulkDocument) -> Record:
+        payload = document.text.encode()
+        if len(payload) <= self.inline_bytes:
+            content = Content(text=document.text)
+        else:
+            key = upload_staging_prefix(
+                "default", make_received_id("default", BULK_SOURCE, document.id)
+            ) + sha256_hex(payload)
+            blob = await self.blobs.put(key, payload, media_type="text/markdown")
+            content = Content(storage_key=blob.key)
         data = DocumentReceived(
             external_id=document.id,
             title=document.title,
             media_type="text/markdown",
             filename=f"{sha256_hex(document.id.encode())[:16]}.md",
-            content=await self._build_content(document),
+            content=content,
         )
         return await build_raw_record(
             data, document.id, source=BULK_SOURCE, time=self.clock(), codec=self.codec
-        )
-
-    async def _build_content(self, document: BulkDocument) -> Content:
-        payload = document.text.encode()
-        if len(payload) <= self.inline_bytes:
-            return Content(text=document.text)
-        key = upload_staging_prefix(
-            "default", make_received_id("default", BULK_SOURCE, document.id)
-        ) + sha256_hex(payload)
-        return Content(
-            storage_key=(await self.blobs.put(key, payload, media_type="text/markdown")).key
         )
 
     async def _wait_for_outcomes(self, pending_ids: set[str], next_offsets: dict[int, int]) -> None:

@@ -49,30 +49,29 @@ def configure_logs(settings: LoggingSettings) -> None:
         # A logger that was used before would keep the earlier configuration.
         cache_logger_on_first_use=False,
     )
+    is_console = settings.format == "console" or (settings.format == "auto" and sys.stderr.isatty())
+    renderers: list[Any] = (
+        [
+            _escape_fields,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=_format_traceback
+            ),
+        ]
+        if is_console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
     # The renderers escape foreign texts themselves, and their colors must pass.
     handler = logging.StreamHandler(get_unescaped(sys.stderr))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=_build_renderers(settings)
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     # Replaces the handlers that libraries have installed.
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for name, floor in LIBRARY_LEVELS.items():
         logging.getLogger(name).setLevel(max(level, floor))
-
-
-def _build_renderers(settings: LoggingSettings) -> list[Any]:
-    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    if settings.format == "console" or (settings.format == "auto" and sys.stderr.isatty()):
-        return [
-            remove,
-            _escape_fields,
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=_format_traceback
-            ),
-        ]
-    return [remove, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 
 def _escape_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
