@@ -25,7 +25,7 @@ from anabranch.eval.runner import CALLER, EphemeralStack, ingest_documents, star
 from benchmarks.harness import print_report, silence_logs
 from benchmarks.refusal_set import RefusalQuestion, list_documents, load_questions
 from engines.rerank.maxsim import THRESHOLD
-from evaluation.retrieval_eval import RetrievalSet, read_retrieval_set
+from evaluation.retrieval_eval import read_retrieval_set
 from schemas.events import Content, DocumentReceived
 from schemas.questions import Filters, QueryRequest
 from schemas.timestamps import utc_now
@@ -106,27 +106,26 @@ async def measure_own_set() -> dict[str, Any]:
                 ),
             ),
         }
-        scored = {
-            name: [
-                await _score_labeled(stack, question, filters_for(question), name != "hidden")
-                for question in group
-            ]
-            for name, (group, filters_for) in groups.items()
-        }
+        scored: dict[str, list[ScoredQuestion]] = {name: [] for name in groups}
+        for name, (group, filters_for) in groups.items():
+            for question in group:
+                margin, score_margin, is_right = await score_question(
+                    stack, question.text, filters_for(question), question
+                )
+                scored[name].append(
+                    ScoredQuestion(
+                        question.is_answerable and name != "hidden",
+                        question.split,
+                        margin,
+                        score_margin,
+                        is_right,
+                    )
+                )
     return {
         "documents": len(list_documents()),
         "questions": len(all_questions),
         "groups": {name: summarize_by_split(lines) for name, lines in scored.items()},
     }
-
-
-async def _score_labeled(
-    stack: EphemeralStack, question: RefusalQuestion, filters: Filters, answerable: bool
-) -> ScoredQuestion:
-    margin, score_margin, is_right = await score_question(stack, question.text, filters, question)
-    return ScoredQuestion(
-        question.is_answerable and answerable, question.split, margin, score_margin, is_right
-    )
 
 
 async def _ingest_files(stack: EphemeralStack, paths: Sequence[Path]) -> None:
@@ -151,47 +150,23 @@ async def measure_test_set(path: Path, max_questions: int) -> dict[str, Any]:
     """Measure a test set. Questions are answerable if a relevant document was ingested."""
     retrieval_set = read_retrieval_set(path)
     ingested_documents = retrieval_set.documents[::2]
+    ingested_ids = {document.id for document in ingested_documents}
+    judged_queries = [
+        query for query in retrieval_set.queries if retrieval_set.relevant.get(query.id)
+    ]
+    scored = []
     async with start_ephemeral_stack(Settings()) as stack:
         await ingest_documents(stack, ingested_documents)
-        scored = [
-            await _score_query(
-                stack,
-                retrieval_set,
-                {document.id for document in ingested_documents},
-                query.id,
-                query.text,
-            )
-            for query in _sample_queries(retrieval_set, max_questions)
-        ]
+        for query in judged_queries[:: max(1, len(judged_queries) // max_questions)]:
+            margin, score_margin, _ = await score_question(stack, query.text, Filters())
+            is_answerable = bool(ingested_ids.intersection(retrieval_set.relevant[query.id]))
+            scored.append(ScoredQuestion(is_answerable, "all", margin, score_margin))
     return {
         "set": retrieval_set.name,
         "documents": len(ingested_documents),
         "questions": len(scored),
         "groups": {"all": summarize(scored)},
     }
-
-
-def _sample_queries(retrieval_set: RetrievalSet, max_questions: int) -> list[Any]:
-    judged_queries = [
-        query for query in retrieval_set.queries if retrieval_set.relevant.get(query.id)
-    ]
-    return judged_queries[:: max(1, len(judged_queries) // max_questions)]
-
-
-async def _score_query(
-    stack: EphemeralStack,
-    retrieval_set: RetrievalSet,
-    ingested_ids: set[str],
-    query_id: str,
-    text: str,
-) -> ScoredQuestion:
-    margin, score_margin, _ = await score_question(stack, text, Filters())
-    return ScoredQuestion(
-        bool(ingested_ids.intersection(retrieval_set.relevant[query_id])),
-        "all",
-        margin,
-        score_margin,
-    )
 
 
 def summarize_by_split(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:

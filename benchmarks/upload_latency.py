@@ -36,14 +36,13 @@ def make_pages(count: int, words: int) -> list[str]:
         for sentence in re.split(r"(?<=[.?!])\s+", PROSE.read_text())
         if "|" not in sentence and "#" not in sentence
     ]
-    return [_make_page(random.Random(seed), sentences, words) for seed in range(count)]
-
-
-def _make_page(rng: random.Random, sentences: list[str], words: int) -> str:
-    page: list[str] = []
-    while len(page) < words:
-        page += rng.choice(sentences).split()
-    return " ".join(page[:words])
+    pages = []
+    for seed in range(count):
+        rng, page = random.Random(seed), list[str]()
+        while len(page) < words:
+            page += rng.choice(sentences).split()
+        pages.append(" ".join(page[:words]))
+    return pages
 
 
 async def measure(repeats: int, null: bool) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from anabranch.config.loader import to_environment_name
 from anabranch.config.settings import Settings
 from api.app import create_routes
 from processors import EVENT_CLASSES, STAGES, TOPICS
-from schemas.events import EventData
 from services.instrumentation.metrics import Metrics
 from streams.asyncapi import get_schema_file_name
 from streams.stage import Stage
@@ -81,10 +80,10 @@ def format_commands() -> str:
             output_format="markdown", heading_level=2, usage_name="anabranch"
         )
     body = text[text.index("\n", text.index("**Commands**")) :]
-    kept = [line for line in body.splitlines() if not line.startswith(_COMMON_OPTIONS)]
-    first = next(number for number, line in enumerate(kept) if line.startswith("#"))
+    lines = [line for line in body.splitlines() if not line.startswith(_COMMON_OPTIONS)]
+    first = next(number for number, line in enumerate(lines) if line.startswith("#"))
     return (
-        "\n".join(_drop_empty_sections(kept[first:]))
+        "\n".join(_drop_empty_sections(lines[first:]))
         .strip()
         .replace("*[default: False]*", "")
         .replace(" *[default: ()]*", "")
@@ -108,7 +107,7 @@ def format_events() -> str:
             (
                 f"`{event.event_type()}`",
                 f"`{event.topic}`",
-                _format_summary(event),
+                " ".join((event.__doc__ or "").strip().split("\n\n")[0].split()),
                 f"[JSON Schema](events/{get_schema_file_name(event)})",
             )
             for event in EVENT_CLASSES
@@ -137,11 +136,11 @@ _COMMON_OPTIONS = tuple(
 @contextmanager
 def _override_program_name(name: str) -> Iterator[None]:
     """Usage lines contain the program name from `sys.argv`."""
-    given, sys.argv = sys.argv, [name]
+    arguments, sys.argv = sys.argv, [name]
     try:
         yield
     finally:
-        sys.argv = given
+        sys.argv = arguments
 
 
 def _drop_empty_sections(lines: Sequence[str]) -> Iterator[str]:
@@ -156,18 +155,13 @@ def _list_imports(stage: Stage, module: str) -> list[str]:
     """List the names that the stage's file imports from a module: a superset of the rows and events
     it creates.
     """
-    home = sys.modules[_get_module_name(stage)]
-    tree = ast.parse(inspect.getsource(home))
+    tree = ast.parse(inspect.getsource(sys.modules[f"processors.{stage.name}"]))
     return [
         alias.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module == module
         for alias in node.names
     ]
-
-
-def _get_module_name(stage: Stage) -> str:
-    return f"processors.{stage.name}"
 
 
 def _list_row_types(stage: Stage) -> list[str]:
@@ -233,10 +227,9 @@ def _format_endpoint(path: str, method: str, call: dict[str, Any]) -> str:
     ]
     for parameter in call.get("parameters", []):
         need = ", required" if parameter.get("required") else ""
-        lines.append(
-            f"- `{parameter['name']}` "
-            f"({parameter['in']}{need}){_format_parameter_description(parameter)}"
-        )
+        text = parameter.get("description") or parameter.get("schema", {}).get("description")
+        description = f": {text}" if text else ""
+        lines.append(f"- `{parameter['name']}` ({parameter['in']}{need}){description}")
     for media_type, content in call.get("requestBody", {}).get("content", {}).items():
         lines.append(f"- body `{media_type}`: {_format_body(content['schema'])}")
     lines += (
@@ -264,19 +257,10 @@ def _list_stream_descriptions(call: dict[str, Any]) -> list[str]:
     ]
 
 
-def _format_parameter_description(parameter: dict[str, Any]) -> str:
-    text = parameter.get("description") or parameter.get("schema", {}).get("description")
-    return f": {text}" if text else ""
-
-
 def _format_body(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         return f"`{schema['$ref'].rpartition('/')[2]}`"
     return ", ".join(f"`{name}`" for name in schema.get("properties", {}))
-
-
-def _format_summary(event: type[EventData]) -> str:
-    return " ".join((event.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 def _format_code(names: Iterable[str]) -> str:
@@ -309,14 +293,11 @@ def format_imports() -> str:
             targets = {_get_import_owner(module) for module in _list_imported_modules(path)}
             imports.setdefault(owner, set()).update(targets - {owner})
     order = sorted(imports, key=lambda name: (PACKAGES.index(name.partition(".")[0]), name))
-    lines = [
-        (
-            f"| `{owner}` | "
-            f"{', '.join(f'`{name}`' for name in order if name in imports[owner]) or 'none'} |"
-        )
-        for owner in order
-    ]
-    return "\n".join(["| package | imports |", "| --- | --- |", *lines])
+    lines = ["| package | imports |", "| --- | --- |"]
+    for owner in order:
+        names = _format_code(name for name in order if name in imports[owner])
+        lines.append(f"| `{owner}` | {names or 'none'} |")
+    return "\n".join(lines)
 
 
 def _get_import_owner(module: str) -> str:

@@ -320,12 +320,10 @@ def find_foreign_hits(
     hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan
 ) -> list[Hit]:
     """Return hits in documents of another language; none if the query's language is uncertain."""
-    if not plan.language_sure:
-        return []
     return [
         hit
         for hit in hits
-        if hit.chunk_id in chunks and _is_foreign(chunks[hit.chunk_id], plan.language)
+        if hit.chunk_id in chunks and plan.is_foreign(chunks[hit.chunk_id].language)
     ]
 
 
@@ -339,10 +337,6 @@ def filter_foreign_hits(
         else set()
     )
     return [hit for hit in hits if hit.chunk_id not in foreign]
-
-
-def _is_foreign(chunk: ChunkView, language: str | None) -> bool:
-    return chunk.language is not None and chunk.language.split("-")[0] != language
 
 
 def build_fusion_input(

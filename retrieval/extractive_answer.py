@@ -80,36 +80,30 @@ async def compose_quoted_answer(
     candidates: Sequence[QuoteCandidate], plan: QueryPlan, score_closeness: ScoreCloseness
 ) -> AnswerDraft:
     quotes, closeness_scores = await _choose_quotes(candidates, plan, score_closeness)
-    cited_quotes = [
-        (quote, citation)
-        for n, quote in enumerate(quotes, 1)
-        if (citation := build_citation(n, quote)) is not None
-    ]
-    sentences = tuple(
-        DraftSentence(_format_sentence(quote, plan.question), (citation.n,))
-        for quote, citation in cited_quotes
-    )
+    answer_type = detect_answer_type(plan.question)
+    sentences, citations = [], []
+    for n, quote in enumerate(quotes, 1):
+        citation = build_citation(n, quote)
+        if citation is None:
+            continue
+        value_span = find_value(answer_type, quote.readable_text, plan.question)
+        sentences.append(
+            DraftSentence(highlight_value(quote.readable_text, value_span), (citation.n,))
+        )
+        citations.append(citation)
     return AnswerDraft(
-        sentences,
-        tuple(citation for _, citation in cited_quotes),
+        tuple(sentences),
+        tuple(citations),
         MODEL,
         limitations=(_QUOTED_NOTE,),
         closeness=closeness_scores,
     )
 
 
-def _format_sentence(candidate: QuoteCandidate, question: str) -> str:
-    text = candidate.readable_text
-    return highlight_value(text, find_value(detect_answer_type(question), text, question))
-
-
 async def _choose_quotes(
     candidates: Sequence[QuoteCandidate], plan: QueryPlan, score_closeness: ScoreCloseness
 ) -> tuple[list[QuoteCandidate], tuple[float, ...] | None]:
-    """Return the lead, then supporting quotes in context order.
-
-    Also the closeness of the scored sentences.
-    """
+    """Return the lead, then the supporting quotes in context order, and the closeness scores."""
     overlaps = compute_overlaps(candidates, plan)
     offered_indices = _preselect(candidates, overlaps)
     if not offered_indices:
@@ -134,27 +128,20 @@ async def _choose_quotes(
 
 
 def compute_overlaps(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> FloatArray:
-    """Return the share of the query's idf mass that each sentence holds.
+    """Return the share of the query's idf mass that each sentence contains.
 
-    Idf is over the sentences themselves.
-
-    The headings above a sentence count as its words, and the column names of a table row.
+    Idf is over the sentences themselves. The headings above a sentence count as its words, and the
+    column names of a table row.
     """
     question_keys = list(
         dict.fromkeys(map(stem_word, extract_content_words(plan.question, plan.language)))
     )
-    matches = np.array(
-        [_match_words(candidate, question_keys) for candidate in candidates], np.float64
-    ).reshape(len(candidates), len(question_keys))
+    matches = np.zeros((len(candidates), len(question_keys)))
+    for row, candidate in enumerate(candidates):
+        words = extract_word_keys(f"{candidate.readable_text} {candidate.context.view.section}")
+        matches[row] = [key in words for key in question_keys]
     idf = np.array([math.log(1 + len(candidates) / (1 + count)) for count in matches.sum(axis=0)])
     return np.asarray(matches @ idf / idf.sum()) if question_keys else np.zeros(len(candidates))
-
-
-def _match_words(candidate: QuoteCandidate, question_keys: Sequence[str]) -> list[bool]:
-    candidate_keys = extract_word_keys(
-        f"{candidate.readable_text} {candidate.context.view.section}"
-    )
-    return [key in candidate_keys for key in question_keys]
 
 
 def _preselect(candidates: Sequence[QuoteCandidate], overlaps: FloatArray) -> list[int]:

@@ -111,7 +111,10 @@ async def generate_answer(
     chat: ChatModel,
     on_delta: OnDelta | None = None,
 ) -> AnswerDraft:
-    """Raises what the chat port raises, and InvalidModelOutput for a reply of another shape."""
+    """Ask the chat model for an answer, and keep its verified sentences.
+
+    Raises what the chat port raises, and InvalidModelOutput for a reply of another shape.
+    """
     reply = await chat.complete(
         build_system_prompt(plan.language),
         build_user_prompt(contexts, plan.question),
@@ -119,7 +122,18 @@ async def generate_answer(
         name="answer",
         on_delta=on_delta,
     )
-    return _verify_answer(_parse_reply(reply), reply, candidates, plan)
+    try:
+        model_answer = ModelAnswer.model_validate(dict(reply.data))
+    except ValidationError as error:
+        # A reply that cannot be used was paid for: the fallback answer reports its cost.
+        tokens = reply.usage.input_tokens + reply.usage.output_tokens
+        raise InvalidModelOutput(
+            f"Reply of {reply.model} does not match the answer schema: {error.error_count()} "
+            "errors.",
+            calls=reply.calls,
+            tokens=tokens,
+        ) from error
+    return _verify_answer(model_answer, reply, candidates, plan)
 
 
 def build_system_prompt(language: str | None) -> str:
@@ -179,20 +193,6 @@ def build_answer_schema() -> Mapping[str, Any]:
         "required": list(properties),
         "additionalProperties": False,
     }
-
-
-def _parse_reply(reply: ChatReply) -> ModelAnswer:
-    try:
-        return ModelAnswer.model_validate(dict(reply.data))
-    except ValidationError as error:
-        # A reply that cannot be used was paid for: the fallback answer reports its cost.
-        tokens = reply.usage.input_tokens + reply.usage.output_tokens
-        raise InvalidModelOutput(
-            f"Reply of {reply.model} does not match the answer schema: {error.error_count()} "
-            "errors.",
-            calls=reply.calls,
-            tokens=tokens,
-        ) from error
 
 
 def _verify_answer(
@@ -259,18 +259,19 @@ def _cite_sentence(
         return ()
     quotes, support = choose_quotes(text, named_candidates, MAX_QUOTES_PER_SENTENCE)
     if support < MIN_SUPPORT:
-        quotes = (
-            [_pick_first_of_best(named_candidates)]
-            if _is_foreign(named_candidates, plan.language)
-            else []
+        # Words of another language cannot be compared; its numbers were compared above.
+        is_foreign = plan.language is not None and all(
+            item.chunk.language not in (None, plan.language) for item in named_candidates
         )
-    return tuple(n for item in quotes if (n := _number_citation(item, citations)) is not None)
-
-
-def _is_foreign(passages: Sequence[QuoteCandidate], language: str | None) -> bool:
-    return language is not None and all(
-        item.chunk.language not in (None, language) for item in passages
-    )
+        quotes = [_pick_first_of_best(named_candidates)] if is_foreign else []
+    numbers = []
+    for item in quotes:
+        key = (item.chunk.chunk_id, item.start)
+        citation = citations.get(key) or build_citation(len(citations) + 1, item)
+        if citation is not None:
+            citations[key] = citation
+            numbers.append(citation.n)
+    return tuple(numbers)
 
 
 def _pick_first_of_best(passages: Sequence[QuoteCandidate]) -> QuoteCandidate:
@@ -283,15 +284,3 @@ def _pick_first_of_best(passages: Sequence[QuoteCandidate]) -> QuoteCandidate:
         ),
         passages[0],
     )
-
-
-def _number_citation(
-    candidate: QuoteCandidate, citations: dict[tuple[object, int], Citation]
-) -> int | None:
-    key = (candidate.chunk.chunk_id, candidate.start)
-    if key not in citations:
-        citation = build_citation(len(citations) + 1, candidate)
-        if citation is None:
-            return None
-        citations[key] = citation
-    return citations[key].n

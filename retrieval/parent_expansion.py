@@ -62,30 +62,26 @@ def expand_to_parents(
     families: dict[UUID, list[FusedCandidate]] = {}
     for candidate in candidates:
         families.setdefault(candidate.chunk.parent_id, []).append(candidate)
-    return sorted(
-        (_build_parent(children, aggregation, lowest_score) for children in families.values()),
-        key=lambda parent: parent.sort_key,
-    )
-
-
-def _build_parent(
-    children: Sequence[FusedCandidate], aggregation: Literal["max", "sum"], lowest_score: float
-) -> RankedParent:
-    # The id breaks ties, so that a rerun chooses the same child.
-    best = max(children, key=lambda child: (child.score, child.chunk.chunk_id))
-    score = (
-        best.score
-        if aggregation == "max"
-        else sum(child.score - lowest_score for child in children)
-    )
-    return RankedParent(
-        best.chunk.parent_id,
-        best.chunk.document_id,
-        score,
-        best,
-        len(children),
-        score_parts={**best.score_parts, "fused": score},
-    )
+    parents = []
+    for children in families.values():
+        # The id breaks ties, so that a rerun chooses the same child.
+        best = max(children, key=lambda child: (child.score, child.chunk.chunk_id))
+        score = (
+            best.score
+            if aggregation == "max"
+            else sum(child.score - lowest_score for child in children)
+        )
+        parents.append(
+            RankedParent(
+                best.chunk.parent_id,
+                best.chunk.document_id,
+                score,
+                best,
+                len(children),
+                score_parts={**best.score_parts, "fused": score},
+            )
+        )
+    return sorted(parents, key=lambda parent: parent.sort_key)
 
 
 def group_by_parent(children: Sequence[ChunkView]) -> dict[UUID, list[ChunkView]]:

@@ -39,23 +39,16 @@ def load_profiles(*folders: Path) -> ProfileCatalog:
 
     Raises ConfigurationError for a file that is not a valid profile.
     """
-    return ProfileCatalog(
-        {
-            path.stem: _load_profile(path)
-            for folder in folders
-            for path in sorted(folder.glob("*.yaml"))
-        }
-    )
-
-
-def _load_profile(path: Path) -> Profile:
-    try:
-        return Profile.model_validate(
-            {"name": path.stem, **(yaml.safe_load(path.read_text(encoding="utf-8")) or {})}
-        )
-    except (yaml.YAMLError, ValidationError, TypeError) as error:
-        raise ConfigurationError(
-            f"Invalid profile {path}: {error}.",
-            remedy="Compare it with profiles/default.yaml; the reference lists all fields and "
-            "bounds.",
-        ) from error
+    profiles = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("*.yaml"))):
+        try:
+            profiles[path.stem] = Profile.model_validate(
+                {"name": path.stem, **(yaml.safe_load(path.read_text(encoding="utf-8")) or {})}
+            )
+        except (yaml.YAMLError, ValidationError, TypeError) as error:
+            raise ConfigurationError(
+                f"Invalid profile {path}: {error}.",
+                remedy="Compare it with profiles/default.yaml; the reference lists all fields and "
+                "bounds.",
+            ) from error
+    return ProfileCatalog(profiles)

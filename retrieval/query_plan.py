@@ -55,6 +55,12 @@ class QueryPlan:
             bool(self.written_names) and not (self.question.istitle() or self.question.isupper())
         )
 
+    def is_foreign(self, language: str | None) -> bool:
+        """Tell whether a text's language surely differs from the query's, regions aside."""
+        return (
+            self.language_sure and language is not None and language.split("-")[0] != self.language
+        )
+
 
 def plan_query(
     question: str,

@@ -109,7 +109,7 @@ def _compute_threshold(
     plan: QueryPlan,
     idf: Mapping[str, Mapping[str, float]],
 ) -> float:
-    if _is_foreign(chunk, plan):
+    if plan.is_foreign(chunk.language):
         return engine_threshold * CROSS_LANGUAGE_FACTOR
     passage_coverage = max(
         (compute_coverage(chunk, plan, weights) for weights in idf.values()), default=USUAL_COVERAGE
@@ -117,14 +117,6 @@ def _compute_threshold(
     word_weight = WORD_WEIGHT * min(1.0, FEW_KEYWORDS / max(1, len(plan.keywords)))
     return engine_threshold + min(
         MAX_THRESHOLD_RISE, word_weight * (USUAL_COVERAGE - passage_coverage)
-    )
-
-
-def _is_foreign(chunk: ChunkView, plan: QueryPlan) -> bool:
-    return (
-        plan.language_sure
-        and chunk.language is not None
-        and chunk.language.split("-")[0] != plan.language
     )
 
 

@@ -180,22 +180,36 @@ def combine_scores(
         return RerankResult(
             (
                 *sorted(scored_parents, key=lambda parent: parent.sort_key),
-                *_append_unscored(unscored_parents, float(values.min())),
+                # Below the lowest rerank score, so that scores fall along the list.
+                *(
+                    replace_score(
+                        parent,
+                        float(values.min()) - (unscored_parents[0].score - parent.score),
+                        None,
+                        {},
+                    )
+                    for parent in unscored_parents
+                ),
             ),
             True,
             notes,
             numbers,
             children,
         )
-    z = dict(zip(scores, compute_z_scores(values), strict=True))
+    z_by_parent = dict(zip(scores, compute_z_scores(values).tolist(), strict=True))
     # A parent must gain nothing from lacking a score.
-    lowest_z = min(z.values())
-    rescored_parents = [
-        _add_rerank_score(
-            parent, scores.get(parent.parent_id), z.get(parent.parent_id, lowest_z), profile.weight
+    lowest_z = min(z_by_parent.values())
+    rescored_parents = []
+    for parent in (*offered, *rest):
+        z = z_by_parent.get(parent.parent_id, lowest_z)
+        rescored_parents.append(
+            replace_score(
+                parent,
+                parent.score + profile.weight * z,
+                scores.get(parent.parent_id),
+                {"rerank_z": z},
+            )
         )
-        for parent in (*offered, *rest)
-    ]
     return RerankResult(
         tuple(sorted(rescored_parents, key=lambda parent: parent.sort_key)),
         True,
@@ -203,21 +217,6 @@ def combine_scores(
         numbers,
         children,
     )
-
-
-def _append_unscored(unscored: Sequence[RankedParent], lowest_score: float) -> list[RankedParent]:
-    """Shift unscored parents below the lowest rerank score, so that scores fall along the list."""
-    return [
-        replace_score(parent, lowest_score - (unscored[0].score - parent.score), None, {})
-        for parent in unscored
-    ]
-
-
-def _add_rerank_score(
-    parent: RankedParent, score: float | None, z: float, weight: float
-) -> RankedParent:
-    """Add the weighted z-score; parents without a rerank score get the lowest z of all."""
-    return replace_score(parent, parent.score + weight * float(z), score, {"rerank_z": float(z)})
 
 
 def _keep_fused_order(parents: Sequence[RankedParent], note: str) -> RerankResult:
@@ -293,8 +292,8 @@ class TokenStateReader:
             return {
                 location: self._unpack(item) for location, item in zip(locations, data, strict=True)
             }
-        # A missing or damaged blob costs these passages their
-        # rerank score, not the query its answer.
+        # A missing or damaged blob costs these passages their rerank score, not the query its
+        # answer.
         except (AnabranchError, ValueError):
             return {}
 

@@ -64,15 +64,26 @@ async def rerun_run(
     # Records hold hashes only: an erased text cannot be recovered from a run.
     recovered_texts = await texts.fetch_texts(caller, list_required_texts(record))
     record.check_texts(recovered_texts)
-    query_context, result = (
-        _restore_context(record, caller),
-        _restore_ranking(record, recovered_texts),
-    )
-    response = await (
-        _rerun_query(query_context, result, record, recovered_texts, sentences)
-        if isinstance(query_context.request, QueryRequest)
-        else _rerun_search(query_context, result, record, recovered_texts)
-    )
+    query_context = _restore_context(record, caller)
+    result = _restore_ranking(record, recovered_texts)
+    snapshot = record.restore_snapshot(recovered_texts)
+    response: SearchResponse | QueryResponse
+    if isinstance(query_context.request, QueryRequest):
+        result = await attach_contexts(query_context, result, snapshot)
+        draft = (
+            await _redraft(result, record, query_context.plan, sentences)
+            if should_answer(query_context, result)
+            else None
+        )
+        response = build_response(query_context, result, draft, lambda: record.response.trace)
+    else:
+        result = await attach_results(query_context, result, snapshot)
+        response = SearchResponse(
+            run_id=query_context.run_id,
+            generation=result.generation,
+            results=list(result.results),
+            trace=record.response.trace,
+        )
     new_fields, recorded_fields = (
         response.model_dump(mode="json"),
         record.response.model_dump(mode="json"),
@@ -112,21 +123,24 @@ def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
         record.request,
         run_record.profile,
         plan,
-        Stopwatch(_zero_clock),
+        # The trace is copied from the record, so these timings are never shown.
+        Stopwatch(lambda: datetime.fromtimestamp(0, UTC)),
         ignore_progress,
     )
-
-
-def _zero_clock() -> datetime:
-    # The trace is copied from the record, so these timings are never shown.
-    return datetime.fromtimestamp(0, UTC)
 
 
 def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> RetrievalResult:
     profile, trace = record.run_record.profile, record.response.trace
     chunks = record.restore_chunks(texts)
     # In the order in which the run fused them: another changes the last digits of the sums.
-    hits = {channel: hits for channel in CHANNELS if (hits := _restore_hits(record, channel))}
+    hits: dict[Channel, list[Hit]] = {}
+    for channel in CHANNELS:
+        for candidate in record.candidates:
+            if channel in candidate.channels:
+                score = candidate.channels[channel].score
+                hits.setdefault(channel, []).append(
+                    Hit(candidate.chunk_id, candidate.document_id, score)
+                )
     fusion = fuse_candidates(
         FusionInput(hits, frozenset(record.run_record.complete), record.get_pair_scores()),
         chunks,
@@ -155,14 +169,6 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
         _restore_relevance(record, parents),
         missing_collections=tuple(record.run_record.missing_collections),
     )
-
-
-def _restore_hits(record: RecordedRun, channel: Channel) -> Sequence[Hit]:
-    return [
-        Hit(candidate.chunk_id, candidate.document_id, candidate.channels[channel].score)
-        for candidate in record.candidates
-        if channel in candidate.channels
-    ]
 
 
 def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> RerankResult:
@@ -199,37 +205,6 @@ def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> 
         recorded["background"],
         recorded["reason"],
     )
-
-
-async def _rerun_search(
-    query_context: QueryContext,
-    result: RetrievalResult,
-    record: RecordedRun,
-    texts: Mapping[UUID, str],
-) -> SearchResponse:
-    read_result = await attach_results(query_context, result, record.restore_snapshot(texts))
-    return SearchResponse(
-        run_id=query_context.run_id,
-        generation=result.generation,
-        results=list(read_result.results),
-        trace=record.response.trace,
-    )
-
-
-async def _rerun_query(
-    query_context: QueryContext,
-    result: RetrievalResult,
-    record: RecordedRun,
-    texts: Mapping[UUID, str],
-    sentences: SentenceSplitter,
-) -> QueryResponse:
-    read_result = await attach_contexts(query_context, result, record.restore_snapshot(texts))
-    draft = (
-        await _redraft(read_result, record, query_context.plan, sentences)
-        if should_answer(query_context, read_result)
-        else None
-    )
-    return build_response(query_context, read_result, draft, lambda: record.response.trace)
 
 
 async def _redraft(

@@ -171,38 +171,33 @@ def build_results(
     explain: bool,
 ) -> list[SearchResult]:
     """Build results, ranked from 1. Parents that are no longer readable are left out."""
-    readable_parents = [parent for parent in parents if parent.parent_id in views]
-    return [
-        _build_result(rank, parent, views[parent.parent_id], keywords, explain)
-        for rank, parent in enumerate(readable_parents, 1)
-    ]
-
-
-def _build_result(
-    rank: int, parent: RankedParent, view: ParentView, keywords: Sequence[str], explain: bool
-) -> SearchResult:
-    chunk = parent.best.chunk
-    spans = parse_spans(chunk)
-    pages = list_pages(spans) or list(view.pages)
-    return SearchResult(
-        rank=rank,
-        score=parent.score,
-        document_id=parent.document_id,
-        external_id=chunk.external_id,
-        revision=chunk.revision,
-        title=chunk.title,
-        source_uri=chunk.source_uri,
-        link=format_link(chunk.document_id, pages, chunk.char_start, chunk.char_end),
-        chunk_id=chunk.chunk_id,
-        parent_id=parent.parent_id,
-        section=view.section,
-        pages=pages,
-        spans=spans,
-        snippet=extract_snippet(chunk.text, keywords),
-        channels=dict(parent.best.channel_places),
-        duplicates=parent.duplicate_documents(),
-        explanation=explain_score(parent) if explain else None,
-    )
+    results: list[SearchResult] = []
+    for parent in (parent for parent in parents if parent.parent_id in views):
+        view, chunk = views[parent.parent_id], parent.best.chunk
+        spans = parse_spans(chunk)
+        pages = list_pages(spans) or list(view.pages)
+        results.append(
+            SearchResult(
+                rank=len(results) + 1,
+                score=parent.score,
+                document_id=parent.document_id,
+                external_id=chunk.external_id,
+                revision=chunk.revision,
+                title=chunk.title,
+                source_uri=chunk.source_uri,
+                link=format_link(chunk.document_id, pages, chunk.char_start, chunk.char_end),
+                chunk_id=chunk.chunk_id,
+                parent_id=parent.parent_id,
+                section=view.section,
+                pages=pages,
+                spans=spans,
+                snippet=extract_snippet(chunk.text, keywords),
+                channels=dict(parent.best.channel_places),
+                duplicates=parent.duplicate_documents(),
+                explanation=explain_score(parent) if explain else None,
+            )
+        )
+    return results
 
 
 def explain_score(parent: RankedParent) -> dict[str, Any]:

@@ -44,13 +44,13 @@ def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> R
         for key, passage in passages_then.items()
         if (later_passage := passages_now.get(key)) and later_passage.rank != passage.rank
     ]
-    gone = [
-        _build_change(passage, None, explainer.explain_gone(passage))
+    removed = [
+        _build_change(passage, None, explainer.explain_removed(passage))
         for key, passage in passages_then.items()
         if key not in passages_now
     ]
-    new = [
-        _build_change(None, passage, explainer.explain_new(passage))
+    added = [
+        _build_change(None, passage, explainer.explain_added(passage))
         for key, passage in passages_now.items()
         if key not in passages_then
     ]
@@ -58,24 +58,24 @@ def compare_runs(then: RecordedRun, now: RecordedRun, context: DiffContext) -> R
         _get_answer(then) != _get_answer(now),
         _get_citations(then) != _get_citations(now),
     )
+    reasons = [
+        *explainer.explain_run(),
+        *(change.reason for change in (*removed, *added, *moved) if change.reason),
+    ]
     return RunDiff(
         question=then.run_record.question,
         then=describe_side(then),
         now=describe_side(now),
-        same=not (moved or gone or new or answer_changed or citations_changed),
+        same=not (moved or removed or added or answer_changed or citations_changed),
         answer_changed=answer_changed,
         citations_changed=citations_changed,
         moved=moved,
-        added=new,
-        removed=gone,
+        added=added,
+        removed=removed,
         profile_changes=explainer.profile_changes,
         request_changes=explainer.request_changes,
-        reasons=_deduplicate(
-            [
-                *explainer.explain_run(),
-                *(passage.reason for passage in (*gone, *new, *moved) if passage.reason),
-            ]
-        ),
+        # Each reason once, though it may explain several passages.
+        reasons=sorted(dict.fromkeys(reasons), key=lambda reason: CAUSE_ORDER.index(reason.cause)),
     )
 
 
@@ -143,7 +143,7 @@ class _ChangeExplainer:
         if self.generation_reason:
             yield self.generation_reason
 
-    def explain_gone(self, passage: SearchResult) -> ChangeReason:
+    def explain_removed(self, passage: SearchResult) -> ChangeReason:
         document_now = self._documents.get(passage.document_id)
         # From certain causes to presumed ones: the first that applies is reported.
         if document_now is not None and document_now.visible_revision is None:
@@ -169,7 +169,7 @@ class _ChangeExplainer:
             cause="ranking", detail=f"other passages now rank above {_format_name(passage)}"
         )
 
-    def explain_new(self, passage: SearchResult) -> ChangeReason:
+    def explain_added(self, passage: SearchResult) -> ChangeReason:
         previous_revision = self._revisions_then.get(passage.document_id)
         if previous_revision is not None and previous_revision != passage.revision:
             return ChangeReason(
@@ -283,7 +283,3 @@ def _explain_generations(
 
 def _format_name(passage: SearchResult) -> str:
     return passage.title or passage.external_id or str(passage.document_id)
-
-
-def _deduplicate(reasons: Iterable[ChangeReason]) -> list[ChangeReason]:
-    return sorted(dict.fromkeys(reasons), key=lambda reason: CAUSE_ORDER.index(reason.cause))

@@ -23,7 +23,6 @@ from schemas.channels import Channel
 from schemas.errors import NotFound
 from schemas.events import EventData, QueryAnswered, QueryReceived
 from schemas.ids import sha256_hex
-from schemas.ports.engines import ChatReply
 from schemas.ports.lineage import RecordedText
 from schemas.ports.search import ChunkView, ParentView, SnapshotVersion
 from schemas.principals import Principal
@@ -152,8 +151,14 @@ def build_run_record(
 ) -> RunRecord:
     candidates = result.ranking.candidates
     families = {context.parent.parent_id: context.children for context in result.contexts}
-    # The best child of a context is quotable too: record it once.
-    chunks = {chunk.chunk_id: chunk for chunk in _iterate_read_chunks(result)}
+    # The best child of each parent that was read, and every chunk that could be quoted. The best
+    # child of a context is both: record it once.
+    chunks = {
+        parent.best.chunk.chunk_id: parent.best.chunk
+        for parent in result.ranking.parents
+        if parent.parent_id in result.parent_views
+    }
+    chunks |= {chunk.chunk_id: chunk for context in result.contexts for chunk in context.children}
     return RunRecord(
         profile=query_context.profile,
         question=query_context.plan.question,
@@ -172,33 +177,24 @@ def build_run_record(
     )
 
 
-def _iterate_read_chunks(result: RetrievalResult) -> Iterable[ChunkView]:
-    """Yield the best child of each parent that was read, and every chunk that could be quoted."""
-    for parent in result.ranking.parents:
-        if parent.parent_id in result.parent_views:
-            yield parent.best.chunk
-    for context in result.contexts:
-        yield from context.children
-
-
 def _record_draft(draft: AnswerDraft) -> RecordedDraft:
     return RecordedDraft(
         model=draft.model,
         closeness=None if draft.closeness is None else list(draft.closeness),
-        reply=_record_reply(draft.reply) if draft.reply else None,
+        reply=(
+            RecordedReply(
+                data=dict(reply.data),
+                model=reply.model,
+                calls=reply.calls,
+                tokens=reply.usage.input_tokens + reply.usage.output_tokens,
+            )
+            if (reply := draft.reply)
+            else None
+        ),
         assumptions=list(draft.assumptions),
         limitations=list(draft.limitations),
         calls=draft.calls,
         tokens=draft.tokens,
-    )
-
-
-def _record_reply(reply: ChatReply) -> RecordedReply:
-    return RecordedReply(
-        data=dict(reply.data),
-        model=reply.model,
-        calls=reply.calls,
-        tokens=reply.usage.input_tokens + reply.usage.output_tokens,
     )
 
 

@@ -77,7 +77,8 @@ def _wait_for_server(
 
 def run_command(connection: dict[str, str], *arguments: str, expected_exit_code: int) -> None:
     """Print and run a command. Ends the demo if the exit code is unexpected."""
-    print(f"\n$ anabranch {' '.join(map(_quote, arguments))}", flush=True)
+    words = (f'"{argument}"' if " " in argument else argument for argument in arguments)
+    print(f"\n$ anabranch {' '.join(words)}", flush=True)
     code = subprocess.run(
         build_command(*arguments), env=build_environment() | connection, check=False
     ).returncode
@@ -87,10 +88,6 @@ def run_command(connection: dict[str, str], *arguments: str, expected_exit_code:
         raise SystemExit(
             f"`anabranch {arguments[0]}` exited with {code} instead of {expected_exit_code}."
         )
-
-
-def _quote(argument: str) -> str:
-    return f'"{argument}"' if " " in argument else argument
 
 
 def main() -> None:

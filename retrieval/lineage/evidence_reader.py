@@ -24,12 +24,12 @@ from streams.codec import Codec
 class EventEvidence:
     """An event, or why there is none.
 
-    `gone_reason` is legitimate (erased, or removed by retention); `problem` is a fault.
+    `removal_reason` is legitimate (erased, or removed by retention); `problem` is a fault.
     """
 
     location: str
     event: Event[Any] | None = None
-    gone_reason: str | None = None
+    removal_reason: str | None = None
     problem: str | None = None
 
     @property
@@ -57,7 +57,7 @@ class BlobEvidence:
 
     location: str
     data: bytes | None = None
-    gone_reason: str | None = None
+    removal_reason: str | None = None
     problem: str | None = None
 
 
@@ -73,14 +73,14 @@ async def read_event(log: EventLog, codec: Codec, position: Position) -> EventEv
     location = format_position(position)
     stored = await log.read_at(position)
     if stored is None:
-        return EventEvidence(location, gone_reason="removed from the log by retention")
+        return EventEvidence(location, removal_reason="removed from the log by retention")
     try:
         return EventEvidence(location, await codec.decode(stored))
     # An unavailable store is no evidence: the trace fails instead of reporting a broken hop.
     except TransientError:
         raise
     except DataErased as error:
-        return EventEvidence(location, gone_reason=f"erased: {error.detail}")
+        return EventEvidence(location, removal_reason=f"erased: {error.detail}")
     except AnabranchError as error:
         return EventEvidence(
             location, problem=f"the record cannot be read: {error.detail} [{error.code}]"

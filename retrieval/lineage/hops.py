@@ -61,7 +61,7 @@ def build_hop(
             name=name,
             place=evidence.location,
             verified=False if evidence.problem else None,
-            detail=evidence.problem or evidence.gone_reason or "",
+            detail=evidence.problem or evidence.removal_reason or "",
             event=evidence.log_event,
         )
     fault = next((fault for fault in faults if fault), None)
@@ -91,6 +91,11 @@ def check_chunk(
             "lost",
         )
     text_sha256 = hash_text(text)
+    # A span that names characters only has the empty location.
+    locations = [
+        _get_location(Span(char_start=0, char_end=0)),
+        *(_get_location(Span.model_validate(span)) for span in recorded.spans),
+    ]
     faults = (
         _fault_unless(
             text_sha256 == recorded.text_sha256,
@@ -99,7 +104,7 @@ def check_chunk(
         ),
         _fault_unless(citation.quote in text, "its text does not contain the quote"),
         _fault_unless(
-            _are_spans_within(citation.spans, recorded),
+            all(_get_location(span) in locations for span in citation.spans),
             "the citation names a page or box outside the chunk",
         ),
     )
@@ -110,15 +115,6 @@ def check_chunk(
         verified=fault is None,
         detail=fault or "its text is the one the answer was read from and contains the quote",
         sha256=text_sha256,
-    )
-
-
-def _are_spans_within(spans: Sequence[Span], recorded: RecordedChunk) -> bool:
-    """True when each span is at a recorded location of the chunk, or has bare characters only."""
-    locations = [_get_location(Span.model_validate(span)) for span in recorded.spans]
-    return all(
-        _get_location(span) in (*locations, _get_location(Span(char_start=0, char_end=0)))
-        for span in spans
     )
 
 
@@ -309,7 +305,7 @@ def build_blob_hop(name: HopName, evidence: BlobEvidence, summary: str) -> Hop:
             name=name,
             place=evidence.location,
             verified=False if evidence.problem else None,
-            detail=evidence.problem or evidence.gone_reason or "",
+            detail=evidence.problem or evidence.removal_reason or "",
         )
     return Hop(
         name=name,
@@ -360,16 +356,13 @@ def _find_position_fault(child: ChildChunk, recorded: RecordedChunk) -> Fault:
         recorded.char_end,
         [Span.model_validate(span) for span in recorded.spans],
     )
+    pages = sorted({span.page for span in child.spans if span.page is not None})
+    on_pages = f" on page {', '.join(map(str, pages))}" if pages else ""
     return _fault_unless(
         is_same,
-        f"the chunk is at [{child.char_start}, {child.char_end}){_format_pages(child.spans)}, but "
-        "was recorded elsewhere",
+        f"the chunk is at [{child.char_start}, {child.char_end}){on_pages}, but was recorded "
+        "elsewhere",
     )
-
-
-def _format_pages(spans: Sequence[Span]) -> str:
-    pages = sorted({span.page for span in spans if span.page is not None})
-    return f" on page {', '.join(map(str, pages))}" if pages else ""
 
 
 def _find_type_fault(evidence: EventEvidence) -> Fault:

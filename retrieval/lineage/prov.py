@@ -25,10 +25,13 @@ class ProvBuilder:
     def add_record(self, kind: str, record_id: str, **attributes: Any) -> str:
         """Add a record and return its id.
 
-        Attributes are named `prefix_name`; those without a value are left out.
+        Attributes are named `prefix_name`; those without a value are left out. Types become
+        qualified names, other values plain literals.
         """
         literals = {
-            name.replace("_", ":", 1): _format_literal(name, value)
+            name.replace("_", ":", 1): (
+                {"$": value, "type": "prov:QUALIFIED_NAME"} if name == "prov_type" else value
+            )
             for name, value in attributes.items()
             if value is not None
         }
@@ -191,11 +194,6 @@ def _add_revision(
 
 def _add_content(prov: ProvBuilder, sha256: str) -> str:
     return prov.add_record("entity", f"sha256:{sha256}", prov_type="anabranch:Bytes")
-
-
-def _format_literal(name: str, value: Any) -> Any:
-    """Return types as qualified names and every other value as a plain literal."""
-    return {"$": value, "type": "prov:QUALIFIED_NAME"} if name == "prov_type" else value
 
 
 def _format_verified(verified: bool | None) -> str:

@@ -18,7 +18,7 @@ from retrieval.lineage.evidence_reader import (
     read_event,
     read_transcript,
 )
-from retrieval.run_record import RecordedRun, hash_text, parse_run
+from retrieval.run_record import hash_text, parse_run
 from schemas.errors import InvalidRequest, NotFound, unknown_document_error
 from schemas.events import (
     ChunksEmbedded,
@@ -96,8 +96,8 @@ class LineageTracer:
         evidence = await self._collect_evidence(row, row.generation)
         document_hops = [
             *_check_to_text(evidence, None),
-            *_check_chunked_parts(evidence),
-            *_check_embedded_parts(evidence),
+            *(_check_chunked(evidence, part, None) for part in evidence.chunked),
+            *(_check_embedded(evidence, part, None) for part in evidence.embedded),
         ]
         return DocumentLineage(
             document_id=document_id,
@@ -220,18 +220,20 @@ class LineageTracer:
             and isinstance(content, BlobEvidence)
         )
         pairs = [
-            (part_position, event)
-            for part_position, event in zip(part_positions, part_events, strict=True)
-            if isinstance(event, EventEvidence)
+            (part_position, evidence)
+            for part_position, evidence in zip(part_positions, part_events, strict=True)
+            if isinstance(evidence, EventEvidence)
         ]
         steps = {
             step: [pair for pair in pairs if pair[0].step == step]
             for step in ("transcribed", "chunked", "embedded")
         }
         transcribed = steps["transcribed"][0] if steps["transcribed"] else None
-        transcript, text_blob = (
-            await self._read_text(transcribed[1]) if transcribed else (None, None)
-        )
+        transcript: Transcript | None = None
+        text_blob: BlobEvidence | None = None
+        event = transcribed[1].event if transcribed else None
+        if event and isinstance(event.data, DocumentTranscribed):
+            transcript, text_blob = await read_transcript(self.blobs, event.data)
         return RevisionEvidence(
             row,
             received,
@@ -250,24 +252,16 @@ class LineageTracer:
     async def _read_received(self, row: RevisionLineage) -> EventEvidence:
         if row.received_position is None:
             return EventEvidence(
-                "raw", gone_reason="its position in topic raw is no longer recorded"
+                "raw", removal_reason="its position in topic raw is no longer recorded"
             )
         # Topic raw has limited retention, so a missing event is no fault there.
         evidence = await self._read_event(row.received_position)
         return (
-            EventEvidence(evidence.location, gone_reason="expired: topic raw has limited retention")
-            if evidence.gone_reason
+            EventEvidence(
+                evidence.location, removal_reason="expired: topic raw has limited retention"
+            )
+            if evidence.removal_reason
             else evidence
-        )
-
-    async def _read_text(
-        self, evidence: EventEvidence
-    ) -> tuple[Transcript | None, BlobEvidence | None]:
-        data = evidence.event.data if evidence.event else None
-        return (
-            await read_transcript(self.blobs, data)
-            if isinstance(data, DocumentTranscribed)
-            else (None, None)
         )
 
 
@@ -301,14 +295,6 @@ def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None)
             )
         )
     return document_hops
-
-
-def _check_chunked_parts(evidence: RevisionEvidence) -> list[Hop]:
-    return [_check_chunked(evidence, part, None) for part in evidence.chunked]
-
-
-def _check_embedded_parts(evidence: RevisionEvidence) -> list[Hop]:
-    return [_check_embedded(evidence, part, None) for part in evidence.embedded]
 
 
 def _check_chunked(
@@ -356,14 +342,10 @@ def _check_missing_part(evidence: RevisionEvidence, generation: str) -> Hop:
         )
     return Hop(
         name="chunked",
-        place=_format_locations(evidence.chunked),
+        place=", ".join(event.location for _, event in evidence.chunked),
         verified=False,
         detail="no part of the revision contains the chunk",
     )
-
-
-def _format_locations(parts: Sequence[tuple[PartPosition, EventEvidence]]) -> str:
-    return ", ".join(evidence.location for _, evidence in parts)
 
 
 def _get_event(part: tuple[PartPosition, EventEvidence] | None) -> Event[Any] | None:
@@ -427,7 +409,7 @@ async def trace_run(
         run_id=response.run_id,
         question=record.run_record.question,
         generation=response.generation,
-        answered_at=_parse_answered_at(record),
+        answered_at=datetime.fromisoformat(record.answered_at) if record.answered_at else None,
         answer=response.answer,
         citations=citation_lineages,
         verified=not faults,
@@ -475,7 +457,3 @@ def parse_sentence_citations(response: QueryResponse, *, is_quoted: bool) -> dic
             )
             start = marks.end()
     return citations_by_sentence
-
-
-def _parse_answered_at(record: RecordedRun) -> datetime | None:
-    return datetime.fromisoformat(record.answered_at) if record.answered_at else None

@@ -26,12 +26,13 @@ def _parse_block(lines: list[str]) -> SampleBlock:
         return SampleBlock("heading", text, len(marks))
     if first.startswith("|"):
         return SampleBlock(
-            "table", rows=[_split_cells(line) for line in lines if not line.startswith("| ---")]
+            "table",
+            rows=[
+                [cell.strip() for cell in line.strip("|").split("|")]
+                for line in lines
+                if not line.startswith("| ---")
+            ],
         )
     if first.startswith("- "):
         return SampleBlock("list", rows=[[line[2:]] for line in lines])
     return SampleBlock("paragraph", " ".join(lines))
-
-
-def _split_cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")]

@@ -39,16 +39,14 @@ def _add_block(document: Any, block: SampleBlock) -> None:
             for (item,) in block.rows:
                 document.add_paragraph(item, style="List Bullet")
         case "table":
-            _add_table(document, block.rows)
+            table = document.add_table(
+                rows=len(block.rows), cols=len(block.rows[0]), style="Table Grid"
+            )
+            for texts, row in zip(block.rows, table.rows, strict=True):
+                for text, cell in zip(texts, row.cells, strict=True):
+                    cell.text = text
         case _:
             document.add_paragraph(block.text)
-
-
-def _add_table(document: Any, rows: list[list[str]]) -> None:
-    table = document.add_table(rows=len(rows), cols=len(rows[0]), style="Table Grid")
-    for line, row in zip(rows, table.rows, strict=True):
-        for text, cell in zip(line, row.cells, strict=True):
-            cell.text = text
 
 
 def _strip_timestamps(data: bytes) -> bytes:
