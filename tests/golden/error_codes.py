@@ -26,8 +26,8 @@ CODE = re.compile(r"^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$")
 def collect_codes() -> set[str]:
     return {
         code
-        for room in PACKAGES
-        for path in (ROOT / room).rglob("*.py")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
         for code in _find_codes(ast.parse(path.read_text(encoding="utf-8")))
     }
 
@@ -38,7 +38,10 @@ def _find_codes(tree: ast.AST) -> Iterator[str]:
             case ast.keyword(arg="code", value=value):
                 yield from _find_constants(value)
             case ast.ClassDef():
-                yield from (code for statement in node.body for code in _find_class_code(statement))
+                for statement in node.body:
+                    match statement:
+                        case ast.Assign(targets=[ast.Name(id="code")], value=value):
+                            yield from _find_constants(value)
             case ast.Call(func=ast.Name(id="build_problem"), args=[_, _, code, *_]):
                 yield from _find_constants(code)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if (
@@ -53,12 +56,6 @@ def _find_codes(tree: ast.AST) -> Iterator[str]:
                 }
                 if {"code", "detail"} <= fields.keys():
                     yield from _find_constants(fields["code"])
-
-
-def _find_class_code(statement: ast.stmt) -> Iterator[str]:
-    match statement:
-        case ast.Assign(targets=[ast.Name(id="code")], value=value):
-            yield from _find_constants(value)
 
 
 def _find_constants(value: ast.AST) -> Iterator[str]:

@@ -15,7 +15,6 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
@@ -273,7 +272,7 @@ async def _write_keys(folder: Path, pool: Pool, settings: Settings) -> None:
         {
             "id": str(row["id"]),
             "tenant": row["tenant"],
-            "subject": _format_id(row["subject"]),
+            "subject": row["subject"] and str(row["subject"]),
             "wrapped": row["wrapped"] and b64encode(row["wrapped"]).decode(),
         }
         for row in rows
@@ -281,10 +280,6 @@ async def _write_keys(folder: Path, pool: Pool, settings: Settings) -> None:
     (folder / "keys.json").write_text(
         json.dumps({"master": settings.log.master_key.get_secret_value(), "keys": keys}, indent=1)
     )
-
-
-def _format_id(identity: UUID | None) -> str | None:
-    return None if identity is None else str(identity)
 
 
 def record_all(folder: Path) -> None:

@@ -104,16 +104,16 @@ def iter_recorded_events() -> Iterator[tuple[Path, str, RecordedEvent]]:
                 yield recording, name, one
 
 
-def describe_event(fact: Event[Any]) -> dict[str, Any]:
+def describe_event(event: Event[Any]) -> dict[str, Any]:
     envelope = {
         name: value
-        for name, value in asdict(replace(fact, data=None)).items()
+        for name, value in asdict(replace(event, data=None)).items()
         if name not in OMITTED_FIELDS
     }
     description = {
-        "type": fact.data.event_type(),
+        "type": event.data.event_type(),
         **envelope,
-        "data": fact.data.model_dump(mode="json"),
+        "data": event.data.model_dump(mode="json"),
     }
     return dict(json.loads(json.dumps(description, default=_to_json_value)))
 

@@ -97,10 +97,13 @@ async def test_raw_event_examples_are_decodable() -> None:
                 json.dumps(message["payload"]).encode(),
                 {name: value.encode() for name, value in message["headers"].items()},
             )
-            fact = await Codec().decode(
+            recorded_event = await Codec().decode(
                 StoredRecord(record, Position(RAW, 0, 0), datetime(2026, 3, 1, tzinfo=UTC))
             )
-            assert isinstance(fact.data, event) and fact.event_id == message["headers"]["ce_id"]
+            assert (
+                isinstance(recorded_event.data, event)
+                and recorded_event.event_id == message["headers"]["ce_id"]
+            )
 
 
 def test_recorded_events_validate_against_published_schemas() -> None:

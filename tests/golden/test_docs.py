@@ -85,8 +85,8 @@ def test_error_reference_explains_every_code() -> None:
 def test_error_reference_has_no_unused_codes() -> None:
     source = "\n".join(
         path.read_text(encoding="utf-8")
-        for room in PACKAGES
-        for path in (ROOT / room).rglob("*.py")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
     )
     assert [
         code
@@ -138,8 +138,8 @@ def test_commands_shown_in_docs_exist(page: Path) -> None:
 def test_commands_named_in_remedies_exist() -> None:
     source = "\n".join(
         path.read_text(encoding="utf-8")
-        for room in PACKAGES
-        for path in (ROOT / room).rglob("*.py")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
     )
     named = re.findall(r"`anabranch ((?:[a-z]+ ?)+)(--[a-z-]+)?", source)
     assert [

@@ -107,7 +107,7 @@ class WordReranker:
         return [
             max(
                 (
-                    _max_similarity(question_states, states)
+                    float((question_states @ states.T).max(axis=1).mean())
                     for states in self._token_states(passage)
                 ),
                 default=0.0,
@@ -119,10 +119,6 @@ class WordReranker:
         if self.role == "replaces":
             return [token_states_of(passage.text)[0]]
         return [states.astype(np.float32) / 127 for states in passage.states]
-
-
-def _max_similarity(question_states: NDArray[np.float32], states: NDArray[np.float32]) -> float:
-    return float((question_states @ states.T).max(axis=1).mean())
 
 
 @dataclass

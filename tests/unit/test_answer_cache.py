@@ -124,11 +124,11 @@ class CachedRetriever:
 
 
 async def test_second_identical_query_is_a_cache_hit() -> None:
-    desk = CachedRetriever(make_harness())
-    first = await desk.ask()
-    looks = Counter(desk.harness.index.call_counts)
-    second = await desk.ask()
-    assert desk.harness.index.call_counts == looks
+    retriever = CachedRetriever(make_harness())
+    first = await retriever.ask()
+    looks = Counter(retriever.harness.index.call_counts)
+    second = await retriever.ask()
+    assert retriever.harness.index.call_counts == looks
     assert not first.trace.cached and second.trace.cached
     assert (second.answer, second.citations, second.contexts, second.code) == (
         first.answer,
@@ -139,16 +139,20 @@ async def test_second_identical_query_is_a_cache_hit() -> None:
 
 
 async def test_cached_answer_is_recorded_as_a_full_run() -> None:
-    desk = CachedRetriever(make_harness())
-    responses = [await desk.ask() for _ in range(3)]
-    facts = [event for event in desk.harness.published_events if isinstance(event, QueryAnswered)]
+    retriever = CachedRetriever(make_harness())
+    responses = [await retriever.ask() for _ in range(3)]
+    events = [
+        event for event in retriever.harness.published_events if isinstance(event, QueryAnswered)
+    ]
     assert (
-        [fact.run_id for fact in facts]
+        [answered_event.run_id for answered_event in events]
         == [response.run_id for response in responses]
         == [UUID(int=1), UUID(int=2), UUID(int=3)]
     )
-    assert sum(isinstance(event, QueryReceived) for event in desk.harness.published_events) == 3
-    assert facts[2].response == responses[2].model_dump(mode="json")
+    assert (
+        sum(isinstance(event, QueryReceived) for event in retriever.harness.published_events) == 3
+    )
+    assert events[2].response == responses[2].model_dump(mode="json")
     assert (
         responses[2].trace.channels == responses[1].trace.channels
         and responses[2].trace.route == responses[1].trace.route
@@ -156,27 +160,27 @@ async def test_cached_answer_is_recorded_as_a_full_run() -> None:
     assert responses[2].trace.timings_ms.keys() == {"plan", "total"}, (
         "of what was done for this answer"
     )
-    assert (facts[2].candidates, facts[2].numbers, facts[2].run_record) == (
-        facts[1].candidates,
-        facts[1].numbers,
-        facts[1].run_record,
+    assert (events[2].candidates, events[2].numbers, events[2].run_record) == (
+        events[1].candidates,
+        events[1].numbers,
+        events[1].run_record,
     )
 
 
 async def test_index_change_invalidates_cached_answer() -> None:
-    desk = CachedRetriever(make_harness())
+    retriever = CachedRetriever(make_harness())
     for _ in range(3):
-        await desk.ask("Who keeps the training records?")
-    desk.harness.index.state = "2"
-    again = await desk.ask("Who keeps the training records?")
-    assert not again.trace.cached and desk.uses["answers stale"] == 1
-    assert (await desk.ask("Who keeps the training records?")).trace.cached
+        await retriever.ask("Who keeps the training records?")
+    retriever.harness.index.state = "2"
+    again = await retriever.ask("Who keeps the training records?")
+    assert not again.trace.cached and retriever.uses["answers stale"] == 1
+    assert (await retriever.ask("Who keeps the training records?")).trace.cached
 
 
 async def test_concurrent_identical_queries_are_coalesced() -> None:
-    desk = CachedRetriever(make_harness())
-    answers = await asyncio.gather(*(desk.ask() for _ in range(10)))
-    assert desk.harness.index.call_counts["snapshot"] == 1
+    retriever = CachedRetriever(make_harness())
+    answers = await asyncio.gather(*(retriever.ask() for _ in range(10)))
+    assert retriever.harness.index.call_counts["snapshot"] == 1
     assert (
         sum(answer.trace.cached for answer in answers) == 9
         and len({answer.run_id for answer in answers}) == 10
@@ -185,26 +189,31 @@ async def test_concurrent_identical_queries_are_coalesced() -> None:
 
 
 async def test_coalesced_query_retries_after_leader_fails() -> None:
-    desk = CachedRetriever(make_harness())
-    desk.harness.index.channel_errors = dict.fromkeys(
+    retriever = CachedRetriever(make_harness())
+    retriever.harness.index.channel_errors = dict.fromkeys(
         ("lexical", "semantic", "link"), EngineUnavailable("away")
     )
-    found = await asyncio.gather(*(desk.ask() for _ in range(3)), return_exceptions=True)
+    found = await asyncio.gather(*(retriever.ask() for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in found] == [
         EngineUnavailable
-    ] * 3 and desk.harness.index.call_counts["snapshot"] == 3
-    desk.harness.index.channel_errors = {}
-    assert (await desk.ask()).answer
+    ] * 3 and retriever.harness.index.call_counts["snapshot"] == 3
+    retriever.harness.index.channel_errors = {}
+    assert (await retriever.ask()).answer
 
 
 async def test_timed_out_waiter_uses_answer_cached_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(answer_cache, "DUPLICATE_WAIT_S", 0.05)
-    desk = CachedRetriever(make_harness())
-    response = await desk.ask()
-    [fact] = [event for event in desk.harness.published_events if isinstance(event, QueryAnswered)]
-    outcome, n_calls = QueryOutcome(response, fact, SnapshotVersion("default", "g1", "1")), 0
+    retriever = CachedRetriever(make_harness())
+    response = await retriever.ask()
+    [answered_event] = [
+        event for event in retriever.harness.published_events if isinstance(event, QueryAnswered)
+    ]
+    outcome, n_calls = (
+        QueryOutcome(response, answered_event, SnapshotVersion("default", "g1", "1")),
+        0,
+    )
 
     async def hang() -> QueryOutcome[QueryResponse]:
         await asyncio.Event().wait()
@@ -216,11 +225,11 @@ async def test_timed_out_waiter_uses_answer_cached_meanwhile(
         return outcome
 
     key = ("default", "null", "g1", "query", "{}")
-    hanging = asyncio.create_task(desk.answers.get_or_answer(key, hang))
+    hanging = asyncio.create_task(retriever.answers.get_or_answer(key, hang))
     await asyncio.sleep(0)
-    earlier = [asyncio.create_task(desk.answers.get_or_answer(key, answer)) for _ in range(2)]
+    earlier = [asyncio.create_task(retriever.answers.get_or_answer(key, answer)) for _ in range(2)]
     await asyncio.sleep(0.01)
-    _, cached = await desk.answers.get_or_answer(key, answer)
+    _, cached = await retriever.answers.get_or_answer(key, answer)
     assert cached and n_calls == 1 and sum([(await one)[1] for one in earlier]) == 1
     hanging.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
@@ -233,12 +242,14 @@ async def test_waiting_for_hanging_query_times_out(monkeypatch: pytest.MonkeyPat
     await expect_each_query_reaches_model(CachedRetriever(built), 2)
 
 
-async def expect_each_query_reaches_model(stack: CachedRetriever, askers: int) -> None:
+async def expect_each_query_reaches_model(
+    cached_retriever: CachedRetriever, n_queries: int
+) -> None:
     """Check that every concurrent query calls the model, which never answers."""
-    chat = stack.harness.chat
+    chat = cached_retriever.harness.chat
     assert isinstance(chat, HangingChat)
-    waiting = [asyncio.create_task(stack.ask()) for _ in range(askers)]
-    await eventually(lambda: chat.call_count >= askers)
+    waiting = [asyncio.create_task(cached_retriever.ask()) for _ in range(n_queries)]
+    await eventually(lambda: chat.call_count >= n_queries)
     for one in waiting:
         one.cancel()
     assert all(
@@ -248,60 +259,60 @@ async def expect_each_query_reaches_model(stack: CachedRetriever, askers: int) -
 
 
 async def test_coalesced_query_reruns_after_index_change() -> None:
-    desk = CachedRetriever(make_harness())
-    first = asyncio.create_task(desk.ask())
-    await eventually(lambda: desk.harness.index.call_counts["snapshot"])
-    desk.harness.index.state = "2"
-    later = await desk.ask()
+    retriever = CachedRetriever(make_harness())
+    first = asyncio.create_task(retriever.ask())
+    await eventually(lambda: retriever.harness.index.call_counts["snapshot"])
+    retriever.harness.index.state = "2"
+    later = await retriever.ask()
     assert (
         not (await first).trace.cached
         and not later.trace.cached
-        and desk.harness.index.call_counts["snapshot"] == 2
+        and retriever.harness.index.call_counts["snapshot"] == 2
     )
 
 
 async def test_stale_answers_are_evicted_by_cleanup() -> None:
-    desk = CachedRetriever(make_harness())
-    await desk.ask()
-    await desk.answers.evict_stale()
-    assert len(desk.answers) == 1
-    desk.harness.index.state = "2"
-    await desk.answers.evict_stale()
-    assert len(desk.answers) == 0
+    retriever = CachedRetriever(make_harness())
+    await retriever.ask()
+    await retriever.answers.evict_stale()
+    assert len(retriever.answers) == 1
+    retriever.harness.index.state = "2"
+    await retriever.answers.evict_stale()
+    assert len(retriever.answers) == 0
 
 
 async def test_cache_is_cleared_when_snapshot_cannot_be_verified() -> None:
-    desk = CachedRetriever(make_harness())
-    await desk.ask()
-    desk.harness.index.channel_errors["unchanged"] = DatabaseUnavailable("away")
-    await desk.answers.evict_stale()
-    assert len(desk.answers) == 0
+    retriever = CachedRetriever(make_harness())
+    await retriever.ask()
+    retriever.harness.index.channel_errors["unchanged"] = DatabaseUnavailable("away")
+    await retriever.answers.evict_stale()
+    assert len(retriever.answers) == 0
 
 
 async def test_cleanup_task_survives_unexpected_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = CachedRetriever(make_harness())
-    await desk.ask()
-    desk.harness.index.channel_errors["unchanged"] = RuntimeError(
+    retriever = CachedRetriever(make_harness())
+    await retriever.ask()
+    retriever.harness.index.channel_errors["unchanged"] = RuntimeError(
         "the database has another name now"
     )
     with pytest.raises(RuntimeError):
-        await desk.answers.evict_stale()
-    assert len(desk.answers) == 0
-    await desk.ask()
+        await retriever.answers.evict_stale()
+    assert len(retriever.answers) == 0
+    await retriever.ask()
     monkeypatch.setattr(retriever_pool, "INVALIDATION_INTERVAL_S", 0.0)
-    tidying = asyncio.create_task(retriever_pool.invalidate_periodically(desk.answers))
-    await eventually(lambda: not len(desk.answers))
+    tidying = asyncio.create_task(retriever_pool.invalidate_periodically(retriever.answers))
+    await eventually(lambda: not len(retriever.answers))
     assert not tidying.done()
     tidying.cancel()
     await asyncio.gather(tidying, return_exceptions=True)
 
 
 async def test_cached_answer_expires() -> None:
-    desk = CachedRetriever(make_harness())
+    retriever = CachedRetriever(make_harness())
     for _ in range(3):
-        await desk.ask()
-    desk.clock.now += CACHE_TTL
-    assert not (await desk.ask()).trace.cached
+        await retriever.ask()
+    retriever.clock.now += CACHE_TTL
+    assert not (await retriever.ask()).trace.cached
 
 
 @pytest.mark.parametrize(
@@ -316,30 +327,30 @@ async def test_cached_answer_expires() -> None:
     ],
 )
 async def test_cache_key_includes_every_request_option(other: dict[str, object]) -> None:
-    desk = CachedRetriever(make_harness())
+    retriever = CachedRetriever(make_harness())
     for _ in range(3):
-        await desk.ask()
-    desk.harness.index.others = {"g2": desk.harness.index}
-    assert not (await desk.ask(**other)).trace.cached  # type: ignore[arg-type]
+        await retriever.ask()
+    retriever.harness.index.others = {"g2": retriever.harness.index}
+    assert not (await retriever.ask(**other)).trace.cached  # type: ignore[arg-type]
 
 
 async def test_search_and_query_have_separate_cache_entries() -> None:
-    desk = CachedRetriever(make_harness())
+    retriever = CachedRetriever(make_harness())
     for run in range(3):
-        found = await desk.retriever.search(
+        found = await retriever.retriever.search(
             LOCAL_CALLER, SearchRequest(query=COST_QUESTION), UUID(int=run), generation="g1"
         )
-    assert found.trace.cached and not (await desk.ask()).trace.cached
+    assert found.trace.cached and not (await retriever.ask()).trace.cached
 
 
 async def test_least_recently_used_answer_is_evicted() -> None:
-    desk = CachedRetriever(make_harness(), most=2)
+    retriever = CachedRetriever(make_harness(), most=2)
     for _ in range(3):
-        await desk.ask()
-    await desk.ask("When does the lease of the warehouse end?")
-    await desk.ask()
-    await desk.ask("Who keeps the training records?")
-    assert (await desk.ask()).trace.cached and len(desk.answers) == 2
+        await retriever.ask()
+    await retriever.ask("When does the lease of the warehouse end?")
+    await retriever.ask()
+    await retriever.ask("Who keeps the training records?")
+    assert (await retriever.ask()).trace.cached and len(retriever.answers) == 2
 
 
 def _disable_embedder(built: RetrievalHarness) -> None:
@@ -371,19 +382,19 @@ async def test_degraded_answer_is_not_cached(lose: Callable[[RetrievalHarness], 
     built = make_harness()
     built.add("staff-2", STAFF)
     lose(built)
-    desk = CachedRetriever(built)
+    retriever = CachedRetriever(built)
     for _ in range(4):
         assert not (
-            await desk.ask("Who keeps the training records of Harbour Estates?")
+            await retriever.ask("Who keeps the training records of Harbour Estates?")
         ).trace.cached
-    assert desk.uses["answers hit"] == 0 and len(desk.answers) == 0
+    assert retriever.uses["answers hit"] == 0 and len(retriever.answers) == 0
 
 
 async def test_answer_needing_no_engine_is_cached() -> None:
     built = make_harness()
     built.reranker = None
-    desk = CachedRetriever(built)
-    answers = [await desk.ask(channels=["lexical"]) for _ in range(3)]
+    retriever = CachedRetriever(built)
+    answers = [await retriever.ask(channels=["lexical"]) for _ in range(3)]
     assert (
         [answer.trace.cached for answer in answers] == [False, True, True]
         and answers[0].answer
@@ -393,10 +404,10 @@ async def test_answer_needing_no_engine_is_cached() -> None:
 
 async def test_answer_without_sentence_embeddings_is_not_cached() -> None:
     built = make_harness()
-    desk = CachedRetriever(built)
+    retriever = CachedRetriever(built)
     built.embedder.embed = _embedder_unavailable  # type: ignore[method-assign]
     for _ in range(4):
-        answer = await desk.ask()
+        answer = await retriever.ask()
         assert answer.answer and not answer.trace.cached
 
 
@@ -405,29 +416,34 @@ async def _embedder_unavailable(texts: Sequence[str]) -> list[TextEmbedding]:
 
 
 async def test_streamed_answer_is_not_cached() -> None:
-    desk = CachedRetriever(make_harness())
+    retriever = CachedRetriever(make_harness())
     for _ in range(4):
-        assert not (await desk.ask(stream=True)).trace.cached
+        assert not (await retriever.ask(stream=True)).trace.cached
 
 
 async def test_dry_run_bypasses_cache() -> None:
-    desk = CachedRetriever(make_harness())
+    retriever = CachedRetriever(make_harness())
     for _ in range(3):
-        await desk.ask()
-    before = desk.harness.index.call_counts["snapshot"]
-    rehearsed = await desk.retriever.dry_run(
+        await retriever.ask()
+    before = retriever.harness.index.call_counts["snapshot"]
+    rehearsed = await retriever.retriever.dry_run(
         LOCAL_CALLER, QueryRequest(query=COST_QUESTION, generation="g1")
     )
-    assert not rehearsed.trace.cached and desk.harness.index.call_counts["snapshot"] == before + 1
-    assert desk.uses["question_embeddings hit"] == 0
+    assert (
+        not rehearsed.trace.cached and retriever.harness.index.call_counts["snapshot"] == before + 1
+    )
+    assert retriever.uses["question_embeddings hit"] == 0
 
 
 async def test_question_embedding_is_reused_across_requests() -> None:
-    desk = CachedRetriever(make_harness())
-    await desk.ask()
-    desk.harness.index.state = "2"
-    again = await desk.ask(k=3)
-    assert desk.uses["question_embeddings miss"] == 1 and desk.uses["question_embeddings hit"] == 1
+    retriever = CachedRetriever(make_harness())
+    await retriever.ask()
+    retriever.harness.index.state = "2"
+    again = await retriever.ask(k=3)
+    assert (
+        retriever.uses["question_embeddings miss"] == 1
+        and retriever.uses["question_embeddings hit"] == 1
+    )
     fresh = await CachedRetriever(make_harness()).ask(k=3)
     assert [(result.chunk_id, result.score) for result in again.contexts] == [
         (result.chunk_id, result.score) for result in fresh.contexts
@@ -435,7 +451,7 @@ async def test_question_embedding_is_reused_across_requests() -> None:
 
 
 async def test_question_embedding_cache_is_bounded() -> None:
-    desk = CachedRetriever(make_harness())
+    retriever = CachedRetriever(make_harness())
     for question in ("one thing", "another thing", "a third thing", "one thing"):
-        await desk.ask(question)
-    assert desk.uses["question_embeddings hit"] == 0
+        await retriever.ask(question)
+    assert retriever.uses["question_embeddings hit"] == 0

@@ -88,12 +88,12 @@ async def test_empty_attribute_is_reported_missing_in_both_modes(name: str) -> N
 
 
 async def test_lowercase_rfc3339_time_is_accepted() -> None:
-    fact = await Codec().decode(
+    event = await Codec().decode(
         make_stored_record(
             json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"2026-03-01t00:00:00z"}
         )
     )
-    assert fact.time == NOW
+    assert event.time == NOW
 
 
 async def test_payload_hash_ignores_json_formatting() -> None:
@@ -111,7 +111,7 @@ async def test_payload_hash_ignores_json_formatting() -> None:
 
 async def test_internal_event_round_trips() -> None:
     identity = UUID(int=7)
-    fact = Event(
+    event = Event(
         identity,
         DocumentIndexed(tenant="t", document_id=UUID(int=9), chunks_count=3),
         "anabranch/index",
@@ -121,7 +121,7 @@ async def test_internal_event_round_trips() -> None:
         UUID(int=9),
         pipeline_fingerprint="abc",
     )
-    record = await Codec().encode(fact, "outcomes", "key")
+    record = await Codec().encode(event, "outcomes", "key")
     back = await Codec().decode(StoredRecord(record, Position("outcomes", 0, 5), NOW))
     assert (
         back.id,
@@ -130,7 +130,7 @@ async def test_internal_event_round_trips() -> None:
         back.tenant,
         back.document_id,
         back.pipeline_fingerprint,
-    ) == (identity, fact.data, NOW, "t", UUID(int=9), "abc")
+    ) == (identity, event.data, NOW, "t", UUID(int=9), "abc")
 
 
 async def test_submission_is_a_raw_producer_record() -> None:
@@ -142,8 +142,8 @@ async def test_submission_is_a_raw_producer_record() -> None:
     )
     assert record.topic == "raw"
     assert record.key == b"a"
-    fact = await Codec().decode(StoredRecord(record, Position("raw", 0, 0), NOW))
-    assert fact.event_id == "e9"
+    event = await Codec().decode(StoredRecord(record, Position("raw", 0, 0), NOW))
+    assert event.event_id == "e9"
 
 
 @pytest.mark.parametrize(
@@ -209,8 +209,8 @@ async def test_newer_event_version_on_internal_topic_raises() -> None:
 
 async def test_generation_topic_is_decoded_like_base_topic() -> None:
     headers = HEADERS | {"ce_id": str(UUID(int=1)).encode(), "ce_type": b"document.indexed.v1"}
-    fact = await Codec().decode(make_stored_record(b"{}", headers, "outcomes.g2"))
-    assert isinstance(fact.data, DocumentIndexed)
+    event = await Codec().decode(make_stored_record(b"{}", headers, "outcomes.g2"))
+    assert isinstance(event.data, DocumentIndexed)
 
 
 def test_header_attributes_of_undecodable_record_are_recovered() -> None:
@@ -297,12 +297,14 @@ def test_undecodable_record_belongs_to_its_named_tenant() -> None:
 
 
 async def test_outcome_events_encode_nulls_and_others_omit_them() -> None:
-    def fact(data: Any) -> Event[Any]:
+    def make_event(data: Any) -> Event[Any]:
         return Event(UUID(int=7), data, "anabranch/index", "7", NOW)
 
-    outcome = await Codec().encode(fact(DocumentIndexed(chunks_count=3)), "outcomes", "key")
+    outcome = await Codec().encode(make_event(DocumentIndexed(chunks_count=3)), "outcomes", "key")
     assert json.loads(outcome.value or b"").keys() == DocumentIndexed.model_fields.keys()
-    other = await Codec().encode(fact(DocumentReceived(content=Content(text="x"))), "raw", "key")
+    other = await Codec().encode(
+        make_event(DocumentReceived(content=Content(text="x"))), "raw", "key"
+    )
     assert json.loads(other.value or b"")["content"] == {"text": "x"}
 
 

@@ -73,10 +73,10 @@ def make_stored_record(
     ids=["first", "second", "third"],
 )
 async def test_older_versions_are_upcast_to_newest(version: int, payload: Any) -> None:
-    fact = await Codec(event_classes=NEWER).decode(
+    event = await Codec(event_classes=NEWER).decode(
         make_stored_record(payload, f"document.weighed.v{version}")
     )
-    assert fact.data == Weighed(label="heron", letters=5)
+    assert event.data == Weighed(label="heron", letters=5)
 
 
 async def test_sealed_event_of_older_version_opens_with_original_type() -> None:
@@ -92,8 +92,8 @@ async def test_sealed_event_of_older_version_opens_with_original_type() -> None:
     )
     record = await Codec(keys, OLDER).encode(written, "accepted", "k")
     assert b"heron" not in (record.value or b"")
-    fact = await Codec(keys, NEWER).decode(StoredRecord(record, Position("accepted", 0, 7), NOW))
-    assert fact.data == Weighed(label="heron", letters=5)
+    event = await Codec(keys, NEWER).decode(StoredRecord(record, Position("accepted", 0, 7), NOW))
+    assert event.data == Weighed(label="heron", letters=5)
 
 
 async def test_payload_hash_is_stable_across_upcasts() -> None:
@@ -146,7 +146,7 @@ async def test_invalid_payload_of_older_version_is_malformed(payload: Any) -> No
         ("document.weighed.v2", "shop"),
         ("document.split.v1", "anabranch/test"),
     ],
-    ids=["a version", "whoever writes it", "a type of ours"],
+    ids=["a version", "any producer", "a type of ours"],
 )
 async def test_newer_internal_version_waits_for_upgrade(event_type: str, source: str) -> None:
     with pytest.raises(NewerVersion):

@@ -34,10 +34,10 @@ class RecordingExtractor:
     fingerprint = "counting"
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requested_texts: list[str] = []
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
-        self.asked += [parent.text for parent in parents]
+        self.requested_texts += [parent.text for parent in parents]
         if any("fails" in parent.text for parent in parents):
             raise ValueError("not this one")
         return Extraction()
@@ -59,18 +59,18 @@ async def test_duplicate_passages_are_extracted_once_per_document() -> None:
         ports,
     )
     assert len(emissions) == 4
-    assert sorted(ports.extractor.asked) == ["heron", "heron", "stork"], (
+    assert sorted(ports.extractor.requested_texts) == ["heron", "heron", "stork"], (
         "a document's passages are its own"
     )
     assert ports.memo.recalled == [3]
     await extract.react(make_pending_events(("a", 4, "stork")), ports)
-    assert len(ports.extractor.asked) == 3
+    assert len(ports.extractor.requested_texts) == 3
 
 
 async def test_results_before_a_failure_are_stored() -> None:
     ports: Any = SimpleNamespace(memo=InMemoryEngineResults(), extractor=RecordingExtractor())
     with pytest.raises(ValueError, match="not this one"):
         await extract.react(make_pending_events(("a", 1, "heron"), ("b", 1, "fails")), ports)
-    ports.extractor.asked.clear()
+    ports.extractor.requested_texts.clear()
     await extract.react(make_pending_events(("a", 1, "heron")), ports)
-    assert ports.extractor.asked == []
+    assert ports.extractor.requested_texts == []

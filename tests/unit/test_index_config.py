@@ -52,8 +52,8 @@ OTHER_VALUES = {
 WITHOUT_FINGERPRINT = {
     "base_url": "an address: the same model answers alike on another server",
     "api_key": "a credential",
-    "kind": "the dialect in which a server is asked",
-    "api_version": "the dialect in which a server is asked",
+    "kind": "the protocol of the model server",
+    "api_version": "the protocol of the model server",
 }
 """Generation settings by name that change no stage's fingerprint, with the reason."""
 

@@ -47,7 +47,7 @@ async def run_ingress(
     **ports: Any,
 ) -> Any:
     identity = make_received_id(data.tenant, source, "e1")
-    fact = Event(
+    event = Event(
         identity,
         data,
         source,
@@ -59,7 +59,7 @@ async def run_ingress(
         **(envelope or {}),
     )
     statements = await receive.react(
-        [PendingEvent(fact, ClaimStatus.PENDING)], replace(world.ports, **ports)
+        [PendingEvent(event, ClaimStatus.PENDING)], replace(world.ports, **ports)
     )
     return statements[0].data
 

@@ -175,28 +175,28 @@ def make_generation(name: str, state: GenerationState, dimension: int) -> Genera
 
 
 async def test_queries_are_unavailable_until_first_generation_is_live() -> None:
-    shelf = FakeGenerationStore()
-    async with open_retriever_pool(shelf, shelf.prepare) as state:  # type: ignore[arg-type]
+    generation_store = FakeGenerationStore()
+    async with open_retriever_pool(generation_store, generation_store.prepare) as state:  # type: ignore[arg-type]
         with pytest.raises(TransientError) as caught:
             async with state.acquire(None):
                 raise AssertionError("there is none")
         assert caught.value.code == "NO_GENERATION"
-        shelf.generations.append(make_generation("g1", "live", 4))
+        generation_store.generations.append(make_generation("g1", "live", 4))
         async with state.acquire(None) as found:
             assert found == ("g1", "who asks g1")
 
 
 async def test_generations_with_equal_embedding_share_a_retriever() -> None:
-    shelf = FakeGenerationStore(
+    generation_store = FakeGenerationStore(
         make_generation("g1", "live", 4),
         make_generation("g2", "shadow", 8),
         make_generation("g3", "standby", 4),
     )
-    async with open_retriever_pool(shelf, shelf.prepare) as state:  # type: ignore[arg-type]
+    async with open_retriever_pool(generation_store, generation_store.prepare) as state:  # type: ignore[arg-type]
         for name, who in ((None, "g1"), ("g2", "g2"), ("g3", "g1"), ("g1", "g1")):
             async with state.acquire(name) as found:
                 assert found == (name or "g1", f"who asks {who}")
-    assert shelf.opened == ["g1", "g2"] == shelf.closed
+    assert generation_store.opened == ["g1", "g2"] == generation_store.closed
 
 
 class DroppingRetriever:
@@ -236,12 +236,12 @@ class DroppingRetriever:
 
 
 async def test_query_retries_on_live_generation_after_drop() -> None:
-    shelf = FakeGenerationStore(
+    generation_store = FakeGenerationStore(
         make_generation("g1", "live", 4), make_generation("g2", "standby", 4)
     )
-    retriever = DroppingRetriever(shelf)
+    retriever = DroppingRetriever(generation_store)
     query_service = QueryService(
-        RetrieverPool(shelf, retriever.prepare), Metrics("1"), lambda: UUID(int=1)
+        RetrieverPool(generation_store, retriever.prepare), Metrics("1"), lambda: UUID(int=1)
     )  # type: ignore[arg-type]
     assert (
         await query_service.search(LOCAL_CALLER, SearchRequest(query="heron"))
@@ -252,26 +252,26 @@ async def test_query_retries_on_live_generation_after_drop() -> None:
 
 
 async def test_unqueryable_generations_are_rejected() -> None:
-    shelf = FakeGenerationStore(
+    generation_store = FakeGenerationStore(
         make_generation("g1", "live", 4),
         make_generation("g2", "building", 8),
         make_generation("g3", "dropped", 8),
     )
-    async with open_retriever_pool(shelf, shelf.prepare) as state:  # type: ignore[arg-type]
+    async with open_retriever_pool(generation_store, generation_store.prepare) as state:  # type: ignore[arg-type]
         for name, error in (("g2", InvalidRequest), ("g3", NotFound), ("g4", NotFound)):
             with pytest.raises(error):
                 async with state.acquire(name):
-                    raise AssertionError("asked")
+                    raise AssertionError("the query ran")
 
 
 async def test_retriever_closes_after_drop_and_last_query() -> None:
-    shelf = FakeGenerationStore(
+    generation_store = FakeGenerationStore(
         make_generation("g1", "live", 4), make_generation("g2", "standby", 8)
     )
-    state = RetrieverPool(shelf, shelf.prepare)  # type: ignore[arg-type]
+    state = RetrieverPool(generation_store, generation_store.prepare)  # type: ignore[arg-type]
     async with state.acquire("g2"):
-        shelf.generations[1] = make_generation("g2", "dropped", 8)
+        generation_store.generations[1] = make_generation("g2", "dropped", 8)
         await state.refresh()
-        assert shelf.closed == []
+        assert generation_store.closed == []
     await state.refresh()
-    assert shelf.closed == ["g2"] and shelf.opened == ["g2", "g1"]
+    assert generation_store.closed == ["g2"] and generation_store.opened == ["g2", "g1"]

@@ -83,29 +83,29 @@ async def wait_for_acknowledgement(calls: RecordingPartition, offset: int) -> No
 
 async def test_full_partition_resumes_once_at_half_its_bytes() -> None:
     runner = GatedRunner()
-    async with open_sink(runner) as (one, calls):
-        offer_records(one, 100, 10)
-        assert not one.is_full
-        offer_records(one, 1)
-        assert one.is_full
+    async with open_sink(runner) as (sink, calls):
+        offer_records(sink, 100, 10)
+        assert not sink.is_full
+        offer_records(sink, 1)
+        assert sink.is_full
         runner.gate.set()
         await wait_for_acknowledgement(calls, 1)
-        assert (one.buffered_bytes, one.is_full, calls.resume_count) == (0, False, 1)
+        assert (sink.buffered_bytes, sink.is_full, calls.resume_count) == (0, False, 1)
 
 
 async def test_byte_budget_is_shared_with_minimum_per_partition() -> None:
     runner, together = GatedRunner(), ByteBudget()
     async with (
-        open_sink(runner, together) as (one, _),
+        open_sink(runner, together) as (sink, _),
         open_sink(runner, together) as (two, _),
         open_sink(runner, together) as (three, _),
     ):
-        offer_records(one, 900)
+        offer_records(sink, 900)
         offer_records(two, 500)
-        assert not (one.is_full or two.is_full)
+        assert not (sink.is_full or two.is_full)
         offer_records(three, 150)
         assert together.used_bytes == 1550
-        assert one.is_full and two.is_full, "the stage has too much"
+        assert sink.is_full and two.is_full, "the stage has too much"
         assert not three.is_full, "and this one has not had its share"
 
 
@@ -114,22 +114,22 @@ async def test_partition_paused_by_shared_budget_resumes_after_own_records() -> 
     async with (
         open_sink(slow, together) as (crowd, _),
         open_sink(slow, together) as (more, _),
-        open_sink(quick, together) as (one, calls),
+        open_sink(quick, together) as (sink, calls),
     ):
         offer_records(crowd, 1000)
         offer_records(more, 1000)
-        offer_records(one, 300)
-        assert one.is_full
+        offer_records(sink, 300)
+        assert sink.is_full
         quick.gate.set()
         await wait_for_acknowledgement(calls, 1)
-        assert (calls.resume_count, one.is_full) == (1, False)
+        assert (calls.resume_count, sink.is_full) == (1, False)
         assert together.used_bytes == 2000
 
 
 async def test_closed_partition_releases_its_bytes() -> None:
     together = ByteBudget()
-    async with open_sink(GatedRunner(), together) as (one, _):
-        offer_records(one, 700)
+    async with open_sink(GatedRunner(), together) as (sink, _):
+        offer_records(sink, 700)
         assert together.used_bytes == 700
     assert together.used_bytes == 0
 
@@ -161,14 +161,14 @@ async def test_finished_records_behind_slow_reaction_release_their_bytes() -> No
     headers = [WeakReferenceableHeaders() for _ in range(5)]
     followed = [weakref.ref(each) for each in headers]
     runner = StuckRunner()
-    async with open_sink(runner) as (one, calls):
+    async with open_sink(runner) as (sink, calls):
         for offset in range(5):
-            one.offer(
+            sink.offer(
                 StoredRecord(
                     Record("t", None, b"x", headers.pop(0)), Position("t", 0, offset), EPOCH
                 )
             )
-            await eventually(lambda: one.buffered_bytes <= 1 and not one.queue)
+            await eventually(lambda: sink.buffered_bytes <= 1 and not sink.queue)
         gc.collect()
         # The loops still look at the last one.
         assert [each() is not None for each in followed][:-1] == [True, False, False, False]
@@ -189,13 +189,13 @@ class DelegatingRunner(GatedRunner):
 
 async def test_delegated_records_stay_unacknowledged_and_release_bytes() -> None:
     runner = DelegatingRunner()
-    async with open_sink(runner) as (one, calls):
+    async with open_sink(runner) as (sink, calls):
         for offset in range(1, 12):
-            one.offer(StoredRecord(Record("t", None, bytes(100)), Position("t", 0, offset), EPOCH))
-        assert one.is_full
+            sink.offer(StoredRecord(Record("t", None, bytes(100)), Position("t", 0, offset), EPOCH))
+        assert sink.is_full
         runner.gate.set()
-        await eventually(lambda: one.buffered_bytes, lambda size: size == 0)
-        assert (calls.acknowledged, calls.resume_count, one.is_full) == ([2], 1, False)
+        await eventually(lambda: sink.buffered_bytes, lambda size: size == 0)
+        assert (calls.acknowledged, calls.resume_count, sink.is_full) == ([2], 1, False)
 
 
 @dataclass
@@ -216,12 +216,12 @@ class OutdatedRunner(GatedRunner):
 
 async def test_records_before_newer_version_are_acknowledged() -> None:
     runner = OutdatedRunner()
-    async with open_sink(runner) as (one, calls):
-        offer_records(one, 1, 6)
+    async with open_sink(runner) as (sink, calls):
+        offer_records(sink, 1, 6)
         await wait_for_acknowledgement(calls, 3)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert (calls.acknowledged, one.buffered_bytes, runner.claimed_offsets) == (
+        assert (calls.acknowledged, sink.buffered_bytes, runner.claimed_offsets) == (
             [3],
             3,
             [[0, 1, 2, 3, 4, 5], [3, 4, 5]],
@@ -241,7 +241,7 @@ async def test_claims_below_committed_offset_are_pruned_one_round_late() -> None
     runner, calls = PruningRunner(), RecordingPartition()
     runner.gate.set()
     untyped: Any = runner
-    one = PartitionSink(
+    sink = PartitionSink(
         untyped,
         calls,
         lambda error: pytest.fail(repr(error)),
@@ -249,10 +249,10 @@ async def test_claims_below_committed_offset_are_pruned_one_round_late() -> None
     )
     for number, committed_offset in enumerate((0, 0, 0, 0, 3, 3, 5, 5, 9, 9)):
         calls.committed_offset = committed_offset
-        one.offer(StoredRecord(Record("t", None, b"x"), Position("t", 0, number), EPOCH))
+        sink.offer(StoredRecord(Record("t", None, b"x"), Position("t", 0, number), EPOCH))
         await wait_for_acknowledgement(calls, number + 1)
         await asyncio.sleep(0)
-    await one.close()
+    await sink.close()
     assert runner.prune_offsets == [3, 5]
 
 
@@ -294,11 +294,11 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
         backoff=Backoff(0, 0),
     )
     calls = RecordingPartition("raw")
-    one = PartitionSink(runner, calls, lambda error: pytest.fail(repr(error)), PartitionLimits())
+    sink = PartitionSink(runner, calls, lambda error: pytest.fail(repr(error)), PartitionLimits())
     for record in world.log.topics["raw"]:
-        one.offer(record)
+        sink.offer(record)
     await wait_for_acknowledgement(calls, 3)
-    await one.close()
+    await sink.close()
     assert settled == {"fine"}
 
 

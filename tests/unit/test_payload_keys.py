@@ -137,15 +137,15 @@ async def test_wrong_master_key_opens_nothing(codec: Codec, store: MemoryKeyStor
 async def test_batch_fetches_keys_once_and_only_erased_record_fails(store: MemoryKeyStore) -> None:
     records = []
     for number in range(1, 6):
-        fact = make_removed_event(f"of {number}", number)
-        fact = replace(
-            fact,
-            data=fact.data.model_copy(update={"document_id": UUID(int=number)}),
+        event = make_removed_event(f"of {number}", number)
+        event = replace(
+            event,
+            data=event.data.model_copy(update={"document_id": UUID(int=number)}),
             document_id=UUID(int=number),
         )
         records.append(
             make_stored_record(
-                await Codec(SealingKeys(store, MASTER_KEY)).encode(fact, "accepted", "k")
+                await Codec(SealingKeys(store, MASTER_KEY)).encode(event, "accepted", "k")
             )
         )
     await store.destroy("t", await store.fetch_current_ids("t", [UUID(int=3)]))
@@ -277,13 +277,13 @@ async def test_key_id_of_foreign_producer_is_ignored(codec: Codec) -> None:
     "carried", ["order canary 7", "00-canary", ""], ids=["words", "half a trace", "none"]
 )
 async def test_free_text_in_trace_attributes_is_sealed(codec: Codec, carried: str) -> None:
-    fact = replace(
+    event = replace(
         make_removed_event("x"), correlation_id=carried or None, traceparent=carried or None
     )
-    record = await codec.encode(fact, "accepted", "k")
+    record = await codec.encode(event, "accepted", "k")
     assert not any(b"canary" in value for value in record.headers.values())
     back = await codec.decode(make_stored_record(record))
-    assert (back.correlation_id, back.traceparent) == (fact.correlation_id, fact.traceparent)
+    assert (back.correlation_id, back.traceparent) == (event.correlation_id, event.traceparent)
 
 
 async def test_valid_correlation_and_trace_ids_stay_readable(codec: Codec) -> None:

@@ -151,11 +151,11 @@ class ExpiringLog(MemoryLog):
     ids=[
         "idle",
         "all expired",
-        "older than what is kept",
+        "older than the retention",
         "all expired, and older",
         "no time",
         "the first that is left is older",
-        "nobody says, and it is younger",
+        "unknown retention, younger records",
     ],
 )
 async def test_missing_range_is_reported_only_beyond_retention(

@@ -138,7 +138,7 @@ async def test_rerun_reproduces_generated_answer_without_model() -> None:
         LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
     )
     assert response.answer and "green" not in response.answer
-    built.chat.answer = RuntimeError("no model is asked")
+    built.chat.answer = RuntimeError("a rerun calls no model")
     made = await rerun_query(built)
     assert made.same and made.response == response
 

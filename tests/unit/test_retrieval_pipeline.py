@@ -430,7 +430,7 @@ async def test_reranker_timeout_keeps_fused_order_and_skips_quote_reranking() ->
         and response.trace.reranker is None
     )
     assert response.trace.notes == ["not reranked: words timed out after 0.01 s"]
-    assert len(built.reranker.passages) <= 50, "asked once"
+    assert len(built.reranker.passages) <= 50, "one call"
 
 
 async def test_passages_without_token_states_are_ranked_and_counted() -> None:

@@ -314,10 +314,10 @@ async def test_fair_queue_round_robins_documents(world: SimulatedPipeline) -> No
         return []
 
     works = await make_runner(world, react).claim(await append_records(world, "a", "b", "c"))
-    room = FairQueue(max_in_flight=9)
+    fair_queue = FairQueue(max_in_flight=9)
     for work in [works[0]] * 5 + [works[1], works[2]]:
-        room.add(work)
-    taken = [room.take(1, 1)[0] for _ in range(7)]
+        fair_queue.add(work)
+    taken = [fair_queue.take(1, 1)[0] for _ in range(7)]
     assert [work is works[0] for work in taken] == [True, False, False, True, True, True, True]
 
 
@@ -328,18 +328,22 @@ async def test_fair_queue_limits_concurrent_reactions_per_document(
         return []
 
     long, short = await make_runner(world, react).claim(await append_records(world, "a", "b"))
-    room = FairQueue(max_in_flight=2)
+    fair_queue = FairQueue(max_in_flight=2)
     for _ in range(4):
-        room.add(long)
-    assert room.take(9, 1_000_000) == [long, long]
-    assert not room.has_ready_items
-    room.add(short)
-    room.add(long)
-    assert room.take(9, 1_000_000) == [short]
-    room.release([long])
-    assert (room.take(9, 1_000_000), room.count) == ([long], 2)
-    room.release([long, long, short])
-    assert (room.take(9, 1_000_000), room.count, room.has_ready_items) == ([long, long], 0, False)
+        fair_queue.add(long)
+    assert fair_queue.take(9, 1_000_000) == [long, long]
+    assert not fair_queue.has_ready_items
+    fair_queue.add(short)
+    fair_queue.add(long)
+    assert fair_queue.take(9, 1_000_000) == [short]
+    fair_queue.release([long])
+    assert (fair_queue.take(9, 1_000_000), fair_queue.count) == ([long], 2)
+    fair_queue.release([long, long, short])
+    assert (fair_queue.take(9, 1_000_000), fair_queue.count, fair_queue.has_ready_items) == (
+        [long, long],
+        0,
+        False,
+    )
 
 
 async def test_oversized_event_is_dead_lettered_and_neighbors_publish_once(
@@ -457,8 +461,8 @@ async def test_undecodable_record_outcome_is_keyed_by_event_id(world: SimulatedP
 
 
 async def test_intermittent_bugs_do_not_stop_projecting_stage(world: SimulatedPipeline) -> None:
-    def project(fact: Any) -> Sequence[Any]:
-        return [][0] if fact.data.external_id.startswith("bad") else []
+    def project(recorded_event: Any) -> Sequence[Any]:
+        return [][0] if recorded_event.data.external_id.startswith("bad") else []
 
     runner = make_runner(world, None, project=project)
     for record in await append_records(

@@ -248,7 +248,7 @@ async def run_supervisor(
     world: SupervisedSources,
     store: MemorySourceStore,
     monkeypatch: pytest.MonkeyPatch,
-    door: SourceEpochs | None = None,
+    epochs: SourceEpochs | None = None,
 ) -> AsyncIterator[SourceSupervisor]:
     for name in ("POLL_S", "RETRY_S"):
         monkeypatch.setattr(f"services.sources.supervisor.{name}", 0.001)
@@ -259,7 +259,7 @@ async def run_supervisor(
         world.caught_up,
         world.close_down,
         UUID(int=1),
-        door or SourceEpochs(),
+        epochs or SourceEpochs(),
     )
     running = asyncio.create_task(hosts.run())
     try:
@@ -318,8 +318,8 @@ async def test_source_leased_by_another_worker_is_not_read(monkeypatch: pytest.M
 
 
 async def test_ingress_receives_source_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, door = SupervisedSources(), SourceEpochs()
+    world, epochs = SupervisedSources(), SourceEpochs()
     world.sources = [make_declared_source()]
-    async with run_supervisor(world, MemorySourceStore(), monkeypatch, door):
+    async with run_supervisor(world, MemorySourceStore(), monkeypatch, epochs):
         await eventually(lambda: world.started)
-    assert door.epochs == {"shop/contracts": 2}
+    assert epochs.epochs == {"shop/contracts": 2}

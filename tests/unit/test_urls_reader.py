@@ -71,7 +71,7 @@ async def test_url_failure_is_reported_across_restarts_until_fixed() -> None:
     assert await harness.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}
     harness.web.unavailable_urls = {THERE}
     assert await harness.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}, (
-        "neither is asked again within the hour"
+        "neither URL is fetched again within the hour"
     )
     harness.now += timedelta(hours=1)
     assert await harness.restart_and_read_problems() == {THERE: "FETCH_FAILED: no answer"}

@@ -75,7 +75,7 @@ async def test_watch_reads_pages_until_the_end() -> None:
     assert await watch_offsets(
         log, EventFilter(after="begin", until=NOON + timedelta(hours=1))
     ) == [1, 2, 3]
-    assert [asked["after"] for asked in log.requests] == ["begin", "1"]
+    assert [request["after"] for request in log.requests] == ["begin", "1"]
 
 
 async def test_watch_filters_by_type_key_and_time() -> None:
