@@ -120,7 +120,10 @@ class CandidateSet:
         for conjunction in self.conjunctions:
             by_cfg.setdefault(conjunction[0].cfg, []).append(conjunction)
         return {
-            cfg: " | ".join(map(_format_tsquery, conjunctions))
+            cfg: " | ".join(
+                " & ".join(_quote_lexeme(term.lexeme) for term in conjunction)
+                for conjunction in conjunctions
+            )
             for cfg, conjunctions in by_cfg.items()
         }
 
@@ -212,9 +215,6 @@ def _group_by_config(terms: Iterable[Term]) -> list[list[Term]]:
     return list(groups.values())
 
 
-def _format_tsquery(terms: Conjunction) -> str:
-    return " & ".join(f"'{_escape_lexeme(term.lexeme)}'" for term in terms)
-
-
-def _escape_lexeme(lexeme: str) -> str:
-    return lexeme.replace("\\", "\\\\").replace("'", "''")
+def _quote_lexeme(lexeme: str) -> str:
+    escaped = lexeme.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"

@@ -344,30 +344,20 @@ def _group_rows(
     for event in events:
         for row in event.rows:
             if type(row) in rows_by_kind:
-                values = _to_values(generation, row, event.event)
-                # COPY would fail on a row that two events of the batch repeat.
-                rows_by_kind[type(row)].setdefault(
-                    _extract_key(DERIVED_TABLES[type(row)], values), values
+                table = DERIVED_TABLES[type(row)]
+                # `Row` includes types that belong to no document; those in the table all do.
+                document_row: Any = row
+                owner = (
+                    generation,
+                    document_row.document_id,
+                    list(document_row.order),
+                    document_row.tenant,
                 )
+                values = table.to_values(row, event.event)
+                key = (document_row.document_id, document_row.order, *values[: table.n_keys])
+                # COPY would fail on a row that two events of the batch repeat.
+                rows_by_kind[type(row)].setdefault(key, (*owner, *values))
     return {kind: list(rows.values()) for kind, rows in rows_by_kind.items() if rows}
-
-
-def _to_values(generation: str, row: Any, event: Event[Any]) -> RowValues:
-    return (
-        generation,
-        row.document_id,
-        list(row.order),
-        row.tenant,
-        *DERIVED_TABLES[type(row)].to_values(row, event),
-    )
-
-
-def _extract_key(table: DerivedTable, values: RowValues) -> RowValues:
-    return (
-        values[1],
-        tuple(values[2]),
-        *values[len(OWNER_COLUMNS) : len(OWNER_COLUMNS) + table.n_keys],
-    )
 
 
 async def _insert_into_table(

@@ -28,7 +28,13 @@ def build_stage_lines(
     other_state = DONE if revision["unchanged"] else WAITING
     states = dict.fromkeys(stages, (other_state, None)) | table_states
     job_rows = {
-        stage: rows if stages.get(stage, True) else [_end_without_reaction(row) for row in rows]
+        stage: [
+            # Without a reaction, nothing follows the rows that were committed with the job row.
+            {**row, "state": DONE}
+            if row["state"] == RUNNING and not stages.get(stage, True)
+            else row
+            for row in rows
+        ]
         for stage, rows in _group_by_stage(revision["jobs"]).items()
     }
     dead_letters = _group_by_stage(revision["dead_letters"])
@@ -40,12 +46,11 @@ def build_stage_lines(
         )
         for stage in dict.fromkeys((*table_states, *states))
     ]
-    return [_mark_skipped(line) if revision["state"] in FINAL_STATES else line for line in lines]
-
-
-def _end_without_reaction(job_row: StatusRow) -> StatusRow:
-    # Its rows were committed together with the job row, and nothing follows.
-    return {**job_row, "state": DONE} if job_row["state"] == RUNNING else job_row
+    if revision["state"] not in FINAL_STATES:
+        return lines
+    return [
+        line | {"state": SKIPPED} if line["state"] in (WAITING, RUNNING) else line for line in lines
+    ]
 
 
 def build_ingress_line(row: StatusRow) -> StageLine:
@@ -74,7 +79,8 @@ def _derive_states(revision: StatusRow) -> dict[str, tuple[str, StageLine | None
     is_unchanged = revision["unchanged"]
     has_text = revision["text_topic"] is not None
     chunks, vectors, entities = (
-        _is_complete(part_rows.get(kind)) for kind in ("chunks", "vectors", "entities")
+        kind in part_rows and part_rows[kind]["have"] >= part_rows[kind]["parts"]
+        for kind in ("chunks", "vectors", "entities")
     )
     # An unchanged revision has no rows of its own: the visible one stands for it.
     after_text = DONE if is_unchanged or chunks else RUNNING if has_text else WAITING
@@ -106,10 +112,6 @@ def _derive_states(revision: StatusRow) -> dict[str, tuple[str, StageLine | None
             part_rows.get("vectors"),
         ),
     }
-
-
-def _is_complete(part_row: StatusRow | None) -> bool:
-    return part_row is not None and part_row["have"] >= part_row["parts"]
 
 
 def _resolve_state(is_done: bool, has_begun: bool) -> str:
@@ -182,10 +184,6 @@ def _apply_dead_letter(
         | {"state": FAILED, "error": error}
         | {name: last[name] for name in ("attempts", "topic", "partition", "offset")}
     )
-
-
-def _mark_skipped(line: StageLine) -> StageLine:
-    return line | {"state": SKIPPED} if line["state"] in (WAITING, RUNNING) else line
 
 
 def _group_by_stage(rows: Iterable[StatusRow]) -> dict[str, list[StatusRow]]:

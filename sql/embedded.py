@@ -128,7 +128,9 @@ class EmbeddedPostgres:
         self.root = self._prepare_folder(root.resolve())
         self.data = self.root / "data"
         self._log = self.root / "postgres.log"
-        self._binaries = self._make_binaries_reachable(binaries or find_wheel_binaries())
+        self._binaries = binaries or find_wheel_binaries()
+        if self._account is not None and not can_enter(self._binaries, self._account):
+            self._binaries = copy_binaries(self._binaries, self.root)
 
     @property
     def dsn(self) -> str:
@@ -163,7 +165,9 @@ class EmbeddedPostgres:
 
     @property
     def is_running(self) -> bool:
-        return self._read_pid() is not None
+        lines = self._read_pid_file()
+        # The file outlives a killed server.
+        return bool(lines) and is_alive(int(lines[0]))
 
     def start(self, *, shared: bool = False) -> None:
         """Create the database if needed, start the server if it is not running, and wait until it
@@ -245,11 +249,6 @@ class EmbeddedPostgres:
         if (root / "data").exists() and not (folder / "data").exists():
             shutil.move(root / "data", folder / "data")
         return folder
-
-    def _make_binaries_reachable(self, binaries: Path) -> Path:
-        if self._account is None or can_enter(binaries, self._account):
-            return binaries
-        return copy_binaries(binaries, self.root)
 
     @contextmanager
     def _lock_folder(self) -> Iterator[None]:
@@ -387,13 +386,10 @@ class EmbeddedPostgres:
             self._psql("template1", script)
             self._write_file(ROLES_MARKER, version)
         if self._tcp is not None:
-            self._set_password()
-
-    def _set_password(self) -> None:
-        password = secrets.token_urlsafe(32)
-        with _create_private_file(self.password_file) as file:
-            file.write(f"127.0.0.1:*:*:{ROLE}:{password}\n")
-        self._psql("postgres", f"alter role {ROLE} password '{password}';")
+            password = secrets.token_urlsafe(32)
+            with _create_private_file(self.password_file) as file:
+                file.write(f"127.0.0.1:*:*:{ROLE}:{password}\n")
+            self._psql("postgres", f"alter role {ROLE} password '{password}';")
 
     def _psql(self, database: str, sql_script: str) -> None:
         lines = self._read_pid_file()
@@ -408,11 +404,6 @@ class EmbeddedPostgres:
             return (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return []
-
-    def _read_pid(self) -> int | None:
-        lines = self._read_pid_file()
-        # The file outlives a killed server.
-        return int(lines[0]) if lines and is_alive(int(lines[0])) else None
 
     def _find_running_socket(self) -> Path | None:
         """Return the running server's socket folder; None for a server of a version that used TCP

@@ -87,7 +87,11 @@ class PgEntities:
                 )
             ],
             "relations": [
-                _to_relation_body(edge, nodes)
+                edge
+                | {
+                    "subject": nodes[edge["subject_id"]]["name"],
+                    "object": nodes[edge["object_id"]]["name"],
+                }
                 for edge in edges
                 if edge["subject_id"] in nodes and edge["object_id"] in nodes
             ],
@@ -165,13 +169,6 @@ def _to_entity_body(row: asyncpg.Record) -> Body:
         "name": row["name"],
         "aliases": [name for name in row["names"] if name != row["name"]],
         "mentions": row["mentions"],
-    }
-
-
-def _to_relation_body(edge: Body, nodes: dict[UUID, Body]) -> Body:
-    return edge | {
-        "subject": nodes[edge["subject_id"]]["name"],
-        "object": nodes[edge["object_id"]]["name"],
     }
 
 

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -98,11 +97,21 @@ async def remove_generation_tables(
 
 async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_s: float) -> None:
     # Queries that begin from now on see the generation as dropped.
-    await _wait_for_queries(connection, await connection.fetchval("select clock_timestamp()"))
+    removed_at = await connection.fetchval("select clock_timestamp()")
+    # TRUNCATE is not MVCC-safe: an older snapshot sees the table empty, too.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(QUERY_DRAIN_S):
+            while await connection.fetchval(load_query("running_transactions"), removed_at):
+                await asyncio.sleep(POLL_S)
     # Before the rows go: recorded answers refer to their texts by hash.
     await archive_run_texts(connection, name)
     for table in PARTITIONED_TABLES:
-        await _truncate_partition(connection, f"{table}_{name}")
+        # A partition that is gone or in use is only dropped, later.
+        with suppress(asyncpg.LockNotAvailableError, asyncpg.UndefinedTableError):
+            async with connection.transaction():
+                await connection.execute(
+                    f"set local lock_timeout = '{LOCK_TIMEOUT}'; truncate anabranch.{table}_{name}"
+                )
     # ObjectNotInPrerequisiteStateError: another partition of the same table is being detached.
     with suppress(TimeoutError, DatabaseUnavailable, asyncpg.ObjectNotInPrerequisiteStateError):
         async with asyncio.timeout(timeout_s):
@@ -113,23 +122,6 @@ async def list_unremoved_generations(pool: Pool) -> list[str]:
     """Return dropped generations that still have tables. Raises DatabaseUnavailable."""
     names = await fetch_rows(pool, "dropped_names")
     return [row["name"] for row in names if await _has_tables(pool, row["name"])]
-
-
-async def _wait_for_queries(connection: Connection, started_before: datetime) -> None:
-    # TRUNCATE is not MVCC-safe: an older snapshot sees the table empty, too.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(QUERY_DRAIN_S):
-            while await connection.fetchval(load_query("running_transactions"), started_before):
-                await asyncio.sleep(POLL_S)
-
-
-async def _truncate_partition(connection: Connection, partition: str) -> None:
-    """Truncate a partition, unless it is gone or in use; then it is only dropped later."""
-    with suppress(asyncpg.LockNotAvailableError, asyncpg.UndefinedTableError):
-        async with connection.transaction():
-            await connection.execute(
-                f"set local lock_timeout = '{LOCK_TIMEOUT}'; truncate anabranch.{partition}"
-            )
 
 
 async def _has_tables(pool: Pool, name: str) -> bool:

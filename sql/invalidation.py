@@ -72,13 +72,9 @@ class IndexChangePruner:
             self._horizons.append(
                 (self._clock(), await self._pool.fetchval(load_query("snapshot_horizon")))
             )
-            if (min_xid := self._find_prunable_xid()) is not None:
+            min_xid = None
+            # Observations are in order of time, so the newest that is old enough wins.
+            while self._horizons and self._horizons[0][0] <= self._clock() - CHANGE_RETENTION_S:
+                min_xid = self._horizons.popleft()[1]
+            if min_xid is not None:
                 await self._pool.execute(load_query("delete_index_changes"), min_xid)
-
-    def _find_prunable_xid(self) -> int | None:
-        """Return the horizon of the newest observation that is old enough, or None."""
-        prunable_xid = None
-        # Observations are in order of time, so the newest that is old enough wins.
-        while self._horizons and self._horizons[0][0] <= self._clock() - CHANGE_RETENTION_S:
-            prunable_xid = self._horizons.popleft()[1]
-        return prunable_xid

@@ -46,7 +46,24 @@ class PgLineage:
             "lineage_ingress",
             make_received_id(caller.tenant, row["source"], row["event_id"]),
         )
-        return _to_revision_row(row, _parse_position(ingress_rows[0]) if ingress_rows else None)
+        return RevisionLineage(
+            document_id=row["document_id"],
+            external_id=row["external_id"],
+            title=row["title"],
+            tenant=row["tenant"],
+            order=tuple(row["ord"]),
+            revision=row["revision"],
+            generation=row["generation"],
+            source=row["source"],
+            event_id=row["event_id"],
+            accepted_id=row["accepted_id"],
+            accepted_position=_parse_position(row),
+            received_position=_parse_position(ingress_rows[0]) if ingress_rows else None,
+            content_sha256=row["content_sha256"],
+            blob=BlobRef.model_validate(row["blob"]),
+            text_sha256=row["text_sha256"],
+            markdown=row["markdown"],
+        )
 
     async def fetch_part_positions(
         self, document_id: UUID, order: Sequence[int], generation: str | None
@@ -81,24 +98,3 @@ class PgLineage:
 
 def _parse_position(row: asyncpg.Record) -> Position:
     return Position(row["log_topic"], row["log_partition"], row["log_offset"])
-
-
-def _to_revision_row(row: asyncpg.Record, received: Position | None) -> RevisionLineage:
-    return RevisionLineage(
-        document_id=row["document_id"],
-        external_id=row["external_id"],
-        title=row["title"],
-        tenant=row["tenant"],
-        order=tuple(row["ord"]),
-        revision=row["revision"],
-        generation=row["generation"],
-        source=row["source"],
-        event_id=row["event_id"],
-        accepted_id=row["accepted_id"],
-        accepted_position=_parse_position(row),
-        received_position=received,
-        content_sha256=row["content_sha256"],
-        blob=BlobRef.model_validate(row["blob"]),
-        text_sha256=row["text_sha256"],
-        markdown=row["markdown"],
-    )

@@ -183,19 +183,19 @@ class PgLog:
     async def expire(self) -> None:
         """Delete records past their topic's retention that every reader has finished."""
         with translate_log_errors():
+            n_deleted = 1
             # Short transactions: readers wait for each of them.
-            while await self._expire_batch():
-                pass
-
-    async def _expire_batch(self) -> int:
-        async with self._pool.acquire() as connection, connection.transaction():
-            # Batches must commit in order: a reader that has seen one has seen all before it.
-            await lock_expired_batches(connection)
-            n_deleted: int = await connection.fetchval(load_query("expire_events"), BATCH_RECORDS)
-            await connection.execute(
-                load_query("fold_expired_ranges"), UNFOLDED_RANGES, RANGES_PER_FOLD
-            )
-        return n_deleted
+            while n_deleted:
+                async with self._pool.acquire() as connection, connection.transaction():
+                    # Batches must commit in order: a reader that has seen one has seen all before
+                    # it.
+                    await lock_expired_batches(connection)
+                    n_deleted = await connection.fetchval(
+                        load_query("expire_events"), BATCH_RECORDS
+                    )
+                    await connection.execute(
+                        load_query("fold_expired_ranges"), UNFOLDED_RANGES, RANGES_PER_FOLD
+                    )
 
     async def close(self) -> None:
         """Wait for pending appends. The pool stays open."""
@@ -221,7 +221,11 @@ class PgLog:
             self._waiting.clear()
             raise
         else:
-            _resolve_futures(batch, positions)
+            start = 0
+            for records, future in batch:
+                if not future.done():
+                    future.set_result(positions[start : start + len(records)])
+                start += len(records)
 
     def _take_batch(self) -> list[PendingAppend]:
         """Take as many pending appends as fit into one transaction, at least one."""
@@ -297,14 +301,6 @@ def _split_batches(records: list[Record]) -> Iterator[list[Record]]:
         size += len(record.value or b"")
     if batch:
         yield batch
-
-
-def _resolve_futures(batch: list[PendingAppend], positions: list[Position]) -> None:
-    start = 0
-    for records, future in batch:
-        if not future.done():
-            future.set_result(positions[start : start + len(records)])
-        start += len(records)
 
 
 def _fail_futures(batch: list[PendingAppend], error: Exception) -> None:

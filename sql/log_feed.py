@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import asyncpg
-
 from schemas.errors import CursorAhead, InvalidRequest
 from schemas.ports.feed import FeedPage, FeedRecord
 from sql.errors import translate_log_errors
@@ -63,7 +61,15 @@ class PgFeed:
         # The query returns at least one row, which carries the state of the log.
         head = rows[0]
         _check_not_ahead(position, FeedPosition(head["horizon"], -1, head["last_batch"]))
-        records = [_to_feed_record(row) for row in rows if row["topic"] is not None]
+        records = [
+            FeedRecord(
+                to_stored_record(row["topic"], row),
+                str(FeedPosition(row["xact"], row["position"], row["last_batch"])),
+                row["bytes"],
+            )
+            for row in rows
+            if row["topic"] is not None
+        ]
         # From here on these expired batches count as reported.
         start = str(replace(position, seen_batch=head["last_batch"]))
         return FeedPage(
@@ -89,14 +95,6 @@ class PgFeed:
         with translate_log_errors():
             [row] = await self._pool.fetch(load_query("feed_head"))
         return FeedPosition(row["horizon"], -1, row["last_batch"])
-
-
-def _to_feed_record(row: asyncpg.Record) -> FeedRecord:
-    return FeedRecord(
-        to_stored_record(row["topic"], row),
-        str(FeedPosition(row["xact"], row["position"], row["last_batch"])),
-        row["bytes"],
-    )
 
 
 def _check_not_ahead(position: FeedPosition, head: FeedPosition) -> None:

@@ -118,15 +118,12 @@ class TopicListener:
         finally:
             self._waiting[topic].discard(event)
             if not any(self._waiting.values()):
-                await self._stop()
-
-    async def _stop(self) -> None:
-        task, self._listening = self._listening, None
-        self._ready.clear()
-        if task:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+                task, self._listening = self._listening, None
+                self._ready.clear()
+                if task:
+                    task.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await task
 
     async def _listen_forever(self) -> None:
         while True:
@@ -275,17 +272,14 @@ class PgSubscription:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._release(partition, sink)
-
-    async def _release(self, partition: PgPartition, sink: Sink) -> None:
-        # The sink first: it acknowledges the records that it has finished.
-        await sink.close()
-        # From here on late acknowledgements of the closed sink change nothing.
-        partition.close()
-        with suppress(TransientError):
-            # The last cursor first: the next owner must not repeat finished records.
-            await self._lease.renew(partition.finished)
-            await self._lease.release()
+            # The sink first: it acknowledges the records that it has finished.
+            await sink.close()
+            # From here on late acknowledgements of the closed sink change nothing.
+            partition.close()
+            with suppress(TransientError):
+                # The last cursor first: the next owner must not repeat finished records.
+                await self._lease.renew(partition.finished)
+                await self._lease.release()
 
     async def _commit_until_failure(self, partition: PgPartition) -> None:
         """Store the cursor soon after it moves, and renew the lease in time."""
@@ -303,7 +297,15 @@ class PgSubscription:
         while True:
             # Cleared before the fetch, so that a notification during it is not lost.
             wakeup.clear()
-            rows = await self._fetch_page(partition.read)
+            with translate_log_errors():
+                rows = await self._lease.pool.fetch(
+                    load_query("read_events"),
+                    self._lease.topic,
+                    partition.read.xact,
+                    partition.read.position,
+                    PAGE_RECORDS,
+                    PAGE_BYTES,
+                )
             readable_rows = [row for row in rows if row["ripe"]]
             for row in readable_rows:
                 await _wait_for_capacity(partition, sink)
@@ -314,17 +316,6 @@ class PgSubscription:
             # no notification.
             if not readable_rows:
                 await _wait_for_event(wakeup, HORIZON_POLL_S if rows else self._poll_s)
-
-    async def _fetch_page(self, after: ReaderCursor) -> list[asyncpg.Record]:
-        with translate_log_errors():
-            return await self._lease.pool.fetch(
-                load_query("read_events"),
-                self._lease.topic,
-                after.xact,
-                after.position,
-                PAGE_RECORDS,
-                PAGE_BYTES,
-            )
 
 
 async def _wait_for_capacity(partition: PgPartition, sink: Sink) -> None:

@@ -61,7 +61,10 @@ async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
     """
     migrations = read_migrations(folder)
     async with _open_session(dsn) as connection:
-        await _take_lock(connection)
+        # Polled: a call blocked in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY
+        # waits for snapshots.
+        while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK_KEY):
+            await asyncio.sleep(0.1)
         await connection.execute(BOOKKEEPING_DDL)
         missing = await _find_missing(connection, migrations)
         for migration in missing:
@@ -85,24 +88,16 @@ async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 def read_migrations(folder: Path = FOLDER) -> list[Migration]:
-    return [_read_migration(path) for path in sorted(folder.glob("*.sql"))]
-
-
-def _read_migration(path: Path) -> Migration:
-    match = FILE_NAME.fullmatch(path.name)
-    if not match:
-        raise ConfigurationError(
-            f"Invalid migration file name {path.name!r}.",
-            remedy="Rename it to <14 digits>_<lower_case_words>.sql.",
-        )
-    return Migration(match[1], match[2], path.read_text())
-
-
-async def _take_lock(connection: asyncpg.Connection) -> None:
-    # Polled: a call blocked in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY
-    # waits for snapshots.
-    while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK_KEY):
-        await asyncio.sleep(0.1)
+    migrations = []
+    for path in sorted(folder.glob("*.sql")):
+        match = FILE_NAME.fullmatch(path.name)
+        if not match:
+            raise ConfigurationError(
+                f"Invalid migration file name {path.name!r}.",
+                remedy="Rename it to <14 digits>_<lower_case_words>.sql.",
+            )
+        migrations.append(Migration(match[1], match[2], path.read_text()))
+    return migrations
 
 
 async def _find_missing(

@@ -97,10 +97,6 @@ async def prepare_connection(connection: asyncpg.Connection) -> None:
         encoder=lambda value: JSONB_VERSION + encode_json(value),
         decoder=lambda data: json.loads(data[1:]),
     )
-    await _register_text_configs(connection)
-
-
-async def _register_text_configs(connection: asyncpg.Connection) -> None:
     # copy_records_to_table encodes in binary, and asyncpg has no binary codec for regconfig: map
     # names to oids.
     names = {

@@ -37,7 +37,16 @@ class PgSources:
 
     async def fetch_sources(self) -> list[DeclaredSource]:
         rows = await fetch_rows(self._pool, "declared_sources")
-        return [_parse_declared_source(row) for row in rows]
+        return [
+            DeclaredSource(
+                spec=SourceSpec.model_validate(row["spec"]),
+                epoch=row["epoch"],
+                resets=tuple(SequenceReset.model_validate(reset) for reset in row["resets"]),
+                removed=row["removed"],
+                withdraw=row["withdraw"],
+            )
+            for row in rows
+        ]
 
     async def fetch_epochs(self) -> dict[str, int]:
         """Return ce_source → epoch, for sources that were reset at least once."""
@@ -58,16 +67,6 @@ class PgSources:
     async def has_numbered_documents(self, ce_source: str) -> bool:
         """Return whether any document comes from a source of this name that numbers its changes."""
         return bool(await fetch_rows(self._pool, "has_numbered_documents", ce_source))
-
-
-def _parse_declared_source(row: asyncpg.Record) -> DeclaredSource:
-    return DeclaredSource(
-        spec=SourceSpec.model_validate(row["spec"]),
-        epoch=row["epoch"],
-        resets=tuple(SequenceReset.model_validate(reset) for reset in row["resets"]),
-        removed=row["removed"],
-        withdraw=row["withdraw"],
-    )
 
 
 class PgSourceTransaction:
@@ -201,7 +200,7 @@ class PgSourceStore:
                 row["table_name"],
                 _parse_mark(row["ended"]),
                 row["topic"],
-                _parse_unread_ranges(row["unread"]),
+                {int(partition): (start, end) for partition, (start, end) in row["unread"].items()},
             )
             for row in rows
         ]
@@ -303,17 +302,12 @@ def _to_emitted_values(source: str, key: str, emitted: EmittedState) -> tuple[An
         emitted.digest,
         emitted.external_id,
         emitted.is_live,
-        list(map(_encode_released_id, emitted.released_ids)),
+        [
+            json.dumps([released.external_id, *released.mark, released.step])
+            for released in emitted.released_ids
+        ],
         emitted.is_pending,
     )
-
-
-def _parse_unread_ranges(ranges: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
-    return {int(partition): (start, end) for partition, (start, end) in ranges.items()}
-
-
-def _encode_released_id(released: ReleasedId) -> str:
-    return json.dumps([released.external_id, *released.mark, released.step])
 
 
 def _decode_released_id(text: str) -> ReleasedId:

@@ -48,7 +48,11 @@ async def fetch_inbox_entries(
 ) -> dict[UUID, InboxEntry]:
     rows = await connection.fetch(load_query("inbox_entries"), generation, stage, ids)
     return {
-        row["event_id"]: InboxEntry(_parse_result(row), row["payload_sha256"], _parse_position(row))
+        row["event_id"]: InboxEntry(
+            _parse_result(row),
+            row["payload_sha256"],
+            Position(row["log_topic"], row["log_partition"], row["log_offset"]),
+        )
         for row in rows
     }
 
@@ -114,6 +118,10 @@ def _to_values(ordering: OrderingPolicy, verdict: Verdict) -> tuple[Any, ...]:
     event = verdict.event.event
     position = event.position
     assert position is not None, f"event {event.id} was not read from a log"
+    # Entities are the last part of a revision: no reaction is pending after them.
+    is_complete = any(
+        isinstance(row, PartCompletedRow) and row.kind == "entities" for row in verdict.event.rows
+    )
     has_document = ordering in (OrderingPolicy.LATEST, OrderingPolicy.VISIBLE)
     return (
         event.id,
@@ -127,14 +135,7 @@ def _to_values(ordering: OrderingPolicy, verdict: Verdict) -> tuple[Any, ...]:
         event.data.document_id if has_document else None,
         format_array(event.data.order) if has_document else None,
         getattr(event.data, "part", 1) if has_document else None,
-        "done" if _is_complete(verdict) else "running",
-    )
-
-
-def _is_complete(verdict: Verdict) -> bool:
-    # Entities are the last part of a revision: no reaction is pending after them.
-    return any(
-        isinstance(row, PartCompletedRow) and row.kind == "entities" for row in verdict.event.rows
+        "done" if is_complete else "running",
     )
 
 
@@ -148,10 +149,6 @@ def _parse_result(row: asyncpg.Record) -> ClaimResult:
         row["is_unchanged"],
         abandoned_attempts=row["open_attempts"],
     )
-
-
-def _parse_position(row: asyncpg.Record) -> Position:
-    return Position(row["log_topic"], row["log_partition"], row["log_offset"])
 
 
 def _encode_visibility_change(change: VisibilityChange) -> dict[str, Any]:

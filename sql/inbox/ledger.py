@@ -139,7 +139,9 @@ class PgLedger:
                 )
             except (asyncpg.CheckViolationError, asyncpg.UndefinedTableError) as error:
                 # The partition is gone: this worker has not read the drop of its generation yet.
-                if await self._generation_exists():
+                if self._generation is None or await self._pool.fetchval(
+                    load_query("generation_exists"), self._generation.name
+                ):
                     raise
                 raise TransientError(
                     f"Generation {self.generation.name!r} was dropped.", code="GENERATION_DROPPED"
@@ -150,11 +152,6 @@ class PgLedger:
                 if write_rows is insert_rows:
                     raise
                 write_rows = insert_rows
-
-    async def _generation_exists(self) -> bool:
-        return self._generation is None or bool(
-            await self._pool.fetchval(load_query("generation_exists"), self.generation.name)
-        )
 
     async def _claim(
         self,
