@@ -144,9 +144,13 @@ def choose_candidates(terms: Sequence[Term], budget: float) -> CandidateSet:
         (rarest[n_single_terms],), budget if n_single_terms else float("inf")
     ):
         n_single_terms += 1
-    for conjunction in sorted(
-        _combine_frequent_terms(rarest[n_single_terms:]), key=rank_by_idf_per_row
-    ):
+    frequent_conjunctions = (
+        conjunction
+        for group in _group_by_config(rarest[n_single_terms:])
+        for size in range(2, MAX_CONJUNCTION_TERMS + 1)
+        for conjunction in combinations(group[:MAX_FREQUENT_TERMS], size)
+    )
+    for conjunction in sorted(frequent_conjunctions, key=rank_by_idf_per_row):
         if len(candidates.conjunctions) >= n_single_terms + MAX_CONJUNCTIONS:
             break
         if not candidates.covers(conjunction) and not candidates.try_add(conjunction, budget):
@@ -200,12 +204,6 @@ def find_unseen_conjunctions(
         if not extend((), 0.0, ordered, sum(max_weight * term.idf for term in ordered)):
             return None
     return conjunctions
-
-
-def _combine_frequent_terms(frequent: Sequence[Term]) -> Iterable[Conjunction]:
-    for group in _group_by_config(frequent):
-        for size in range(2, MAX_CONJUNCTION_TERMS + 1):
-            yield from combinations(group[:MAX_FREQUENT_TERMS], size)
 
 
 def _group_by_config(terms: Iterable[Term]) -> list[list[Term]]:

@@ -170,7 +170,19 @@ class PgDocuments:
             self._pool, "document_status", caller.tenant, job_id, document_id, caller.readers
         )
         if rows:
-            return _to_status_body(dict(rows[0]), self._stages)
+            row = dict(rows[0])
+            return {
+                "ingestion_job_id": row["accepted_id"],
+                "document_id": row["document_id"],
+                "external_id": row["external_id"],
+                "state": row["state"],
+                "stages": build_stage_lines(row, self._stages),
+                "chunks_count": row["chunks"] if row["state"] == "searchable" else 0,
+                "tokens_estimate": row["tokens"],
+                "warnings": [*(row["warnings"] or []), *_collect_warnings(row)],
+                "revision": row["revision"],
+                "content_sha256": row["content_sha256"],
+            }
         if job_id is None:
             [job_id] = [
                 row["event_id"]
@@ -272,21 +284,6 @@ def _to_document_body(row: asyncpg.Record, caller: Principal) -> Body:
     if caller.readers is not None:
         del body["readers"]
     return body | {"bytes": row["blob"]["size"] if row["blob"] else None}
-
-
-def _to_status_body(row: Body, stages: Mapping[str, bool]) -> Body:
-    return {
-        "ingestion_job_id": row["accepted_id"],
-        "document_id": row["document_id"],
-        "external_id": row["external_id"],
-        "state": row["state"],
-        "stages": build_stage_lines(row, stages),
-        "chunks_count": row["chunks"] if row["state"] == "searchable" else 0,
-        "tokens_estimate": row["tokens"],
-        "warnings": [*(row["warnings"] or []), *_collect_warnings(row)],
-        "revision": row["revision"],
-        "content_sha256": row["content_sha256"],
-    }
 
 
 def _collect_warnings(row: Body) -> list[Body]:

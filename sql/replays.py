@@ -161,7 +161,19 @@ class PgReplays:
             tenant,
             *map(selection.get, ("event_ids", "stage", "code", "document_id")),
         )
-        return [_parse_dead_letter(row) for row in rows]
+        return [
+            OpenDeadLetter(
+                row["event_id"],
+                row["stage"],
+                row["generation"] or None,
+                row["tenant"],
+                Position(row["log_topic"], row["log_partition"], row["log_offset"]),
+                row["record"]["key"] if row["record"] else None,
+                row["headers"]["key"] if row["headers"] else None,
+                row["appended_at"],
+            )
+            for row in rows
+        ]
 
     async def list_collection_documents(self, tenant: str, collection: str) -> frozenset[UUID]:
         rows = await fetch_rows(self._pool, "collection_documents", tenant, collection)
@@ -194,18 +206,3 @@ def _parse_replay(row: Any) -> Replay:
 def _parse_offsets(value: Mapping[str, int] | None) -> dict[int, int]:
     # JSON has text keys only.
     return {int(partition): offset for partition, offset in (value or {}).items()}
-
-
-def _parse_dead_letter(row: Any) -> OpenDeadLetter:
-    position = Position(row["log_topic"], row["log_partition"], row["log_offset"])
-    record, headers = row["record"], row["headers"]
-    return OpenDeadLetter(
-        row["event_id"],
-        row["stage"],
-        row["generation"] or None,
-        row["tenant"],
-        position,
-        record["key"] if record else None,
-        headers["key"] if headers else None,
-        row["appended_at"],
-    )

@@ -286,7 +286,10 @@ def _parse_emitted(row: asyncpg.Record) -> EmittedState:
         row["digest"],
         row["external_id"],
         row["is_live"],
-        tuple(map(_decode_released_id, row["released_ids"])),
+        tuple(
+            ReleasedId(external_id, (epoch, sequence), step)
+            for external_id, epoch, sequence, step in map(json.loads, row["released_ids"])
+        ),
         row["is_pending"],
     )
 
@@ -308,8 +311,3 @@ def _to_emitted_values(source: str, key: str, emitted: EmittedState) -> tuple[An
         ],
         emitted.is_pending,
     )
-
-
-def _decode_released_id(text: str) -> ReleasedId:
-    external_id, epoch, sequence, step = json.loads(text)
-    return ReleasedId(external_id, (epoch, sequence), step)
