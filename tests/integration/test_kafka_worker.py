@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
@@ -28,6 +29,7 @@ from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 from streams.kafka.subscriber import FaustSubscriber
 from tests.support.eventually import eventually
 from tests.support.forked_process import ForkedProcess, fork_process
+from tests.support.kafka_fixture import require_kafka, run_broker
 from tests.support.kafka_numbers import TOPIC, append_numbers, log
 from tests.support.kafka_worker import KafkaWorkerOrders, run_kafka_worker
 from tests.support.log_cases import CollectingSink, run_subscription
@@ -236,10 +238,23 @@ class TestRejections:
             await eventually(lambda: len(reader.records) == 10)
 
 
+@pytest.fixture(scope="module")
+def running_broker() -> Iterator[Broker]:
+    require_kafka()
+    with run_broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+async def stoppable_broker(running_broker: Broker) -> Broker:
+    """A node that runs, and that no other file uses."""
+    await running_broker.start()
+    return running_broker
+
+
 class TestBroker:
-    async def test_broker_is_found_and_stopped_by_its_folder(
-        self, kafka_broker: Broker, tmp_path: Path
-    ) -> None:
+    async def test_broker_is_found_and_stopped_by_its_folder(self, tmp_path: Path) -> None:
+        require_kafka()
         here, elsewhere = Broker(tmp_path, heap_mb=256), Broker(tmp_path)
         assert not elsewhere.status().is_running
         await here.start()
@@ -253,12 +268,9 @@ class TestBroker:
         finally:
             await here.stop()
 
-    async def test_killed_broker_keeps_acknowledged_records(
-        self, kafka_broker: Broker, tmp_path: Path
-    ) -> None:
-        broker = Broker(tmp_path, heap_mb=256)
-        await broker.start()
-        settings = KafkaClientSettings(broker.bootstrap_servers)
+    async def test_killed_broker_keeps_acknowledged_records(self, stoppable_broker: Broker) -> None:
+        broker = stoppable_broker
+        settings = KafkaClientSettings(broker.bootstrap_servers, topic_prefix=f"{uuid4().hex}.")
         log = KafkaLog(settings, append_timeout_s=60)
         try:
             await log.create_topics({TOPIC: 2}, retention_ms={})
@@ -278,14 +290,10 @@ class TestBroker:
                 )
         finally:
             await log.close()
-            await broker.stop()
 
-    async def test_subscription_waits_for_the_broker(
-        self, kafka_broker: Broker, tmp_path: Path
-    ) -> None:
-        broker = Broker(tmp_path, heap_mb=256)
-        await broker.start()
-        settings = KafkaClientSettings(broker.bootstrap_servers)
+    async def test_subscription_waits_for_the_broker(self, stoppable_broker: Broker) -> None:
+        broker = stoppable_broker
+        settings = KafkaClientSettings(broker.bootstrap_servers, topic_prefix=f"{uuid4().hex}.")
         log = KafkaLog(settings, append_timeout_s=2)
         try:
             await log.create_topics({TOPIC: 1}, retention_ms={})
@@ -303,14 +311,15 @@ class TestBroker:
                 )
         finally:
             await log.close()
-            await broker.stop()
 
     async def test_unavailable_topic_is_not_reported_missing(
-        self, kafka_broker: Broker, tmp_path: Path
+        self, stoppable_broker: Broker
     ) -> None:
-        broker = Broker(tmp_path, heap_mb=256)
-        await broker.start()
-        log = KafkaLog(KafkaClientSettings(broker.bootstrap_servers), append_timeout_s=4)
+        broker = stoppable_broker
+        log = KafkaLog(
+            KafkaClientSettings(broker.bootstrap_servers, topic_prefix=f"{uuid4().hex}."),
+            append_timeout_s=4,
+        )
         try:
             await log.create_topics({TOPIC: 1}, retention_ms={})
             await append_numbers(log, range(10))
@@ -322,7 +331,6 @@ class TestBroker:
             await append_numbers(log, range(10, 20), "others")
         finally:
             await log.close()
-            await broker.stop()
 
 
 class FailingSink(CollectingSink):

@@ -1,9 +1,10 @@
-"""A real Kafka node, started once for a test session; each test has its own topics by a prefix of
-its own.
+"""A real Kafka node, started once for all processes of a test run; each test has its own topics by
+a prefix of its own.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -52,10 +53,58 @@ def require_kafka() -> None:
         pytest.skip(f"no real Kafka: {missing}")
 
 
+STARTED_BROKERS: list[Broker] = []
+"""Nodes that this process started and another one may stop: while they are referred to, Python does
+not report them as subprocesses that were left running.
+"""
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[None]:
+    """Exclude the other processes of this test run."""
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def join_broker(run_folder: Path) -> Iterator[Broker]:
+    """The node of this test run. The first process starts it, and the last one that leaves stops it.
+
+    `run_folder` is the same for all processes of the run and for no other run.
+    """
+    users, place = run_folder / "kafka-users", run_folder / "kafka-folder"
+    user = users / str(os.getpid())
+    with lock_file(run_folder / "kafka-lock"):
+        users.mkdir(exist_ok=True)
+        if not place.exists():
+            prefix = "anabranch-kafka-"
+            place.write_text(tempfile.mkdtemp(prefix=prefix, dir=choose_service_folder()))
+        folder = Path(place.read_text())
+        broker = Broker(folder, heap_mb=512, properties=TEST_BROKER_PROPERTIES)
+        run_in_thread(broker.start)
+        STARTED_BROKERS.append(broker)
+        user.touch()
+    try:
+        yield broker
+    finally:
+        with lock_file(run_folder / "kafka-lock"):
+            user.unlink()
+            if not any(users.iterdir()):
+                run_in_thread(broker.stop)
+                shutil.rmtree(folder, ignore_errors=True)
+                place.unlink()
+
+
 @pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[Broker]:
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Shared with the other test processes: a test that stops a node runs one of its own."""
     require_kafka()
-    with run_broker() as broker:
+    run_folder = tmp_path_factory.getbasetemp()
+    # Below pytest-xdist each process has a folder of its own in the run's folder.
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        run_folder = run_folder.parent
+    with join_broker(run_folder) as broker:
         yield broker
 
 
