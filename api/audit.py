@@ -54,7 +54,7 @@ class AuditedRoute(APIRoute):
         if action is None:
             return handle
 
-        async def audited(request: Request) -> Response:
+        async def handle_and_record(request: Request) -> Response:
             try:
                 response = await handle(request)
             # Refused requests change nothing.
@@ -79,7 +79,7 @@ class AuditedRoute(APIRoute):
                 )
             return response
 
-        return audited
+        return handle_and_record
 
 
 async def _record_action(

@@ -160,7 +160,7 @@ class AuthenticationMiddleware:
     ) -> Receive:
         """Simulate a disconnect of the client once its credential is no longer valid."""
 
-        async def checked() -> Message:
+        async def receive_while_valid() -> Message:
             # A task, because cancelling `receive` at each check could lose a message.
             receive_task = asyncio.ensure_future(receive())
             try:
@@ -173,7 +173,7 @@ class AuthenticationMiddleware:
             finally:
                 receive_task.cancel()
 
-        return checked
+        return receive_while_valid
 
     async def _is_credential_valid(self, credential: str | None, tenant: str | None) -> bool:
         try:

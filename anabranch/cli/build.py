@@ -97,10 +97,19 @@ def reindex(
 
 
 async def _rebuild(common: RemoteOptions, keep_previous: bool) -> dict[str, Any]:
-    from anabranch.cli.server_connection import open_client
+    from anabranch.cli.server_connection import open_client, wait_for_local_server
+    from anabranch.composition.storage import recover_database
+    from anabranch.process.data_folder import lock_folder
+    from anabranch.process.database import open_database
 
-    if (report := await _rebuild_in_place(common)) is not None:
-        return report
+    settings = None if common.server else common.load_settings()
+    # Without a server, empty tables are filled in place.
+    if settings is not None and await wait_for_local_server(settings) is None:
+        # Locked, so that no server starts while the tables are filled.
+        with lock_folder(settings.data_dir):
+            async with open_database(settings) as dsn:
+                if (report := await recover_database(settings, dsn)) is not None:
+                    return asdict(report)
     async with open_client(common, stages=WORKER_STAGES) as client:
         started = await client.post(
             "/v1/generations", {"purpose": "rebuild", "keep_previous": keep_previous}
@@ -109,25 +118,6 @@ async def _rebuild(common: RemoteOptions, keep_previous: bool) -> dict[str, Any]
         return _to_rebuild_report(
             await _wait_for_build(client, started["generation"], ("live", "standby"), common)
         )
-
-
-async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
-    """Fill empty tables from the log. Returns None if a server runs or the tables are not empty."""
-    from anabranch.cli.server_connection import wait_for_local_server
-    from anabranch.composition.storage import recover_database
-    from anabranch.process.data_folder import lock_folder
-    from anabranch.process.database import open_database
-
-    if common.server:
-        return None
-    settings = common.load_settings()
-    if await wait_for_local_server(settings) is not None:
-        return None
-    # Locked, so that no server starts while the tables are filled.
-    with lock_folder(settings.data_dir):
-        async with open_database(settings) as dsn:
-            report = await recover_database(settings, dsn)
-            return None if report is None else asdict(report)
 
 
 async def _reindex(

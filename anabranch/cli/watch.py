@@ -161,7 +161,6 @@ async def _watch_log(options: LogWatchOptions, common: RemoteOptions) -> int:
 
 
 def _watch_folder(path: Path, options: FolderWatchOptions, common: RemoteOptions) -> int:
-
     folder = path.resolve()
     if not folder.is_dir():
         raise NotFound(

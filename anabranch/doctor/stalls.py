@@ -11,7 +11,6 @@ from anabranch.config.settings import Settings
 from anabranch.doctor.connections import LOCK_WAIT_S, find_dsn
 from anabranch.doctor.findings import Check, Finding
 from schemas.errors import TransientError
-from schemas.generations import Generation
 from services.monitoring.lag_diagnosis import (
     add_lock_holder,
     explain_lags,
@@ -50,11 +49,17 @@ async def check_stages(settings: Settings) -> Sequence[Finding]:
                 "stages", "warn", f"lag unknown: {unknown_lag['reason']}", unknown_lag["remedy"]
             ),
         ]
-    stalled = [
-        _to_stall_finding(lag, live)
-        for lag in lags
-        if lag["paused"] or (lag["oldest_seconds"] or 0) >= STALL_THRESHOLD_S
-    ]
+    stalled = []
+    for lag in lags:
+        if lag["paused"] or (lag["oldest_seconds"] or 0) >= STALL_THRESHOLD_S:
+            # By stage for the live generation, else by consumer group.
+            is_live = lag["generation"] in (None, live.name if live else None)
+            name = f"stage: {lag['stage']}" if is_live else f"reader: {lag['group']}"
+            detail = (
+                f"{lag['lag']} pending events on {lag['topic']}, the oldest for "
+                f"{lag['oldest_seconds'] or 0:.0f} s: {lag['reason']}"
+            )
+            stalled.append(Finding(name, "warn", detail, lag["remedy"] or ""))
     # Readers with lag are reported with its cause already.
     lagging_readers = {(lag["group"], lag["topic"]) for lag in lags if lag["lag"]}
     other_readers = [
@@ -101,21 +106,6 @@ async def run_naming_lock_holder(settings: Settings, check: Check) -> Sequence[F
         return await check()
     except TransientError as error:
         raise await add_lock_holder(error, find_dsn(settings) or "") from error
-
-
-def _to_stall_finding(lag: dict[str, Any], live: Generation | None) -> Finding:
-    """Name the finding by stage for the live generation, else by consumer group."""
-    is_live = lag["generation"] in (None, live.name if live else None)
-    detail = (
-        f"{lag['lag']} pending events on {lag['topic']}, the oldest for "
-        f"{lag['oldest_seconds'] or 0:.0f} s: {lag['reason']}"
-    )
-    return Finding(
-        f"stage: {lag['stage']}" if is_live else f"reader: {lag['group']}",
-        "warn",
-        detail,
-        lag["remedy"] or "",
-    )
 
 
 @asynccontextmanager

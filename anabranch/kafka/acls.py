@@ -28,8 +28,19 @@ class KafkaPrincipals:
 
 def build_required_grants(settings: Settings, principals: KafkaPrincipals) -> list[Grant]:
     return [
-        *_build_api_grants(settings, principals.api),
-        *_build_worker_grants(settings, principals.worker),
+        # The API starts builds and drops generations, with their topics. It reads committed
+        # offsets for the lag.
+        *_build_program_grants(
+            settings, principals.api, "api", ("Create", "Delete"), ("Describe",)
+        ),
+        # Workers finish the removal of a generation, which deletes topics.
+        *_build_program_grants(
+            settings,
+            principals.worker,
+            "workers",
+            ("Write", "Create", "Delete"),
+            ("Read", "Describe"),
+        ),
         *_build_producer_grants(settings, principals),
         *_build_admin_grants(settings, principals.admin),
     ]
@@ -72,56 +83,29 @@ def find_foreign_writers(settings: Settings, grants: Sequence[Grant]) -> dict[st
     return {principal: list(dict.fromkeys(topics)) for principal, topics in writers.items()}
 
 
-def _build_api_grants(settings: Settings, principal: str) -> Iterator[Grant]:
+def _build_program_grants(
+    settings: Settings,
+    principal: str,
+    writer: Writer,
+    generation_topic_operations: tuple[str, ...],
+    group_operations: tuple[str, ...],
+) -> Iterator[Grant]:
     for topic in resolve_topic_partitions(settings):
-        yield _build_topic_grant(
-            settings,
-            principal,
-            topic,
-            (*READ_OPERATIONS, *_list_write_operations(settings, topic, "api")),
-        )
-    # The API starts builds and drops generations, with their topics.
+        # A topic `raw.NAME` belongs to one producer; no other principal writes it.
+        declared = next(declared for declared in TOPICS if declared == get_base_topic(topic))
+        is_writer = topic not in settings.ingest.topics and writer in declared.written_by
+        operations = (*READ_OPERATIONS, *(("Write",) if is_writer else ()))
+        yield _build_topic_grant(settings, principal, topic, operations)
     for topic in GENERATION_TOPICS:
-        yield _build_topic_grant(
-            settings, principal, f"{topic}.", (*READ_OPERATIONS, "Create", "Delete"), "prefixed"
-        )
-    # To read committed offsets for the lag.
-    yield Grant(
-        principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Describe",)
-    )
-
-
-def _build_worker_grants(settings: Settings, principal: str) -> Iterator[Grant]:
-    for topic in resolve_topic_partitions(settings):
-        yield _build_topic_grant(
-            settings,
-            principal,
-            topic,
-            (*READ_OPERATIONS, *_list_write_operations(settings, topic, "workers")),
-        )
-    # Workers finish the removal of a generation, which deletes topics.
-    for topic in GENERATION_TOPICS:
-        yield _build_topic_grant(
-            settings,
-            principal,
-            f"{topic}.",
-            (*READ_OPERATIONS, "Write", "Create", "Delete"),
-            "prefixed",
-        )
+        operations = (*READ_OPERATIONS, *generation_topic_operations)
+        yield _build_topic_grant(settings, principal, f"{topic}.", operations, "prefixed")
     yield Grant(
         principal,
         "group",
         f"{settings.kafka.topic_prefix}anabranch.",
         "prefixed",
-        ("Read", "Describe"),
+        group_operations,
     )
-
-
-def _list_write_operations(settings: Settings, topic: str, writer: Writer) -> tuple[str, ...]:
-    # A topic `raw.NAME` belongs to one producer; no other principal writes it.
-    declared = next(declared for declared in TOPICS if declared == get_base_topic(topic))
-    is_own = topic not in settings.ingest.topics
-    return ("Write",) if is_own and writer in declared.written_by else ()
 
 
 def _build_producer_grants(settings: Settings, principals: KafkaPrincipals) -> Iterator[Grant]:
