@@ -145,7 +145,9 @@ class ErasureCompleted(EventData, name="erasure.completed", topic=CONTROL):
     receipt_id: UUID
     tenant: str
     documents: int = Field(description="Number of erased documents.")
-    removed: dict[str, int] = Field(description="Location → number of removed rows, blobs or keys.")
+    removed: dict[str, int] = Field(
+        description="Location → number of removed rows, blobs or keys.",
+    )
     events: int = Field(description="Number of events in the log that became unreadable.")
     method: str = Field(
         description=(

@@ -91,8 +91,8 @@ class Chunker(Protocol):
 class TextEmbedding:
     """The vectors of one text.
 
-    `states` are the token states for MaxSim, int8 of unit vectors × 127, [tokens, state_dimension],
-    or None. `token_ids` has one entry per row of `states`.
+    `states` are the token states for MaxSim, int8 of unit vectors × 127, with shape
+    [tokens, state_dimension], or None. `token_ids` has one entry per row of `states`.
     """
 
     vector: NDArray[np.float16]

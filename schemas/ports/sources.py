@@ -64,8 +64,9 @@ class EndedSnapshot:
     mark: SequenceMark
     topic: str
     unread_offsets: Mapping[int, tuple[int, int]]
-    """Partition → range of offsets that are not stored yet. Empty once everything that the snapshot
-    read is stored.
+    """Partition → range of offsets that are not stored yet.
+
+    Empty once everything that the snapshot read is stored.
     """
 
 

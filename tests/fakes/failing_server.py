@@ -49,7 +49,7 @@ ServeAnswers = Callable[[dict[str, Any], int], RecordedRequests]
 
 @pytest.fixture
 def serve_answers(monkeypatch: pytest.MonkeyPatch) -> ServeAnswers:
-    """Gives the paths and bodies that will be asked with."""
+    """Serve these answers to the CLI, and return the paths and bodies of its requests."""
 
     def serve(answers: dict[str, Any], lives: int) -> RecordedRequests:
         server = FailingServer(answers, lives)

@@ -14,7 +14,7 @@ MASTER_KEY = os.urandom(32)
 
 
 class MemoryKeyStore:
-    """A keystore in memory, that counts how often it was asked."""
+    """In-memory keystore that counts its calls."""
 
     def __init__(self) -> None:
         self.keys: dict[UUID, StoredKey] = {}
