@@ -54,7 +54,7 @@ def test_documents_retry_redrives_dead_letters_of_the_document(
         ("/v1/dead-letters/redrive", {"document_id": REPLAY_ID})
     ]
     assert [path for path, body in requests if not body] == [f"/v1/replays/{REPLAY_ID}"], (
-        "one call begins it, one server sees it through"
+        "one call starts the replay, and the same server is polled"
     )
     assert "1 were skipped" in capsys.readouterr().err
 

@@ -175,7 +175,7 @@ async def test_lost_event_is_counted_once_despite_retries() -> None:
     log.error = LogUnavailable("away")
     for _ in range(3):
         await buffer.flush()
-        lost.remove(1)  # what still waits at the end is said each time
+        lost.remove(1)  # each flush reports the events that remain
     log.error = None
     await buffer.flush()
     assert await read_query_numbers(log) == [2] and lost == [1]

@@ -161,7 +161,7 @@ async def test_documents_of_unmounted_file_system_are_kept(
     mounted |= {"library": 7, "sub": 8}
     (tmp_path / "two.md").rename(watched.folder / "sub" / "two.md")
     assert await watched.poll() == (everything - {"sub/one.md"}, {}), (
-        "the same file systems, numbered anew: what is gone now is gone"
+        "the same file systems under new numbers: missing files are withdrawn"
     )
     (watched.folder / "sub" / "two.md").unlink()
     assert await watched.poll() == ({"top.md"}, {}), "the last file of a folder may go"

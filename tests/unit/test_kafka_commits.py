@@ -67,7 +67,7 @@ def make_consumer(accepts: bool, tables: OffsetStore | None = None) -> Any:
         arguments,
     )
     consumer: Any = app.consumer
-    consumer._thread.thread_loop.close()  # it runs nowhere
+    consumer._thread.thread_loop.close()  # The loop is never run.
     consumer._thread = FakeConsumerThread(accepts)
     return consumer
 

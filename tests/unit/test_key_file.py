@@ -52,7 +52,7 @@ def test_overwritten_share_is_erased_from_file(path: Path) -> None:
     assert erased_share not in path.read_bytes() and other_share in path.read_bytes()
     assert (file.read(erased_slot), KeyFile(path).read(other_slot)) == (None, other_share)
     assert file.overwrite([erased_slot, 10**6]) == 0, (
-        "may be repeated, also for slots that the file does not have"
+        "overwriting may be repeated, also for unknown slots"
     )
 
 

@@ -105,8 +105,8 @@ async def test_byte_budget_is_shared_with_minimum_per_partition() -> None:
         assert not (sink.is_full or two.is_full)
         offer_records(three, 150)
         assert together.used_bytes == 1550
-        assert sink.is_full and two.is_full, "the stage has too much"
-        assert not three.is_full, "and this one has not had its share"
+        assert sink.is_full and two.is_full, "the stage is over its limit"
+        assert not three.is_full, "this partition has not used its share"
 
 
 async def test_partition_paused_by_shared_budget_resumes_after_own_records() -> None:

@@ -192,9 +192,9 @@ async def test_cross_language_question_has_its_own_threshold() -> None:
         LOCAL_CALLER, QueryRequest(query=COST_QUESTION, language="de"), RUN_ID
     )
     assert own.trace.threshold == pytest.approx(0.375), (
-        "all words are held, so less than the engine's .5 is enough"
+        "the passages contain all words, so less than the engine's .5 is enough"
     )
-    assert foreign.trace.threshold == pytest.approx(0.425), "words say nothing"
+    assert foreign.trace.threshold == pytest.approx(0.425), "words of another language do not count"
 
 
 async def test_words_missing_from_every_passage_raise_threshold() -> None:
@@ -210,7 +210,7 @@ async def test_words_missing_from_every_passage_raise_threshold() -> None:
     )
     assert not answered.refused and missed.code == "NO_SUITABLE_CONTEXT"
     assert missed.trace.max_rerank_score is not None and missed.trace.max_rerank_score > 0.6, (
-        "by its score alone it would be answered"
+        "its score alone would pass"
     )
 
 
@@ -260,7 +260,7 @@ async def test_question_of_function_words_is_refused(question: str, begins: str)
         and response.message is not None
         and response.message.startswith(begins)
     )
-    assert response.contexts, "what is close is shown all the same"
+    assert response.contexts, "close passages are returned all the same"
 
 
 async def test_one_relevant_passage_is_enough() -> None:

@@ -202,7 +202,7 @@ async def test_authentication_failures_are_rate_limited_per_address() -> None:
         ]
         assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
         assert 1 <= int(answers[-1].headers["retry-after"]) <= WINDOW_S
-        assert len(failures) == 3, "a refused address is not looked at"
+        assert len(failures) == 3, "a blocked address is not checked"
         assert (
             await client.get("/v1/whoami", headers={"Authorization": "Bearer nobody"})
         ).status_code == 429

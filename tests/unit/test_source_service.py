@@ -286,7 +286,9 @@ async def test_reader_restarts_per_epoch_and_stops_on_removal(
         world.sources = [make_declared_source(2, removed=True)]
         await eventually(lambda: world.closed == ["library"])
     assert world.started == ["library 1", "library 2"]
-    assert await store.acquire_lease("library", UUID(int=2), 60), "what ended holds nothing back"
+    assert await store.acquire_lease("library", UUID(int=2), 60), (
+        "the stopped supervisor released its lease"
+    )
 
 
 async def test_failed_source_reports_reason_and_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
