@@ -47,7 +47,7 @@ from schemas.events import (
     Event,
 )
 from schemas.ids import sha256_hex, sha256_of_file
-from schemas.ports.engines import LocalFile, ParsePlan
+from schemas.ports.engines import LocalFile
 from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import LatestRevision, StagePorts
 from schemas.topics import RAW
@@ -97,7 +97,14 @@ async def _accept_document(
     if (document_id := data.resolve_document_id(get_numbering_source(event))) is not None:
         await check_owner(event, document_id, ports)
     blob, filename = await pin_bytes(event, data, ports)
-    plan = await _plan_parsing(blob, data, filename, ports)
+    # Inline text without a file name is Markdown.
+    text_type = "text/markdown" if data.content.text is not None and filename is None else None
+    # Type, page and archive limits are enforced before the document costs more.
+    async with ports.blobs.open_local(blob.key) as path:
+        file = LocalFile(
+            path, filename, data.media_type or text_type, blob.size, data.title, data.language
+        )
+        plan = await ports.parser.plan(file)
     # After every other check, so that a rejected event does not acquire ownership.
     await take_ownership(event, require_document_id(event, data, blob.sha256), ports)
     fields = data.model_dump(include=set(DocumentFields.model_fields))
@@ -198,19 +205,6 @@ def _make_origin(event: Event[IngressData], external_id: str | None) -> Origin:
 def _get_received_at(event: Event[IngressData]) -> datetime:
     # Never the clock: a retry has to publish the same event.
     return event.appended_at or datetime.fromtimestamp(0, UTC)
-
-
-async def _plan_parsing(
-    blob: BlobRef, data: DocumentReceived, filename: str | None, ports: StagePorts
-) -> ParsePlan:
-    """Inspect the bytes: enforce type, page and archive limits before the document costs more."""
-    # Inline text without a file name is Markdown.
-    text_type = "text/markdown" if data.content.text is not None and filename is None else None
-    async with ports.blobs.open_local(blob.key) as path:
-        file = LocalFile(
-            path, filename, data.media_type or text_type, blob.size, data.title, data.language
-        )
-        return await ports.parser.plan(file)
 
 
 def get_host(event: Event[IngressData]) -> str | None:

@@ -174,9 +174,16 @@ def build_event_schema(event_class: type[EventData]) -> dict[str, Any]:
 
 
 def get_schema_file_name(event_class: type[EventData]) -> str:
+    # If several topics carry an event type, the file of one of them has the plain name.
+    topics = [
+        candidate.topic
+        for candidate in list_event_classes()
+        if candidate.event_type() == event_class.event_type()
+    ]
+    home_topic = next((topic for topic in (RAW, OUTCOMES) if topic in topics), event_class.topic)
     return (
         f"{event_class.event_type()}.json"
-        if event_class.topic == _resolve_home_topic(event_class)
+        if event_class.topic == home_topic
         else f"{event_class.topic}.{event_class.event_type()}.json"
     )
 
@@ -218,18 +225,6 @@ def build_asyncapi_document(
             }
         },
     }
-
-
-def _resolve_home_topic(event_class: type[EventData]) -> str:
-    """Return the topic whose schema file has the plain name of an event type that several topics
-    carry.
-    """
-    topics = [
-        event_class_with_type.topic
-        for event_class_with_type in list_event_classes()
-        if event_class_with_type.event_type() == event_class.event_type()
-    ]
-    return next((topic for topic in (RAW, OUTCOMES) if topic in topics), event_class.topic)
 
 
 def _build_channel(topic: Topic, event_classes: list[type[EventData]]) -> dict[str, Any]:

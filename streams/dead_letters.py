@@ -12,7 +12,6 @@ import traceback
 from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from schemas.errors import AnabranchError
 from schemas.events import (
@@ -63,24 +62,33 @@ class DeadLetter:
         position = stored_record.position
         if event is None:
             # From clear fields only: nothing can be decrypted.
+            event_id = content_id("unreadable", position.topic, position.partition, position.offset)
+            producer_event_id, producer_source, event_type = guess_producer_attributes(
+                stored_record.record
+            )
             tenant = resolve_tenant(stored_record)
             document_id = guess_document_id(stored_record, tenant) if tenant is not None else None
-        elif isinstance(event.data, DocumentReceived | DocumentAmended | DocumentWithdrawn):
-            # Ingress rejected it, so the envelope names no document yet.
-            tenant = event.tenant
-            document_id = event.data.resolve_document_id(
-                event.source if event.sequence is not None else ""
-            )
         else:
-            tenant, document_id = event.tenant, event.document_id
-        producer_event_id, producer_source = _resolve_producer(stored_record, event)
+            # Not a duplicate's own id, under which the first event was processed.
+            event_id = (
+                content_id("duplicate", event.id, event.payload_sha256)
+                if code == "DUPLICATE_ID"
+                else event.id
+            )
+            origin = getattr(event.data, "origin", None) or event
+            producer_event_id, producer_source = origin.event_id, origin.source
+            event_type, tenant = event.data.event_type(), event.tenant
+            document_id = event.document_id
+            if isinstance(event.data, DocumentReceived | DocumentAmended | DocumentWithdrawn):
+                # Ingress rejected it, so the envelope names no document yet.
+                document_id = event.data.resolve_document_id(
+                    event.source if event.sequence is not None else ""
+                )
         data = EventDeadLettered(
             stage=stage.name,
             generation=generation,
-            event_id=_resolve_event_id(stored_record, event, code),
-            original_type=event.data.event_type()
-            if event
-            else guess_producer_attributes(stored_record.record)[2],
+            event_id=event_id,
+            original_type=event_type,
             tenant=tenant,
             document_id=document_id,
             position=LogPosition(
@@ -178,29 +186,6 @@ async def build_dead_letter_emissions(
         )
         emissions.append(Emission(cause, _build_outcome(dead_letter), id_parts=outcome_id_parts))
     return emissions
-
-
-def _resolve_event_id(stored_record: StoredRecord, event: Event[Any] | None, code: str) -> UUID:
-    if event is None:
-        position = stored_record.position
-        return content_id("unreadable", position.topic, position.partition, position.offset)
-    return (
-        # Not the event's own id, under which the first event was processed.
-        content_id("duplicate", event.id, event.payload_sha256)
-        if code == "DUPLICATE_ID"
-        else event.id
-    )
-
-
-def _resolve_producer(
-    stored_record: StoredRecord, event: Event[Any] | None
-) -> tuple[str | None, str | None]:
-    origin = getattr(event.data, "origin", None) if event else None
-    if origin is not None:
-        return origin.event_id, origin.source
-    if event is not None:
-        return event.event_id, event.source
-    return guess_producer_attributes(stored_record.record)[:2]
 
 
 def _extract_received_fields(

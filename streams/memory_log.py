@@ -16,10 +16,6 @@ from streams.dense_log import DenseLog
 Clock = Callable[[], datetime]
 
 
-def _get_utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 def choose_partition(key: bytes, partition_count: int) -> int:
     """Choose the partition as Kafka's Java producer does by default for records with a key."""
     return int(murmur2(key) & 0x7FFFFFFF) % partition_count
@@ -28,13 +24,22 @@ def choose_partition(key: bytes, partition_count: int) -> int:
 class MemoryLog(DenseLog):
     """An `EventLog` and `Subscriber` within one event loop. Ignores retention settings."""
 
-    def __init__(self, clock: Clock = _get_utc_now) -> None:
+    def __init__(self, clock: Clock = lambda: datetime.now(UTC)) -> None:
         self._clock = clock
         self._topics: dict[str, list[list[StoredRecord]]] = {}
         self._groups: dict[tuple[str, str], MemoryConsumerGroup] = {}
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
-        positions = [self._store(record) for record in records]
+        positions = []
+        for record in records:
+            partitions = self.partitions(record.topic)
+            number = (
+                choose_partition(record.key, len(partitions))
+                if record.key is not None
+                else sum(map(len, partitions)) % len(partitions)
+            )
+            positions.append(Position(record.topic, number, len(partitions[number])))
+            partitions[number].append(StoredRecord(record, positions[-1], self._clock()))
         for group in self._groups.values():
             group.wake()
         await asyncio.sleep(0)  # like a real log, append gives other tasks a turn
@@ -122,17 +127,6 @@ class MemoryLog(DenseLog):
             return self._topics[topic]
         except KeyError:
             raise ConfigurationError(f"Topic {topic} does not exist.", code="NO_TOPIC") from None
-
-    def _store(self, record: Record) -> Position:
-        partitions = self.partitions(record.topic)
-        number = (
-            choose_partition(record.key, len(partitions))
-            if record.key is not None
-            else sum(map(len, partitions)) % len(partitions)
-        )
-        position = Position(record.topic, number, len(partitions[number]))
-        partitions[number].append(StoredRecord(record, position, self._clock()))
-        return position
 
 
 class MemoryConsumerGroup:

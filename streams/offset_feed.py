@@ -50,12 +50,15 @@ class OffsetFeed:
         )
         start_cursor = _format_cursor(offsets)
         for topic, partition_ends in ends_by_topic.items():
-            # Topics in turn: later ones get what the earlier ones leave of the page.
-            ranges = _build_ranges(partition_ends, offsets.get(topic, {}), limit - len(records))
+            # Topics in turn: later ones get what the earlier ones leave of the page. Partitions
+            # without new records get an empty range: `read` would read those left out from their
+            # start.
+            ranges = {}
+            for partition, (first_offset, end) in partition_ends.items():
+                start = offsets.get(topic, {}).get(partition, first_offset)
+                ranges[partition] = (start, min(end, start + limit - len(records)))
             remaining_bytes = PAGE_BYTES - sum(record.size_bytes for record in records)
-            if remaining_bytes > 0 and any(
-                start_cursor < end for start_cursor, end in ranges.values()
-            ):
+            if remaining_bytes > 0 and any(start < end for start, end in ranges.values()):
                 records += await self._read_topic(
                     topic, ranges, offsets, limit - len(records), remaining_bytes
                 )
@@ -151,19 +154,6 @@ def _skip_expired(offsets: Offsets, topic: str, ends: Mapping[int, tuple[int, in
     )
     topic_offsets.update(moved_offsets)
     return skipped_count
-
-
-def _build_ranges(
-    ends: Mapping[int, tuple[int, int]], offsets: Mapping[int, int], limit: int
-) -> dict[int, tuple[int, int]]:
-    """Build the ranges to read, by partition."""
-    # Partitions without new records get an empty range: `read` would read those left out from their
-    # start.
-    starts = {partition: offsets.get(partition, first) for partition, (first, _) in ends.items()}
-    return {
-        partition: (start, min(ends[partition][1], start + limit))
-        for partition, start in starts.items()
-    }
 
 
 def _format_cursor(offsets: Offsets) -> str:

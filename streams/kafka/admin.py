@@ -54,20 +54,7 @@ class KafkaAdmin:
         """
         missing_topics = partitions.keys() - (await self._check_partition_counts(partitions))
         if missing_topics:
-            new_topics = [
-                NewTopic(
-                    self._settings.topic_prefix + topic,
-                    num_partitions=partitions[topic],
-                    # -1: the broker's default, which only the cluster's operator can choose.
-                    replication_factor=-1,
-                    # The broker's clock orders documents: see `check_timestamp_types`.
-                    config={"message.timestamp.type": "LogAppendTime"}
-                    | build_retention_config(retention_ms.get(topic, -1)),
-                )
-                for topic in sorted(missing_topics)
-            ]
-            await self._create_topics(new_topics)
-            await self._wait_until_visible(partitions)
+            await self._create_missing_topics(missing_topics, partitions, retention_ms)
         await self._check_clocks(partitions)
 
     async def delete_topics(self, topics: Collection[str]) -> None:
@@ -222,10 +209,28 @@ class KafkaAdmin:
         metadata = await self._call(lambda client: client.list_topics(timeout=_TIMEOUT_S))
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
-    async def _create_topics(self, topics: list[NewTopic]) -> None:
+    async def _create_missing_topics(
+        self,
+        missing_topics: Collection[str],
+        partitions: Mapping[str, int],
+        retention_ms: Mapping[str, int],
+    ) -> None:
+        """Create topics and wait until the cluster lists all of `partitions`."""
+        new_topics = [
+            NewTopic(
+                self._settings.topic_prefix + topic,
+                num_partitions=partitions[topic],
+                # -1: the default, since only the cluster's operator knows the number of brokers.
+                replication_factor=-1,
+                # The broker's clock orders documents: see `check_timestamp_types`.
+                config={"message.timestamp.type": "LogAppendTime"}
+                | build_retention_config(retention_ms.get(topic, -1)),
+            )
+            for topic in sorted(missing_topics)
+        ]
         futures = await self._call(
             lambda client: client.create_topics(
-                topics, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S
+                new_topics, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S
             )
         )
         for name, future in futures.items():
@@ -237,8 +242,6 @@ class KafkaAdmin:
                     raise translate_librdkafka_error(
                         error, f"Creating topic {name} failed"
                     ) from error
-
-    async def _wait_until_visible(self, partitions: Mapping[str, int]) -> None:
         for _ in range(100):
             if await self._check_partition_counts(partitions) == set(partitions):
                 return

@@ -106,21 +106,16 @@ class Broker:
     async def stop(self) -> None:
         """Stop the node, by SIGKILL after 15 s; do nothing if it is not running."""
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
-            if await self._terminate(signal_number):
+            pid = self._find_pid()
+            if pid is None:
                 break
+            os.kill(pid, signal_number)
+            for _ in range(_STOP_CHECKS):
+                await asyncio.sleep(_CHECK_INTERVAL_S)
+                if self._find_pid() is None:
+                    break
         self._pid_file.unlink(missing_ok=True)
         self._process = None
-
-    async def _terminate(self, signal_number: signal.Signals) -> bool:
-        pid = self._find_pid()
-        if pid is None:
-            return True
-        os.kill(pid, signal_number)
-        for _ in range(_STOP_CHECKS):
-            await asyncio.sleep(_CHECK_INTERVAL_S)
-            if self._find_pid() is None:
-                return True
-        return False
 
     def _find_pid(self) -> int | None:
         # Our own child: `poll` also reaps it, or it would stay a zombie after its end.

@@ -45,7 +45,18 @@ class BulkReader:
         # One thread, since a consumer must not be closed during a poll.
         with ThreadPoolExecutor(1, "kafka-reading") as thread:
             loop = asyncio.get_running_loop()
-            consumer = Consumer(self._build_config(), logger=librdkafka_logger)
+            configuration: dict[str, Any] = {
+                **self._settings.to_librdkafka_config(),
+                "client.id": "anabranch-reading",
+                # librdkafka requires a group, but never joins it. Access rules need the prefix.
+                "group.id": f"{self._settings.topic_prefix}anabranch.reading",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                # Retention may remove the start offset between listing and reading.
+                "auto.offset.reset": "earliest",
+                "queued.max.messages.kbytes": _QUEUE_KB,
+            }
+            consumer = Consumer(configuration, logger=librdkafka_logger)
             try:
                 # `assign`, not `subscribe`: no group is joined, so nothing is rebalanced and no
                 # offset committed.
@@ -113,19 +124,6 @@ class BulkReader:
             Position(self._topic, *_get_offset(message)),
             datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC),
         )
-
-    def _build_config(self) -> dict[str, Any]:
-        return {
-            **self._settings.to_librdkafka_config(),
-            "client.id": "anabranch-reading",
-            # librdkafka requires a group, but never joins it here. Access rules need the prefix.
-            "group.id": f"{self._settings.topic_prefix}anabranch.reading",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            # Retention may remove the start offset between listing and reading.
-            "auto.offset.reset": "earliest",
-            "queued.max.messages.kbytes": _QUEUE_KB,
-        }
 
 
 def _get_offset(message: Message) -> tuple[int, int]:

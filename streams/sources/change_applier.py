@@ -202,22 +202,18 @@ class ChangeApplier:
         for keys in (
             all_keys[start : start + PAGE_SIZE] for start in range(0, len(all_keys), PAGE_SIZE)
         ):
-            records = [
-                record for key in keys for record in await self._build_records(key, transition)
-            ]
+            records: list[Record] = []
+            for key in keys:
+                emitted_state, merged_row = transition.pending[key], transition.merged_rows[key]
+                if not emitted_state.is_live:
+                    records += await self._raw_producer.build_release_records(emitted_state)
+                elif isinstance(merged_row, PresentRow):
+                    records += await self._raw_producer.build_document_records(
+                        emitted_state, build_document(key, merged_row.columns, self._mapping)
+                    )
             if records:
                 await self._log.append(records)
             # After the acknowledgement: a crash before this publishes the same ids again.
             await self._store.mark_emitted(
                 self._spec.name, {key: transition.pending[key] for key in keys}
             )
-
-    async def _build_records(self, key: str, transition: _Transition) -> list[Record]:
-        emitted_state, merged_row = transition.pending[key], transition.merged_rows[key]
-        if not emitted_state.is_live:
-            return await self._raw_producer.build_release_records(emitted_state)
-        if isinstance(merged_row, PresentRow):
-            return await self._raw_producer.build_document_records(
-                emitted_state, build_document(key, merged_row.columns, self._mapping)
-            )
-        return []

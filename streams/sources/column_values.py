@@ -49,23 +49,17 @@ def to_json_value(
     """
     if value is None:
         return None
-    kind, parameters = _resolve_type(field, encoding)
+    if encoding is not None:
+        field = {"type": encoding.type, "parameters": {"scale": encoding.scale}}
+    field = field or {}
+    kind = str(field.get("name") or field.get("type") or "")
+    parameters = field.get("parameters") or {}
     try:
         return _CONVERSIONS[kind](value, parameters) if kind in _CONVERSIONS else value
     except (TypeError, ValueError, OverflowError, KeyError, binascii.Error) as error:
         raise MalformedEvent(
             f"Invalid value of type {kind}: {error}.", code="MALFORMED_CHANGE"
         ) from error
-
-
-def _resolve_type(
-    field: Mapping[str, Any] | None, encoding: ColumnEncoding | None
-) -> tuple[str, Mapping[str, Any]]:
-    if encoding is not None:
-        return encoding.type, {"scale": encoding.scale}
-    if field is None:
-        return "", {}
-    return str(field.get("name") or field.get("type") or ""), field.get("parameters") or {}
 
 
 def _format_timestamp(microseconds: int) -> str:
@@ -97,14 +91,6 @@ def _convert_decimal(value: Any, parameters: Mapping[str, Any]) -> str:
 def _format_digits(encoded: str, scale: int) -> str:
     unscaled = int.from_bytes(base64.b64decode(encoded, validate=True), "big", signed=True)
     return format(Decimal(unscaled).scaleb(-scale), "f")
-
-
-def _convert_variable_decimal(value: Any, _: Mapping[str, Any]) -> str:
-    return _format_digits(value["value"], int(value["scale"]))
-
-
-def _convert_json(value: Any, _: Mapping[str, Any]) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
 
 
 def _convert_bytes(value: Any, _: Mapping[str, Any]) -> dict[str, str]:
@@ -140,8 +126,13 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
         ("io.debezium.time.NanoTime", "time_ns"), _make_scaled_converter((1, 1000), _format_time)
     ),
     **dict.fromkeys(("org.apache.kafka.connect.data.Decimal", "decimal"), _convert_decimal),
-    "io.debezium.data.VariableScaleDecimal": _convert_variable_decimal,
-    **dict.fromkeys(("io.debezium.data.Json", "json"), _convert_json),
+    "io.debezium.data.VariableScaleDecimal": (
+        lambda value, _: _format_digits(value["value"], int(value["scale"]))
+    ),
+    **dict.fromkeys(
+        ("io.debezium.data.Json", "json"),
+        lambda value, _: json.loads(value) if isinstance(value, str) else value,
+    ),
     "bytes": _convert_bytes,
 }
 """Conversion by semantic type, plain type or encoding name. All other types are readable as they

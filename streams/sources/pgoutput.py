@@ -128,12 +128,14 @@ class PgOutputDecoder:
             return []
         if kind == b"T":
             return self._decode_truncate(reader, sequence)
-        decode_message = {
-            b"I": self._decode_insert,
-            b"U": self._decode_update,
-            b"D": self._decode_delete,
-        }.get(kind)
-        return decode_message(reader, sequence) if decode_message else []
+        if kind == b"U":
+            return self._decode_update(reader, sequence)
+        if kind in (b"I", b"D"):
+            shape, columns = self._relations[reader.read_number(">I")]
+            reader.read_bytes(1)
+            op = "c" if kind == b"I" else "d"
+            return [shape.build_record(op, reader.read_row(columns), sequence)] if shape else []
+        return []
 
     def _decode_relation(self, reader: _MessageReader) -> None:
         oid, schema, table = reader.read_number(">I"), reader.read_name(), reader.read_name()
@@ -149,11 +151,6 @@ class PgOutputDecoder:
             self._build_shape(types) if (schema, table) == self._table_name else None,
             list(types),
         )
-
-    def _decode_insert(self, reader: _MessageReader, sequence: int) -> list[Record]:
-        shape, columns = self._relations[reader.read_number(">I")]
-        reader.read_number(">b")
-        return [shape.build_record("c", reader.read_row(columns), sequence)] if shape else []
 
     def _decode_update(self, reader: _MessageReader, sequence: int) -> list[Record]:
         shape, columns = self._relations[reader.read_number(">I")]
@@ -181,11 +178,6 @@ class PgOutputDecoder:
             shape.build_record("d", old_row, sequence),
             shape.build_record("c", row, sequence, old_key=old_row),
         ]
-
-    def _decode_delete(self, reader: _MessageReader, sequence: int) -> list[Record]:
-        shape, columns = self._relations[reader.read_number(">I")]
-        reader.read_bytes(1)
-        return [shape.build_record("d", reader.read_row(columns), sequence)] if shape else []
 
     def _decode_truncate(self, reader: _MessageReader, sequence: int) -> list[Record]:
         count = reader.read_number(">I")

@@ -126,18 +126,6 @@ class TableReader:
             self._name, SNAPSHOT_KEY, {"epoch": self.source.epoch, "sequence": snapshot.sequence}
         )
 
-    def _check_slot_owner(self, advanced: int, last_sequence: int) -> None:
-        if advanced > last_sequence:
-            raise ConfigurationError(
-                f"The slot of source {self._name} is at position {advanced}, ahead of "
-                f"{last_sequence}: it was recreated or has another reader.",
-                code="SLOT_TAKEN",
-                remedy=(
-                    "The table is read again. If this happens repeatedly, give this source or "
-                    "the other reader a slot of its own (--slot)."
-                ),
-            )
-
     def _check_not_behind(self, sequence: int, last_sequence: int) -> None:
         """Raise ConfigurationError if the database went back to an earlier position."""
         if last_sequence > sequence:
@@ -152,7 +140,17 @@ class TableReader:
         last_sequence = (await self.store.fetch_notes(self._name))[POSITION_KEY]["sequence"]
         while True:
             async with self.reader.peek(PEEK_LIMIT) as peeked_changes:
-                self._check_slot_owner(peeked_changes.confirmed_sequence, last_sequence)
+                if peeked_changes.confirmed_sequence > last_sequence:
+                    raise ConfigurationError(
+                        f"The slot of source {self._name} is at position "
+                        f"{peeked_changes.confirmed_sequence}, ahead of {last_sequence}: it was "
+                        "recreated or has another reader.",
+                        code="SLOT_TAKEN",
+                        remedy=(
+                            "The table is read again. If this happens repeatedly, give this source "
+                            "or the other reader a slot of its own (--slot)."
+                        ),
+                    )
                 self._check_not_behind(peeked_changes.end_sequence, last_sequence)
                 # Without changes the slot moves to the end of the log, or a quiet table would
                 # retain it.
