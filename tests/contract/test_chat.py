@@ -16,6 +16,7 @@ from engines.resilience import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable, InvalidModelOutput
 from schemas.ports.engines import ChatModel
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
+from tests.support.eventually import eventually
 
 SENTENCE = {
     "type": "object",
@@ -254,9 +255,7 @@ async def test_cancelled_stream_disconnects_from_server(chat: ChatModel, fake: F
     await began.wait()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
-    async with asyncio.timeout(10):
-        while not fake.n_disconnects:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: fake.n_disconnects)
 
 
 async def test_repeated_schema_violation_raises_model_output(

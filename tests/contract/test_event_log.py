@@ -353,12 +353,11 @@ class TestSubscribing:
             number: after_last
             for number, (_, after_last) in (await case.log.fetch_offset_bounds(TOPIC)).items()
         }
-        async with (
-            run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True),
-            asyncio.timeout(60),
-        ):
-            while await case.log.fetch_committed_offsets("g", TOPIC) != wanted:
-                await asyncio.sleep(0.05)
+        async with run_subscription(case.subscriber, "g", TOPIC, auto_acknowledge=True):
+            await eventually(
+                lambda: case.log.fetch_committed_offsets("g", TOPIC),
+                lambda offsets: offsets == wanted,
+            )
 
     async def test_closed_sink_cannot_acknowledge(self, case: LogCase) -> None:
         positions = await case.log.append(make_numbered_records(range(5), key=b"one"))

@@ -15,6 +15,7 @@ from engines.resilience import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable, PermanentError, TransientError
 from tests.fakes.chunks import make_passage
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
+from tests.support.eventually import eventually
 
 FAST_RETRIES = ServerRetryPolicy(first_wait_s=0, max_wait_s=0.05, jitter_s=0, circuit_open_s=3600)
 
@@ -252,8 +253,7 @@ async def test_cancelled_stream_does_not_open_circuit(fake: FakeOpenAI) -> None:
                 )
             )
             await (asyncio.sleep(0) if opened else spoke.wait())
-            while len(fake.requests) == seen:
-                await asyncio.sleep(0.01)
+            await eventually(lambda seen=seen: len(fake.requests) > seen)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
         if opened:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -35,6 +36,7 @@ from streams.kafka.client_settings import KafkaClientSettings
 from streams.memory_log import choose_partition
 from streams.partition_sink import PartitionLimits, PartitionSink
 from streams.publisher import build_root_event
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -46,7 +48,6 @@ EVENT_BYTES = 400_000
 QUEUE_BYTES = 4_000_000
 MAX_GROWTH_BYTES = 110_000_000
 """Of this process: 64 MB with such queues, 193 MB with queues without bounds."""
-TIMEOUT_S = 120
 
 
 class BlockingEmbedder(NullEmbedder):
@@ -256,32 +257,26 @@ async def test_slow_partition_is_paused_bounded_and_loses_nothing(
         ]
         log, highest = stage.worker.storage.log, PeakMemory(stage)
 
-        async def have_embedded(count: int) -> None:
-            async with asyncio.timeout(TIMEOUT_S):
-                while (
-                    sum(
-                        after_last
-                        for _, after_last in (await log.fetch_offset_bounds(EMBEDDED)).values()
-                    )
-                    < count
-                ):
-                    highest.sample()
-                    await asyncio.sleep(0.05)
+        async def count_embedded() -> int:
+            highest.sample()
+            bounds = await log.fetch_offset_bounds(EMBEDDED)
+            return sum(after_last for _, after_last in bounds.values())
+
+        async def wait_for_embedded(count: int) -> None:
+            await eventually(count_embedded, lambda embedded: embedded >= count)
+
+        async def fetch_embed_lag() -> dict[str, Any]:
+            lines = await fetch_stage_lags(stage.worker.storage)
+            return next(line for line in lines if line["stage"] == "embed")
 
         await log.append([*slow, *quick])
         async with run_in_background(stage.worker):
-            await have_embedded(EVENTS_PER_PARTITION)
+            await wait_for_embedded(EVENTS_PER_PARTITION)
             assert stage.sinks[SLOW].is_paused, "it has more to do than it may hold"
             assert stage.subscriber.partitions[SLOW].n_resumed == 0
             stage.embedder.gate.set()
-            await have_embedded(2 * EVENTS_PER_PARTITION)
-            async with asyncio.timeout(TIMEOUT_S):
-                while (
-                    lag := {
-                        line["stage"]: line for line in await fetch_stage_lags(stage.worker.storage)
-                    }["embed"]
-                )["lag"]:
-                    await asyncio.sleep(0.05)
+            await wait_for_embedded(2 * EVENTS_PER_PARTITION)
+            lag = await eventually(fetch_embed_lag, lambda line: not line["lag"])
             assert (lag["acknowledged"], lag["end"]) == (
                 2 * EVENTS_PER_PARTITION,
                 2 * EVENTS_PER_PARTITION,

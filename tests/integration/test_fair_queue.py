@@ -27,6 +27,7 @@ from services.storage import Storage
 from streams.codec import Codec
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.publisher import build_raw_record
+from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import LineChunker, LineParser
 
 PAGES, PAGES_OF_A_PART, LINES_OF_A_PAGE = 1000, 16, 4
@@ -97,33 +98,26 @@ class FairQueueEnvironment:
         )
 
     async def wait_for_searchable(self, count: int) -> list[str]:
-        """The documents in the order in which they became searchable, once there are `count`."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while len(names := [data.external_id async for data in self._fetch_indexed()]) < count:
-                await asyncio.sleep(0.05)
-        return [name or "" for name in names]
+        """Wait for `count` searchable documents; return their names in the order of indexing."""
+        return await eventually(self._fetch_indexed_names, lambda names: len(names) >= count)
 
-    async def _fetch_indexed(self) -> AsyncIterator[DocumentIndexed]:
+    async def _fetch_indexed_names(self) -> list[str]:
+        names = []
         async for stored in self.storage.log.read(OUTCOMES):
             data = (await Codec().decode(stored)).data
             assert isinstance(data, DocumentIndexed), data
-            yield data
+            names.append(data.external_id or "")
+        return names
 
     async def wait_for_long_parts(self, count: int) -> None:
-        """Wait until all of its parts lie in the log, before what comes then."""
+        """Wait until the log holds `count` parts of the document `long`."""
         codec = self.storage.codec
-        async with asyncio.timeout(TIMEOUT_S):
-            while (
-                len(
-                    [
-                        1
-                        async for stored in self.storage.log.read(CHUNKED)
-                        if (await codec.decode(stored)).data.origin.external_id == "long"
-                    ]
-                )
-                < count
-            ):
-                await asyncio.sleep(0.05)
+
+        async def count_parts() -> int:
+            events = [await codec.decode(one) async for one in self.storage.log.read(CHUNKED)]
+            return sum(event.data.origin.external_id == "long" for event in events)
+
+        await eventually(count_parts, lambda parts: parts >= count)
 
 
 @asynccontextmanager

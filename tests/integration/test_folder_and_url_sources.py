@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.eventually import eventually
 from tests.support.source_environment import run_source_environment
 
 
@@ -99,9 +100,10 @@ async def test_last_change_time_follows_edits_moves_and_deletions(
             last = (await world.fetch_source("library"))["last_change_at"]
             change()
             await world.wait_for_texts("library", expected)
-            async with asyncio.timeout(10):
-                while (await world.fetch_source("library"))["last_change_at"] <= last:
-                    await asyncio.sleep(0.05)
+            await eventually(
+                lambda: world.fetch_source("library"),
+                lambda source, last=last: source["last_change_at"] > last,
+            )
 
 
 class EntityTagSite(BaseHTTPRequestHandler):

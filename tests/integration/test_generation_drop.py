@@ -20,6 +20,7 @@ from sql.generation_removal import (
 )
 from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
+from tests.support.eventually import eventually
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import G1, claim_events, make_generation, make_revision_events
 
@@ -131,11 +132,12 @@ async def test_running_query_sees_whole_generation_during_drop(pool: Pool, datab
         await connection.fetchval("select count(*) from visible where generation = 'g2'")
         await begin_generation_drop(pool, "g2", publish_drop)
         removing = asyncio.create_task(remove_generation_tables(pool, "g2"))
-        while not await pool.fetchval(
-            "select count(*) from pg_stat_activity where query like '%xact_start%' "
-            "and pid <> pg_backend_pid()"
-        ):
-            await asyncio.sleep(0.01)
+        await eventually(
+            lambda: pool.fetchval(
+                "select count(*) from pg_stat_activity where query like '%xact_start%' "
+                "and pid <> pg_backend_pid()"
+            )
+        )
         assert await connection.fetchval(
             "select count(*) from child_chunks where generation = 'g2'"
         ) == len(WORDS)

@@ -24,6 +24,7 @@ from sql.advisory_locks import share_visibility_lock
 from sql.generation_switch import PublishPromotion, SwitchResult, roll_back, switch_generation
 from sql.inbox.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
+from tests.support.eventually import eventually
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import (
     G1,
@@ -138,14 +139,13 @@ async def test_activations_wait_for_switch_without_blocking_log_readers(pool: Po
     switching = asyncio.create_task(switch_generation(pool, "g2", decisions.publish, timeout_s=60))
     accepted, *derived = make_revision_events("new", 2, ["stork"])
     await claim_events(PgLedger(pool, G1), accepted)
-    while not await pool.fetchval(
-        "select count(*) from pg_locks where locktype = 'advisory' and granted"
-    ):
-        await asyncio.sleep(0.01)
+    await eventually(
+        lambda: pool.fetchval(
+            "select count(*) from pg_locks where locktype = 'advisory' and granted"
+        )
+    )
     flipping = asyncio.create_task(claim_events(PgLedger(pool, G1), *derived))
-    while not (waiting := await fetch_visibility_waiters(pool)):
-        await asyncio.sleep(0.01)
-    assert waiting == [False]
+    assert await eventually(lambda: fetch_visibility_waiters(pool)) == [False]
     await claim_events(PgLedger(pool, G2), *make_revision_events("late", 1, ["heron"])[1:])
     assert (await switching).has_moved and decisions.promotions == [("g2", "g1")]
     await flipping
@@ -273,12 +273,12 @@ async def test_concurrent_switches_conflict(pool: Pool) -> None:
     first = asyncio.create_task(switch_generation(pool, "g2", decisions.publish))
     await decisions.publish_started.wait()
     second = asyncio.create_task(switch_generation(pool, "g3", decisions.publish))
-    async with asyncio.timeout(60):
-        while not await pool.fetchval(
+    await eventually(
+        lambda: pool.fetchval(
             "select count(*) from pg_stat_activity where datname = current_database() "
             "and wait_event_type = 'Lock'"
-        ):
-            await asyncio.sleep(0.01)
+        )
+    )
     assert decisions.hold is not None
     decisions.hold.set()
     answers = await asyncio.gather(first, second, return_exceptions=True)

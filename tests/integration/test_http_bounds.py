@@ -15,6 +15,7 @@ import pytest
 from anabranch.process import api_process
 from api import middleware
 from api.middleware import normalize_address
+from tests.support.eventually import eventually
 from tests.support.http_server import fetch_answer, run_server
 from tests.unit.api_fakes import FakeIntake
 
@@ -59,9 +60,9 @@ async def read_response(reader: asyncio.StreamReader) -> tuple[int, dict[str, An
 
 async def test_partial_bodies_of_one_address_do_not_block_others() -> None:
     async with run_server() as port, open_connections(port, PARTIAL_JSON_REQUEST, 260):
-        async with asyncio.timeout(20):
-            while await fetch_status("127.0.0.1", port, LIST_REQUEST) != 503:
-                await asyncio.sleep(0.01)
+        await eventually(
+            lambda: fetch_status("127.0.0.1", port, LIST_REQUEST), lambda status: status == 503
+        )
         assert await fetch_status("127.0.0.2", port, LIST_REQUEST) == 200
         assert (
             await fetch_status("127.0.0.1", port, LIST_REQUEST.replace(b"/v1/documents", b"/livez"))
@@ -75,9 +76,9 @@ async def test_partial_body_times_out_and_frees_its_slot(monkeypatch: pytest.Mon
         status, problem = await read_response(opened[0][0])
         assert (status, problem["code"]) == (408, "REQUEST_TIMEOUT")
         assert problem["remedy"]
-        async with asyncio.timeout(20):
-            while await fetch_status("127.0.0.1", port, LIST_REQUEST) != 200:
-                await asyncio.sleep(0.05)
+        await eventually(
+            lambda: fetch_status("127.0.0.1", port, LIST_REQUEST), lambda status: status == 200
+        )
 
 
 async def test_upload_below_minimum_rate_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -22,6 +21,7 @@ from sql.invalidation import (
 )
 from sql.migrate import migrate
 from sql.pool import ASYNC_COMMIT_SETTINGS, Connection, Pool, close_pool, open_pool
+from tests.support.eventually import eventually
 from tests.support.postgres_fixture import run_postgres
 
 SNAPSHOT_QUERY = "select xact_counter_epoch() || ' ' || pg_current_snapshot()"
@@ -144,16 +144,16 @@ async def test_snapshot_is_invalid_after_crash_reuses_transaction_ids() -> None:
             before = await take_index_snapshot(crashing)
             assert await is_unchanged(crashing, before)
             os.kill(await crashing.fetchval("select pg_backend_pid()"), signal.SIGKILL)
-            async with asyncio.timeout(30):
-                while (after := await _try_is_unchanged(crashing, before)) is None:
-                    await asyncio.sleep(0.05)
+            after = await eventually(
+                lambda: _try_is_unchanged(crashing, before), lambda answer: answer is not None
+            )
             assert after is False
         finally:
             await close_pool(crashing)
 
 
 async def _try_is_unchanged(pool: Pool, standing: SnapshotVersion) -> bool | None:
-    """None while the server recovers."""
+    """Compare with an older snapshot; return None while the server recovers."""
     try:
         return await is_unchanged(pool, standing)
     except DatabaseUnavailable:

@@ -36,6 +36,7 @@ from schemas.errors import ConfigurationError
 from streams.kafka.acls import Grant
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
+from tests.support.eventually import eventually
 from tests.support.kafka_fixture import require_kafka, run_broker
 from tests.support.pipeline import run_pipeline
 
@@ -128,25 +129,27 @@ def acl_cluster(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> str
         )
         await log.close()
 
-    async def seen_by_admin() -> None:
-        """Rules reach the broker a moment after they were accepted."""
+    async def wait_until_effective() -> None:
+        """Wait for the rules, which take effect in the broker after it has accepted them."""
         log = KafkaLog(
             build_kafka_settings(
                 make_settings(bootstrap, "anabranch-admin", settings.data_dir).kafka
             )
         )
-        async with asyncio.timeout(20):
-            while True:
-                try:
-                    await log.fetch_grants()
-                    break
-                except ConfigurationError:
-                    await asyncio.sleep(0.1)
+
+        async def can_list_grants() -> bool:
+            try:
+                await log.fetch_grants()
+            except ConfigurationError:
+                return False
+            return True
+
+        await eventually(can_list_grants)
         await log.close()
 
     asyncio.run(create())
     create_acls(make_admin_client(settings), build_required_grants(settings, KafkaPrincipals()))
-    asyncio.run(seen_by_admin())
+    asyncio.run(wait_until_effective())
     return bootstrap
 
 
@@ -255,15 +258,17 @@ def temporary_grant(admin: AdminClient, grant: Grant) -> Iterator[None]:
 
 
 async def wait_for_finding(settings: Settings, what: str) -> list[tuple[str, str, str]]:
-    """Rules reach the broker a moment after they were accepted."""
-    async with asyncio.timeout(20):
-        while True:
-            found = [
-                (one.name, str(one.status), one.detail) for one in await examine_kafka(settings)
-            ]
-            if any(what in detail for _, _, detail in found):
-                return found
-            await asyncio.sleep(0.1)
+    """Wait until a finding's detail contains `what`; return the findings.
+
+    Rules take effect in the broker a moment after it has accepted them.
+    """
+
+    async def list_findings() -> list[tuple[str, str, str]]:
+        return [(one.name, str(one.status), one.detail) for one in await examine_kafka(settings)]
+
+    return await eventually(
+        list_findings, lambda findings: any(what in detail for _, _, detail in findings)
+    )
 
 
 async def test_doctor_names_principals_with_write_access(acl_cluster: str, tmp_path: Path) -> None:

@@ -99,9 +99,10 @@ async def test_interrupted_commits_resume(
         monkeypatch.setattr(FaustConsumer, "commit", broken_off)
         await append_numbers(log, range(1, 2))
         await eventually(lambda: len(consumers) == 2)
-        async with asyncio.timeout(60):
-            while sum((await log.fetch_committed_offsets("g", TOPIC)).values()) < 1:
-                await asyncio.sleep(0.05)
+        await eventually(
+            lambda: log.fetch_committed_offsets("g", TOPIC),
+            lambda offsets: sum(offsets.values()) >= 1,
+        )
 
 
 async def test_failed_offset_fetch_is_retried(

@@ -17,6 +17,7 @@ from schemas.records import Record
 from services.monitoring.lag_diagnosis import explain_lags
 from services.storage import Storage
 from streams.stage_consumer import format_group_name
+from tests.support.eventually import eventually
 
 
 @pytest.fixture
@@ -126,11 +127,12 @@ async def test_first_lock_holder_in_queue_is_named(
         waiting.append(
             asyncio.create_task(connection.execute("update anabranch.documents set title = ''"))
         )
-        while not await storage.pool.fetchval(
-            "select exists (select from pg_locks where pid = $1 and not granted)",
-            connection.get_server_pid(),
-        ):
-            await asyncio.sleep(0)
+        await eventually(
+            lambda connection=connection: storage.pool.fetchval(
+                "select exists (select from pg_locks where pid = $1 and not granted)",
+                connection.get_server_pid(),
+            )
+        )
     found = await fetch_lag_line(storage)
     assert (
         "locked by a transaction of slow loader" in found["reason"]

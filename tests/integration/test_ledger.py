@@ -42,6 +42,7 @@ from sql.inbox.claim_transaction import claim_documents
 from sql.inbox.ledger import PgLedger
 from sql.integrity import compute_checksum
 from sql.pool import Connection, Pool, close_pool, open_pool
+from tests.support.eventually import eventually
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import (
     DIMENSION,
@@ -345,11 +346,12 @@ class TestConcurrency:
         await transaction.start()
         await blocker.execute("select from anabranch.documents for update")
         stuck = asyncio.create_task(claim_events(ledger, make_chunked("a", 1, ["x"])))
-        while not await killer.fetchval(
-            "select count(*) from pg_stat_activity where datname = current_database() "
-            "and wait_event_type = 'Lock'"
-        ):
-            await asyncio.sleep(0.01)
+        await eventually(
+            lambda: killer.fetchval(
+                "select count(*) from pg_stat_activity where datname = current_database() "
+                "and wait_event_type = 'Lock'"
+            )
+        )
         await killer.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity "
             "where datname = current_database() and wait_event_type = 'Lock'"

@@ -20,6 +20,7 @@ from schemas.records import Record, StoredRecord
 from sql.log import PgLog, adopt_imported_log
 from sql.log_reader import PgSubscriber, PgSubscription, ReaderCursor, ReaderLease, TopicListener
 from sql.pool import Pool, close_pool, open_pool
+from tests.support.eventually import eventually
 
 INSERT_QUERY = (
     "insert into anabranch.events (topic, headers, value) values ('t', '{}', $1) returning position"
@@ -60,10 +61,7 @@ class PostgresSubscriptionReader:
         return [value for sink in self.sinks for value in sink.values]
 
     async def wait_for_values(self, count: int) -> list[bytes]:
-        async with asyncio.timeout(10):
-            while len(self.values) < count:
-                await asyncio.sleep(0.005)
-        return self.values
+        return await eventually(lambda: self.values, lambda values: len(values) >= count)
 
 
 @asynccontextmanager
@@ -174,11 +172,10 @@ async def test_retention_is_bound_by_lowest_unacknowledged_position(
         assert sink.partition.committed_offset == young.offset
         for stored, kept in zip(sink.records, (young.offset, young.offset + 2), strict=True):
             sink.partition.acknowledge(stored.position.offset + 1)
-            async with asyncio.timeout(10):
-                while await log.fetch_committed_offsets("g", "t") != {
-                    0: stored.position.offset + 1
-                }:
-                    await asyncio.sleep(0.005)
+            await eventually(
+                lambda: log.fetch_committed_offsets("g", "t"),
+                lambda offsets, stored=stored: offsets == {0: stored.position.offset + 1},
+            )
             await asyncio.sleep(0.05)
             assert sink.partition.committed_offset == kept
 
@@ -204,9 +201,7 @@ async def test_readers_poll_while_listener_is_unavailable(
         assert await found.wait_for_values(1) == [b"a"]
         await log.append([make_record("b")])
         assert await found.wait_for_values(2) == [b"a", b"b"]
-        async with asyncio.timeout(10):
-            while tries < 3:
-                await asyncio.sleep(0.005)
+        await eventually(lambda: tries >= 3)
     assert "listener_failed" in capsys.readouterr().out
 
 
@@ -232,8 +227,7 @@ async def test_interrupted_append_raises_and_can_be_retried(pool: Pool, log: PgL
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("lock table events")
         waiting = [asyncio.create_task(log.append([make_record("1")]))]
-        while log._writer is None:
-            await asyncio.sleep(0)
+        await eventually(lambda: log._writer is not None)
         await asyncio.sleep(0.05)
         waiting.append(asyncio.create_task(log.append([make_record("2")])))
         await asyncio.sleep(0)
@@ -300,8 +294,7 @@ async def test_reader_without_lease_cannot_move_the_offset(
         )
         reader = found.sinks[0]
         reader.partition.acknowledge(reader.records[0].position.offset + 1)
-        while not reader.closed:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: reader.closed)
         await found.wait_for_values(2)
         await connection.close()
     assert await log.fetch_committed_offsets("g", "t") == {}
@@ -431,11 +424,12 @@ async def test_retention_does_not_block_on_concurrent_erasure(
         async with erasing.transaction():
             await erasing.execute("update expired_batches set batch = batch + 1")
             expiring = asyncio.create_task(log.expire())
-            while not await erasing.fetchval(
-                "select exists (select from pg_locks where not granted "
-                "and locktype in ('tuple', 'transactionid'))"
-            ):
-                await asyncio.sleep(0.005)
+            await eventually(
+                lambda: erasing.fetchval(
+                    "select exists (select from pg_locks where not granted "
+                    "and locktype in ('tuple', 'transactionid'))"
+                )
+            )
             assert await erasing.fetch(
                 "select position from events where topic = 't' for update nowait"
             ), "each would wait for the other"

@@ -15,6 +15,7 @@ from schemas.ports.sources import LogicalMessage, PeekedChanges
 from services.sources import supervisor
 from sql.query_loader import load_query
 from sql.replication_slot import PgChangeReader
+from tests.support.eventually import eventually
 from tests.support.source_environment import SourceEnvironment, run_source_environment
 
 LONG_TEXT = " ".join(f"sentence {number} about herons in the reeds." for number in range(2500))
@@ -71,13 +72,14 @@ async def count_slots(shop: asyncpg.Connection) -> int:
 
 
 async def execute_between_reads(shop: asyncpg.Connection, accident: str) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await shop.execute(accident)
-                break
-            except asyncpg.ObjectInUseError:
-                await asyncio.sleep(0.01)
+    async def try_execute() -> bool:
+        try:
+            await shop.execute(accident)
+        except asyncpg.ObjectInUseError:
+            return False
+        return True
+
+    await eventually(try_execute, what=accident)
 
 
 async def test_table_is_snapshotted_then_streamed(
@@ -319,13 +321,13 @@ async def test_removed_source_drops_slot_and_optionally_documents(
     assert await count_slots(shop) == 1
     await world.http.delete("/v1/sources/crm", params={"withdraw": True})
     await world.wait_for_texts("crm", {})
-    async with asyncio.timeout(30):
-        while await count_slots(shop):
-            await asyncio.sleep(0.05)
+    await eventually(lambda: count_slots(shop), lambda slots: slots == 0)
     assert await shop.fetchval("select count(*) from pg_publication") == 0
-    async with asyncio.timeout(30):
-        while (await world.http.get("/v1/sources")).json()["items"]:
-            await asyncio.sleep(0.05)
+
+    async def list_sources() -> list[dict[str, Any]]:
+        return list((await world.http.get("/v1/sources")).json()["items"])
+
+    await eventually(list_sources, lambda sources: not sources)
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1."})
 
@@ -345,9 +347,9 @@ async def test_source_is_listed_immediately_and_can_be_recreated(
 
 
 async def wait_for_status_code(world: SourceEnvironment, code: str) -> None:
-    async with asyncio.timeout(60):
-        while (await world.fetch_source("crm"))["status"].get("code") != code:
-            await asyncio.sleep(0.05)
+    await eventually(
+        lambda: world.fetch_source("crm"), lambda source: source["status"].get("code") == code
+    )
 
 
 async def test_renamed_column_stops_reader_without_emptying_documents(
@@ -485,10 +487,10 @@ async def test_unsupported_table_fails_with_reason(
 ) -> None:
     await shop.execute("create table keyless (body text)")
     await world.add_source("crm", make_takes() | {"table": table, "mapping": mapping})
-    async with asyncio.timeout(30):
-        while (await world.fetch_source("crm")).get("state") != "failed":
-            await asyncio.sleep(0.05)
-    assert (await world.fetch_source("crm"))["status"]["code"] == code
+    source = await eventually(
+        lambda: world.fetch_source("crm"), lambda source: source.get("state") == "failed"
+    )
+    assert source["status"]["code"] == code
     assert await count_slots(shop) == 0
 
 

@@ -186,13 +186,16 @@ def match_event_number(number: int) -> Callable[[dict[str, Any]], bool]:
 
 
 async def open_stalled_client(world: StreamServerEnvironment) -> StreamClient:
-    """One that has opened a stream, and takes nothing of what is said."""
+    """Open a stream whose client reads only the first message, and wait until it stalls."""
     others = len(world.find_stalled_connections())
     reader = await StreamClient.open(world.port)
     await reader.read_until(lambda message: message["event"] == "open")
-    while len(world.find_stalled_connections()) == others:
+
+    async def publish_and_count_stalled() -> int:
         await world.publish_events(50)
-        await asyncio.sleep(0)
+        return len(world.find_stalled_connections())
+
+    await eventually(publish_and_count_stalled, lambda stalled: stalled > others)
     return reader
 
 

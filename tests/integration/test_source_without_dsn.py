@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import asyncpg
 
+from tests.support.eventually import eventually
 from tests.support.source_environment import SourceEnvironment, run_source_environment
 
 REMAINING_ROWS_QUERY = (
@@ -16,11 +16,11 @@ REMAINING_ROWS_QUERY = (
 
 
 async def wait_for_failure_code(world: SourceEnvironment) -> str:
-    """Why its reader stopped."""
-    async with asyncio.timeout(60):
-        while (found := await world.fetch_source("crm")).get("state") != "failed":
-            await asyncio.sleep(0.05)
-    return str(found["status"]["code"])
+    """Wait until the reader of the source has failed and return its code."""
+    source = await eventually(
+        lambda: world.fetch_source("crm"), lambda source: source.get("state") == "failed"
+    )
+    return str(source["status"]["code"])
 
 
 async def test_removed_source_without_dsn_is_not_retried(database: str, tmp_path: Path) -> None:
@@ -32,8 +32,8 @@ async def test_removed_source_without_dsn_is_not_retried(database: str, tmp_path
             )
             assert await wait_for_failure_code(world) == "SOURCE_ADDRESS"
             await world.http.delete("/v1/sources/crm")
-            async with asyncio.timeout(30):
-                while await connection.fetchval(REMAINING_ROWS_QUERY):
-                    await asyncio.sleep(0.05)
+            await eventually(
+                lambda: connection.fetchval(REMAINING_ROWS_QUERY), lambda rows: rows == 0
+            )
     finally:
         await connection.close()

@@ -7,6 +7,7 @@ import pytest
 
 from anabranch.process.supervisor import MAX_FIRST_STARTS, ChildProcess
 from schemas.errors import FatalError
+from tests.support.eventually import eventually
 
 
 def make_child(*arguments: str, settled: bool = False) -> tuple[ChildProcess, list[int]]:
@@ -44,9 +45,7 @@ async def test_child_that_never_becomes_ready_stops_supervision() -> None:
 async def test_child_that_was_ready_is_always_restarted() -> None:
     tried, starts = make_child("worker", "--stages", "nonsense", settled=True)
     keeping = asyncio.create_task(tried.supervise())
-    async with asyncio.timeout(60):
-        while len(starts) < 3:
-            await asyncio.sleep(0.05)
+    await eventually(lambda: len(starts) >= 3)
     assert not keeping.done()
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)

@@ -37,7 +37,7 @@ from schemas.topics import (
 )
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.kafka_log import KafkaLog
-from tests.support.pipeline import TIMEOUT_S
+from tests.support.eventually import eventually
 
 PARTITIONS = 2
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -83,7 +83,7 @@ async def alter_topic_configs(
         await asyncio.wrap_future(future)
     log = KafkaLog(kafka_settings)
 
-    async def shown() -> bool:
+    async def are_settings_visible() -> bool:
         return all(
             [
                 settings.items() <= (await log.fetch_loss_settings(topic) or {}).items()
@@ -91,9 +91,7 @@ async def alter_topic_configs(
             ]
         )
 
-    async with asyncio.timeout(TIMEOUT_S):
-        while not await shown():
-            await asyncio.sleep(0.05)
+    await eventually(are_settings_visible)
     await log.close()
 
 

@@ -17,6 +17,7 @@ from processors import STAGES
 from schemas.events import Content, DocumentReceived
 from sql.pool import Pool
 from streams.publisher import build_raw_record
+from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import LineParser
 
 STAGES_WITHOUT_CONTROL = [stage.name for stage in STAGES if stage.name != "control"]
@@ -54,11 +55,8 @@ async def test_stages_wait_for_their_generation_tables(database: str, tmp_path: 
                 )
             ]
         )
-        async with asyncio.timeout(60):
-            while not await count_topic_events(pool, "accepted"):
-                await asyncio.sleep(0.02)
-            async with run_worker(tmp_path, database, "control"):
-                while not await count_topic_events(pool, "outcomes"):
-                    await asyncio.sleep(0.02)
+        await eventually(lambda: count_topic_events(pool, "accepted"))
+        async with run_worker(tmp_path, database, "control"):
+            await eventually(lambda: count_topic_events(pool, "outcomes"))
         assert await pool.fetchval("select count(*) from visible") == 1
         assert await count_topic_events(pool, "dead_letters") == 0

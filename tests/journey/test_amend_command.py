@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
+from tests.support.eventually import eventually_blocking
 from tests.support.server_process import run_anabranch, run_up
 
 NOTE = "# Lock\n\nThe keeper of the lock at Ardmore raises the sluice at five past six.\n"
@@ -42,8 +42,10 @@ def test_amend_command_and_integrity_check_exit_code(folder: Path, tmp_path: Pat
             "by=Ana Sá",
         )
         assert run_json("documents", "amend", document, *said, *here)["document_id"] == document
-        while (shown := run_json("documents", "show", document, *here))["title"] != "Sluices":
-            time.sleep(0.2)
+        shown = eventually_blocking(
+            lambda: run_json("documents", "show", document, *here),
+            lambda shown: shown["title"] == "Sluices",
+        )
         assert (shown["tags"], shown["collection"], shown["metadata"]) == (
             ["a", "b"],
             "basin",

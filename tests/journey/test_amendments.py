@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from schemas.topics import OUTCOMES
-from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.api_world import ApiWorld
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs
 
 NOTE = "The lock keeper of the lower basin opens the sluice at six."
@@ -100,12 +100,11 @@ async def test_amendment_outcome_is_published(world: ApiWorld) -> None:
 
 
 async def wait_for_outcomes(world: ApiWorld, count: int) -> list[dict[str, Any]]:
-    """Waited for: a document is searchable before its producer is told so. Two stages say these, so
-    neither is the first.
+    """Wait for `count` outcomes and return them in no particular order.
+
+    A document becomes searchable before its outcome is published, and two stages publish outcomes.
     """
-    async with asyncio.timeout(TIMEOUT_S):
-        while await count_events(world, OUTCOMES) < count:
-            await asyncio.sleep(0.02)
+    await eventually(lambda: count_events(world, OUTCOMES), lambda outcomes: outcomes >= count)
     return [
         json.loads(stored.record.value or b"{}")
         async for stored in world.worker.storage.log.read(OUTCOMES)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.api_world import ApiWorld
+from tests.support.eventually import eventually
 from tests.support.lineage import diff_run, fetch_lineage, rerun_query, wait_until_recorded
 
 NOTE = "The toll of the lower lock is four pence for each boat."
@@ -41,9 +42,11 @@ async def delete_document(world: ApiWorld, document: str) -> None:
 async def erase_document(world: ApiWorld, document: str) -> None:
     response = await world.http.post("/v1/erasures", json={"scope": "document", "name": document})
     assert response.status_code == 202, response.text
-    async with asyncio.timeout(TIMEOUT_S):
-        while (await world.http.get(f"/v1/documents/{document}")).status_code != 404:
-            await asyncio.sleep(0)
+
+    async def fetch_status_code() -> int:
+        return (await world.http.get(f"/v1/documents/{document}")).status_code
+
+    await eventually(fetch_status_code, lambda status: status == 404)
 
 
 CHANGES = {
@@ -77,22 +80,21 @@ async def test_document_change_invalidates_cached_answer(world: ApiWorld, change
 
 
 async def test_concurrent_queries_never_serve_stale_cached_answers(world: ApiWorld) -> None:
-    over, remembered = asyncio.Event(), 0
+    over, n_cached = asyncio.Event(), 0
 
     async def reader() -> None:
-        nonlocal remembered
+        nonlocal n_cached
         while not over.is_set():
-            remembered += (await world.ask(QUESTION))["trace"]["cached"]
+            n_cached += (await world.ask(QUESTION))["trace"]["cached"]
 
     await world.ingest_until_searchable(NOTE, external_id="toll")
     readers = [asyncio.create_task(reader()) for _ in range(4)]
     for price in ("five", "six", "seven", "eight", "nine"):
         await world.ingest_until_searchable(NOTE.replace("four", price), external_id="toll")
         assert f"{price} pence" in (await world.ask(QUESTION))["answer"].replace("*", "")
-        seen = remembered
-        async with asyncio.timeout(TIMEOUT_S):
-            while remembered == seen and not any(one.done() for one in readers):
-                await asyncio.sleep(0.01)
+        await eventually(
+            lambda before=n_cached: n_cached > before or any(one.done() for one in readers)
+        )
     over.set()
     await asyncio.gather(*readers)
 

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 import httpx2
 
 from tests.support.api_world import ApiWorld
+from tests.support.eventually import eventually
 
 HANDBOOK = """# Travel handbook
 
@@ -242,12 +243,11 @@ async def test_document_list_is_paginated_completely(world: ApiWorld) -> None:
 async def test_query_is_recorded_as_run(world: ApiWorld) -> None:
     await world.ingest_until_searchable(HANDBOOK)
     answer = await world.ask("What is the daily allowance in Porto?")
-    async with asyncio.timeout(30):
-        while (
-            response := await world.http.get(f"/v1/runs/{answer['run_id']}")
-        ).status_code == 404 or response.json()["answered_at"] is None:
-            await asyncio.sleep(0.02)
-    assert response.json()["response"]["answer"] == answer["answer"]
+    run = await eventually(
+        lambda: world.fetch_json(f"/v1/runs/{answer['run_id']}"),
+        lambda run: run and run["answered_at"] is not None,
+    )
+    assert run["response"]["answer"] == answer["answer"]
     assert [run["run_id"] for run in (await world.http.get("/v1/runs")).json()["items"]] == [
         answer["run_id"]
     ]
@@ -258,9 +258,8 @@ async def test_entities_and_subgraph_are_served(world: ApiWorld) -> None:
         "Maria Silva works for Norte Energia S.A. in Lisbon. Norte Energia S.A. paid 5,000 euros "
         "on 3 May 2024."
     )
-    async with asyncio.timeout(30):
-        while not (entities := (await world.http.get("/v1/entities")).json()["items"]):
-            await asyncio.sleep(0.05)
+    page = await eventually(lambda: world.fetch_json("/v1/entities"), lambda page: page["items"])
+    entities = page["items"]
     entity = (await world.http.get(f"/v1/entities/{UUID(entities[0]['id'])}")).json()
     assert entity["mentions"]
     graph = (await world.http.get("/v1/graph/subgraph", params={"seed": entities[0]["id"]})).json()

@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.support.eventually import eventually_blocking
 from tests.support.server_process import open_http_client, run_anabranch, run_up
 
 TIMEOUT_S = 30
@@ -145,12 +146,10 @@ def test_audit_events_are_listed_per_tenant(server: dict[str, Any]) -> None:
             ("source.removed", "NO_SUCH_SOURCE"),
             ("tenant.entered", "done"),
         }
-        deadline = time.monotonic() + TIMEOUT_S
-        acts: list[dict[str, Any]] = []
-        while not wanted <= {(act["action"], act["outcome"]) for act in acts}:
-            acts = http.get("/v1/audit").json()["items"]
-            assert time.monotonic() < deadline, acts
-            time.sleep(0.1)
+        acts = eventually_blocking(
+            lambda: http.get("/v1/audit").json()["items"],
+            lambda acts: wanted <= {(act["action"], act["outcome"]) for act in acts},
+        )
         assert {act["tenant"] for act in acts} == {"initech"}
         assert {act["actor"] for act in acts} == {"local", f"key:{key.split('_')[1]}"}
     with open_http_client(server) as operator:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.api_world import ApiWorld
+from tests.support.eventually import eventually
 from tests.support.lineage import ask_and_record, diff_run, fetch_lineage, rerun_query
 
 NOTE = (
@@ -28,14 +28,12 @@ async def request_json(world: ApiWorld, method: str, path: str, **body: Any) -> 
     return dict(response.json())
 
 
-async def build_generation(world: ApiWorld, **how: Any) -> str:
-    name = str((await request_json(world, "POST", "/v1/generations", **how))["generation"])
-    async with asyncio.timeout(TIMEOUT_S):
-        while (await request_json(world, "GET", f"/v1/generations/{name}"))["state"] not in (
-            "shadow",
-            "live",
-        ):
-            await asyncio.sleep(0.1)
+async def build_generation(world: ApiWorld, **options: Any) -> str:
+    name = str((await request_json(world, "POST", "/v1/generations", **options))["generation"])
+    await eventually(
+        lambda: world.fetch_json(f"/v1/generations/{name}"),
+        lambda generation: generation["state"] in ("shadow", "live"),
+    )
     return name
 
 

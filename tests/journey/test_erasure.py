@@ -4,7 +4,6 @@ before.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID
@@ -15,8 +14,16 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from sql.pool import Connection, close_pool, open_pool
-from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
-from tests.support.erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
+from tests.support.api_world import ApiWorld, run_system
+from tests.support.erasure import (
+    CANARY,
+    CANARY_TEXT,
+    METADATA_CANARY,
+    OTHER_TEXT,
+    erase,
+    wait_until_erased,
+)
+from tests.support.eventually import eventually
 
 RAW_TOPICS = ("raw",)
 """Topics of foreign producers: their retention ends what they hold."""
@@ -67,9 +74,7 @@ async def find_canaries(dsn: str, folder: Path, canaries: Iterable[str]) -> set[
 async def test_erasure_of_unknown_name_returns_404(world: ApiWorld, scope: str) -> None:
     await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     run = (await world.ask("Who built the lighthouse of Skerryvore?"))["run_id"]
-    async with asyncio.timeout(TIMEOUT_S):
-        while (await world.http.get(f"/v1/runs/{run}")).status_code != 200:
-            await asyncio.sleep(0.02)
+    await eventually(lambda: world.fetch_json(f"/v1/runs/{run}"))
     for name in (run, str(UUID(int=0))):
         response = await world.http.post("/v1/erasures", json={"scope": scope, "name": name})
         assert (response.status_code, response.json()["code"]) == (404, "NOT_FOUND"), name
@@ -201,12 +206,8 @@ async def test_interrupted_erasure_resumes_after_restart(
             "/v1/erasures", json={"scope": "document", "name": gone["document_id"]}
         )
         receipt = response.json()["receipt_id"]
-    async with run_system(settings, database, overrides) as world, asyncio.timeout(TIMEOUT_S):
-        while (
-            found := await world.http.get(f"/v1/erasures/{receipt}")
-        ).status_code != 200 or found.json()["state"] != "done":
-            await asyncio.sleep(0.05)
-        assert found.json()["documents"] <= 1
+    async with run_system(settings, database, overrides) as world:
+        assert (await wait_until_erased(world, receipt))["documents"] <= 1
         assert await find_canaries(database, settings.data_dir, [CANARY]) <= set(RAW_TOPICS)
 
 

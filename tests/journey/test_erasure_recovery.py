@@ -19,10 +19,18 @@ from services.erasure.drain import DrainBarrier
 from services.generations.reindex import start_rebuild
 from sql.integrity import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
-from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
+from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables
 from tests.support.database_copies import copy_database, copy_keys, copy_log
-from tests.support.erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
+from tests.support.erasure import (
+    CANARY,
+    CANARY_TEXT,
+    METADATA_CANARY,
+    OTHER_TEXT,
+    erase,
+    wait_until_erased,
+)
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs, on_kafka
 
 CANARIES = (CANARY, METADATA_CANARY)
@@ -212,20 +220,14 @@ async def test_erasure_resumes_after_database_is_rebuilt(
             if begun
             else "select count(*) from erasures"
         )
-        async with asyncio.timeout(TIMEOUT_S):
-            while not await world.worker.storage.pool.fetchval(reached):
-                await asyncio.sleep(0.02)
+        await eventually(lambda: world.worker.storage.pool.fetchval(reached))
     monkeypatch.undo()
     if settings.log_kind == "postgres":
         await copy_log(database, other_database)
     await copy_keys(database, other_database)
     assert await recover_database(settings, other_database) is not None
     async with run_system(settings, other_database, overrides) as world:
-        async with asyncio.timeout(TIMEOUT_S):
-            while (found := (await world.http.get(f"/v1/erasures/{receipt}")).json())[
-                "state"
-            ] != "done":
-                await asyncio.sleep(0.05)
+        found = await wait_until_erased(world, receipt)
         assert found["documents"] == 1 and found["removed"]["blobs"] >= 1
         assert find_in_files(settings.data_dir, ["In a collection"]) == set()
         assert await find_in_tables(world.worker.storage.pool, ["In a collection"]) <= {"raw"}
@@ -280,9 +282,9 @@ async def test_rebuild_excludes_erased_documents(
         name = await start_rebuild(
             world.worker.storage, world.worker.builder.decisions, keep_previous=True
         )
-        async with asyncio.timeout(TIMEOUT_S):
-            while await pool.fetchval("select name from live_generation") != name:
-                await asyncio.sleep(0.05)
+        await eventually(
+            lambda: pool.fetchval("select name from live_generation"), lambda live: live == name
+        )
         assert await compute_checksum(pool, include_history=True) == before
         assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
             stays["document_id"]

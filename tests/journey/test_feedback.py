@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 from uuid import UUID, uuid4
 
 from sql.runs import PgFeedback
-from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.api_world import ApiWorld
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs
 
 HERON = "# Birds\n\nThe heron stands still in shallow water and waits for fish."
@@ -15,17 +15,11 @@ STORK = "# Storks\n\nThe stork builds a large nest of sticks on chimneys."
 
 
 async def wait_for_judgements(world: ApiWorld, count: int) -> list[Any]:
-    async with asyncio.timeout(TIMEOUT_S):
-        while (
-            len(
-                found := await PgFeedback(world.worker.storage.pool).fetch_judgements(
-                    "default", None, None
-                )
-            )
-            < count
-        ):
-            await asyncio.sleep(0.02)
-    return found
+    feedback = PgFeedback(world.worker.storage.pool)
+    return await eventually(
+        lambda: feedback.fetch_judgements("default", None, None),
+        lambda judgements: len(judgements) >= count,
+    )
 
 
 @on_both_logs
@@ -53,11 +47,14 @@ async def test_feedback_without_run_can_be_revised(world: ApiWorld) -> None:
     await world.ingest_until_searchable(STORK, external_id="stork")
     [found] = await world.search("stork nest", channels=["lexical"])
     for useful, expected in ((True, 1), (False, 0)):
-        said = {"query": "stork nest", "chunk_ids": [found["chunk_id"]], "useful": useful}
-        assert (await world.http.post("/v1/feedback", json=said)).status_code == 202
-        async with asyncio.timeout(TIMEOUT_S):
-            while [grade.grade for _, grade in await wait_for_judgements(world, 1)] != [expected]:
-                await asyncio.sleep(0.02)
+        feedback = {"query": "stork nest", "chunk_ids": [found["chunk_id"]], "useful": useful}
+        assert (await world.http.post("/v1/feedback", json=feedback)).status_code == 202
+        await eventually(
+            lambda: wait_for_judgements(world, 1),
+            lambda judgements, expected=expected: (
+                [grade.grade for _, grade in judgements] == [expected]
+            ),
+        )
 
 
 async def test_feedback_on_unknown_run_is_rejected(world: ApiWorld) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from schemas.errors import PermanentError
@@ -13,6 +14,7 @@ from sql.advisory_locks import hold_visibility_lock
 from sql.generation_switch import roll_back, switch_generation
 from streams.stage_consumer import format_group_name
 from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.eventually import eventually
 from tests.support.generation_copies import copy_generation
 from tests.support.log_backends import on_both_logs
 
@@ -30,20 +32,23 @@ async def ingest_texts(world: ApiWorld) -> None:
 
 
 async def copy_to_shadow(world: ApiWorld, name: str = "g2") -> None:
-    """A shadow of g1 that the worker has come to read for, up to the end of the log: what a test
-    takes out of it stays out.
+    """Copy g1 to a shadow and wait until the worker has read the log to its end for it.
+
+    Rows that a test then deletes from the shadow stay deleted.
     """
     storage = world.worker.storage
     await copy_generation(storage.pool, "g1", name)
-    async with asyncio.timeout(TIMEOUT_S):
-        for stage, topic in (
-            ("chunk", "ocr_done"),
-            ("embed", "chunked"),
-            ("index", "embedded"),
-            ("graph", "entities"),
-        ):
-            while await storage.log.count_pending(format_group_name(stage, name), topic):
-                await asyncio.sleep(0.02)
+    for stage, topic in (
+        ("chunk", "ocr_done"),
+        ("embed", "chunked"),
+        ("index", "embedded"),
+        ("graph", "entities"),
+    ):
+        await eventually(
+            partial(storage.log.count_pending, format_group_name(stage, name), topic),
+            lambda pending: pending == 0,
+            what=f"the end of {topic} in {name}",
+        )
 
 
 async def hide_in_shadow(world: ApiWorld, document: str) -> None:
@@ -138,7 +143,7 @@ async def test_searchable_documents_are_found_during_generation_switches(world: 
         assert [result["external_id"] for result in found] == [f"n{number}"], (number, moved)
 
     async def lag(name: str) -> None:
-        """Now this generation is behind, now that one."""
+        """Delay this generation's activations again and again."""
         while True:
             async with (
                 world.worker.storage.pool.acquire() as connection,
@@ -159,8 +164,9 @@ async def test_searchable_documents_are_found_during_generation_switches(world: 
 
 @dataclass
 class QueryLoad:
-    """Fifty a second, whether or not those before have been answered, as long as no more than
-    `MOST` are under way: on a slow machine fewer.
+    """Send 50 queries a second without waiting for answers, with at most `MAX_IN_FLIGHT` pending.
+
+    A slow machine sends fewer.
     """
 
     world: ApiWorld
@@ -178,8 +184,7 @@ class QueryLoad:
             await asyncio.sleep(1 / QUERIES_PER_SECOND)
 
     async def wait_for_answers(self, count: int) -> None:
-        while len(self.finished_tasks) < count:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: len(self.finished_tasks), lambda finished: finished >= count)
 
     def _on_done(self, task: asyncio.Task[tuple[int, dict[str, Any]]]) -> None:
         self.in_flight.discard(task)
@@ -367,10 +372,14 @@ async def test_generation_missing_a_document_is_not_promoted(world: ApiWorld) ->
 
 
 async def wait_for_rows(world: ApiWorld, table: str, count: int) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while await world.worker.storage.pool.fetchval(f"select count(*) from {table}") < count:
-            await asyncio.sleep(0.02)
-        while table == "runs" and await world.worker.storage.pool.fetchval(
-            "select count(*) from runs where response is null or request is null"
-        ):
-            await asyncio.sleep(0.02)
+    pool = world.worker.storage.pool
+    await eventually(
+        lambda: pool.fetchval(f"select count(*) from {table}"), lambda rows: rows >= count
+    )
+    if table == "runs":
+        await eventually(
+            lambda: pool.fetchval(
+                "select count(*) from runs where response is null or request is null"
+            ),
+            lambda incomplete: incomplete == 0,
+        )

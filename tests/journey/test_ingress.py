@@ -4,7 +4,6 @@ they can be withdrawn.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -21,8 +20,9 @@ from schemas.records import Record
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 from tests.support.api_client import api_client
-from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
+from tests.support.api_world import ApiWorld, run_system
 from tests.support.erasure import erase
+from tests.support.eventually import eventually
 
 BROKEN_PDF = b"%PDF-1.7\nthat is all there is"
 NAME_FIELDS = ("external_id", "title", "filename", "source_uri")
@@ -42,12 +42,10 @@ async def get(world: ApiWorld, path: str, **parameters: str) -> dict[str, Any]:
 
 
 async def wait_for_state(world: ApiWorld, document: str, state: str) -> dict[str, Any]:
-    async with asyncio.timeout(TIMEOUT_S):
-        while True:
-            response = await world.http.get(f"/v1/documents/{document}")
-            if response.status_code == 200 and response.json()["state"] == state:
-                return dict(response.json())
-            await asyncio.sleep(0.02)
+    return await eventually(
+        lambda: world.fetch_json(f"/v1/documents/{document}"),
+        lambda found: found and found["state"] == state,
+    )
 
 
 async def test_document_failed_at_ingress_is_listed_and_counted(world: ApiWorld) -> None:

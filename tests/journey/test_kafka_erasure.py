@@ -20,9 +20,10 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from streams.kafka.broker import Broker
 from streams.kafka.client_settings import KafkaClientSettings
-from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
+from tests.support.api_world import ApiWorld, run_system
 from tests.support.canaries import find_in_files, find_in_tables, find_in_topics
 from tests.support.erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
+from tests.support.eventually import eventually
 from tests.support.kafka_fixture import require_kafka, run_broker
 from tests.support.simulated_table import TOPIC, SimulatedTable
 
@@ -114,12 +115,7 @@ def make_record(
 
 
 async def wait_until(true: Any, what: str) -> None:
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            while not await asyncio.to_thread(true):
-                await asyncio.sleep(0.2)
-    except TimeoutError:
-        raise AssertionError(f"waited in vain: {what}") from None
+    await eventually(lambda: asyncio.to_thread(true), what=what)
 
 
 def find_in_segments(broker: Broker, kafka: KafkaClientSettings) -> set[str]:
@@ -230,12 +226,12 @@ async def test_broker_files_contain_no_erased_text(
                 "note": METADATA_CANARY,
             },
         )
-        async with asyncio.timeout(TIMEOUT_S):
-            while (
-                await pool.fetchval("select count(*) from dead_letters") < 3
-                or await pool.fetchval("select count(*) from visible") < 4
-            ):
-                await asyncio.sleep(0.1)
+        await eventually(
+            lambda: pool.fetchrow(
+                "select (select count(*) from dead_letters), (select count(*) from visible)"
+            ),
+            lambda counts: counts[0] >= 3 and counts[1] >= 4,
+        )
         clear = {"raw", "outcomes", TOPIC}
         assert await asyncio.to_thread(find_in_topics, kafka_settings, CANARIES) == clear, (
             "sealed from the start, whatever a producer wrote where"

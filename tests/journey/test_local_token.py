@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from tests.support.server_process import START_TIMEOUT_S, open_http_client, run_anabranch, run_up
+from tests.support.eventually import eventually_blocking
+from tests.support.server_process import open_http_client, run_anabranch, run_up
 
 
 def test_local_token_authenticates_cli_and_is_private_to_owner(folder: Path) -> None:
@@ -38,7 +38,7 @@ def test_local_token_authenticates_cli_and_is_private_to_owner(folder: Path) -> 
         )
         assert run_anabranch(*remote, ANABRANCH_TOKEN=token).returncode == 0
         with open_http_client(server) as http:
-            assert kill_api_and_wait(process.process.pid, http)
+            kill_api_and_wait(process.process.pid, http)
             assert http.get("/v1/documents").status_code == 200, "a restarted API keeps the token"
 
 
@@ -50,17 +50,15 @@ def read_command_lines() -> list[str]:
     ]
 
 
-def kill_api_and_wait(supervisor: int, http: httpx2.Client) -> bool:
+def kill_api_and_wait(supervisor: int, http: httpx2.Client) -> None:
     """Kill the API and wait until another process answers."""
     before = find_api_pid(supervisor)
     assert before
     os.kill(before, signal.SIGKILL)
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        time.sleep(0.1)
-        if find_api_pid(supervisor) not in (None, before) and is_api_alive(http):
-            return True
-    return False
+    eventually_blocking(
+        lambda: find_api_pid(supervisor) not in (None, before) and is_api_alive(http),
+        what="an answer of the restarted API",
+    )
 
 
 def find_api_pid(supervisor: int) -> int | None:

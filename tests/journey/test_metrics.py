@@ -27,7 +27,7 @@ from services.instrumentation.metrics import Metrics
 from services.monitoring.gauge_updater import GaugeUpdater
 from tests.fakes.openai_server import NATIVE_DIMENSION, fake_openai
 from tests.support.api_client import LOCAL_CALLER, api_client
-from tests.support.api_world import ApiWorld, _wait_until_ready
+from tests.support.api_world import ApiWorld, wait_until_ready
 
 MetricSamples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -78,7 +78,7 @@ async def run_metered_system(
     ):
         working = asyncio.create_task(worker.run())
         try:
-            await _wait_until_ready(http)
+            await wait_until_ready(http)
             yield MeteredWorld(http, worker, settings, metrics, working, services)
         finally:
             await stop_worker(working)

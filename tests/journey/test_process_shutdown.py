@@ -62,10 +62,9 @@ def is_postgres_running(folder: Path) -> bool:
 
 
 def assert_all_stop(folder: Path) -> None:
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while left := list_processes(folder):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    eventually_blocking(
+        lambda: list_processes(folder), lambda running: not running, stall_s=STOP_TIMEOUT_S
+    )
 
 
 @contextmanager

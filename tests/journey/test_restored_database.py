@@ -4,7 +4,6 @@ comes into them, or nothing starts.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -15,12 +14,13 @@ from anabranch.config.settings import Settings
 from processors import STAGES
 from schemas.errors import ConfigurationError, FatalError
 from services.generations.reindex import start_rebuild
-from services.generations.stage_assignments import assign_stages
+from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.pool import Pool
-from tests.support.api_world import TIMEOUT_S, ApiWorld, run_system
+from tests.support.api_world import ApiWorld, run_system
 from tests.support.database_copies import copy_database, copy_keys, copy_log
+from tests.support.eventually import eventually
 from tests.support.log_backends import on_both_logs, on_kafka
 
 UNCHANGED_TEXT, REVISED_TEXT, WITHDRAWN_TEXT, LATER_TEXT = (
@@ -32,20 +32,21 @@ UNCHANGED_TEXT, REVISED_TEXT, WITHDRAWN_TEXT, LATER_TEXT = (
 
 
 async def wait_until_idle(storage: Storage) -> None:
-    """Every group has finished what is in the log, and so the tables know."""
-    async with asyncio.timeout(TIMEOUT_S):
-        for _ in range(2):
-            for reader in assign_stages(
-                await PgGenerations(storage.pool).fetch_undropped(), STAGES
-            ):
-                while await storage.log.count_pending(
-                    reader.group, reader.topic
-                ) or await list_lagging_partitions(storage):
-                    await asyncio.sleep(0.05)
+    """Wait until every group has read to the end of the log and the tables have its offsets."""
+    for _ in range(2):
+        for reader in assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES):
+
+            async def is_idle(reader: StageAssignment = reader) -> bool:
+                return not (
+                    await storage.log.count_pending(reader.group, reader.topic)
+                    or await list_lagging_partitions(storage)
+                )
+
+            await eventually(is_idle, what=f"an idle {reader.group}")
 
 
 async def list_lagging_partitions(storage: Storage) -> list[tuple[str, int]]:
-    """Where the tables know of less than the group has acknowledged."""
+    """List the partitions whose stored offset is below the group's committed one."""
     known = await storage.offset_store.fetch_all()
     found = []
     for reader in assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES):
@@ -65,9 +66,9 @@ async def fetch_visible_ids(pool: Pool) -> set[str]:
 
 
 async def wait_for_visible_ids(world: ApiWorld, names: set[str]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while await fetch_visible_ids(world.worker.storage.pool) != names:
-            await asyncio.sleep(0.05)
+    await eventually(
+        lambda: fetch_visible_ids(world.worker.storage.pool), lambda visible: visible == names
+    )
 
 
 async def ingest_document(world: ApiWorld, name: str, text: str) -> dict[str, Any]:
@@ -76,12 +77,11 @@ async def ingest_document(world: ApiWorld, name: str, text: str) -> dict[str, An
 
 async def withdraw_document(world: ApiWorld, receipt: dict[str, Any]) -> None:
     await world.http.delete(f"/v1/documents/{receipt['document_id']}")
-    async with asyncio.timeout(TIMEOUT_S):
-        while any(
-            result["document_id"] == receipt["document_id"]
-            for result in await world.search(WITHDRAWN_TEXT)
-        ):
-            await asyncio.sleep(0.05)
+
+    async def find_documents() -> set[str]:
+        return {result["document_id"] for result in await world.search(WITHDRAWN_TEXT)}
+
+    await eventually(find_documents, lambda found: receipt["document_id"] not in found)
 
 
 @on_kafka
@@ -124,9 +124,10 @@ async def test_backup_older_than_generation_change_prevents_start(
     async with run_system(settings, database, overrides) as world:
         storage = world.worker.storage
         name = await start_rebuild(storage, world.worker.builder.decisions, keep_previous=False)
-        async with asyncio.timeout(TIMEOUT_S):
-            while await storage.pool.fetchval("select name from live_generation") != name:
-                await asyncio.sleep(0.05)
+        await eventually(
+            lambda: storage.pool.fetchval("select name from live_generation"),
+            lambda live: live == name,
+        )
         await wait_until_idle(storage)
     with pytest.raises(ConfigurationError, match=r"generation\.created") as refused:
         async with run_system(settings, other_database, overrides):

@@ -24,6 +24,8 @@ from api.services import Services
 from engines.embed.null import NullEmbedder
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
+from tests.support.api_world import wait_until_ready
+from tests.support.eventually import eventually
 
 Json = dict[str, Any]
 TENANTS = ("acme", "bolt")
@@ -154,7 +156,7 @@ async def open_tenant_stack(settings: Settings, dsn: str) -> AsyncIterator[Tenan
                         for user in (*READER_NAMES_BY_USER, "shared")
                     },
                 )
-                await _wait_until_ready(clients["acme", "head"])
+                await wait_until_ready(clients["acme", "head"])
                 yield desk
                 for client in clients.values():
                     await client.aclose()
@@ -171,10 +173,13 @@ def _open_client(app: Any, credential: str) -> httpx2.AsyncClient:
     )
 
 
-async def _wait_until_ready(http: httpx2.AsyncClient) -> None:
-    async with asyncio.timeout(60):
-        while (await http.get("/readyz")).status_code != 200:
-            await asyncio.sleep(0.05)
+async def _wait_until_job_final(http: httpx2.AsyncClient, job: str) -> str:
+    """Wait until the job is searchable or failed and return its state."""
+
+    async def fetch_state() -> str | None:
+        return (await http.get(f"/v1/ingest/status/{job}")).json().get("state")
+
+    return await eventually(fetch_state, lambda state: state in ("searchable", "failed")) or ""
 
 
 async def create_data(stack: TenantStack) -> None:
@@ -185,11 +190,7 @@ async def create_data(stack: TenantStack) -> None:
         for user in (*READER_NAMES_BY_USER, "shared")
     ]
     for who, job in [item for found in receipts for item in found]:
-        async with asyncio.timeout(90):
-            while (await stack.clients[who].get(f"/v1/ingest/status/{job}")).json().get(
-                "state"
-            ) not in ("searchable", "failed"):
-                await asyncio.sleep(0.1)
+        await _wait_until_job_final(stack.clients[who], job)
     for who in stack.clients:
         await _query_and_rate(stack, who)
     for tenant in TENANTS:
@@ -309,9 +310,7 @@ async def _create_tenant_objects(stack: TenantStack, tenant: str) -> None:
 
 
 async def _erase_collection(http: httpx2.AsyncClient, collection: str, job: str) -> str:
-    async with asyncio.timeout(60):
-        while (await http.get(f"/v1/ingest/status/{job}")).json().get("state") != "searchable":
-            await asyncio.sleep(0.1)
+    assert await _wait_until_job_final(http, job) == "searchable"
     answer = await http.post("/v1/erasures", json={"scope": "collection", "name": collection})
     assert answer.status_code == 202, answer.text
     return str(answer.json()["receipt_id"])
@@ -325,14 +324,13 @@ async def _collect_ids(stack: TenantStack, who: tuple[str, str]) -> None:
     for document in own.ids["document"]:
         chunks = (await http.get(f"/v1/documents/{document}/chunks")).json().get("items", [])
         own.ids.setdefault("chunk", set()).update(chunk["chunk_id"] for chunk in chunks)
-    async with asyncio.timeout(60):
-        while not (
-            found := (
-                await http.get("/v1/entities", params={"text": "".join(who), "limit": 500})
-            ).json()["items"]
-        ):
-            await asyncio.sleep(0.2)
-    mine = [entity for entity in found if entity["name"].lower().startswith("".join(who))]
+
+    async def list_entities() -> list[dict[str, Any]]:
+        page = await http.get("/v1/entities", params={"text": "".join(who), "limit": 500})
+        return list(page.json()["items"])
+
+    entities = await eventually(list_entities)
+    mine = [entity for entity in entities if entity["name"].lower().startswith("".join(who))]
     own.ids["entity"] = {entity["id"] for entity in mine}
     own.secrets |= {entity["name"] for entity in mine}
 

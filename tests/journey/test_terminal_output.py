@@ -6,7 +6,6 @@ import io
 import json
 import re
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,8 @@ import pytest
 from cyclopts import App
 
 from anabranch.cli import build_app, main
-from tests.support.server_process import START_TIMEOUT_S, open_http_client, run_up
+from tests.support.eventually import eventually_blocking
+from tests.support.server_process import open_http_client, run_up
 
 CONTROL_SEQUENCES = (
     "\x1b]52;c;ZXZpbA==\x07\x1b]8;;evil:example\x1b\\here\x1b[2J\x9b31m\u202eliam\u2066\x7f"
@@ -50,11 +50,7 @@ def list_commands(app: App, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def wait_until(http: httpx2.Client, path: str, holds: Any) -> Any:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not holds(found := http.get(path).json()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
-    return found
+    return eventually_blocking(lambda: http.get(path).json(), holds, what=path)
 
 
 def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import httpx2
 
 from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import EmbeddedPostgres
+from tests.support.eventually import eventually_blocking
 from tests.support.server_process import (
-    START_TIMEOUT_S,
     open_http_client,
     run_anabranch,
     run_up,
@@ -85,12 +84,10 @@ def test_sigkill_loses_no_acknowledged_upload(folder: Path) -> None:
         first.process.kill()
         first.process.wait()
     with run_up(folder) as (_, server), open_http_client(server) as http:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while len(
-            listed := http.get("/v1/documents", params={"state": "searchable"}).json()["items"]
-        ) < len(texts):
-            assert time.monotonic() < deadline, f"{len(listed)} of {len(texts)}"
-            time.sleep(0.2)
+        listed = eventually_blocking(
+            lambda: http.get("/v1/documents", params={"state": "searchable"}).json()["items"],
+            lambda items: len(items) >= len(texts),
+        )
         assert len(listed) == len(texts)
 
 
@@ -105,21 +102,19 @@ def test_killed_worker_and_api_are_restarted(folder: Path) -> None:
         for child in children:
             if b"anabranch" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(child, signal.SIGKILL)
-        deadline = time.monotonic() + START_TIMEOUT_S
-        state = ""
         receipt: dict[str, Any] = {}
-        while state != "searchable":
-            assert time.monotonic() < deadline
+
+        def ingest_and_fetch_state() -> str | None:
+            """Return the state of the document's job, None while the API is down."""
+            nonlocal receipt
             try:
                 receipt = receipt or http.post("/v1/ingest", json={"text": "It came back."}).json()
-                state = (
-                    http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
-                    .json()
-                    .get("state", "")
-                )
+                status = http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}").json()
             except httpx2.HTTPError:
-                pass
-            time.sleep(0.2)
+                return None
+            return status.get("state")
+
+        eventually_blocking(ingest_and_fetch_state, lambda state: state == "searchable")
         assert first.process.poll() is None
 
 
@@ -137,12 +132,10 @@ def test_killed_postgres_is_restarted_at_same_address(folder: Path) -> None:
             ),
             signal.SIGKILL,
         )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not any(
-            "weir" in snippet for snippet in _search_snippets_or_empty(server, "the weir holds")
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.3)
+        eventually_blocking(
+            lambda: _search_snippets_or_empty(server, "the weir holds"),
+            lambda snippets: any("weir" in snippet for snippet in snippets),
+        )
         assert first.process.poll() is None
 
 

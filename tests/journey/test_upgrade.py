@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
+from tests.support.eventually import eventually_blocking
 from tests.support.server_process import (
-    START_TIMEOUT_S,
     open_http_client,
     run_anabranch,
     run_up,
@@ -61,13 +60,10 @@ def test_upgraded_program_reports_outdated_index_and_reindexes(
         )
         promoted = run_anabranch("generations", "promote", "g2", "--data", str(folder))
         assert promoted.returncode == 0, promoted.stderr
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not any(
-            "quarter past nine" in snippet
-            for snippet in search_snippets(server, "when does the ferry leave")
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        eventually_blocking(
+            lambda: search_snippets(server, "when does the ferry leave"),
+            lambda snippets: any("quarter past nine" in snippet for snippet in snippets),
+        )
         assert any(
             "ninety-seven" in snippet
             for snippet in search_snippets(server, "lighthouse keeper steps")

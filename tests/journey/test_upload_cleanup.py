@@ -6,13 +6,13 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from engines.disk import FOLDER
-from tests.support.server_process import START_TIMEOUT_S, run_up
+from tests.support.eventually import eventually_blocking
+from tests.support.server_process import run_up
 
 CANARY = b"Quetzalcoatlus"
 REQUEST_HEAD = (
@@ -26,11 +26,8 @@ def test_restart_deletes_partial_upload_of_killed_api(folder: Path, tmp_path: Pa
     elsewhere = tmp_path / "system"
     elsewhere.mkdir()
     with run_up(folder, TMPDIR=str(elsewhere)) as (first, server), send_partial_upload(server):
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not (found := find_spooled_files(folder)):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert CANARY in found[0].read_bytes()
+        spooled = eventually_blocking(lambda: find_spooled_files(folder))
+        assert CANARY in spooled[0].read_bytes()
         assert list(elsewhere.glob("anabranch-upload-*")) == []
         for pid in (*list_child_pids(first.process.pid), first.process.pid):
             os.kill(pid, signal.SIGKILL)

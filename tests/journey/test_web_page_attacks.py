@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from tests.support.eventually import eventually_blocking
 from tests.support.server_process import UpProcess, open_http_client, run_anabranch, run_up
 
 
@@ -126,10 +126,10 @@ def test_local_cli_can_watch_folder_that_http_cannot(
             "source", "add", "folder", "library", str(library), "--data", ready["data_dir"]
         )
         assert added.returncode == 0, added.stderr
-        deadline = time.monotonic() + 60
-        while not http.get("/v1/documents", params={"state": "searchable"}).json()["items"]:
-            assert time.monotonic() < deadline, http.get("/v1/sources").json()
-            time.sleep(0.2)
+        eventually_blocking(
+            lambda: http.get("/v1/documents", params={"state": "searchable"}).json()["items"],
+            what=lambda: f"a document of {http.get('/v1/sources').json()}",
+        )
         assert http.delete("/v1/sources/library", params={"withdraw": True}).status_code == 202
 
 

@@ -18,18 +18,21 @@ from tests.support.api_client import api_client
 from tests.support.eventually import eventually
 
 FINAL_STATES = {"searchable", "failed", "superseded", "withdrawn"}
-
-
 TIMEOUT_S = 90
 
 
 @dataclass
 class ApiWorld:
-    """`http` speaks to the API, `worker` is at work."""
+    """An API behind `http` and a running worker."""
 
     http: httpx2.AsyncClient
     worker: Worker
     settings: Settings
+
+    async def fetch_json(self, path: str, **parameters: Any) -> Any:
+        """Return the JSON of an answer, None unless its status is 200."""
+        response = await self.http.get(path, params=parameters)
+        return response.json() if response.status_code == 200 else None
 
     async def ingest(
         self, body: bytes | str, filename: str = "note.md", **fields: Any
@@ -42,7 +45,7 @@ class ApiWorld:
         return dict(response.json())
 
     async def wait_until_final(self, receipt: dict[str, Any]) -> dict[str, Any]:
-        """The status of a job once nothing more will happen to it."""
+        """Wait for a final state of a job and return its status."""
         return await eventually(
             lambda: self._fetch_status(receipt),
             lambda status: status.get("state") in FINAL_STATES,
@@ -50,9 +53,7 @@ class ApiWorld:
         )
 
     async def wait_until_all_stages_done(self, receipt: dict[str, Any]) -> dict[str, Any]:
-        """The status of a job once all its stages are done, the graph's too, which no search waits
-        for.
-        """
+        """Wait until all stages of a job are done, the graph's too, and return its status."""
         return await eventually(
             lambda: self._fetch_status(receipt),
             lambda status: (
@@ -63,8 +64,7 @@ class ApiWorld:
 
     async def _fetch_status(self, receipt: dict[str, Any]) -> dict[str, Any]:
         """Return the status of a job, empty before the job is known."""
-        response = await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
-        return dict(response.json()) if response.status_code == 200 else {}
+        return await self.fetch_json(f"/v1/ingest/status/{receipt['ingestion_job_id']}") or {}
 
     async def ingest_until_searchable(
         self, body: bytes | str, filename: str = "note.md", **fields: Any
@@ -94,7 +94,7 @@ async def run_system(settings: Settings, dsn: str, overrides: Overrides) -> Asyn
                 prepare_api(settings, dsn, overrides=overrides) as services,
                 api_client(services) as http,
             ):
-                await _wait_until_ready(http)
+                await wait_until_ready(http)
                 yield ApiWorld(http, worker, settings)
             if working.done():
                 working.result()
@@ -103,7 +103,7 @@ async def run_system(settings: Settings, dsn: str, overrides: Overrides) -> Asyn
             await asyncio.gather(working, return_exceptions=True)
 
 
-async def _wait_until_ready(http: httpx2.AsyncClient) -> None:
+async def wait_until_ready(http: httpx2.AsyncClient) -> None:
     async def fetch_readiness() -> tuple[int, str]:
         response = await http.get("/readyz")
         return response.status_code, response.text

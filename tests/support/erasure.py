@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.api_world import ApiWorld
+from tests.support.eventually import eventually
 
 UNENCRYPTED_TOPICS = {"raw", "outcomes"}
 
@@ -32,9 +32,13 @@ OTHER_TEXT = (
 async def erase(world: ApiWorld, scope: str, name: str) -> dict[str, Any]:
     response = await world.http.post("/v1/erasures", json={"scope": scope, "name": name})
     assert response.status_code == 202, response.text
-    async with asyncio.timeout(TIMEOUT_S):
-        while True:
-            found = await world.http.get(f"/v1/erasures/{response.json()['receipt_id']}")
-            if found.status_code == 200 and found.json()["state"] == "done":
-                return dict(found.json())
-            await asyncio.sleep(0.05)
+    return await wait_until_erased(world, response.json()["receipt_id"])
+
+
+async def wait_until_erased(world: ApiWorld, receipt_id: str) -> dict[str, Any]:
+    """Wait until the erasure is done and return its receipt."""
+    return await eventually(
+        lambda: world.fetch_json(f"/v1/erasures/{receipt_id}"),
+        lambda receipt: receipt and receipt["state"] == "done",
+        what=f"erasure {receipt_id}",
+    )

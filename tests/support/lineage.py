@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from tests.support.api_world import TIMEOUT_S, ApiWorld
+from tests.support.api_world import ApiWorld
+from tests.support.eventually import eventually
 
 QUESTION = "What is the daily allowance in Lisbon?"
 
@@ -21,10 +21,12 @@ REVISED_NOTE = (
 
 
 async def wait_until_recorded(world: ApiWorld, run: str) -> None:
-    """Wait until the answer has come through the log."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while not ((await world.http.get(f"/v1/runs/{run}")).json().get("response")):
-            await asyncio.sleep(0)
+    """Wait until the run's row has its response, which arrives through the log."""
+    await eventually(
+        lambda: world.fetch_json(f"/v1/runs/{run}"),
+        lambda record: record and record["response"],
+        what=f"the response of run {run}",
+    )
 
 
 async def ask_and_record(world: ApiWorld) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from anabranch.kafka.settings import build_kafka_settings
 from services.storage import Storage
 from sql.log import PgLog
 from streams.kafka.client_settings import KafkaClientSettings
+from tests.support.eventually import eventually
 
 on_both_logs = pytest.mark.parametrize(
     "log_kind", ["postgres", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True
@@ -42,7 +43,7 @@ def log_settings(log_kind: str, request: pytest.FixtureRequest) -> list[str]:
 
 
 async def expire_topic(storage: Storage, settings: Settings, topic: str) -> None:
-    """As when the retention of all that the topic holds has passed."""
+    """Expire all records of the topic, as when its retention has passed."""
     if settings.log_kind != "postgres":
         await truncate_topic(storage, settings, topic)
         return
@@ -50,14 +51,16 @@ async def expire_topic(storage: Storage, settings: Settings, topic: str) -> None
     await storage.pool.execute(
         "update events set appended_at = appended_at - interval '30 days' where topic = $1", topic
     )
-    async with asyncio.timeout(30):
-        while (await storage.log.fetch_offset_bounds(topic))[0] != (0, 0):
-            await storage.log.expire()
-            await asyncio.sleep(0.02)
+
+    async def expire_and_fetch_bounds() -> tuple[int, int]:
+        await storage.log.expire()
+        return (await storage.log.fetch_offset_bounds(topic))[0]
+
+    await eventually(expire_and_fetch_bounds, lambda bounds: bounds == (0, 0))
 
 
 async def truncate_topic(storage: Storage, settings: Settings, topic: str) -> None:
-    """What the topic's retention does in the end: all that it holds is gone."""
+    """Delete all records of the topic, as its retention does in the end."""
     if settings.log_kind == "postgres":
         await storage.pool.execute("delete from events where topic = $1", topic)
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from tests.fakes.openai_server import FakeOpenAI
 from tests.support.api_client import api_client
-from tests.support.api_world import run_system
+from tests.support.api_world import ApiWorld, run_system
+from tests.support.eventually import eventually
 
 DIMENSION = 48
 HANDBOOK = """# Travel handbook
@@ -91,15 +91,17 @@ class IndexedCorpus:
     texts: dict[str, str]
 
 
+async def wait_for_entities(world: ApiWorld) -> None:
+    await eventually(lambda: world.fetch_json("/v1/entities"), lambda page: page["items"])
+
+
 async def ingest_corpus(fake: FakeOpenAI, settings: Settings, dsn: str) -> dict[str, str]:
     async with run_system(settings, dsn, Overrides()) as world:
         fake.queue_answers(EXTRACTION)
         receipts = {
             "handbook": await world.ingest_until_searchable(HANDBOOK, external_id="handbook")
         }
-        async with asyncio.timeout(20):
-            while not (await world.http.get("/v1/entities")).json()["items"]:
-                await asyncio.sleep(0.02)
+        await wait_for_entities(world)
         receipts["contract"] = await world.ingest_until_searchable(
             CONTRACT, external_id="contract", language="pt"
         )

@@ -18,6 +18,7 @@ from tests.journey.remote.corpus import (
     make_settings,
     open_api_stack,
 )
+from tests.support.eventually import eventually
 
 
 @pytest.mark.parametrize(
@@ -300,9 +301,7 @@ async def test_hanging_chat_requests_do_not_block_other_queries(
     """Four at once, no two of them the same, are more than there are connections for."""
     corpus.fake.fail(on="completions", times=4, hang=True)
     waiting = [asyncio.create_task(stack.ask(ALLOWANCE_QUESTION, k=k)) for k in range(1, 5)]
-    async with asyncio.timeout(10):
-        while len(stack.chat_requests) < 4:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(stack.chat_requests) >= 4)
     assert (await stack.ask(DEADLINE_QUESTION))["trace"]["models"]["answer"] == "fake-chat"
     for task in waiting:
         task.cancel()

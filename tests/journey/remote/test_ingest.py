@@ -22,9 +22,12 @@ from tests.journey.remote.corpus import (
     HANDBOOK,
     LOCK_NOTE,
     make_settings,
+    wait_for_entities,
 )
 from tests.support.api_client import api_client
 from tests.support.api_world import run_system
+from tests.support.eventually import eventually
+from tests.support.lineage import wait_until_recorded
 
 
 @pytest.mark.parametrize(
@@ -68,9 +71,7 @@ async def test_new_index_uses_chat_model_for_extraction(
     async with run_system(settings, database, Overrides()) as world:
         fake.queue_answers(EXTRACTION)
         await world.ingest_until_searchable(HANDBOOK, external_id="handbook")
-        async with asyncio.timeout(20):
-            while not (await world.http.get("/v1/entities")).json()["items"]:
-                await asyncio.sleep(0.02)
+        await wait_for_entities(world)
     assert [body["model"] for body in fake.get_request_bodies("completions")] == ["fake-chat"]
     assert world.worker.generation.config.extract.model == "fake-chat"
 
@@ -97,12 +98,7 @@ async def test_unstorable_characters_are_removed_from_stored_answer(
             )
             answer = await world.ask(ALLOWANCE_QUESTION)
             assert answer["answer"].startswith("In Lisbon the daily allowance is 74 euros. [1]")
-            async with asyncio.timeout(20):
-                while not (
-                    (run := await world.http.get(f"/v1/runs/{answer['run_id']}")).is_success
-                    and run.json()["response"]
-                ):
-                    await asyncio.sleep(0.02)
+            await wait_until_recorded(world, answer["run_id"])
 
 
 async def test_failed_extraction_leaves_document_searchable(
@@ -111,10 +107,10 @@ async def test_failed_extraction_leaves_document_searchable(
     fake.queue_answers(*["no"] * 2)
     async with run_system(make_settings(fake, tmp_path), database, Overrides()) as world:
         receipt = await world.ingest_until_searchable(HANDBOOK, external_id="handbook")
-        async with asyncio.timeout(20):
-            while not (letters := (await world.http.get("/v1/dead-letters")).json()["items"]):
-                await asyncio.sleep(0.02)
-        assert [(letter["stage"], letter["code"]) for letter in letters] == [
+        page = await eventually(
+            lambda: world.fetch_json("/v1/dead-letters"), lambda page: page["items"]
+        )
+        assert [(letter["stage"], letter["code"]) for letter in page["items"]] == [
             ("extract", "MODEL_OUTPUT")
         ]
         assert (await world.wait_until_final(receipt))["state"] == "searchable"
