@@ -178,18 +178,18 @@ MALFORMED_BODIES = [
 
 
 @pytest.mark.parametrize("body", MALFORMED_BODIES, ids=json.dumps)
-@pytest.mark.parametrize("heard", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
 async def test_malformed_response_raises_engine_unavailable(
-    chat: ChatModel, fake: FakeOpenAI, body: Any, heard: bool
+    chat: ChatModel, fake: FakeOpenAI, body: Any, is_streamed: bool
 ) -> None:
-    fake.fail(times=9, body=f"data: {json.dumps(body)}\n\n" if heard else body)
+    fake.fail(times=9, body=f"data: {json.dumps(body)}\n\n" if is_streamed else body)
     with pytest.raises(EngineUnavailable) as caught:
         await chat.complete(
             "s",
             PROMPT,
             ANSWER,
             name="answer",
-            on_delta=(lambda draft, piece: None) if heard else None,
+            on_delta=(lambda draft, piece: None) if is_streamed else None,
         )
     assert caught.value.code == "ENGINE_BROKEN_ANSWER"
 
@@ -234,16 +234,16 @@ async def test_deeply_nested_json_is_a_schema_violation(chat: ChatModel, fake: F
 async def test_invalid_token_usage_counts_as_zero(
     chat: ChatModel, fake: FakeOpenAI, usage: Any
 ) -> None:
-    said = {"sufficient": False, "sentences": [], "assumptions": [], "limitations": []}
+    content = {"sufficient": False, "sentences": [], "assumptions": [], "limitations": []}
     fake.fail(
         body={
-            "choices": [{"message": {"content": json.dumps(said)}, "finish_reason": "stop"}],
+            "choices": [{"message": {"content": json.dumps(content)}, "finish_reason": "stop"}],
             "usage": usage,
             "model": 7,
         }
     )
     reply = await chat.complete("s", PROMPT, ANSWER, name="answer")
-    assert (reply.data, reply.usage.input_tokens, reply.model) == (said, 0, chat.model)
+    assert (reply.data, reply.usage.input_tokens, reply.model) == (content, 0, chat.model)
 
 
 async def test_cancelled_stream_disconnects_from_server(chat: ChatModel, fake: FakeOpenAI) -> None:

@@ -131,9 +131,9 @@ class TestTopics:
     ) -> None:
         """In memory nothing expires."""
         await case.log.create_topics({"brief": 4}, retention_ms={"brief": HOUR_MS})
-        hour, kept = timedelta(hours=1), await case.log.fetch_max_retention("brief")
-        assert (kept is None) == (case.name == "memory")
-        assert kept is None or hour < kept <= hour * 2
+        hour, retention = timedelta(hours=1), await case.log.fetch_max_retention("brief")
+        assert (retention is None) == (case.name == "memory")
+        assert retention is None or hour < retention <= hour * 2
         assert await case.log.fetch_max_retention(TOPIC) is None
 
     async def test_minimum_retention_is_reported(self, case: LogCase) -> None:

@@ -71,13 +71,16 @@ async def test_mention_offsets_lie_within_its_chunk(extractor: Extractor) -> Non
 
 async def test_relations_and_claims_refer_to_extracted_mentions(extractor: Extractor) -> None:
     found = await extractor.extract([make_parent(FIRST, SECOND)], None)
-    known = {(mention.type, mention.key) for mention in found.mentions}
+    mentioned = {(mention.type, mention.key) for mention in found.mentions}
     end = 1000 + len(FIRST) + len(SECOND) + 1
     for relation in found.relations:
-        assert {relation.subject, relation.object} <= known and relation.subject != relation.object
+        assert {
+            relation.subject,
+            relation.object,
+        } <= mentioned and relation.subject != relation.object
         assert 1000 <= relation.char_start < relation.char_end <= end and 0 < relation.weight <= 1
     for claim in found.claims:
-        assert claim.subject in known and 1000 <= claim.char_start < claim.char_end <= end
+        assert claim.subject in mentioned and 1000 <= claim.char_start < claim.char_end <= end
 
 
 async def test_extraction_is_deterministic(extractor: Extractor) -> None:

@@ -330,8 +330,12 @@ async def test_postgres_feed_includes_slow_transactions(postgres: tuple[FeedCase
 async def test_postgres_cursor_ahead_of_log_is_rejected(postgres: tuple[FeedCase, str]) -> None:
     """As after an older copy of the data folder came back."""
     case, _ = postgres
-    xact, position, told = map(int, (await case.feed.fetch_end_cursor(TOPICS)).split("."))
-    for place in (f"{xact + 1000}.{position}.{told}", f"{xact}.7", f"{xact}.{position}.{told + 1}"):
+    xact, position, event_count = map(int, (await case.feed.fetch_end_cursor(TOPICS)).split("."))
+    for place in (
+        f"{xact + 1000}.{position}.{event_count}",
+        f"{xact}.7",
+        f"{xact}.{position}.{event_count + 1}",
+    ):
         for refused in (
             case.feed.read_page(place, TOPICS, 10),
             case.feed.count_following(place, TOPICS, 10),
@@ -391,9 +395,9 @@ async def test_postgres_compacted_expired_ranges_never_overcount(
         for page, missed in zip(found, range(79, -1, -1), strict=True)
     )
     assert isinstance(case.log, PgLog)
-    kept = await case.log._pool.fetchrow(
+    totals = await case.log._pool.fetchrow(
         "select count(*) as rows, sum(records) as records from expired_ranges"
     )
-    assert kept and kept["rows"] <= 16 and kept["records"] == 80
+    assert totals and totals["rows"] <= 16 and totals["records"] == 80
     await case.log.delete_topics(["others"])
     assert await case.log._pool.fetchval("select count(*) from expired_ranges") == 0

@@ -189,9 +189,9 @@ async def test_older_complete_revision_is_visible_until_newer_completes(ledger: 
 
 async def test_withdrawal_hides_document_and_supersedes_late_parts(ledger: Ledger) -> None:
     await index_revision(ledger, "a", 1, ["x"])
-    gone = (await claim_events(ledger, make_removed("a", 4)))[0]
-    assert gone.visibility_change is not None
-    assert (gone.visibility_change.previous, gone.visibility_change.n_chunks) == ((1, 1), 0)
+    removal = (await claim_events(ledger, make_removed("a", 4)))[0]
+    assert removal.visibility_change is not None
+    assert (removal.visibility_change.previous, removal.visibility_change.n_chunks) == ((1, 1), 0)
     late = await claim_events(
         ledger, make_accepted("a", 3), make_chunked("a", 3, ["z"]), make_embedded("a", 3, ["z"])
     )
@@ -380,9 +380,9 @@ async def test_withdrawal_discards_amendments(ledger: Ledger) -> None:
 
 async def test_amendment_creates_no_revision(ledger: Ledger) -> None:
     await index_revision(ledger, "a", 1, ["x"])
-    told = (await claim_events(ledger, make_amended("a", 2, tags=["t"])))[0]
-    assert told.visibility_change is not None
-    assert (told.visibility_change.order, told.visibility_change.n_chunks) == ((1, 1), 1)
+    amended = (await claim_events(ledger, make_amended("a", 2, tags=["t"])))[0]
+    assert amended.visibility_change is not None
+    assert (amended.visibility_change.order, amended.visibility_change.n_chunks) == ((1, 1), 1)
     assert (await claim_events(ledger, make_accepted("a", 3)))[0].is_unchanged
 
 

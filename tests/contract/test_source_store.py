@@ -109,15 +109,15 @@ async def test_event_emitted_again_meanwhile_stays_pending(store: SourceStore) -
     )
     assert await store.fetch_pending("crm", "", 10) == ["1"]
     async with store.begin_transaction("crm") as turn:
-        said = (await turn.fetch_rows(["2"]))["2"].emitted
-    assert said is not None and (said.released_ids, said.is_pending) == ((), False)
+        emitted = (await turn.fetch_rows(["2"]))["2"].emitted
+    assert emitted is not None and (emitted.released_ids, emitted.is_pending) == ((), False)
 
 
 async def test_live_rows_below_mark_are_paged(store: SourceStore) -> None:
-    said = {str(key): replace(EMITTED, sequence=key) for key in range(1, 6)}
-    said["3"] = replace(said["3"], is_live=False)
+    emitted_by_key = {str(key): replace(EMITTED, sequence=key) for key in range(1, 6)}
+    emitted_by_key["3"] = replace(emitted_by_key["3"], is_live=False)
     async with store.begin_transaction("crm") as turn:
-        await turn.save_changes([], said | {"7": replace(EMITTED, table="other")})
+        await turn.save_changes([], emitted_by_key | {"7": replace(EMITTED, table="other")})
     assert await store.fetch_live_below("crm", "notes", (1, 5), "", 2) == ["1", "2"]
     assert await store.fetch_live_below("crm", "notes", (1, 5), "2", 2) == ["4"]
 

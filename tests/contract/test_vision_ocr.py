@@ -104,16 +104,16 @@ async def test_request_matches_deepseek_ocr_format(local: FakeOcr) -> None:
     server = VisionServer((PAGE, "stop"))
     async with run_vision_ocr(server, local) as engine:
         assert len(await engine.read(b"png", subject="a page")) == 4
-    asked = server.requests[0]
-    picture, prompt = asked["messages"][0]["content"]
+    request = server.requests[0]
+    picture, prompt = request["messages"][0]["content"]
     assert picture["image_url"]["url"] == "data:image/png;base64,cG5n"
     assert prompt["text"] == "<|grounding|>Convert the document to markdown."
-    assert (asked["temperature"], asked["skip_special_tokens"], asked["max_tokens"]) == (
+    assert (request["temperature"], request["skip_special_tokens"], request["max_tokens"]) == (
         0.0,
         False,
         4096,
     )
-    assert asked["vllm_xargs"] == {
+    assert request["vllm_xargs"] == {
         "ngram_size": 30,
         "window_size": 90,
         "whitelist_token_ids": [128821, 128822],

@@ -27,9 +27,9 @@ class MemoryKeyStore:
         for key in proposed:
             current = next(
                 (
-                    known
-                    for known in self.keys.values()
-                    if known.subject == key.subject and known.wrapped_key
+                    stored
+                    for stored in self.keys.values()
+                    if stored.subject == key.subject and stored.wrapped_key
                 ),
                 key,
             )

@@ -171,12 +171,12 @@ async def test_wrong_keys_get_identical_errors(keys: ApiKeyStack) -> None:
         "",
         f"ab_{identity}'--_{secret}",
     ]
-    told = set()
+    refusals = set()
     for credential in wrong:
         with pytest.raises(Unauthenticated) as refused:
             await keys.admit(credential, None)
-        told.add((refused.value.detail, refused.value.remedy))
-    assert len(told) == 1
+        refusals.add((refused.value.detail, refused.value.remedy))
+    assert len(refusals) == 1
 
 
 async def test_unknown_ids_take_as_long_as_known_ones(
@@ -316,13 +316,13 @@ async def test_every_change_is_recorded_without_its_secret(keys: ApiKeyStack) ->
     key = await keys.issue_key(role="writer")
     await keys.service.rotate(ADMIN, parse_key(key)[0], RotationRequest(), "request-1")
     await keys.service.revoke(ADMIN, parse_key(key)[0])
-    told = await keys.list_recorded_events()
+    recorded = await keys.list_recorded_events()
     assert [
         next(what for what in ("created", "rotated", "revoked") if f"api_key.{what}" in text)
-        for text in told
+        for text in recorded
     ] == ["created", "rotated", "revoked"]
-    assert "request-1" in told[1] and all(
-        '"actor":"key:a"' in text and '"tenant":"acme"' in text for text in told
+    assert "request-1" in recorded[1] and all(
+        '"actor":"key:a"' in text and '"tenant":"acme"' in text for text in recorded
     )
 
 

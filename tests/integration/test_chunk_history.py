@@ -97,8 +97,8 @@ async def test_drop_archives_only_texts_used_by_runs(pool: Pool) -> None:
         read.id: "read",
         shared.id: "shared",
     }
-    kept = [dict(row) for row in await pool.fetch("select text, generation from chunk_history")]
-    assert kept == [{"text": "read", "generation": "g1"}], json.dumps(kept)
+    history = [dict(row) for row in await pool.fetch("select text, generation from chunk_history")]
+    assert history == [{"text": "read", "generation": "g1"}], json.dumps(history)
 
 
 async def test_interrupted_drop_is_finished_by_the_next(pool: Pool) -> None:

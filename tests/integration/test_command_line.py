@@ -14,12 +14,14 @@ from anabranch.cli import COMMANDS, main
 
 
 def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")
+    }
     return subprocess.run(
         [sys.executable, "-m", "anabranch", *arguments],
         capture_output=True,
         text=True,
-        env=kept | environment,
+        env=inherited | environment,
         check=False,
     )
 

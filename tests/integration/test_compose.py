@@ -51,9 +51,9 @@ def parse_stages(service: dict[str, Any]) -> list[str]:
 
 
 def test_every_environment_variable_is_a_setting(own_services: dict[str, dict[str, Any]]) -> None:
-    known = {to_environment_name(key) for key in list_setting_names()}
+    variables = {to_environment_name(key) for key in list_setting_names()}
     given = {name for service in own_services.values() for name in service["environment"]}
-    assert given and given <= known
+    assert given and given <= variables
 
 
 def test_settings_load_from_compose_environment(

@@ -129,12 +129,12 @@ async def test_job_is_accepted_before_its_document_is_projected(database: str) -
             )
             is None
         )
-        told = await PgDocuments(desk.pool).fetch_document(LOCAL_CALLER, DOCUMENT.id)
-        assert told is not None and (
-            told["state"],
-            told["document_id"],
-            told["revision"],
-            told["blob"],
+        document = await PgDocuments(desk.pool).fetch_document(LOCAL_CALLER, DOCUMENT.id)
+        assert document is not None and (
+            document["state"],
+            document["document_id"],
+            document["revision"],
+            document["blob"],
         ) == ("accepted", DOCUMENT.id, 0, None)
         assert (
             await PgDocuments(desk.pool).fetch_document(make_caller("other"), DOCUMENT.id) is None

@@ -122,12 +122,14 @@ def test_shipped_background_matches_computed_one(
 
 
 async def test_unshipped_background_is_computed_once(cache_dir: Path, encoder: E5Encoder) -> None:
-    kept = [cache_dir / get_background_file_name(name, 16) for name in ("questions", "passages")]
+    cached_files = [
+        cache_dir / get_background_file_name(name, 16) for name in ("questions", "passages")
+    ]
     for _ in range(2):
         engine = E5Embedder(cache_dir, state_dimension=16, threads=1)
         await engine.warm()
         engine.close()
-    assert all(file.exists() for file in kept)
+    assert all(file.exists() for file in cached_files)
 
 
 def test_fingerprint_covers_state_dimension_without_loading_model(tmp_path: Path) -> None:

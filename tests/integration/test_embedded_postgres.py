@@ -183,13 +183,13 @@ def test_container_memory_is_its_cgroup_limit(
     )
     limit = folder / "memory.max"
     assert detect_memory_bytes([limit]) == 16 << 30, "there is none"
-    for told, found in (
+    for file_content, expected_bytes in (
         ("max\n", 16 << 30),
         (f"{1 << 30}\n", 1 << 30),
         ("9223372036854771712\n", 16 << 30),
     ):
-        limit.write_text(told)
-        assert detect_memory_bytes([limit]) == found
+        limit.write_text(file_content)
+        assert detect_memory_bytes([limit]) == expected_bytes
 
 
 def get_socket_folder(server: EmbeddedPostgres) -> Path:

@@ -71,13 +71,13 @@ async def test_erasure_covers_every_table(database: str) -> None:
         )
     finally:
         await close_pool(pool)
-    known = (
+    listed_tables = (
         ERASED_TABLES
         | WITHDRAWAL_TABLES.keys()
         | LOG_TABLES.keys()
         | DECISION_TABLES.keys()
         | KEY_TABLES.keys()
     )
-    assert {row["name"] for row in rows} == known, (
+    assert {row["name"] for row in rows} == listed_tables, (
         "a new table needs its place in sql/erasure.py, or a reason here"
     )

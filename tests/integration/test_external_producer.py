@@ -562,7 +562,7 @@ def test_event_without_id_or_source_is_answered(system: WorkerCluster) -> None:
 
 def test_reused_event_id_with_other_payload_is_rejected(system: WorkerCluster) -> None:
     first, other = make_document("once", "Said once."), make_document("once", "Said otherwise.")
-    (said,) = push_and_collect_answers(system, make_order("once", first))
+    (indexed,) = push_and_collect_answers(system, make_order("once", first))
     fence = make_order("fence", make_document("fence"))
     respelt = {
         "headers": {
@@ -594,7 +594,7 @@ def test_reused_event_id_with_other_payload_is_rejected(system: WorkerCluster) -
         system, make_order("once", make_document("elsewhere"), source="shop/other")
     )
     assert elsewhere["type"] == INDEXED, "ids are unique within a source only"
-    assert said["data"]["document_id"] == refused["data"]["document_id"]
+    assert indexed["data"]["document_id"] == refused["data"]["document_id"]
 
 
 def test_withdrawn_document_can_be_ingested_again(system: WorkerCluster) -> None:

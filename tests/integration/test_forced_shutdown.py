@@ -36,6 +36,6 @@ def test_hanging_task_is_abandoned_and_reported() -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "at work\n"
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "not everything stopped" in said
+    assert "not everything stopped" in stderr

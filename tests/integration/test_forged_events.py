@@ -33,14 +33,14 @@ def make_forged_record(
     topic: str, event_type: str, data: Mapping[str, Any], **attributes: str
 ) -> Record:
     """As any Kafka client writes it."""
-    told = {
+    ce_attributes = {
         "specversion": "1.0",
         "id": str(uuid4()),
         "source": "anabranch/receive",
         "type": event_type,
         **attributes,
     }
-    headers = {f"ce_{name}": value.encode() for name, value in told.items()} | {
+    headers = {f"ce_{name}": value.encode() for name, value in ce_attributes.items()} | {
         "content-type": b"application/json"
     }
     return Record(

@@ -81,8 +81,8 @@ async def test_build_can_be_paused_resumed_and_throttled(database: str, tmp_path
         await at_work.push_and_wait_until_visible(
             {"while": "Uploads are searchable while it rests."}
         )
-        told = await desk.change_pace(name, {"paused": False})
-        assert told["events_per_second"] == pytest.approx(0.01), "what is not spoken of stays"
+        pace = await desk.change_pace(name, {"paused": False})
+        assert pace["events_per_second"] == pytest.approx(0.01), "what is not spoken of stays"
         await desk.change_pace(name, {"events_per_second": 500})
         await at_work.wait_for_state(name, "live")
         with pytest.raises(InvalidRequest) as refused:

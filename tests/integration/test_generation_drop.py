@@ -165,9 +165,9 @@ async def test_write_to_dropped_generation_raises_transient_error(pool: Pool) ->
     await remove_generation_tables(pool, "g2")
     accepted, *derived = make_revision_events("late", 3, WORDS)
     await claim_events(PgLedger(pool, G1), accepted)
-    with pytest.raises(TransientError) as told:
+    with pytest.raises(TransientError) as caught:
         await claim_events(PgLedger(pool, G2), *derived)
-    assert told.value.code == "GENERATION_DROPPED"
+    assert caught.value.code == "GENERATION_DROPPED"
 
 
 async def test_concurrent_drops_do_not_conflict(pool: Pool) -> None:

@@ -71,7 +71,9 @@ async def test_server_stops_despite_clients_not_reading_streams() -> None:
     async with asyncio.timeout(60):
         await task
         read = await asyncio.gather(*reading)
-    assert all(b"event: bye" in told[-200:] for told in read), "who reads is told all to the end"
+    assert all(b"event: bye" in received[-200:] for received in read), (
+        "who reads is told all to the end"
+    )
     for _, writer in opened:
         writer.close()
         with suppress(ConnectionError):

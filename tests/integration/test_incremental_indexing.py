@@ -88,15 +88,22 @@ async def test_edited_paragraph_costs_at_most_three_embeddings(
     seed: int, database: str, tmp_path: Path
 ) -> None:
     mood = random.Random(seed)
-    told = generate_paragraphs(mood, 750)
-    assert sum(len(paragraph.split()) for paragraph in told) > 100 * 400, "words of a hundred pages"
+    paragraphs = generate_paragraphs(mood, 750)
+    assert sum(len(paragraph.split()) for paragraph in paragraphs) > 100 * 400, (
+        "words of a hundred pages"
+    )
     async with run_pipeline(tmp_path, database, REAL_PARSER_OVERRIDES) as at_work:
-        whole = await count_engine_calls_for(at_work, {"report": "\n\n".join(told)})
+        whole = await count_engine_calls_for(at_work, {"report": "\n\n".join(paragraphs)})
         assert whole["embed"] > 300 and whole["extract"] > 80
         for place in (0, 2, 4):
-            told.insert(place, generate_paragraphs(mood, 1)[0])
-            asked = await count_engine_calls_for(at_work, {"report": "\n\n".join(told)})
-            assert 1 <= asked["embed"] <= 3 and 1 <= asked["extract"] <= 3, (place, asked)
+            paragraphs.insert(place, generate_paragraphs(mood, 1)[0])
+            engine_calls = await count_engine_calls_for(
+                at_work, {"report": "\n\n".join(paragraphs)}
+            )
+            assert 1 <= engine_calls["embed"] <= 3 and 1 <= engine_calls["extract"] <= 3, (
+                place,
+                engine_calls,
+            )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +141,7 @@ async def test_amendment_costs_no_engine_calls_or_derived_writes(
 ) -> None:
     async with run_pipeline(tmp_path, database, REAL_PARSER_OVERRIDES) as at_work:
         await at_work.push_and_wait({"a": "The lock keeper opens the gate."})
-        rows, asked = await list_row_versions(at_work), at_work.count_engine_calls()
+        rows, engine_calls = await list_row_versions(at_work), at_work.count_engine_calls()
         amended = DocumentAmended(
             external_id="a", title="Locks", tags=["water"], metadata={"year": 2026}
         )
@@ -148,12 +155,15 @@ async def test_amendment_costs_no_engine_calls_or_derived_writes(
         await at_work.wait_until_idle()
         [row] = await at_work.pool.fetch("select title, tags, metadata, amended from documents")
         assert tuple(row) == ("Locks", ["water"], {"year": 2026}, ["metadata", "tags", "title"])
-        assert (await list_row_versions(at_work), at_work.count_engine_calls()) == (rows, asked)
+        assert (await list_row_versions(at_work), at_work.count_engine_calls()) == (
+            rows,
+            engine_calls,
+        )
 
 
 async def test_shrunk_document_leaves_no_old_chunks(database: str, tmp_path: Path) -> None:
     mood = random.Random(2)
-    told = "\n\n".join(
+    text = "\n\n".join(
         (
             f"# Part {number}\n\n"
             f"{generate_sentence(mood)} Zephyr Quay Ltd pays {number + 10} euros to Clara Nunes."
@@ -166,7 +176,7 @@ async def test_shrunk_document_leaves_no_old_chunks(database: str, tmp_path: Pat
         for number in range(3)
     )
     async with run_pipeline(tmp_path, database, REAL_PARSER_OVERRIDES) as at_work:
-        await at_work.push_and_wait({"a": told, "b": "Clara Nunes keeps the bridge."})
+        await at_work.push_and_wait({"a": text, "b": "Clara Nunes keeps the bridge."})
         before = await at_work.pool.fetchval(
             "select chunks from visible where document_id = $1",
             make_document_id("default", "", "a"),

@@ -55,12 +55,12 @@ class ScriptedReader:
         )
 
     async def read(self, records: Sequence[Record], up_to: int, *, end: int) -> None:
-        said = [
-            saying
+        changes = [
+            change
             for record in records
-            for saying in parse_change_events(record, 1, self.reader.config.mapping)
+            for change in parse_change_events(record, 1, self.reader.config.mapping)
         ]
-        await self.applier.apply(said, BatchPosition(TOPIC, 0, up_to, {0: end}))
+        await self.applier.apply(changes, BatchPosition(TOPIC, 0, up_to, {0: end}))
 
 
 async def test_unread_snapshot_rows_are_not_treated_as_deleted(database: str) -> None:

@@ -39,7 +39,7 @@ async def test_rebuild_reindex_recovery_and_drop_keep_documents(
     async with run_pipeline(tmp_path, database, OVERRIDES, settings) as at_work:
         await at_work.push_and_wait(TEXTS)
         await at_work.push_and_wait({"doc-0": f"Changed.\n{WORDS}", "doc-1": None})
-        before, asked = (
+        before, engine_calls = (
             await compute_checksum(at_work.pool, include_history=True),
             at_work.count_engine_calls(),
         )
@@ -47,7 +47,7 @@ async def test_rebuild_reindex_recovery_and_drop_keep_documents(
         name = await start_rebuild(storage, decisions, keep_previous=True)
         await at_work.wait_for_state(name, "live")
         assert await compute_checksum(at_work.pool, include_history=True) == before
-        assert at_work.count_engine_calls() == asked
+        assert at_work.count_engine_calls() == engine_calls
         plan = (await make_reindex_service(at_work).plan_build(sets)).to_dict()
         shadow, _ = await make_reindex_service(at_work).start_reindex(sets)
         build = await at_work.wait_for_state(shadow, "shadow")

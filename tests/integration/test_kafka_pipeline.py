@@ -119,17 +119,17 @@ def test_killed_worker_leaves_same_tables_as_clean_run(
 ) -> None:
     documents = generate_histories(random.Random(7), DOCUMENTS)
     events = interleave(documents, random.Random(8))
-    said = run_with_kill(interrupted_cluster, events)
+    outcomes_by_event = run_with_kill(interrupted_cluster, events)
     again = [
         (record.key, record.headers, record.value)
         for record in read_in_append_order(interrupted_cluster, "raw", len(events))
     ]
     expected = run_uninterrupted(clean, again, len(events))
-    assert {len(outcomes) for outcomes in said.values()} == {1}, (
+    assert {len(outcomes) for outcomes in outcomes_by_event.values()} == {1}, (
         "of an event one thing is told, however often"
     )
     last = [history[-1][1]["ce_id"] for history in documents.values()]
-    assert [get_outcome_types(said[event]) for event in last] == [
+    assert [get_outcome_types(outcomes_by_event[event]) for event in last] == [
         get_outcome_types(expected[event]) for event in last
     ]
     found, wanted = (

@@ -571,11 +571,11 @@ class TestDecisions:
         self, pool: Pool, turn: int
     ) -> None:
         run = uuid4()
-        asked = RunRow(run, "default", "query", {"query": "?"}, NOW, None, None, None, [], {})
+        run_row = RunRow(run, "default", "query", {"query": "?"}, NOW, None, None, None, [], {})
         answered = RunRow(
             run, "default", "", None, None, "g1", {"answer": "!"}, NOW, [{"rank": 1}], {"mean": 0.5}
         )
-        for row in (asked, answered)[::turn]:
+        for row in (run_row, answered)[::turn]:
             await apply_control_rows(pool, row)
         row = await pool.fetchrow(
             "select kind, request, generation, response, candidates, numbers from runs"

@@ -47,20 +47,20 @@ async def test_offsets_advanced_by_another_process_are_not_lost(pool: Pool) -> N
 @pytest.mark.parametrize(
     "backup", ["update consumer_offsets set next_offset = 4", "delete from consumer_offsets"]
 )
-@pytest.mark.parametrize("asked", ["note", "known", "check"])
+@pytest.mark.parametrize("call", ["store", "fetch", "check"])
 async def test_restored_tables_are_detected_and_not_written(
-    pool: Pool, backup: str, asked: str
+    pool: Pool, backup: str, call: str
 ) -> None:
     reached = await record_offsets(pool, {0: 5})
     await pool.execute(backup)
     before = await PgOffsetStore(pool).fetch_offsets(*GROUP_AND_TOPIC)
     calls = {
-        "note": lambda: reached.store_offsets(*GROUP_AND_TOPIC, {0: 6, 1: 1}),
-        "known": lambda: reached.fetch_offsets(*GROUP_AND_TOPIC),
+        "store": lambda: reached.store_offsets(*GROUP_AND_TOPIC, {0: 6, 1: 1}),
+        "fetch": lambda: reached.fetch_offsets(*GROUP_AND_TOPIC),
         "check": reached.check_not_restored,
     }
     with pytest.raises(FatalError) as noticed:
-        await calls[asked]()
+        await calls[call]()
     assert noticed.value.code == "TABLES_RESTORED" and "partition 0" in noticed.value.detail
     assert await PgOffsetStore(pool).fetch_offsets(*GROUP_AND_TOPIC) == before
 
@@ -89,16 +89,14 @@ class SlowQueryPool:
         return rows
 
 
-@pytest.mark.parametrize("asked", ["known", "check"])
-async def test_offset_stored_during_check_is_remembered(pool: Pool, asked: str) -> None:
+@pytest.mark.parametrize("call", ["fetch", "check"])
+async def test_offset_stored_during_check_is_remembered(pool: Pool, call: str) -> None:
     looks = SlowQueryPool(pool)
     reached = PgOffsetStore(cast(Pool, looks))
     await reached.store_offsets(*GROUP_AND_TOPIC, {0: 5})
     looks.on_fetch = lambda: reached.store_offsets(*GROUP_AND_TOPIC, {0: 9})
     await (
-        reached.fetch_offsets(*GROUP_AND_TOPIC)
-        if asked == "known"
-        else reached.check_not_restored()
+        reached.fetch_offsets(*GROUP_AND_TOPIC) if call == "fetch" else reached.check_not_restored()
     )
     await pool.execute("update consumer_offsets set next_offset = 8")
     with pytest.raises(FatalError, match="were at 9 before"):

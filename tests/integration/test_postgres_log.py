@@ -170,14 +170,16 @@ async def test_retention_is_bound_by_lowest_unacknowledged_position(
         await found.wait_for_values(2)
         sink = found.sinks[0]
         assert sink.partition.committed_offset == young.offset
-        for stored, kept in zip(sink.records, (young.offset, young.offset + 2), strict=True):
+        for stored, committed_offset in zip(
+            sink.records, (young.offset, young.offset + 2), strict=True
+        ):
             sink.partition.acknowledge(stored.position.offset + 1)
             await eventually(
                 lambda: log.fetch_committed_offsets("g", "t"),
                 lambda offsets, stored=stored: offsets == {0: stored.position.offset + 1},
             )
             await asyncio.sleep(0.05)
-            assert sink.partition.committed_offset == kept
+            assert sink.partition.committed_offset == committed_offset
 
 
 async def test_readers_poll_while_listener_is_unavailable(

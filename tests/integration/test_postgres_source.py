@@ -513,8 +513,8 @@ async def test_erasure_removes_row_text_under_older_keys(
     pool = world.worker.storage.pool
     document = await pool.fetchval("select id from documents where external_id = '8'")
     await pool.execute(load_query("erase_source_changes"), "default", [document])
-    kept = {
+    remaining = {
         row["key"]: row["columns"]["body"]
         for row in await pool.fetch("select key, columns from source_changes where not is_deleted")
     }
-    assert kept == {"1": "Another 1.", "2": "Heron 2."}
+    assert remaining == {"1": "Another 1.", "2": "Heron 2."}

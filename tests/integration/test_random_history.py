@@ -102,10 +102,10 @@ async def test_random_history_leaves_no_orphans_and_latest_texts_win(
         if rows
     } == {}
     assert await worker_group.pool.fetchval("select count(*) from dead_letters") == 0
-    told = run_anabranch(
+    check = run_anabranch(
         "db", "check", "--drained", "--json", **to_environment(worker_group.setting_overrides)
     )
-    assert (told.returncode, json.loads(told.stdout)["rows"]) == (0, 0), told.stderr
+    assert (check.returncode, json.loads(check.stdout)["rows"]) == (0, 0), check.stderr
 
 
 async def fetch_visible_texts(worker_group: WorkerGroup) -> dict[str, str]:

@@ -25,21 +25,21 @@ async def test_rebuild_equals_live_generation_without_engine_calls(
 ) -> None:
     async with run_pipeline(tmp_path, database) as at_work:
         await push_history(at_work)
-        before, asked = (
+        before, engine_calls = (
             await compute_checksum(at_work.pool, include_history=True),
             at_work.count_engine_calls(),
         )
         storage = at_work.worker.storage
-        said = await storage.log.fetch_offset_bounds("outcomes")
+        outcome_bounds = await storage.log.fetch_offset_bounds("outcomes")
         name = await start_rebuild(
             at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False
         )
         build = await at_work.wait_for_state(name, "live")
         assert await compute_checksum(at_work.pool, include_history=True) == before
-        assert at_work.count_engine_calls() == asked and asked["embed"] > 0
+        assert at_work.count_engine_calls() == engine_calls and engine_calls["embed"] > 0
         assert build.engine_calls == {} and build.purpose == "rebuild" and build.base == "g1"
         assert build.rows and build.events == 4 * 44
-        assert await storage.log.fetch_offset_bounds("outcomes") == said
+        assert await storage.log.fetch_offset_bounds("outcomes") == outcome_bounds
         await at_work.wait_for(lambda: are_tables_dropped(at_work, "g1"))
 
 
@@ -65,7 +65,7 @@ async def test_documents_can_change_during_and_after_rebuild(database: str, tmp_
             {"last": "The last one comes when the old one has gone.", "doc-39": None}
         )
         live = await compute_checksum(at_work.pool)
-        said = await at_work.pool.fetchval(outcomes)
+        n_outcomes = await at_work.pool.fetchval(outcomes)
         shown = {
             row["external_id"]
             for row in await at_work.pool.fetch(
@@ -81,16 +81,18 @@ async def test_documents_can_change_during_and_after_rebuild(database: str, tmp_
         await at_work.wait_for_state(again, "live")
         await at_work.wait_until_idle()
         assert await compute_checksum(at_work.pool) == live
-        assert await at_work.pool.fetchval(outcomes) == said == at_work.n_pushed
+        assert await at_work.pool.fetchval(outcomes) == n_outcomes == at_work.n_pushed
         assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
 
 
 async def test_rebuild_skips_erased_events(database: str, tmp_path: Path) -> None:
     async with run_pipeline(tmp_path, database) as at_work:
         await push_history(at_work)
-        gone = await at_work.pool.fetchval("select id from documents where external_id = 'doc-1'")
+        removed_id = await at_work.pool.fetchval(
+            "select id from documents where external_id = 'doc-1'"
+        )
         erasures = ErasureService(at_work.worker.storage, Overrides().clock, uuid4)
-        receipt = await erasures.request_erasure("default", "document", str(gone))
+        receipt = await erasures.request_erasure("default", "document", str(removed_id))
         await at_work.wait_for(lambda: is_erased(erasures, receipt))
         before = await compute_checksum(at_work.pool, include_history=True)
         name = await start_rebuild(
@@ -99,7 +101,8 @@ async def test_rebuild_skips_erased_events(database: str, tmp_path: Path) -> Non
         await at_work.wait_for_state(name, "live")
         assert await compute_checksum(at_work.pool, include_history=True) == before
         assert (
-            await at_work.pool.fetchval("select count(*) from documents where id = $1", gone) == 0
+            await at_work.pool.fetchval("select count(*) from documents where id = $1", removed_id)
+            == 0
         )
         assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
 
@@ -112,15 +115,17 @@ async def is_erased(erasures: ErasureService, receipt: UUID) -> bool:
 async def test_rebuild_of_truncated_log_names_missing_range(database: str, tmp_path: Path) -> None:
     async with run_pipeline(tmp_path, database) as at_work:
         await at_work.push_and_wait({f"doc-{number}": f"{WORDS} {number}" for number in range(5)})
-        gone = [
+        deleted_positions = [
             row["position"]
             for row in await at_work.pool.fetch(
                 "select position from events where topic = 'embedded' order by position limit 2"
             )
         ]
-        await at_work.pool.execute("delete from events where position = any($1::bigint[])", gone)
+        await at_work.pool.execute(
+            "delete from events where position = any($1::bigint[])", deleted_positions
+        )
         with pytest.raises(
-            PermanentError, match=f"embedded, partition 0: offsets {gone[0]} to "
+            PermanentError, match=f"embedded, partition 0: offsets {deleted_positions[0]} to "
         ) as refused:
             await start_rebuild(
                 at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False

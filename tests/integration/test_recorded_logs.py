@@ -94,8 +94,8 @@ async def test_recorded_log_projects_to_recorded_views(
     await restore_log(database, load_log(recording, name))
     if name == "sealed":
         await restore_keystore(database, recording)
-    told = await recover_database(make_settings(tmp_path, database, recording, name), database)
-    assert told is not None and told.engine_calls == 0
+    recovery = await recover_database(make_settings(tmp_path, database, recording, name), database)
+    assert recovery is not None and recovery.engine_calls == 0
     async with open_test_pool(database) as pool:
         found = await fetch_views(pool)
     expected = json.loads((recording / "views.json").read_text())[name]

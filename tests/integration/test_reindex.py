@@ -65,7 +65,7 @@ async def test_reindex_runs_only_downstream_stages_at_planned_cost(
         await at_work.push_and_wait(
             {"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "doc-2": TEXTS["doc-2"]}
         )
-        before, asked = await count_events(at_work), at_work.count_engine_calls()
+        before, engine_calls = await count_events(at_work), at_work.count_engine_calls()
         live = await compute_checksum(at_work.pool)
         plan = (await make_reindex_service(at_work).plan_build(sets)).to_dict()
         assert (plan["first_changed_stage"], plan["stages"], plan["covered_by_retention"]) == (
@@ -73,14 +73,16 @@ async def test_reindex_runs_only_downstream_stages_at_planned_cost(
             stages,
             True,
         )
-        assert await count_events(at_work) == before and at_work.count_engine_calls() == asked
+        assert (
+            await count_events(at_work) == before and at_work.count_engine_calls() == engine_calls
+        )
         name, _ = await make_reindex_service(at_work).start_reindex(sets)
         build = await at_work.wait_for_state(name, "shadow")
         assert dict(build.engine_calls) == plan["engine_calls"]
         assert {
-            engine: number - asked.get(engine, 0)
+            engine: number - engine_calls.get(engine, 0)
             for engine, number in at_work.count_engine_calls().items()
-            if number > asked.get(engine, 0)
+            if number > engine_calls.get(engine, 0)
         } == plan["engine_calls"]
         new = {
             topic: number

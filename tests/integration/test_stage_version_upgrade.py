@@ -276,10 +276,13 @@ async def test_build_of_another_version_waits_for_that_version(
                 newer, {"anabranch.extract.g1", f"anabranch.extract.{name}"}
             )
         )
-        told = {finding.name: finding for finding in await stalls.check_stages(settings)}[
+        build_finding = {finding.name: finding for finding in await stalls.check_stages(settings)}[
             f"reader: anabranch.extract.{name}"
         ]
-        assert "another version" in told.detail and f"anabranch generations drop {name}" in told.fix
+        assert (
+            "another version" in build_finding.detail
+            and f"anabranch generations drop {name}" in build_finding.fix
+        )
         await newer.wait_for_state(name, "building")
         await begin_generation_drop(
             newer.pool, name, newer.worker.builder.decisions.publish_dropped
@@ -336,7 +339,7 @@ async def _is_stage_paused(at_work: Pipeline, stage: str) -> bool:
 
 async def _has_one_outcome_each(at_work: Pipeline, events: set[str]) -> bool:
     """Whether each of their producers has been told, and of one event one thing."""
-    told = [
+    outcomes = [
         one.data
         for one in [
             await Codec().decode(stored)
@@ -344,7 +347,7 @@ async def _has_one_outcome_each(at_work: Pipeline, events: set[str]) -> bool:
         ]
         if one.data.event_id in events
     ]
-    kinds = {(data.event_id, data.name) for data in told}
+    kinds = {(data.event_id, data.name) for data in outcomes}
     return kinds == {(event, "document.indexed") for event in events}
 
 

@@ -194,7 +194,7 @@ async def test_ingest_does_not_reveal_duplicates_of_unreadable_documents(
             for who in (LOCAL_CALLER, ANA, BEN)
         }
         assert answers[LOCAL_CALLER.id] == [(shared.id, True)] * 2
-        assert len({document for told in answers.values() for document, _ in told}) == 3
+        assert len({document for answer in answers.values() for document, _ in answer}) == 3
         assert all(first == second for first, second in answers.values())
         assert not any(duplicate for who in (ANA, BEN) for _, duplicate in answers[who.id])
 

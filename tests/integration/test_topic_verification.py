@@ -124,8 +124,8 @@ def test_mismatched_topics_are_reported_with_fix_and_unchanged(
     ]
     verify = ["topics", "verify", "--json", "--data", str(tmp_path), *given]
     assert main(verify) == main(verify) == 1
-    told = capsys.readouterr()
-    topics = {one["topic"]: one for one in json.loads(told.out[: len(told.out) // 2])["topics"]}
+    output = capsys.readouterr()
+    topics = {one["topic"]: one for one in json.loads(output.out[: len(output.out) // 2])["topics"]}
     assert {topic for topic, one in topics.items() if one["problem"]} == {
         CHUNKED,
         QUERIES,
@@ -143,7 +143,7 @@ def test_mismatched_topics_are_reported_with_fix_and_unchanged(
     )
     assert (
         f"retention.ms=-1, not retention.ms={WEEK_MS}" in topics[RAW]["problem"]
-        and f"retention.ms={WEEK_MS} for topic raw" in told.err
+        and f"retention.ms={WEEK_MS} for topic raw" in output.err
     )
     fitting = {
         "topic": EMBEDDED,

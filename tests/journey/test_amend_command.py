@@ -27,7 +27,7 @@ def test_amend_command_and_integrity_check_exit_code(folder: Path, tmp_path: Pat
         document = run_json("ingest", str(note), "--tag", "old", "--wait", *here)["documents"][0][
             "document_id"
         ]
-        said = (
+        amendment = (
             "--title",
             "Sluices",
             "--tag",
@@ -41,7 +41,9 @@ def test_amend_command_and_integrity_check_exit_code(folder: Path, tmp_path: Pat
             "--metadata",
             "by=Ana Sá",
         )
-        assert run_json("documents", "amend", document, *said, *here)["document_id"] == document
+        assert (
+            run_json("documents", "amend", document, *amendment, *here)["document_id"] == document
+        )
         shown = eventually_blocking(
             lambda: run_json("documents", "show", document, *here),
             lambda shown: shown["title"] == "Sluices",

@@ -93,9 +93,9 @@ async def test_amended_title_is_kept_and_indexed_with_next_revision(world: ApiWo
 async def test_amendment_outcome_is_published(world: ApiWorld) -> None:
     document = (await world.ingest_until_searchable(NOTE, external_id="lock"))["document_id"]
     await amend_and_wait(world, document, tags=["gates"])
-    said = await wait_for_outcomes(world, 2)
+    outcomes = await wait_for_outcomes(world, 2)
     assert {
-        (outcome["code"], outcome["chunks_count"], outcome["document_id"]) for outcome in said
+        (outcome["code"], outcome["chunks_count"], outcome["document_id"]) for outcome in outcomes
     } == {(None, 1, document), ("AMENDED", 1, document)}
 
 
@@ -111,10 +111,10 @@ async def wait_for_outcomes(world: ApiWorld, count: int) -> list[dict[str, Any]]
     ]
 
 
-@pytest.mark.parametrize("said", [{}, {"title": None}, {"metadata": {}}])
-async def test_empty_amendment_is_rejected(world: ApiWorld, said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("amendment", [{}, {"title": None}, {"metadata": {}}])
+async def test_empty_amendment_is_rejected(world: ApiWorld, amendment: dict[str, Any]) -> None:
     document = (await world.ingest_until_searchable(NOTE))["document_id"]
-    response = await world.http.patch(f"/v1/documents/{document}", json=said)
+    response = await world.http.patch(f"/v1/documents/{document}", json=amendment)
     assert (response.status_code, response.json()["code"]) == (422, "NOTHING_TO_AMEND")
 
 

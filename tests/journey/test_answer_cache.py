@@ -68,13 +68,13 @@ async def test_document_change_invalidates_cached_answer(world: ApiWorld, change
     options = {"filters": {"tags": ["open"]}} if change == "amended" else {}
     before = await ask_until_cached(world, **options)
     assert "four pence" in before["answer"].replace("*", "")
-    make, told = CHANGES[change]
+    make, expected = CHANGES[change]
     await make(world, document)
     after = await world.ask(QUESTION, **options)
     assert not after["trace"]["cached"]
     assert (
-        (told in (after["answer"] or "").replace("*", ""))
-        if told
+        (expected in (after["answer"] or "").replace("*", ""))
+        if expected
         else document not in {result["document_id"] for result in after["contexts"]}
     )
 

@@ -36,10 +36,10 @@ def test_duplicate_ingest_query_and_delete_commands(folder: Path, tmp_path: Path
         assert failed.returncode == 5
         assert "[EMPTY_DOCUMENT]\n  → Send the file's content" in failed.stderr
 
-        asked = run_anabranch("query", "When does the keeper raise the sluice?", "--stream", *here)
-        assert asked.returncode == 0
-        assert "five past six" in asked.stdout
-        assert " ms\n" in asked.stderr
+        query = run_anabranch("query", "When does the keeper raise the sluice?", "--stream", *here)
+        assert query.returncode == 0
+        assert "five past six" in query.stdout
+        assert " ms\n" in query.stderr
         lines = [
             json.loads(line)
             for line in run_anabranch(

@@ -141,16 +141,16 @@ async def test_erasure_withdraws_document_while_parser_is_busy(
     async with run_system(
         settings, database, Overrides(parser=parser, embedder=NullEmbedder(64, 16))
     ) as world:
-        gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
+        erased = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
         await world.ingest(f"{BLOCKING_PREFIX} {OTHER_TEXT}", external_id="lights")
         await parser.blocked_event.wait()
         parser.blocked_event.clear()
         await world.ingest(f"{BLOCKING_PREFIX} {CANARY_TEXT}", external_id=METADATA_CANARY)
         await parser.blocked_event.wait()
-        receipt = await request_erasure(world, gone["document_id"])
+        receipt = await request_erasure(world, erased["document_id"])
 
         async def withdrawn() -> bool:
-            found = await world.http.get(f"/v1/documents/{gone['document_id']}")
+            found = await world.http.get(f"/v1/documents/{erased['document_id']}")
             return found.status_code == 404 or found.json()["state"] == "withdrawn"
 
         await eventually(withdrawn)
@@ -171,7 +171,7 @@ async def test_erasure_withdraws_document_while_parser_is_busy(
     indirect=["log_kind"],
 )
 async def test_running_build_drops_erased_documents(world: ApiWorld, paused: bool) -> None:
-    gone = [
+    erased = [
         await world.ingest_until_searchable(
             f"{CANARY_TEXT} Number {number}.",
             external_id=f"{METADATA_CANARY}-{number}",
@@ -198,7 +198,7 @@ async def test_running_build_drops_erased_documents(world: ApiWorld, paused: boo
     else:
         await builds.set_pace(name, {"events_per_second": None})
     receipt = await erase(world, "collection", "birds")
-    assert receipt["documents"] == len(gone)
+    assert receipt["documents"] == len(erased)
     assert await find_in_tables(storage.pool, CANARIES) <= UNENCRYPTED_TOPICS
     if paused:
         await builds.set_pace(name, {"paused": False, "events_per_second": None})
@@ -228,7 +228,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
         await world.http.post("/v1/sources", json={"name": "letters", "connector": takes})
     ).status_code == 202
 
-    async def there() -> str | None:
+    async def fetch_visible_id() -> str | None:
         shown = (
             "select d.id from documents d join visible v on v.document_id = d.id "
             "where d.external_id = $1"
@@ -244,7 +244,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
             (folder / "draft").replace(folder / f"{METADATA_CANARY}.md")
             await asyncio.sleep(0.2)
 
-    gone = await eventually(there)
+    erased = await eventually(fetch_visible_id)
     desk = build_reindex_service(
         world.settings, storage, world.worker.builder.decisions, world.worker.overrides
     )
@@ -253,7 +253,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
     )
     keeps_sending = asyncio.create_task(writing())
     try:
-        receipt = await erase(world, "document", gone)
+        receipt = await erase(world, "document", erased)
     finally:
         keeps_sending.cancel()
     assert receipt["state"] == "done"
@@ -267,11 +267,11 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
                     "select state = 'shadow' from generations where name = $1", name
                 )
             )
-            and not await there()
+            and not await fetch_visible_id()
         )
 
     await eventually(built)
-    again = await erase(world, "document", gone)
+    again = await erase(world, "document", erased)
     assert again["state"] == "done"
     assert await find_in_tables(storage.pool, [CANARY]) <= UNENCRYPTED_TOPICS
     assert find_in_files(world.settings.data_dir, [CANARY]) == set()
@@ -279,7 +279,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
     assert (
         await switch_generation(storage.pool, name, world.worker.builder.decisions.publish_promoted)
     ).has_moved
-    assert not await there() and await world.search("Anna Lindqvist")
+    assert not await fetch_visible_id() and await world.search("Anna Lindqvist")
 
 
 @on_both_logs
@@ -311,7 +311,7 @@ async def test_running_replay_does_not_restore_erased_documents(world: ApiWorld)
 
 
 async def test_running_comparison_retains_no_erased_text(world: ApiWorld) -> None:
-    gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
+    erased = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
     await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     for number in range(8):
         await world.ask(f"Who saw {CANARY} at the weir of Marlow {number}?")
@@ -328,7 +328,7 @@ async def test_running_comparison_retains_no_erased_text(world: ApiWorld) -> Non
             await world.http.post("/v1/generations/compare", json={"a": "g1", "b": name})
         ).status_code
 
-    receipt = await request_erasure(world, gone["document_id"])
+    receipt = await request_erasure(world, erased["document_id"])
     answers = []
     while not await is_done(world, receipt):
         answers.append(await compare())

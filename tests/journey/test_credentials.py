@@ -168,8 +168,8 @@ def test_tenant_header_cannot_be_forged(server: dict[str, Any]) -> None:
             ("x_anabranch_tenant", "default"),
             ("X-Forwarded-Tenant", "default"),
         ):
-            told = http.get("/v1/whoami", headers={name: value})
-            assert told.status_code == 403 or told.json()["tenant"] == "acme"
+            whoami = http.get("/v1/whoami", headers={name: value})
+            assert whoami.status_code == 403 or whoami.json()["tenant"] == "acme"
         assert http.get("/v1/whoami?tenant=default").json()["code"] == "UNKNOWN_PARAMETER"
         twice = http.get(
             "/v1/whoami",

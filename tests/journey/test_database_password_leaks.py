@@ -31,7 +31,7 @@ def test_database_password_is_in_no_file_or_output(
     try:
         with run_up(folder, "--json", **settings) as (process, server):
             assert server["database_url"] is None
-            told = run_anabranch("doctor", "--data", str(folder), **settings)
+            doctor = run_anabranch("doctor", "--data", str(folder), **settings)
             shown = run_anabranch("config", "show", "--json", "--data", str(folder), **settings)
             written = [
                 file.read_bytes()
@@ -50,6 +50,6 @@ def test_database_password_is_in_no_file_or_output(
         os.umask(before)
     assert not [
         one
-        for one in (*written, told.stdout.encode(), told.stderr.encode(), shown.stdout.encode())
+        for one in (*written, doctor.stdout.encode(), doctor.stderr.encode(), shown.stdout.encode())
         if PASSWORD.encode() in one
     ]

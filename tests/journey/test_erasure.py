@@ -83,7 +83,7 @@ async def test_erasure_of_unknown_name_returns_404(world: ApiWorld, scope: str) 
 async def test_erased_document_is_found_nowhere(
     world: ApiWorld, settings: Settings, database: str
 ) -> None:
-    gone = await world.ingest_until_searchable(
+    erased = await world.ingest_until_searchable(
         CANARY_TEXT,
         f"{METADATA_CANARY}.md",
         external_id=f"{METADATA_CANARY}-1",
@@ -91,7 +91,7 @@ async def test_erased_document_is_found_nowhere(
     )
     stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
     answer = await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
-    assert any(citation["document_id"] == gone["document_id"] for citation in answer["citations"])
+    assert any(citation["document_id"] == erased["document_id"] for citation in answer["citations"])
     await world.http.post(
         "/v1/feedback",
         json={"run_id": answer["run_id"], "useful": True, "corrected_answer": f"It was {CANARY}."},
@@ -107,7 +107,7 @@ async def test_erased_document_is_found_nowhere(
         "sealed from the start"
     )
 
-    receipt = await erase(world, "document", gone["document_id"])
+    receipt = await erase(world, "document", erased["document_id"])
 
     assert receipt["documents"] == 1
     assert (
@@ -121,23 +121,23 @@ async def test_erased_document_is_found_nowhere(
         *RAW_TOPICS,
         "outcomes",
     }
-    assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
+    assert (await world.http.get(f"/v1/documents/{erased['document_id']}")).status_code == 404
     assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
         stays["document_id"]
     ]
 
 
 async def test_erased_run_returns_run_erased(world: ApiWorld) -> None:
-    gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
+    erased = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
     run = (await world.ask(f"Who saw {CANARY} at the weir of Marlow?"))["run_id"]
-    await erase(world, "document", gone["document_id"])
+    await erase(world, "document", erased["document_id"])
     path = f"/v1/runs/{run}"
-    for asked in (
+    for request in (
         world.http.post(f"{path}/rerun"),
         world.http.post(f"{path}/diff", json={}),
         world.http.get(f"{path}/lineage"),
     ):
-        refused = await asked
+        refused = await request
         assert (refused.status_code, refused.json()["code"]) == (404, "RUN_ERASED"), refused.text
         assert CANARY not in refused.text
 
@@ -158,22 +158,22 @@ async def test_erased_document_can_be_ingested_again(world: ApiWorld) -> None:
 async def test_document_rejected_at_ingress_is_erased(
     world: ApiWorld, settings: Settings, database: str, named: dict[str, str]
 ) -> None:
-    gone = await world.ingest(
+    erased = await world.ingest(
         f"%PDF-1.7\n{CANARY}",
         f"{METADATA_CANARY}.pdf",
         title=f"The {METADATA_CANARY} report",
         **named,
     )
-    assert (await world.wait_until_final(gone))["state"] == "failed"
+    assert (await world.wait_until_final(erased))["state"] == "failed"
     assert "anabranch.dead_letters" in await find_canaries(
         database, settings.data_dir, [METADATA_CANARY]
     )
-    assert (await erase(world, "document", gone["document_id"]))["removed"]["dead_letters"] == 1
+    assert (await erase(world, "document", erased["document_id"]))["removed"]["dead_letters"] == 1
     assert await find_canaries(database, settings.data_dir, [CANARY, METADATA_CANARY]) <= {
         *RAW_TOPICS,
         "outcomes",
     }
-    assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
+    assert (await world.http.get(f"/v1/documents/{erased['document_id']}")).status_code == 404
     assert (await world.http.get("/v1/dead-letters")).json()["items"] == []
 
 
@@ -192,9 +192,9 @@ async def test_collection_erasure_keeps_other_collections(world: ApiWorld) -> No
 
 
 async def test_document_id_in_upper_case_is_accepted(world: ApiWorld) -> None:
-    gone = await world.ingest_until_searchable(CANARY_TEXT)
-    assert (await erase(world, "document", gone["document_id"].upper()))["documents"] == 1
-    assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
+    erased = await world.ingest_until_searchable(CANARY_TEXT)
+    assert (await erase(world, "document", erased["document_id"].upper()))["documents"] == 1
+    assert (await world.http.get(f"/v1/documents/{erased['document_id']}")).status_code == 404
 
 
 async def test_interrupted_erasure_resumes_after_restart(
@@ -235,11 +235,11 @@ async def test_receipt_of_unencrypted_tenant_lists_remaining_topics(
         data_dir=tmp_path / "data", sets=["logging.level=error", "log.plain_tenants=default"]
     )
     async with run_system(settings, database, overrides) as world:
-        gone = await world.ingest_until_searchable(CANARY_TEXT, external_id="gone")
+        erased = await world.ingest_until_searchable(CANARY_TEXT, external_id="gone")
         assert "accepted" not in await find_canaries(
             database, settings.data_dir, [CANARY]
         ) and "ocr_done" in await find_canaries(database, settings.data_dir, [CANARY])
-        receipt = await erase(world, "document", gone["document_id"])
+        receipt = await erase(world, "document", erased["document_id"])
     assert receipt["log"] == {"events": 0, "method": "nothing"}
     assert any("ocr_done" in place for place in receipt["remains"])
 
@@ -248,10 +248,10 @@ async def test_restored_keystore_backup_does_not_revive_erased_document(
     settings: Settings, database: str, overrides: Overrides
 ) -> None:
     async with run_system(settings, database, overrides) as world:
-        gone = await world.ingest_until_searchable(CANARY_TEXT, external_id="gone")
+        erased = await world.ingest_until_searchable(CANARY_TEXT, external_id="gone")
         pool = await open_pool(database, size=1, name="test")
         backup = await pool.fetch("select * from keystore.keys")
-        await erase(world, "document", gone["document_id"])
+        await erase(world, "document", erased["document_id"])
     try:
         await pool.execute("delete from keystore.keys")
         await pool.copy_records_to_table("keys", schema_name="keystore", records=backup)
@@ -263,7 +263,7 @@ async def test_restored_keystore_backup_does_not_revive_erased_document(
                 await pool.fetchval(
                     "select count(*) from keystore.keys "
                     "where subject::text = $1 and wrapped is not null",
-                    gone["document_id"],
+                    erased["document_id"],
                 )
                 == 0
             )

@@ -76,7 +76,7 @@ async def test_erased_keys_and_text_are_in_no_file(
 ) -> None:
     folders = [settings.data_dir, embedded_server.root]
     async with run_system(settings, embedded_server.dsn, overrides) as world:
-        gone = await world.ingest_until_searchable(
+        erased = await world.ingest_until_searchable(
             CANARY_TEXT,
             f"{METADATA_CANARY}.md",
             external_id=f"{METADATA_CANARY}-1",
@@ -84,8 +84,8 @@ async def test_erased_keys_and_text_are_in_no_file(
         )
         stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
         await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
-        await world.wait_until_all_stages_done(gone)
-        keys = await fetch_live_keys(embedded_server.dsn, gone["document_id"])
+        await world.wait_until_all_stages_done(erased)
+        keys = await fetch_live_keys(embedded_server.dsn, erased["document_id"])
         shares, master = (
             KeyFile(settings.data_dir / KEY_FILE_NAME),
             resolve_master_key(settings, None),
@@ -101,7 +101,7 @@ async def test_erased_keys_and_text_are_in_no_file(
             found.partition(":")[0] for found in find_in_folders(folders, wanted)
         } == wanted.keys(), "the scan sees them before"
 
-        receipt = await erase(world, "document", gone["document_id"])
+        receipt = await erase(world, "document", erased["document_id"])
 
         assert find_in_folders(folders, wanted) == set()
         for key in keys:
@@ -133,8 +133,8 @@ async def test_restart_overwrites_key_share_left_by_killed_worker(
 ) -> None:
     """Killed between the row of the key and its share."""
     async with run_system(settings, embedded_server.dsn, overrides) as world:
-        gone = await world.ingest_until_searchable(CANARY_TEXT)
-        [key] = await fetch_live_keys(embedded_server.dsn, gone["document_id"])
+        erased = await world.ingest_until_searchable(CANARY_TEXT)
+        [key] = await fetch_live_keys(embedded_server.dsn, erased["document_id"])
     assert (
         key.slot is not None
         and KeyFile(settings.data_dir / KEY_FILE_NAME).read(key.slot) is not None

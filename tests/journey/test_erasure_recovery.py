@@ -39,7 +39,7 @@ UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
 
 async def ingest_workload(world: ApiWorld) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is erased, the first of all that was accepted, and what stays."""
-    gone = await world.ingest_until_searchable(
+    erased = await world.ingest_until_searchable(
         CANARY_TEXT,
         f"{METADATA_CANARY}.md",
         external_id=f"{METADATA_CANARY}-1",
@@ -56,7 +56,7 @@ async def ingest_workload(world: ApiWorld) -> tuple[dict[str, Any], dict[str, An
     await world.http.post(
         "/v1/feedback", json={"run_id": answer["run_id"], "useful": True, "note": METADATA_CANARY}
     )
-    return gone, stays
+    return erased, stays
 
 
 async def fetch_keys(pool: Pool) -> list[Any]:
@@ -241,10 +241,10 @@ async def test_database_backup_older_than_erasure_prevents_start(
     told.
     """
     async with run_system(settings, database, overrides) as world:
-        gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
+        erased = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
     await copy_database(database, other_database)
     async with run_system(settings, database, overrides) as world:
-        await erase(world, "document", gone["document_id"])
+        await erase(world, "document", erased["document_id"])
     async with run_system(settings, database, overrides):
         """Started again it goes on."""
     with pytest.raises(ConfigurationError) as refused:
@@ -257,8 +257,8 @@ async def test_recovery_works_when_all_documents_were_erased(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:
     async with run_system(settings, database, overrides) as world:
-        gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
-        await erase(world, "document", gone["document_id"])
+        erased = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
+        await erase(world, "document", erased["document_id"])
     await copy_log(database, other_database)
     await copy_keys(database, other_database)
     assert await recover_database(settings, other_database) is not None

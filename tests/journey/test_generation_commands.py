@@ -91,8 +91,8 @@ def test_failed_gate_exits_with_6_and_reasons(
     gate = tmp_path / "gate.yaml"
     gate.write_text("min_queries: 100\n")
     assert command("promote", "g2", "--gate", str(gate), "--json") == 6
-    told = capsys.readouterr()
-    assert json.loads(told.out)["reasons"] == ["no gain"] and "gate failed: no gain" in told.err
+    output = capsys.readouterr()
+    assert json.loads(output.out)["reasons"] == ["no gain"] and "gate failed: no gain" in output.err
     assert command.generations.requests[-1][1].gate == PromotionGate(min_queries=100)
 
 
@@ -142,11 +142,11 @@ def test_compare_sends_golden_queries_and_prints_report(
         pair == "g1 g2" and wanted.golden[0].judgements[0].quote == "here" and wanted.queries == 5
     )
     assert wanted.since.isoformat() == "2026-11-01T00:00:00+00:00"
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
-        "refusals" in told.out
-        and "+1.0000 [+1.0000, +1.0000]" in told.out
-        and "query failed: odd: y [X]" in told.err
+        "refusals" in output.out
+        and "+1.0000 [+1.0000, +1.0000]" in output.out
+        and "query failed: odd: y [X]" in output.err
     )
 
 
@@ -154,8 +154,8 @@ def test_compare_without_queries_prints_hint(
     command: GenerationsCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command("compare", "g1", "g2", "--queries", "0") == 0
-    told = capsys.readouterr()
-    assert "no queries to compare" in told.err and "overlap" not in told.out
+    output = capsys.readouterr()
+    assert "no queries to compare" in output.err and "overlap" not in output.out
 
 
 def test_feedback_command_sends_grades_and_rejects_invalid_options(
@@ -193,8 +193,8 @@ def test_list_show_rollback_and_drop_commands(
     assert command("drop", "g2", "--yes") == 0 and "g2 dropped" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert command("drop", "g2", "--json") == 1
-    told = capsys.readouterr()
-    assert told.out == "" and "Drop generation" in told.err
+    output = capsys.readouterr()
+    assert output.out == "" and "Drop generation" in output.err
     assert command("drop", "g2") == 2
     assert "NOT_CONFIRMED" in capsys.readouterr().err
 
@@ -203,8 +203,8 @@ def test_drop_of_live_generation_fails_without_prompt(
     command: GenerationsCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command("drop", "g1") == 1
-    told = capsys.readouterr().err
-    assert "GENERATION_IS_LIVE" in told and "Drop generation" not in told
+    errors = capsys.readouterr().err
+    assert "GENERATION_IS_LIVE" in errors and "Drop generation" not in errors
 
 
 def test_promote_rejects_queries_without_gate(
@@ -222,8 +222,8 @@ def test_reindex_sends_options_and_rejects_conflicts(
     assert main(["reindex", "--pause", "g2", *here]) == 0
     assert "events_per_second" not in json.loads(capsys.readouterr().out)
     assert main(["reindex", "--resume", "g2", "--events-per-second", "7", *here]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["paused"], told["events_per_second"]) == (False, 7)
+    build = json.loads(capsys.readouterr().out)
+    assert (build["paused"], build["events_per_second"]) == (False, 7)
     with pytest.raises(SystemExit, match="2"):
         main(["reindex", "--pause", "g2", *here, "--events-per-second", "0"])
     for wrong in (

@@ -311,13 +311,13 @@ async def test_comparison_can_include_answers(world: ApiWorld) -> None:
 async def test_gate_rejects_identical_generation_with_reason(world: ApiWorld) -> None:
     await ingest_texts(world)
     await copy_to_shadow(world)
-    told = await post_generations(
+    report = await post_generations(
         world, "g2/promote", gate={}, comparison={"golden": GOLDEN_QUERIES}
     )
-    assert not told["promoted"] and any(
-        reason.startswith("no gain in ndcg@10") for reason in told["reasons"]
+    assert not report["promoted"] and any(
+        reason.startswith("no gain in ndcg@10") for reason in report["reasons"]
     )
-    assert told["comparison"]["overlap@10"] == 1.0
+    assert report["comparison"]["overlap@10"] == 1.0
     itself = await post_generations(
         world, "g1/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES}
     )
@@ -331,10 +331,10 @@ async def test_generation_is_promoted_rolled_back_and_dropped(world: ApiWorld) -
     await copy_to_shadow(world)
     refused = await world.http.delete("/v1/generations/g1")
     assert refused.status_code == 409 and refused.json()["code"] == "GENERATION_IS_LIVE"
-    told = await post_generations(
+    report = await post_generations(
         world, "g2/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES}
     )
-    assert told["promoted"] and told["previous"] == "g1" and told["reasons"] == []
+    assert report["promoted"] and report["previous"] == "g1" and report["reasons"] == []
     assert (await world.ask("heron?"))["generation"] == "g2"
     wrong = await world.http.post("/v1/generations/g1/rollback", json={})
     assert wrong.status_code == 409 and wrong.json()["code"] == "GENERATION_NOT_LIVE"
@@ -344,8 +344,8 @@ async def test_generation_is_promoted_rolled_back_and_dropped(world: ApiWorld) -
         name: (one["state"], one["documents"], one["previous"]) for name, one in listed.items()
     } == {"g1": ("live", 3, False), "g2": ("standby", 3, True)}
     assert listed["g2"]["chunks"] == 3 and listed["g2"]["bytes"] > 0
-    gone = (await world.http.delete("/v1/generations/g2")).json()
-    assert gone == {"generation": "g2", "removed": True, "blocked_by": None, "topics": []}
+    dropped = (await world.http.delete("/v1/generations/g2")).json()
+    assert dropped == {"generation": "g2", "removed": True, "blocked_by": None, "topics": []}
     assert (await world.http.get("/v1/generations/g2")).json()["state"] == "dropped"
     assert (
         await world.http.post("/v1/query", json={"query": "heron?", "generation": "g2"})

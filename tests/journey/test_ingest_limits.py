@@ -81,14 +81,14 @@ async def test_erasure_is_listed_immediately_after_request(
             "# Tide tables\n\nHigh water at Marlow is at noon."
         )
         for _ in range(5):
-            asked = await world.http.post(
+            response = await world.http.post(
                 "/v1/erasures", json={"scope": "document", "name": receipt["document_id"]}
             )
-            if asked.status_code == 404:  # the one before is done
+            if response.status_code == 404:  # the one before is done
                 break
-            shown = await world.http.get(f"/v1/erasures/{asked.json()['receipt_id']}")
+            shown = await world.http.get(f"/v1/erasures/{response.json()['receipt_id']}")
             assert (shown.status_code, shown.json()["state"] in ("running", "done")) == (200, True)
-            assert asked.json()["receipt_id"] in [
+            assert response.json()["receipt_id"] in [
                 item["receipt_id"]
                 for item in (await world.http.get("/v1/erasures")).json()["items"]
             ]

@@ -58,9 +58,9 @@ async def test_document_failed_at_ingress_is_listed_and_counted(world: ApiWorld)
         "torn",
         "failed",
     )
-    told = await get(world, f"/v1/documents/{receipt['document_id']}")
-    assert told["state"] == "failed"
-    assert told["stages"][0]["error"] == listed["error"]
+    document = await get(world, f"/v1/documents/{receipt['document_id']}")
+    assert document["state"] == "failed"
+    assert document["stages"][0]["error"] == listed["error"]
     assert listed["error"]["code"] and listed["error"]["remedy"]
     assert {item["external_id"] for item in (await get(world, "/v1/documents"))["items"]} == {
         "torn",
@@ -93,20 +93,20 @@ async def test_document_rejected_at_ingress_keeps_names_collection_and_tags(
         title="Torn",
     )
     await world.wait_until_final(receipt)
-    for asked in (
+    for filters in (
         {"collection": "tides"},
         {"tag": "old"},
         {"collection": "tides", "tag": "torn", "state": "failed"},
     ):
-        [listed] = (await get(world, "/v1/documents", **asked))["items"]
+        [listed] = (await get(world, "/v1/documents", **filters))["items"]
         assert (listed["collection"], listed["tags"], listed["title"], listed["filename"]) == (
             "tides",
             ["old", "torn"],
             "Torn",
             "torn.pdf",
         )
-    for asked in ({"collection": "boats"}, {"tag": "new"}):
-        assert (await get(world, "/v1/documents", **asked))["items"] == []
+    for filters in ({"collection": "boats"}, {"tag": "new"}):
+        assert (await get(world, "/v1/documents", **filters))["items"] == []
     shown = await get(world, f"/v1/documents/{receipt['document_id']}")
     assert (shown["collection"], shown["tags"]) == ("tides", ["old", "torn"])
     assert (await erase(world, "collection", "tides"))["documents"] == 1
@@ -123,8 +123,8 @@ async def test_failed_external_document_is_found_by_external_id(world: ApiWorld)
         ]
     )
     document = str(make_document_id("default", "", "theirs"))
-    told = await wait_for_state(world, document, "failed")
-    assert told["stages"][0]["error"]["code"] == "NOT_BASE64"
+    failed = await wait_for_state(world, document, "failed")
+    assert failed["stages"][0]["error"]["code"] == "NOT_BASE64"
     [listed] = (await get(world, "/v1/documents", external_id="theirs", state="failed"))["items"]
     assert (listed["document_id"], listed["external_id"], listed["source"]) == (
         document,
@@ -271,8 +271,8 @@ async def test_document_failed_at_ingress_shows_fields_of_event(world: ApiWorld)
     assert {
         item["document_id"]: tuple(item[name] for name in NAME_FIELDS) for item in listed
     } == expected
-    told = await get(world, f"/v1/documents/{theirs}")
-    assert tuple(told[name] for name in NAME_FIELDS) == expected[theirs]
+    found = await get(world, f"/v1/documents/{theirs}")
+    assert tuple(found[name] for name in NAME_FIELDS) == expected[theirs]
     letters = {
         letter["filename"]: letter for letter in (await get(world, "/v1/dead-letters"))["items"]
     }

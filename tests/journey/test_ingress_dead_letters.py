@@ -134,21 +134,21 @@ async def test_dead_letter_without_document_is_redriven_by_its_job(
 async def test_redrive_does_not_overwrite_newer_revision_or_withdrawal(
     world: ApiWorld, site: RepairableSite
 ) -> None:
-    old, gone = [await ingest_missing_page(world, site, name) for name in ("old", "gone")]
+    old, missing = [await ingest_missing_page(world, site, name) for name in ("old", "gone")]
     await world.ingest_until_searchable("The otter swims.", external_id="old")
     await world.wait_until_final(
-        (await world.http.delete(f"/v1/documents/{gone['document_id']}")).json()
+        (await world.http.delete(f"/v1/documents/{missing['document_id']}")).json()
     )
     site.is_fixed = True
     assert (await redrive_and_wait(world, all=True))["state"] == "done"
     await eventually(lambda: has_no_dead_letters(world))
-    assert {(await world.wait_until_final(receipt))["state"] for receipt in (old, gone)} <= {
+    assert {(await world.wait_until_final(receipt))["state"] for receipt in (old, missing)} <= {
         "superseded",
         "withdrawn",
     }
     [chunk] = (await get(world, f"/v1/documents/{old['document_id']}/chunks"))["items"]
     assert "otter" in chunk["text"] and await world.search("quetzal", channels=["lexical"]) == []
-    assert await has_state(world, gone["document_id"], "withdrawn") and await has_state(
+    assert await has_state(world, missing["document_id"], "withdrawn") and await has_state(
         world, old["document_id"], "searchable"
     )
 
@@ -164,10 +164,10 @@ async def test_documents_erased_during_redrive_are_not_redriven(
     await post(world, f"/v1/replays/{replay}/pause", {}, 200)
     for receipt in receipts:
         await erase(world, "document", receipt["document_id"])
-    site.is_fixed, asked = True, len(site.requested_names)
+    site.is_fixed, n_requests = True, len(site.requested_names)
     await post(world, f"/v1/replays/{replay}/resume", {}, 200)
     assert (await wait_for_replay(world, replay))["state"] == "done"
-    assert len(site.requested_names) == asked and await has_no_dead_letters(world)
+    assert len(site.requested_names) == n_requests and await has_no_dead_letters(world)
     assert [
         (await world.http.get(f"/v1/documents/{receipt['document_id']}")).status_code
         for receipt in receipts

@@ -172,7 +172,7 @@ async def test_broker_files_contain_no_erased_text(
             {"compression.type": "uncompressed"},
         )
         pool = world.worker.storage.pool
-        gone = await world.ingest_until_searchable(
+        erased = await world.ingest_until_searchable(
             CANARY_TEXT,
             f"{METADATA_CANARY}.md",
             external_id=f"{METADATA_CANARY}-1",
@@ -259,7 +259,7 @@ async def test_broker_files_contain_no_erased_text(
         assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [
             stays["document_id"]
         ]
-        assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
+        assert (await world.http.get(f"/v1/documents/{erased['document_id']}")).status_code == 404
 
         alter_topics(kafka_settings, ["raw", "outcomes"], SHORT_RETENTION)
         second = await erase(world, "tenant", "default")

@@ -118,14 +118,14 @@ async def test_discarded_dead_letter_is_closed_with_reason(world: ApiWorld) -> N
     )["events"] == 1
     await eventually(lambda: has_no_dead_letters(world))
     storage = world.worker.storage
-    said = [
+    events = [
         fact.data
         async for stored in storage.log.read("dead_letters")
         if (fact := await storage.codec.decode(stored))
     ]
     assert [
         (data.event_id, data.resolution, data.reason)
-        for data in said
+        for data in events
         if isinstance(data, DeadLetterClosed)
     ] == [(UUID(letter["event_id"]), "discarded", "not ours")]
     assert await has_state(world, receipt["document_id"], "failed"), "and not on its way for ever"
@@ -294,10 +294,10 @@ async def test_unrecoverable_dead_letter_does_not_block_others(
     before = {
         letter["event_id"]: letter["dead_lettered_at"] for letter in await fetch_dead_letters(world)
     }
-    lost, kept = before
+    unreadable, readable = before
     await world.worker.storage.pool.execute("delete from events where topic = 'raw'")
     await world.worker.storage.blobs.delete(
-        [f"_dead_letters/{lost}", f"_dead_letters/{lost}.headers"]
+        [f"_dead_letters/{unreadable}", f"_dead_letters/{unreadable}.headers"]
     )
     [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
     found = await wait_for_replay(world, replay)
@@ -308,7 +308,7 @@ async def test_unrecoverable_dead_letter_does_not_block_others(
             letter["event_id"]: letter["dead_lettered_at"]
             for letter in await fetch_dead_letters(world)
         }
-        return now[kept] > before[kept] and now[lost] == before[lost]
+        return now[readable] > before[readable] and now[unreadable] == before[unreadable]
 
     await eventually(again)
 

@@ -158,14 +158,17 @@ async def test_replay_rejects_range_with_expired_records(world: ApiWorld) -> Non
     await world.ingest_until_searchable("Note 3.", external_id="3")
     [left] = [item async for item in storage.log.read("raw")]
     dry = await post(world, "/v1/replays", {"stage": "receive", "dry_run": True})
-    gone = {place["partition"]: (place["start"], place["end"]) for place in dry["missing"]}
+    missing_ranges = {
+        place["partition"]: (place["start"], place["end"]) for place in dry["missing"]
+    }
     assert dry["events_chosen"] == 1
-    assert gone and all(
-        gone[place.partition][0] <= place.offset < gone[place.partition][1] for place in before
+    assert missing_ranges and all(
+        missing_ranges[place.partition][0] <= place.offset < missing_ranges[place.partition][1]
+        for place in before
     )
     refused = await post(world, "/v1/replays", {"stage": "receive"}, status=409)
     assert refused["code"] == "NOT_RETAINED" and all(
-        f"partition {number}: offsets" in refused["detail"] for number in gone
+        f"partition {number}: offsets" in refused["detail"] for number in missing_ranges
     )
     part, start = left.position.partition, left.position.offset
     assert f"(--offsets {part}:{start}-{start + 1})" in refused["remedy"], (
@@ -218,10 +221,10 @@ async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: 
             f"/v1/documents/{changed['document_id']}", json={"title": "New", "tags": ["x"]}
         )
     ).status_code == 202
-    gone = await world.ingest_until_searchable("The pike waits.", external_id="gone")
+    withdrawn = await world.ingest_until_searchable("The pike waits.", external_id="gone")
     assert (
         await world.wait_until_final(
-            (await world.http.delete(f"/v1/documents/{gone['document_id']}")).json()
+            (await world.http.delete(f"/v1/documents/{withdrawn['document_id']}")).json()
         )
     )["state"] == "withdrawn"
 
@@ -230,7 +233,7 @@ async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: 
 
     await eventually(amended)
     await eventually(lambda: is_idle(world))
-    before, told = await compute_database_checksum(database), await read_outcomes(world)
+    before, outcomes = await compute_database_checksum(database), await read_outcomes(world)
     for stage in ("receive", "transcribe", "chunk", "embed", "extract", "index"):
         done = await wait_for_replay(
             world, (await post(world, "/v1/replays", {"stage": stage}))["replay_id"]
@@ -238,6 +241,6 @@ async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: 
         assert (done["state"], done["dead_lettered"]) == ("done", 0), done
         await eventually(lambda: is_idle(world))
         assert await compute_database_checksum(database) == before, stage
-        assert await read_outcomes(world) == told, (
+        assert await read_outcomes(world) == outcomes, (
             f"{stage} tells of what came since as if it had come first"
         )

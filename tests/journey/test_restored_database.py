@@ -47,13 +47,13 @@ async def wait_until_idle(storage: Storage) -> None:
 
 async def list_lagging_partitions(storage: Storage) -> list[tuple[str, int]]:
     """List the partitions whose stored offset is below the group's committed one."""
-    known = await storage.offset_store.fetch_all()
+    stored_offsets = await storage.offset_store.fetch_all()
     found = []
     for reader in assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES):
         for partition, end in (
             await storage.log.fetch_committed_offsets(reader.group, reader.topic)
         ).items():
-            if known.get((reader.group, reader.topic), {}).get(partition, 0) < end:
+            if stored_offsets.get((reader.group, reader.topic), {}).get(partition, 0) < end:
                 found.append((reader.group, partition))
     return found
 

@@ -78,16 +78,16 @@ async def test_responses_contain_no_server_paths(world: ApiWorld) -> None:
     ]
     pages += [f"/v1/ingest/status/{receipt['ingestion_job_id']}" for receipt in receipts]
     pages += [f"/v1/documents/{receipt['document_id']}" for receipt in receipts]
-    told = [(page, (await world.http.get(page)).text) for page in pages]
+    answers = [(page, (await world.http.get(page)).text) for page in pages]
     for blocked in ("file", "markdown"):
-        told += [
+        answers += [
             (
                 blocked,
                 (await world.http.get(f"/v1/documents/{receipt['document_id']}/{blocked}")).text,
             )
             for receipt in receipts[:3]
         ]
-    for page, text in told:
+    for page, text in answers:
         assert not (found := [path for path in list_server_paths(world) if path in text]), (
             page,
             found,

@@ -25,25 +25,25 @@ def test_event_stream_resumes_from_last_event_id(folder: Path) -> None:
     with run_up(folder) as (first, server):
         with open_http_client(server) as http:
             with http.stream("GET", "/v1/stream") as stream:
-                told = parse_sse(stream.iter_lines())
-                assert next(told)["event"] == "open"
+                messages = parse_sse(stream.iter_lines())
+                assert next(messages)["event"] == "open"
                 receipt = http.post(
                     "/v1/ingest", json={"text": NOTE, "external_id": "lighthouse"}
                 ).json()
-                seen = next(told)
+                seen = next(messages)
                 while seen["event"] != "document.accepted.v1":
-                    seen = next(told)
+                    seen = next(messages)
             with http.stream(
                 "GET",
                 "/v1/stream",
                 params={"document": receipt["document_id"]},
                 headers={"Last-Event-ID": seen["id"]},
             ) as stream:
-                told = parse_sse(stream.iter_lines())
+                messages = parse_sse(stream.iter_lines())
                 kinds: list[str] = []
                 status: dict[str, Any] = {"state": "?"}
                 while status["state"] != "searchable" or "document.indexed.v1" not in kinds:
-                    message = next(told)
+                    message = next(messages)
                     kinds.append(message["event"])
                     status = message["data"] if message["event"] == "status" else status
                 assert [kind for kind in kinds if kind.startswith("document.")][:2] == [
@@ -54,7 +54,7 @@ def test_event_stream_resumes_from_last_event_id(folder: Path) -> None:
                     "index"
                 ] == "done"
                 first.process.terminate()
-                assert [message["event"] for message in told][-1] == "bye"
+                assert [message["event"] for message in messages][-1] == "bye"
         assert first.process.wait(60) == 0
 
 
@@ -93,7 +93,7 @@ def test_lineage_rerun_diff_and_watch_commands(folder: Path, tmp_path: Path) -> 
         assert "wasDerivedFrom" in json.loads(
             run_anabranch("documents", "lineage", document, "--prov", "--data", str(folder)).stdout
         )
-        told = run_anabranch(
+        completed = run_anabranch(
             "watch",
             "--document",
             document,
@@ -105,13 +105,13 @@ def test_lineage_rerun_diff_and_watch_commands(folder: Path, tmp_path: Path) -> 
             str(folder),
             "--json",
         )
-        kinds = [json.loads(line)["type"] for line in told.stdout.splitlines()]
+        kinds = [json.loads(line)["type"] for line in completed.stdout.splitlines()]
         assert (
             kinds[0] == "document.accepted.v1"
             and "document.indexed.v1" in kinds
             and not any(kind.startswith("query") for kind in kinds)
         )
-        told = run_anabranch(
+        completed = run_anabranch(
             "watch",
             "--run",
             answer["run_id"],
@@ -124,9 +124,9 @@ def test_lineage_rerun_diff_and_watch_commands(folder: Path, tmp_path: Path) -> 
             "--data",
             str(folder),
         )
-        assert told.stdout.splitlines() == [
+        assert completed.stdout.splitlines() == [
             f"query.{what}.v1 {answer['run_id']}" for what in ("received", "answered")
-        ], told.stderr
+        ], completed.stderr
         blob = next(
             path
             for path in (folder / "blobs" / "default" / document).iterdir()

@@ -258,7 +258,7 @@ async def _query_and_rate(stack: TenantStack, who: tuple[str, str]) -> None:
     assert found, "everyone finds what is its own"
     note = f"{''.join(who).capitalize()}notedgabbro"
     own.secrets.add(note)
-    said = await http.post(
+    feedback = await http.post(
         "/v1/feedback",
         json={
             "run_id": answer.json()["run_id"],
@@ -267,7 +267,7 @@ async def _query_and_rate(stack: TenantStack, who: tuple[str, str]) -> None:
             "relevant": found[:1],
         },
     )
-    assert said.status_code in (202, 422), said.text
+    assert feedback.status_code in (202, 422), feedback.text
 
 
 async def _create_tenant_objects(stack: TenantStack, tenant: str) -> None:
@@ -288,7 +288,7 @@ async def _create_tenant_objects(stack: TenantStack, tenant: str) -> None:
     )
     assert replayed.status_code == 202, replayed.text
     own.ids["replay"] = {replayed.json()["replay_id"]}
-    gone = await http.post(
+    receipt = await http.post(
         "/v1/ingest",
         json={
             "text": "Nothing stays.",
@@ -297,7 +297,7 @@ async def _create_tenant_objects(stack: TenantStack, tenant: str) -> None:
         },
     )
     own.ids["receipt"] = {
-        await _erase_collection(http, f"{tenant}-gone", gone.json()["ingestion_job_id"])
+        await _erase_collection(http, f"{tenant}-gone", receipt.json()["ingestion_job_id"])
     }
     own.names.add(f"{tenant}-gone")
     letters = (await http.get("/v1/dead-letters")).json()["items"]
@@ -511,12 +511,12 @@ def _collect_foreign_values(stack: TenantStack, who: tuple[str, str]) -> Paramet
 
 
 def _find_leaks(stack: TenantStack, who: tuple[str, str], answer: Any, sent: str) -> set[str]:
-    heard = (answer.text + json.dumps(dict(answer.headers))).lower()
+    answer_text = (answer.text + json.dumps(dict(answer.headers))).lower()
     tokens = {token for found in stack.list_foreign_data(who) for token in found.tokens}
     return {
         token
         for token in tokens - stack.disclosed_tokens[who[0]]
-        if token.lower() in heard and token.lower() not in sent.lower()
+        if token.lower() in answer_text and token.lower() not in sent.lower()
     }
 
 

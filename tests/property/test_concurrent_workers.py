@@ -39,10 +39,10 @@ def make_revision(name: str, order: int) -> list[Event[Any]]:
     words = [[f"{name}", f"w{order}"], [f"x{order}", "y"]]
     parts = [
         fact
-        for part, said in enumerate(words, 1)
+        for part, part_words in enumerate(words, 1)
         for fact in (
-            make_chunked(name, order, said, part, 2),
-            make_embedded(name, order, said, part, 2),
+            make_chunked(name, order, part_words, part, 2),
+            make_embedded(name, order, part_words, part, 2),
         )
     ]
     return [

@@ -91,11 +91,11 @@ async def test_recorded_changes_in_any_order_make_the_same_documents(
 ) -> None:
     lines, rng = read_recording(recording), Random(seed)
     truncation = [get_operation(line) for line in lines].index("t")
-    for kept, expected in (
+    for replayed_lines, expected in (
         (lines[:truncation], DOCUMENTS_BEFORE_TRUNCATE),
         (lines, DOCUMENTS_AFTER_TRUNCATE),
     ):
-        records = to_records(kept) * 2
+        records = to_records(replayed_lines) * 2
         rng.shuffle(records)
         harness = await replay(recording, records, batch=rng.randint(1, 5))
         assert await harness.read_documents() == expected

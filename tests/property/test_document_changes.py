@@ -172,8 +172,8 @@ class DocumentChangesMachine(RuleBasedStateMachine):
         )
         expected = {
             make_document_id("default", "shop", name): text
-            for name, said in self.texts_by_number.items()
-            if (text := said[max(said)]) is not None
+            for name, texts in self.texts_by_number.items()
+            if (text := texts[max(texts)]) is not None
         }
         assert {row["document_id"]: row["markdown"] for row in rows} == expected
 

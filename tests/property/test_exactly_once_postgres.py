@@ -93,7 +93,7 @@ async def test_crashing_run_leaves_same_tables_as_clean_run(
     )
     assert lives > 0
     assert troubled == clean
-    for said in (outcomes, clean_outcomes):
-        assert {event: len(kinds) for event, kinds in said.items()} == {
+    for kinds_by_event in (outcomes, clean_outcomes):
+        assert {event: len(kinds) for event, kinds in kinds_by_event.items()} == {
             f"e{number}": 1 for number in range(14)
         }

@@ -47,7 +47,7 @@ def test_recorded_event_is_decoded_or_rejected_with_code() -> None:
         mapping = RowMapping(body=[list(row)[-1]])
         key = {name: row[name] for name in list(row)[:1]}
         try:
-            said = parse_change_events(
+            changes = parse_change_events(
                 Record("t", json.dumps(key).encode(), json.dumps(line["event"]).encode()),
                 1,
                 mapping,
@@ -57,7 +57,7 @@ def test_recorded_event_is_decoded_or_rejected_with_code() -> None:
                 refusal.detail
             )
         else:
-            read |= {line["connector"]} if said else set()
+            read |= {line["connector"]} if changes else set()
     assert read >= {"postgresql", "oracle", "sqlserver"}
 
 

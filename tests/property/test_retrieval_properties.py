@@ -93,8 +93,8 @@ def test_deduplication_keeps_every_document_and_order(
         "max",
     )
     folded = fold_duplicates(parents, read, wanted)
-    kept = [item.document_id for parent in folded for item in (parent, *parent.duplicates)]
-    assert sorted(kept) == sorted(parent.document_id for parent in parents)
+    returned_ids = [item.document_id for parent in folded for item in (parent, *parent.duplicates)]
+    assert sorted(returned_ids) == sorted(parent.document_id for parent in parents)
     assert [parent.parent_id for parent in folded] == [
         p.parent_id for p in parents if p.parent_id in {parent.parent_id for parent in folded}
     ]

@@ -325,7 +325,9 @@ def tail_topic(settings: KafkaClientSettings, topic: str) -> Iterator[TopicTail]
 
 def collect_outcomes(outcomes: TopicTail) -> dict[str, set[tuple[str, str]]]:
     """Event → type and id of what topic `outcomes` has said of it, up to now."""
-    said: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    outcomes_by_event: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for outcome in outcomes.poll_records():
-        said[outcome.data["event_id"]].add((outcome.headers["ce_type"], outcome.headers["ce_id"]))
-    return said
+        outcomes_by_event[outcome.data["event_id"]].add(
+            (outcome.headers["ce_type"], outcome.headers["ce_id"])
+        )
+    return outcomes_by_event

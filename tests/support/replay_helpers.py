@@ -96,10 +96,10 @@ async def is_idle(world: ApiWorld) -> bool:
 
 async def read_outcomes(world: ApiWorld) -> set[tuple[str, str]]:
     """Event and outcome."""
-    said = [stored.record async for stored in world.worker.storage.log.read("outcomes")]
+    records = [stored.record async for stored in world.worker.storage.log.read("outcomes")]
     return {
         (json.loads(record.value or b"")["event_id"], record.headers["ce_type"].decode())
-        for record in said
+        for record in records
     }
 
 

@@ -74,11 +74,13 @@ class SourceHarness:
         async for stored in self.log.read("raw"):
             fact = await self._decode(stored, payloads)
             order = [fact.epoch or 1, fact.sequence or 0, 0, fact.step]
-            known = latest.get(fact.data.external_id)
-            assert known is None or known[0] != order or known[1] == fact.data, (
-                "two different events under one number"
-            )
-            if known is None or known[0] < order:
+            latest_version = latest.get(fact.data.external_id)
+            assert (
+                latest_version is None
+                or latest_version[0] != order
+                or latest_version[1] == fact.data
+            ), "two different events under one number"
+            if latest_version is None or latest_version[0] < order:
                 latest[fact.data.external_id] = (order, fact.data)
         return {
             name: data for name, (_, data) in latest.items() if isinstance(data, DocumentReceived)

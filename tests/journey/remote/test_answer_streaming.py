@@ -75,13 +75,13 @@ async def _parse_events(response: httpx2.Response) -> AsyncIterator[tuple[str, d
 
 async def test_stream_emits_steps_deltas_and_final_answer(corpus: IndexedCorpus) -> None:
     async with stream_query(corpus, ALLOWANCE_QUESTION) as events:
-        told = [event async for event in events]
-    names = [name for name, _ in told]
+        messages = [event async for event in events]
+    names = [name for name, _ in messages]
     assert (names[0], names[-1], set(names[1:-1])) == ("started", "answer", {"step", "delta"})
-    ended = [data["name"] for name, data in told if name == "step" and data["ms"] is not None]
+    ended = [data["name"] for name, data in messages if name == "step" and data["ms"] is not None]
     assert ended == ["plan", "channels", "chunks", "fuse", "rerank", "read", "answer", "judge"]
-    deltas = [data for name, data in told if name == "delta"]
-    answer = told[-1][1]
+    deltas = [data for name, data in messages if name == "delta"]
+    answer = messages[-1][1]
     assert len(deltas) > 3 and {delta["draft"] for delta in deltas} == {1}
     assert "".join(delta["text"] for delta in deltas) == strip_citation_marks(answer["answer"])
     assert answer["trace"]["tokens"] > 0 and answer["trace"]["model_calls"] == 1
@@ -91,12 +91,14 @@ async def test_stream_emits_steps_deltas_and_final_answer(corpus: IndexedCorpus)
 async def test_interrupted_model_stream_restarts_as_second_draft(corpus: IndexedCorpus) -> None:
     corpus.fake.fail(on="completions", broken=True)
     async with stream_query(corpus, ALLOWANCE_QUESTION) as events:
-        told = [event async for event in events]
-    second = "".join(data["text"] for name, data in told if name == "delta" and data["draft"] == 2)
-    assert {data["draft"] for name, data in told if name == "delta"} == {
+        messages = [event async for event in events]
+    second = "".join(
+        data["text"] for name, data in messages if name == "delta" and data["draft"] == 2
+    )
+    assert {data["draft"] for name, data in messages if name == "delta"} == {
         1,
         2,
-    } and second == strip_citation_marks(told[-1][1]["answer"])
+    } and second == strip_citation_marks(messages[-1][1]["answer"])
 
 
 async def test_streamed_refusal_and_extractive_answer_have_no_deltas(corpus: IndexedCorpus) -> None:
@@ -107,20 +109,20 @@ async def test_streamed_refusal_and_extractive_answer_have_no_deltas(corpus: Ind
         if fault:
             corpus.fake.fail(on="completions", **fault)
         async with stream_query(corpus, question) as events:
-            told = [event async for event in events]
-        assert "delta" not in {name for name, _ in told}
-        assert told[-1][0] == "answer" and told[-1][1]["refused"] is refused
+            messages = [event async for event in events]
+        assert "delta" not in {name for name, _ in messages}
+        assert messages[-1][0] == "answer" and messages[-1][1]["refused"] is refused
 
 
 async def test_invalid_streaming_query_is_rejected_before_or_in_stream(
     corpus: IndexedCorpus,
 ) -> None:
     async with stream_query(corpus, ALLOWANCE_QUESTION, generation="g99") as events:
-        told = [event async for event in events]
+        messages = [event async for event in events]
     assert (
-        told[-1][0] == "error"
-        and (told[-1][1]["status"], told[-1][1]["code"]) == (404, "NO_SUCH_GENERATION")
-        and told[-1][1]["remedy"]
+        messages[-1][0] == "error"
+        and (messages[-1][1]["status"], messages[-1][1]["code"]) == (404, "NO_SUCH_GENERATION")
+        and messages[-1][1]["remedy"]
     )
     async with serve_api(corpus) as url, httpx2.AsyncClient(base_url=url, headers=BEARER) as http:
         assert (await http.post("/v1/query", json={"query": "", "stream": True})).status_code == 422

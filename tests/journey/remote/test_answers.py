@@ -38,8 +38,8 @@ async def test_every_answer_sentence_cites_a_passage(
 async def test_trace_has_models_calls_tokens_reranker_and_timings(stack: ApiStack) -> None:
     trace = (await stack.ask(ALLOWANCE_QUESTION))["trace"]
     assert trace["models"] == {"embed": "fake-embed", "answer": "fake-chat"}
-    asked = stack.chat_requests[0]
-    words = sum(len(message["content"].split()) for message in asked["messages"])
+    request = stack.chat_requests[0]
+    words = sum(len(message["content"].split()) for message in request["messages"])
     assert trace["model_calls"] == len(stack.chat_requests) == 1 and trace["tokens"] > words
     assert (trace["reranker"], trace["threshold"], trace["max_rerank_score"]) == (
         "fake-rerank",
@@ -168,7 +168,7 @@ async def test_repeated_schema_violation_falls_back_to_extractive_answer(
 
 
 @pytest.mark.parametrize(
-    ("fault", "profile", "told"),
+    ("fault", "profile", "expected_limitation"),
     [
         ({"status": 500}, "default", "answered 500"),
         ({"status": 429, "retry_after": 3600}, "default", "answered 429"),
@@ -179,12 +179,16 @@ async def test_repeated_schema_violation_falls_back_to_extractive_answer(
     ],
 )
 async def test_failing_chat_server_falls_back_to_extractive_answer(
-    stack: ApiStack, corpus: IndexedCorpus, fault: dict[str, Any], profile: str, told: str
+    stack: ApiStack,
+    corpus: IndexedCorpus,
+    fault: dict[str, Any],
+    profile: str,
+    expected_limitation: str,
 ) -> None:
     stack.fake.fail(on="completions", times=9, **fault)
     answer = await stack.ask(ALLOWANCE_QUESTION, profile=profile)
     assert not answer["refused"] and "74 euros" in answer["answer"].replace("**", "")
-    assert told in answer["limitations"][0] and "quoted" in answer["limitations"][0]
+    assert expected_limitation in answer["limitations"][0] and "quoted" in answer["limitations"][0]
     assert (
         answer["trace"]["models"]["answer"] == "extractive" and answer["trace"]["model_calls"] == 1
     )
@@ -194,10 +198,10 @@ async def test_failing_chat_server_falls_back_to_extractive_answer(
 async def test_unreachable_chat_server_falls_back_to_extractive_answer(
     corpus: IndexedCorpus,
 ) -> None:
-    gone = make_settings(
+    unreachable = make_settings(
         corpus.fake, corpus.settings.data_dir, "chat.base_url=http://127.0.0.1:1/v1"
     )
-    async with open_api_stack(corpus, gone) as desk:
+    async with open_api_stack(corpus, unreachable) as desk:
         answer = await desk.ask(DEADLINE_QUESTION)
     assert (
         "540 dias" in answer["answer"].replace("**", "")
@@ -287,8 +291,8 @@ async def test_graph_contains_only_extractions_present_in_text(stack: ApiStack) 
     entities = (await stack.http.get("/v1/entities")).json()["items"]
     assert {entity["name"] for entity in entities} == {"Norte Energia S.A.", "Lisbon"}
     lisbon = next(entity for entity in entities if entity["name"] == "Lisbon")
-    told = (await stack.http.get(f"/v1/entities/{lisbon['id']}")).json()
-    assert [(claim["property"], claim["value"]) for claim in told["claims"]] == [
+    details = (await stack.http.get(f"/v1/entities/{lisbon['id']}")).json()
+    assert [(claim["property"], claim["value"]) for claim in details["claims"]] == [
         ("daily allowance", "74 euros")
     ]
     answer = await stack.ask("What is the daily allowance of Norte Energia S.A. in Lisbon?")
