@@ -1,4 +1,4 @@
-"""Jobs for the sandbox's tests: each does to its process what a hostile document might."""
+"""Jobs that do to their process what a hostile document might do."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def connect(host: str, port: int) -> bytes:
 
 
 def connect_by_syscall(host: str, port: int) -> bytes:
-    """Without Python's own socket module: by the numbers of the calls, as injected code would."""
+    """Connect by system call numbers, without Python's socket module, as injected code would."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.socket(2, 1, 0) < 0:
         raise OSError(ctypes.get_errno(), "socket")

@@ -1,4 +1,4 @@
-"""The promises of the port Blobs, kept by every store."""
+"""Contract of the port `Blobs`, run against every store."""
 
 from __future__ import annotations
 

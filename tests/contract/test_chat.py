@@ -1,4 +1,4 @@
-"""The promises of the port Chat, kept for every kind of server."""
+"""Contract of the port `Chat`, run against every kind of server."""
 
 from __future__ import annotations
 

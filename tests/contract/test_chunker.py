@@ -1,4 +1,4 @@
-"""What every Chunker keeps to, and what the structure strategy adds."""
+"""Contract of the port `Chunker`, and what the structure strategy adds."""
 
 from __future__ import annotations
 

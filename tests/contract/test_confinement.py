@@ -1,6 +1,4 @@
-"""A child that a hostile file has taken over reaches nothing but that file. Each test does what
-injected code would try first.
-"""
+"""Confinement of a sandbox child: each test tries what injected code would try first."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ async def run_and_expect_failure(
 
 
 async def test_all_sandbox_measures_apply_on_this_kernel(sandbox: Sandbox) -> None:
-    """Where one cannot hold (an old kernel, a container's policy), its reason is reported, and
-    `anabranch doctor` shows it.
-    """
+    """Report a reason for each measure that an old kernel or a container's policy prevents."""
     assert await sandbox.fetch_measures() == dict.fromkeys(
         ("account", "network", "privileges", "limits", "files", "calls"), ""
     )
@@ -146,7 +142,7 @@ async def test_child_can_start_threads(sandbox: Sandbox) -> None:
 async def test_kernel_limits_cpu_time_without_parent(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The parent's watch is stopped: the kernel ends the child."""
+    """Disable the parent's watchdog, so that the kernel ends the child."""
     monkeypatch.setattr("engines.sandbox._POLL_INTERVAL_S", 60.0)
     with pytest.raises(LimitExceeded) as caught:
         await asyncio.wait_for(sandbox.run(sandbox_jobs.burn_cpu, deadline_s=0.1), 30)

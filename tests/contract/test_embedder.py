@@ -1,4 +1,4 @@
-"""The promises of the port Embedder, kept by every embedder."""
+"""Contract of the port `Embedder`, run against every embedder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every log promises: appending, reading, subscribing."""
+"""Contract of the event log: append, read, subscribe."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOPIC = "things"
 
 
 def make_numbered_records(numbers: Iterable[int], *, key: bytes | None = None) -> list[Record]:
-    """Records whose value is their number; keyed by it too, unless all have one key."""
+    """Make records whose value is their number, keyed by the number unless `key` is given."""
     return [Record(TOPIC, key or str(number).encode(), str(number).encode()) for number in numbers]
 
 

@@ -1,4 +1,4 @@
-"""The promises of the port Extractor, kept by every extractor."""
+"""Contract of the port `Extractor`, run against every extractor."""
 
 from __future__ import annotations
 

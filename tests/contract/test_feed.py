@@ -58,9 +58,7 @@ class FeedCase:
         return found
 
     async def expire_first(self, count: int, topic: str = "others") -> None:
-        """What the topic's retention does: so many of its first records, if it has one partition,
-        are gone.
-        """
+        """Expire the first `count` records of the topic, which must have one partition."""
         if isinstance(self.log, KafkaLog):
             settings = self.log._settings
             place = TopicPartition(

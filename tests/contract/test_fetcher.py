@@ -1,6 +1,4 @@
-"""The promises of the port Fetcher: documents come from public addresses, within limits, or an
-error says why not.
-"""
+"""Contract of the port `Fetcher`: it fetches only public addresses and within limits."""
 
 from __future__ import annotations
 
@@ -102,7 +100,7 @@ async def test_overlong_media_type_is_ignored(blobs: BlobStore, web: str) -> Non
 
 @pytest.mark.parametrize("tag", ['"plain"', "\u00fc", 'W/"' + "x" * 9000 + '"'])
 async def test_revisit_accepts_any_etag(blobs: BlobStore, web: str, tag: str) -> None:
-    """One that cannot be said again is not, and the document is sent once more."""
+    """Omit an entity tag that cannot be a header value; the document is sent again."""
     address = f"{web}/tagged?{urlencode({'tag': tag})}"
     first = await make_fetcher(blobs, web).revisit(address, "u/", etag=None, last_modified=None)
     assert first.file is not None

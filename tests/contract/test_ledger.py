@@ -1,4 +1,4 @@
-"""What every ledger promises, in memory and in Postgres."""
+"""Contract of the ledger, run in memory and against Postgres."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def complete_events(ledger: Ledger, *facts: Any) -> None:
 async def index_revision(
     ledger: Ledger, name: str, order: int, words: list[str], content: str = "text"
 ) -> ClaimResult:
-    """A whole revision; the answer is that of its last event."""
+    """Claim all events of a revision and return the answer to the last one."""
     return (
         await claim_events(
             ledger,

@@ -1,4 +1,4 @@
-"""The real local OCR engine on pages that lie straight, turned, skewed and empty."""
+"""Run the local OCR engine on straight, rotated, skewed and empty pages."""
 
 from __future__ import annotations
 

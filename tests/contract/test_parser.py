@@ -1,4 +1,4 @@
-"""What every Parser keeps to, asked of the local one with a fake OCR engine."""
+"""Contract of the port `Parser`, run against the local parser with a fake OCR engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines on a server do when the server misbehaves."""
+"""Remote engines against a misbehaving server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promises of the port Reranker, kept by every reranker."""
+"""Contract of the port `Reranker`, run against every reranker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a job does to its process, the next job has a good one."""
+"""A sandbox recovers from whatever a job does to its process."""
 
 from __future__ import annotations
 

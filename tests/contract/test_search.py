@@ -1,4 +1,4 @@
-"""`SearchIndex` over Postgres, and the one in memory that tests of the read side stand on."""
+"""Contract of `SearchIndex`, run against Postgres and against memory."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def search_words(
 def compute_bm25(
     documents: Sequence[SampleDocument], question: str, config: LexicalConfig
 ) -> dict[Place, float]:
-    """Robertson's formula over English stems, term by term."""
+    """Compute Robertson's formula over English stems, term by term."""
     stem = snowballstemmer.stemmer("english").stemWord
     chunks = {
         (document.external_id, ordinal): Counter(map(stem, re.findall(r"\w+", text.lower())))

@@ -1,4 +1,4 @@
-"""What readers of sources remember: the same promises in memory and in the tables."""
+"""Contract of the source store, run in memory and against Postgres."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeepSeek-OCR and other vision models, against a small server that answers as vLLM does."""
+"""DeepSeek-OCR and other vision models against a server that answers as vLLM does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE = (
 
 
 class VisionServer:
-    """Answers in turn with (text, finish reason), or with a status code; keeps what was asked."""
+    """Answer in turn with (text, finish reason) or a status code, and record the requests."""
 
     def __init__(self, *answers: tuple[str, str] | int) -> None:
         self.answers, self.requests = list(answers), list[dict[str, Any]]()

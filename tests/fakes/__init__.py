@@ -1,1 +1,1 @@
-"""Servers of the outside world, faithful and deterministic, for tests."""
+"""Faithful, deterministic servers of the outside world for tests."""

@@ -1,4 +1,4 @@
-"""An ASGI application on a free port of this machine, in a thread of its own."""
+"""Run an ASGI application on a free local port in a thread."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ import uvicorn
 
 @contextmanager
 def run_asgi_app(app: Any) -> Iterator[str]:
-    """Gives `http://127.0.0.1:PORT`, answering from the first moment; the thread has ended when the
-    context is left.
-    """
+    """Yield `http://127.0.0.1:PORT` once it answers; join the thread at the end."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(

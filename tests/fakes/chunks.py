@@ -1,4 +1,4 @@
-"""Parents and passages made of plain texts."""
+"""Make parents and passages from plain texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.values import ChildChunk, ParentChunk
 
 
 def make_parent(*texts: str, offset: int = 1000) -> ParentChunk:
-    """Children one after the other, a line apart, `offset` characters into the document."""
+    """Make a parent of children, one per line, `offset` characters into the document."""
     whole, children = "\n".join(texts), []
     for ordinal, text in enumerate(texts):
         start = offset + len("\n".join(texts[:ordinal])) + (ordinal > 0)
@@ -37,5 +37,5 @@ def make_parent(*texts: str, offset: int = 1000) -> ParentChunk:
 
 
 def make_passage(text: str) -> RerankPassage:
-    """Without token states."""
+    """Make a passage without token states."""
     return RerankPassage(uuid5(NAMESPACE_URL, text), text)

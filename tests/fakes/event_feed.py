@@ -12,7 +12,7 @@ DOCUMENT_ID = content_id("document", "default", "", "a")
 
 
 class SingleGeneration:
-    """Generations, of which there is one."""
+    """A `Generations` port with one generation."""
 
     generation = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live")
 

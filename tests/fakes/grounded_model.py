@@ -1,6 +1,4 @@
-"""What a careful model would say: the sentence of the context that shares most words with the
-question, with its number, or that the context does not suffice.
-"""
+"""Answer as a careful model would: quote the best context sentence, or refuse."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ _STOPWORDS = frozenset(
 
 
 def answer_from_context(prompt: str) -> dict[str, Any]:
-    """In the shape of the answer step: sufficient, sentences with citations, assumptions,
-    limitations.
-    """
+    """Return the answer step's shape: sufficient, sentences, assumptions, limitations."""
     contexts, question = parse_prompt(prompt)
     question_words = _stem_words(question)
     scored = [
@@ -102,7 +98,7 @@ def parse_prompt(prompt: str) -> tuple[dict[int, str], str]:
 
 
 def compute_word_overlap(question: str, text: str) -> float:
-    """The share of the question's words that the text holds."""
+    """Return the share of the question's words that the text contains."""
     question_words = _stem_words(question)
     return len(question_words & _stem_words(text)) / len(question_words) if question_words else 0.0
 
@@ -118,7 +114,7 @@ def _stem_words(text: str) -> set[str]:
 
 
 def build_minimal_value(schema: dict[str, Any]) -> Any:
-    """The smallest value that keeps to a JSON Schema of the kinds structured output allows."""
+    """Build the smallest value that satisfies a JSON Schema of structured output."""
     if "enum" in schema:
         return schema["enum"][0]
     match schema.get("type"):

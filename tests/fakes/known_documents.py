@@ -6,7 +6,7 @@ from schemas.sources import DeclaredSource
 
 
 class NoKnownDocuments:
-    """Nothing was ever taken in."""
+    """A store of known documents that is empty."""
 
     async def fetch_sources(self) -> list[DeclaredSource]:
         return []

@@ -77,18 +77,18 @@ class FakeOpenAI:
 
     @property
     def n_pending_faults(self) -> int:
-        """How many faults nobody has met yet."""
+        """Number of injected faults that no request has met yet."""
         return len(self._faults)
 
     def clear_faults(self) -> None:
         self._faults.clear()
 
     def get_request_bodies(self, path_suffix: str) -> list[dict[str, Any]]:
-        """Bodies of the requests whose path ends so."""
+        """Return the bodies of the requests whose path ends with `path`."""
         return [body for path, body in self.requests if path.endswith(path_suffix)]
 
     def queue_answers(self, *answers: Any) -> None:
-        """Data to be sent as JSON, or a string to be sent as it is."""
+        """Queue answers: a string is sent as it is, other data as JSON."""
         self._queued_answers.extend(answers)
 
     def take_fault(self, path: str) -> ResponseFault:
@@ -216,7 +216,7 @@ async def _answer_chat(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFa
 
 
 def _find_chat_problem(fake: FakeOpenAI, body: dict[str, Any]) -> str | None:
-    """What OpenAI's own models refuse and vLLM does not, and what strict schemas must hold."""
+    """Return what OpenAI's own models would refuse in a request, None for nothing."""
     if fake.kind != "vllm":
         for name in ("max_tokens", "temperature"):
             if name in body:
@@ -278,7 +278,7 @@ def _format_event(data: dict[str, Any]) -> str:
 
 
 async def _interrupt_stream(fake: FakeOpenAI, fault: ResponseFault) -> None:
-    """Raises: the server closes the connection (`cut`), or the caller does (`stall`)."""
+    """Raise, because the server closes the connection (`cut`) or the caller does (`stall`)."""
     if fault.cut:
         raise ConnectionAbortedError("as told")
     try:
@@ -382,7 +382,7 @@ def _extract_text(content: Any) -> str:
 
 
 def _json_response(value: Any) -> Response:
-    """NaN and all, as careless servers send it."""
+    """Send JSON that may contain NaN, as careless servers do."""
     return Response(json.dumps(value), media_type="application/json")
 
 

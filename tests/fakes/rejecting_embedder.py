@@ -1,4 +1,4 @@
-"""An embedder that does not take every text."""
+"""An embedder that rejects some texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.ports.engines import TextEmbedding
 
 
 class RejectingEmbedder(NullEmbedder):
-    """Refuses texts that hold one of the words, until it is mended by emptying `refused`."""
+    """Reject texts that contain one of the words in `refused`, until a test empties it."""
 
     def __init__(self, dimension: int = 64, state_dimension: int = 16) -> None:
         super().__init__(dimension, state_dimension)

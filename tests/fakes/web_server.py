@@ -1,4 +1,4 @@
-"""A small web: files, redirects, errors, slow and endless answers."""
+"""A small website: files, redirects, errors, slow and endless answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _app() -> FastAPI:
 
     @app.get("/odd")
     async def odd(request: Request) -> Response:
-        """Answers with the headers that the address asks for."""
+        """Answer with the headers that the query asks for."""
         return Response(b"data", headers=dict(request.query_params.items()))
 
     @app.get("/tagged")
@@ -71,7 +71,7 @@ def _app() -> FastAPI:
 
     @app.get("/drip/{number}")
     async def drip(number: int) -> Response:
-        """Never silent for long, and never done."""
+        """Send a byte every 0.2 s without end."""
         return StreamingResponse(_stream_slowly())
 
     return app

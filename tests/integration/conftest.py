@@ -12,5 +12,5 @@ from anabranch.config.settings import Settings
 
 @pytest.fixture
 def settings(tmp_path: Path, database: str, log_settings: list[str]) -> Settings:
-    """Name the database too, for commands that look at it from outside."""
+    """Return the settings with the database's DSN, for commands of other processes."""
     return load_settings(data_dir=tmp_path, sets=[f"database.url={database}", *log_settings])

@@ -1,4 +1,4 @@
-"""API keys over a real table: what is stored, who is admitted, and how soon a change holds."""
+"""API keys in Postgres: what is stored, who is admitted, how soon a change takes effect."""
 
 from __future__ import annotations
 
@@ -182,9 +182,7 @@ async def test_wrong_keys_get_identical_errors(keys: ApiKeyStack) -> None:
 async def test_unknown_ids_take_as_long_as_known_ones(
     keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Argon2 is all that takes noticeable time, so its runs and parameters are compared: a clock
-    would be at the mercy of the machine.
-    """
+    """Compare the runs and parameters of Argon2, because a clock would be unreliable."""
     verified: list[str] = []
     monkeypatch.setattr(
         api_keys, "_verify_hash", lambda hashed, credential: bool(verified.append(hashed))

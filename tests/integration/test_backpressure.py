@@ -1,6 +1,4 @@
-"""A stage that is slow makes lag, not memory: its partition is paused and goes on later, the others
-are not held up.
-"""
+"""A slow stage accumulates lag instead of memory: only its partition is paused."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ MAX_GROWTH_BYTES = 110_000_000
 
 
 class BlockingEmbedder(NullEmbedder):
-    """Answers nothing about texts with the word `slow` before `gate` is open."""
+    """Block on texts with the word `slow` until `gate` is open."""
 
     def __init__(self) -> None:
         super().__init__(dimension=8)
@@ -65,7 +63,7 @@ class BlockingEmbedder(NullEmbedder):
 
 @dataclass
 class ObservedPartition:
-    """The log's side, counting."""
+    """A partition that counts its calls."""
 
     inner: Partition
     topic: str
@@ -87,9 +85,7 @@ class ObservedPartition:
 
 @dataclass
 class ObservedSubscriber:
-    """A subscriber that shows the partitions of stage `embed`, and how many bytes each has held at
-    most.
-    """
+    """A subscriber that exposes the partitions of stage `embed` and their peak bytes."""
 
     inner: Subscriber
     partitions: dict[int, ObservedPartition] = field(default_factory=dict)
@@ -112,7 +108,7 @@ class ObservedSubscriber:
 
 @dataclass(frozen=True)
 class EmbedStageRun:
-    """The stage `embed` at work in this process."""
+    """The stage `embed`, running in this process."""
 
     worker: Worker
     subscriber: ObservedSubscriber
@@ -161,7 +157,7 @@ async def run_in_background(worker: Worker) -> AsyncIterator[None]:
 
 
 async def make_chunked_record(codec: Codec, number: int, kind: str, partition: int) -> Record:
-    """One large part of a document whose events lie in this partition."""
+    """Make one large part of a document whose key belongs to the partition."""
     document = next(
         found
         for turn in range(1000)
@@ -220,13 +216,13 @@ async def read_embedded_ids(worker: Worker) -> set[UUID]:
 
 
 def read_resident_bytes() -> int:
-    """Bytes of this process in RAM."""
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass
 class PeakMemory:
-    """What was the most so far, of bytes in a partition's queue and of growth of this process."""
+    """Peak of the queued bytes of a partition and of the growth of this process."""
 
     stage: EmbedStageRun
     initial_resident_bytes: int = field(default_factory=read_resident_bytes)

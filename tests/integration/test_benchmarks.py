@@ -1,6 +1,4 @@
-"""Measurements still measure: run with next to nothing, for their figures to be there. Nobody
-judges them here.
-"""
+"""Run each benchmark with minimal input and check that it reports its figures."""
 
 from __future__ import annotations
 

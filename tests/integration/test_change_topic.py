@@ -1,4 +1,4 @@
-"""A change topic on the embedded log: what Debezium would write there becomes documents."""
+"""Ingest a change topic, as Debezium would write it, on the embedded log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPEC = SourceSpec(
 
 
 async def add_change_topic_source(world: SourceEnvironment) -> None:
-    """As the API does, which refuses change topics where there is no Kafka."""
+    """Add the source directly, because the API refuses change topics without Kafka."""
     storage = world.worker.storage
     await storage.log.create_topics({TOPIC: 1}, retention_ms={})
     fact = build_root_event(

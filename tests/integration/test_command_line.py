@@ -1,4 +1,4 @@
-"""The command line as processes."""
+"""Run the command line as processes."""
 
 from __future__ import annotations
 

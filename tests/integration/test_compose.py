@@ -29,7 +29,7 @@ def compose_config() -> dict[str, Any]:
 
 @pytest.fixture
 def own_services(compose_config: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The services that run this program."""
+    """Return the services that run this program."""
     return {
         name: service
         for name, service in compose_config["services"].items()
@@ -38,7 +38,7 @@ def own_services(compose_config: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def interpolate_variables(text: object) -> str:
-    """As compose would fill it in, with a word for each value that a person must choose."""
+    """Interpolate variables as compose does, with a placeholder for each required one."""
     return VARIABLE_PATTERN.sub(
         lambda found: found[3] if found[2] == ":-" else f"chosen-value-of-{found[1].lower()}",
         str(text),

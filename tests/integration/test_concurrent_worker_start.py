@@ -1,6 +1,4 @@
-"""A worker that starts while others are at work takes what they do meanwhile for nothing that the
-tables have lost.
-"""
+"""A starting worker does not mistake other workers' progress for lost table rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real Kafka Connect and Debezium between somebody's Postgres and our documents."""
+"""Ingest a Postgres table through real Kafka Connect and Debezium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every channel and view over documents that only some callers may read."""
+"""Every retrieval channel and view respects the readers of a document."""
 
 from __future__ import annotations
 

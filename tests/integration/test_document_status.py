@@ -1,6 +1,4 @@
-"""What is told of documents while they are on their way, when they have arrived, and when they have
-not.
-"""
+"""Document status while stages run, after success and after failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local model: its weights, its prefixes, its cache, and questions beside a long ingest."""
+"""The local embedding model: weights, prefixes, cache, and queries during a long ingest."""
 
 from __future__ import annotations
 

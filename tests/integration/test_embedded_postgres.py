@@ -38,7 +38,7 @@ requires_root = pytest.mark.skipif(
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that any account may enter."""
+    """Yield a folder that any account may enter."""
     path = Path(tempfile.mkdtemp(prefix="anabranch-embedded-"))
     path.chmod(0o755)
     yield path
@@ -197,9 +197,7 @@ def get_socket_folder(server: EmbeddedPostgres) -> Path:
 
 
 def run_as_account(account: str, work: Callable[[], Awaitable[Any]]) -> str:
-    """Class and text of what `work` fails with when another account runs it; empty where it
-    succeeds.
-    """
+    """Return class and text of the error of `work` under another account, empty on success."""
     found, mine = multiprocessing.Pipe()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""A stage that waits for an engine says for which, and ceases to when it is back."""
+"""A stage reports the engine that it waits for, until the engine is back."""
 
 from __future__ import annotations
 

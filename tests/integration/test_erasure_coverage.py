@@ -1,6 +1,4 @@
-"""No table is forgotten by an erasure: each one is removed from, or has a reason for which it need
-not be.
-"""
+"""An erasure deletes from every table, or a listed reason says why it need not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Documents from a program that imports nothing of ours, and what it learns of them: every form,
-order and mistake that Kafka lets through.
-"""
+"""A foreign producer pushes documents in every form, order and error that Kafka permits."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ def system(
     web: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[WorkerCluster]:
-    """One worker with all stages and the real parser, for all tests here: each has its own
-    documents.
-    """
+    """Run one worker with all stages and the real parser for all tests of this file."""
     settings = KafkaClientSettings(kafka_bootstrap, topic_prefix=f"any-{uuid4().hex[:12]}.")
     with (
         contextmanager(clone_database)(postgres_server.dsn, template_database) as dsn,
@@ -87,7 +83,7 @@ def system(
 def push_and_collect_answers(
     system: WorkerCluster, *orders: ProducerOrder, answers: int | None = None
 ) -> list[ProducerAnswer]:
-    """What the foreign program heard, one answer an order unless said otherwise."""
+    """Push orders with the foreign program; return its outcomes, one per order by default."""
     command = [
         sys.executable,
         "-I",
@@ -115,7 +111,7 @@ def load_event_schema(event_type: str) -> Any:
 def make_order(
     event_id: str, data: Any, kind: str = RECEIVED, *, source: str = SOURCE, **how: Any
 ) -> ProducerOrder:
-    """An event, checked as its producer would check it."""
+    """Make an event and validate it as its producer would."""
     sequence = how.pop("sequence", None)
     jsonschema.validate(data, load_event_schema(kind))
     attributes = {"id": event_id, "source": source, "type": kind} | (

@@ -1,5 +1,6 @@
-"""A one-page upload behind a 1,000-page document, in the same partition, is searchable while the
-long one is still worked on. No clock: what is slow stands still until the test lets it go.
+"""A one-page upload is searchable before a 1,000-page document in the same partition.
+
+Tests use gates instead of clocks: a slow engine waits until the test opens its gate.
 """
 
 from __future__ import annotations
@@ -36,9 +37,7 @@ TIMEOUT_S = 120
 
 
 class PageParser(LineParser):
-    """Makes up the pages of the long document, in ranges. The last range is not read before
-    `may_end`.
-    """
+    """Generate the pages of the long document; `may_end` gates the last range."""
 
     def __init__(self) -> None:
         self.may_end = asyncio.Event()
@@ -68,7 +67,7 @@ class PageParser(LineParser):
 
 
 class GatedEmbedder(NullEmbedder):
-    """Begins with the long document, and does not answer anything of it before `may_go_on`."""
+    """Start with the long document and block on it until `may_go_on` is set."""
 
     def __init__(self) -> None:
         super().__init__(dimension=8)
@@ -138,7 +137,7 @@ async def run_worker(settings: Settings, dsn: str) -> AsyncIterator[FairQueueEnv
 
 @pytest.fixture(params=["postgres", pytest.param("kafka", marks=pytest.mark.kafka)])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
-    """Of a log with one partition a topic."""
+    """Return settings of a log with one partition per topic."""
     if request.param == "postgres":
         return Settings(data_dir=tmp_path)
     kafka: KafkaClientSettings = request.getfixturevalue("kafka_settings")

@@ -1,4 +1,4 @@
-"""A folder and a list of addresses as sources, with everything behind them."""
+"""Folder and URL sources through the whole pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.source_environment import run_source_environment
 
 
 def write_file(folder: Path, name: str, text: str) -> None:
-    """In one step, and old enough to be taken at once."""
+    """Write atomically, with an age at which the source reads the file at once."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}")
@@ -107,7 +107,7 @@ async def test_last_change_time_follows_edits_moves_and_deletions(
 
 
 class EntityTagSite(BaseHTTPRequestHandler):
-    """Pages by path, with entity tags; counts what it had to send."""
+    """Serve pages by path with entity tags, and record the paths sent."""
 
     pages: dict[str, str] = {}
     sent_paths: list[str] = []
@@ -134,7 +134,7 @@ class EntityTagSite(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A process that is told to stop ends, also when something in it does not let go."""
+"""A stopped process ends even when one of its tasks ignores cancellation."""
 
 from __future__ import annotations
 

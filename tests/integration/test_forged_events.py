@@ -1,6 +1,4 @@
-"""Attacks by somebody who may write on the broker and has no master key: on every topic but `raw`
-it is dead-lettered, and nothing follows from it.
-"""
+"""Events of a broker client without the master key are dead-lettered on all topics but `raw`."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ ATTACK_EPOCH = 9_223_372_036_854_775_806
 def make_forged_record(
     topic: str, event_type: str, data: Mapping[str, Any], **attributes: str
 ) -> Record:
-    """As any Kafka client writes it."""
+    """Make a record as any Kafka client can write it."""
     ce_attributes = {
         "specversion": "1.0",
         "id": str(uuid4()),
@@ -55,7 +53,7 @@ async def at_work(settings: Settings, database: str, tmp_path: Path) -> AsyncIte
 
 
 async def append_and_fetch_codes(at_work: Pipeline, *records: Record) -> list[str]:
-    """Codes of dead letters once everything is settled."""
+    """Append records, wait until all is idle and return the codes of the dead letters."""
     await at_work.worker.storage.log.append(records)
     await at_work.wait_until_idle()
     return [
@@ -115,7 +113,7 @@ async def test_unsigned_acceptance_of_foreign_blob_is_rejected(at_work: Pipeline
 async def test_forged_key_destruction_is_ignored(
     at_work: Pipeline, settings: Settings, database: str
 ) -> None:
-    """Neither when it comes nor when a process starts and reads what was destroyed."""
+    """Ignore it when it arrives and when a starting process reads key destructions."""
     await at_work.push_and_wait({"a": "Herons wait."})
     [key] = await at_work.pool.fetch(
         "select id from keystore.keys where subject = (select id from documents "
@@ -223,7 +221,7 @@ async def test_reserved_source_names_cannot_be_claimed(at_work: Pipeline) -> Non
 
 @pytest.mark.parametrize("tamper", ["value", "ce_type", "ce_document", "topic"])
 async def test_tampered_signed_event_is_rejected(at_work: Pipeline, tamper: str) -> None:
-    """A payload of a tenant in the clear, another type, another document, another topic."""
+    """Change the payload, the type, the document or the topic of a signed event."""
     codec = at_work.worker.storage.codec
     fact = build_root_event(
         GenerationPromoted(generation="g1"), uuid4(), "anabranch/x", lambda: EVENT_TIME
@@ -261,7 +259,7 @@ async def test_copied_decision_is_not_applied_again(at_work: Pipeline) -> None:
 
 
 async def test_signed_blob_of_another_document_is_rejected(at_work: Pipeline) -> None:
-    """Bound to tenant and document also where a program of ours would err."""
+    """A blob is bound to tenant and document even in an event with a valid signature."""
     await at_work.push_and_wait({"secret": "The password of the vault."})
     victim, identity, codec = (
         await fetch_document(at_work, "secret"),
@@ -326,7 +324,7 @@ async def test_rebuild_ignores_forged_decisions_and_keeps_owners(
 async def test_log_from_version_without_signatures_continues(
     settings: Settings, database: str, tmp_path: Path
 ) -> None:
-    """What it held at the first start is accepted, what comes unsigned after that is not."""
+    """Accept the unsigned events of before the first start and no later ones."""
     async with run_pipeline(tmp_path, database, settings=settings) as at_work:
         await at_work.push_and_wait({"a": "Herons wait."})
         await at_work.pool.execute("update events set headers = headers - 'ce_signature'")

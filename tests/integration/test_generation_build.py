@@ -1,4 +1,4 @@
-"""What building a generation beside the live one leaves alone, and what it survives."""
+"""Build a generation beside the live one, through changes, failures and restarts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ EMBEDDER_CHANGE = SETTING_CHANGES["embedder"][0]
 async def test_shadow_at_barrier_equals_build_from_scratch(
     database: str, other_database: str, tmp_path: Path
 ) -> None:
-    """Arrived before it, while it was built, and changed meanwhile: in the end the rows are those
-    of an index that was made so from the start.
-    """
+    """Documents that arrive or change during the build end as in an index built from scratch."""
     changes = {
         "doc-0": f"Changed.\n{WORDS}",
         "doc-1": None,
@@ -162,7 +160,7 @@ async def test_aborted_build_releases_everything_while_engine_hangs(
 
 
 async def test_failed_build_resumes_on_request(database: str, tmp_path: Path) -> None:
-    """Whatever this worker lacked is mended meanwhile."""
+    """Resume after the missing engine is available again."""
     missing = ["the address of the model server"]
 
     def engines(config: IndexConfig) -> Overrides:
@@ -221,7 +219,7 @@ async def test_invalid_index_settings_are_a_client_error(database: str, tmp_path
 
 
 class StallingEmbedder(NullEmbedder):
-    """Embeds a few texts, and then never answers again."""
+    """Embed a few texts, then never answer again."""
 
     def __init__(self) -> None:
         super().__init__(dimension=24)
@@ -235,7 +233,7 @@ class StallingEmbedder(NullEmbedder):
 
 
 async def test_replacement_worker_resumes_build(database: str, tmp_path: Path) -> None:
-    """Nothing is remembered but the readers' places in the log, and what engines have said."""
+    """Only consumer offsets and memoized engine results survive the first worker."""
     sulking, many = (
         StallingEmbedder(),
         {f"doc-{number}": f"Number {number}.\n{WORDS}" for number in range(40)},
@@ -299,7 +297,7 @@ async def test_documents_stay_fresh_during_concurrent_index_build(
 
 
 async def is_index_building(at_work: Pipeline, name: str) -> bool:
-    """An index of the generation is on its way, and waits."""
+    """Return whether an index of the generation is under construction."""
     found = await at_work.pool.fetchval(
         "select count(*) from pg_stat_progress_create_index p join pg_class c on c.oid = p.relid "
         "where c.relname like '%\\_' || $1",

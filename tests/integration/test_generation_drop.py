@@ -1,4 +1,4 @@
-"""A generation goes while the others are read and written, whoever has a transaction open."""
+"""Drop a generation while others are read and written, despite open transactions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def publish_drop(name: str) -> int:
 
 @asynccontextmanager
 async def open_read_transaction(database: str, query: str) -> AsyncIterator[None]:
-    """A transaction that has read something and stays open."""
+    """Open a transaction that has read something."""
     connection = await asyncpg.connect(database, server_settings={"search_path": "anabranch"})
     transaction = connection.transaction()
     await transaction.start()

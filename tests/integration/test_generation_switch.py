@@ -1,6 +1,4 @@
-"""The switch loses no document, and leaves no doubt: everything or nothing, also while documents
-arrive.
-"""
+"""A switch is atomic and loses no document, also while documents arrive."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 async def insert_revision(
     pool: Pool, document: str, order: int, words: Sequence[str], *names: str
 ) -> None:
-    """As the stages do: the document once, what is derived from it for each generation."""
+    """Insert the document once, and its derived rows for each generation."""
     accepted, *derived = make_revision_events(document, order, list(words))
     await claim_events(PgLedger(pool, G1), accepted)
     for name in names:
@@ -90,9 +88,7 @@ async def fetch_generation_states(pool: Pool) -> tuple[str, dict[str, str]]:
 
 
 async def fetch_visibility_waiters(pool: Pool) -> list[bool]:
-    """Of those who wait: whether they have a transaction id, for which the readers of the log would
-    wait.
-    """
+    """Return for each waiter whether it has a transaction id, which would delay log readers."""
     rows = await pool.fetch(
         "select backend_xid is not null as numbered from pg_stat_activity "
         "where wait_event_type = 'Lock' and wait_event = 'advisory' "

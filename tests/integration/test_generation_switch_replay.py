@@ -1,4 +1,4 @@
-"""What was decided about generations, read again from each log, gives the same tables."""
+"""Replaying the generation decisions of either log gives the same tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def fetch_generation_states(pool: Pool) -> tuple[Any, ...]:
 
 
 async def replay_control_topic(case: LogCase, pool: Pool) -> None:
-    """As stage control does."""
+    """Apply the topic as stage control does."""
     codec = Codec()
     async for stored in case.log.read(CONTROL):
         await apply_control_rows(pool, *control.project(await codec.decode(stored)))

@@ -1,6 +1,4 @@
-"""Partitions of generations: made, indexed and dropped beside what reads and writes; decisions that
-may be read twice.
-"""
+"""Create, index and drop partitions of generations beside readers and writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linking names to entities, and walking visible relations from them."""
+"""Link names to entities and walk visible relations from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def search_graph(
 
 
 async def insert_chain(stack: SearchStack) -> tuple[SampleDocument, list[UUID]]:
-    """ada → bob → cyd → dee, each named in a chunk of its own."""
+    """Insert ada → bob → cyd → dee, each named in a chunk of its own."""
     doc = SampleDocument("chain", ["ada", "bob", "cyd", "dee"])
     await insert_documents(stack.connection, doc)
     people = [

@@ -1,6 +1,4 @@
-"""Callers who send slowly, much, or from many connections: each attack is answered, and others are
-still served.
-"""
+"""Slow, large and numerous requests are bounded while other clients are served."""
 
 from __future__ import annotations
 

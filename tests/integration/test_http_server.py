@@ -1,4 +1,4 @@
-"""What only a real connection shows: callers who leave, and bytes that are no HTTP."""
+"""Behavior that only a real connection shows: disconnecting clients and malformed HTTP."""
 
 from __future__ import annotations
 

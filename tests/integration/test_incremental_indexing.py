@@ -1,6 +1,4 @@
-"""What a change costs and what it leaves: engine calls by their metric, rows of every derived
-table.
-"""
+"""What a change costs: engine calls, and rewritten rows of every derived table."""
 
 from __future__ import annotations
 
@@ -228,7 +226,7 @@ async def test_deleted_document_leaves_index_but_shared_entities_stay(
 
 
 async def list_row_versions(at_work: Pipeline) -> dict[str, list[str]]:
-    """Every row version of the derived tables: a row that is written again is another one."""
+    """List every row version of the derived tables; a rewritten row has another version."""
     return {
         table: sorted(
             f"{row['tableoid']} {row['ctid']} {row['xmin']}"

@@ -1,4 +1,4 @@
-"""Whether an index is still as it was looked at, whatever commits in whatever order."""
+"""Detect whether an index changed since a snapshot, in any order of commits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def pool(database: str) -> AsyncIterator[Pool]:
 async def note_change_in_transaction(
     pool: Pool, generation: str = "g1", tenant: str = "default"
 ) -> AsyncIterator[Connection]:
-    """Commits at the end."""
+    """Note a change and commit at the end of the context."""
     async with pool.acquire() as connection, connection.transaction():
         await record_index_change(connection, generation, [tenant])
         yield connection

@@ -1,4 +1,4 @@
-"""A snapshot of a table may be read in pieces, with a long time between them."""
+"""Read a table's snapshot in pieces with long interruptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPEC = SourceSpec(
 
 
 class ScriptedReader:
-    """A reader whose records the test hands over."""
+    """A reader whose records come from the test."""
 
     def __init__(self, store: PgSourceStore) -> None:
         self.log, blobs, codec, takes = (

@@ -1,6 +1,4 @@
-"""A broker with an authorizer, and the access rules that `topics acls` prints: enough for the API
-and workers, and nothing more for producers.
-"""
+"""The rules of `topics acls` suffice for API and workers and give producers nothing more."""
 
 from __future__ import annotations
 
@@ -93,7 +91,7 @@ def make_admin_client(settings: Settings) -> AdminClient:
 
 
 def create_acls(admin: AdminClient, grants: list[Grant]) -> list[AclBinding]:
-    """As the printed commands do."""
+    """Create the rules as the printed commands do."""
     restype = {
         "topic": ResourceType.TOPIC,
         "group": ResourceType.GROUP,
@@ -156,7 +154,7 @@ def acl_cluster(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> str
 def produce_and_get_error(
     bootstrap: str, user: str, topic: str, headers: dict[str, str], data: Any
 ) -> KafkaError | None:
-    """What the broker says."""
+    """Produce a record and return the broker's error."""
     answers: list[KafkaError | None] = []
     login = KafkaClientSettings(
         bootstrap,

@@ -1,6 +1,4 @@
-"""What works behind a reader on real Kafka and ends, or answers in the wrong moment: nothing tells
-of it by itself, and the reader goes on all the same.
-"""
+"""A Kafka reader recovers from client tasks that end or fail without an error."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def subscriber(kafka_settings: KafkaClientSettings) -> FaustSubscriber:
 
 @pytest.fixture
 def consumers(monkeypatch: pytest.MonkeyPatch) -> list[FaustConsumer]:
-    """Those that are begun, one after the other."""
+    """Record each consumer that is started."""
     begun: list[FaustConsumer] = []
     begin = FaustConsumer.__init__
 

@@ -1,6 +1,4 @@
-"""Generations on real Kafka: rebuilt, indexed anew, and filled again from the log when the database
-is lost.
-"""
+"""Rebuild, reindex and recover generations on real Kafka."""
 
 from __future__ import annotations
 
@@ -72,7 +70,7 @@ async def test_rebuild_reindex_recovery_and_drop_keep_documents(
 
 
 async def are_generation_topics_deleted(kafka: KafkaClientSettings, generation: str) -> bool:
-    """None of the topics that were made for it is left; those of others are."""
+    """Return whether its own topics are deleted and those of others still exist."""
     there = list_topics(kafka)
     assert {"ocr_done", "chunked", "embedded", "entities"} <= there
     return not any(topic.endswith(f".{generation}") for topic in there)

@@ -1,6 +1,4 @@
-"""The whole pipeline on real Kafka in several worker processes: killed, scaled, shared, slowed
-down.
-"""
+"""Run the pipeline on real Kafka in several worker processes: kill, scale, slow down."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ def clean(
 def run_with_kill(
     system: WorkerCluster, events: Sequence[KafkaEvent]
 ) -> dict[str, set[tuple[str, str]]]:
-    """Two workers, one of them killed in the middle, a third in its place. Gives what was told of
-    each event.
-    """
+    """Kill one of two workers midway, start a third, and return each event's outcomes."""
     first, second = system.start_worker(pause_s=0.05), system.start_worker(pause_s=0.05)
     eventually_blocking(lambda: first.is_ready and second.is_ready, what="two workers")
     most = len(events) * 2 // 3
@@ -104,7 +100,7 @@ def get_outcome_types(outcomes: set[tuple[str, str]]) -> set[str]:
 
 
 def read_in_append_order(system: WorkerCluster, topic: str, count: int) -> list[ConsumedRecord]:
-    """What a topic holds, in the order in which the door numbers revisions."""
+    """Return the records of a topic in the order in which ingress numbers revisions."""
     with tail_topic(system.settings, topic) as records:
         eventually_blocking(
             lambda: len(records.poll_records()),

@@ -1,6 +1,4 @@
-"""Workers of a group on real Kafka that join, hand over, are refused or forgotten: each goes on,
-and nothing is lost.
-"""
+"""Group members on real Kafka join, leave, are refused or time out without losing records."""
 
 from __future__ import annotations
 
@@ -118,7 +116,7 @@ async def test_client_restarts_when_its_membership_ends(
 async def test_subscription_restarts_when_flow_is_never_resumed(
     log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where Faust expects another rebalance, which does not come."""
+    """Simulate Faust waiting for a rebalance that does not come."""
 
     async def unheard(recovery: Recovery, *args: Any) -> None:
         monkeypatch.setattr(Recovery, "on_rebalance", on_rebalance)
@@ -153,7 +151,7 @@ async def test_records_dropped_in_rebalance_are_refetched_without_committed_offs
 
 
 async def consume_offsets(consumer: AIOKafkaConsumer, count: int) -> dict[Any, list[int]]:
-    """Partition → offsets."""
+    """Consume `count` records and return their offsets by partition."""
     found: dict[Any, list[int]] = defaultdict(list)
     async with asyncio.timeout(TIMEOUT_S):
         while sum(map(len, found.values())) < count:

@@ -1,4 +1,4 @@
-"""Commands that start while Kafka is down say so, and end."""
+"""Commands that start while Kafka is down report it and exit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers on real Kafka: killed, scaled, slowed down, cut off. Nothing may be lost."""
+"""Kill, scale, slow down and disconnect workers on real Kafka without losing records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.kafka
 
 
 class KafkaWorkerProcesses:
-    """Processes that read, and what they noted between them."""
+    """Worker processes and the records that they have noted together."""
 
     def __init__(self, settings: KafkaClientSettings, folder: Path, stack: ExitStack) -> None:
         self._settings = settings

@@ -33,7 +33,7 @@ async def storage(settings: Settings, database: str) -> AsyncIterator[Storage]:
 
 @pytest.fixture
 async def writer(database: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection with a name, for a transaction that stays open."""
+    """Yield a named connection for a transaction that stays open."""
     connection = await asyncpg.connect(
         database, server_settings={"application_name": "slow loader"}
     )
@@ -64,7 +64,7 @@ async def insert_lease(storage: Storage) -> None:
 
 
 async def begin_and_write(writer: asyncpg.Connection) -> None:
-    """Begin, and write: only then has a transaction a number."""
+    """Begin and write, because only then does a transaction have an id."""
     await writer.execute("begin")
     await writer.execute("create temporary table held as select 1")
 
@@ -112,7 +112,7 @@ async def test_transaction_holding_the_horizon_is_named(
 async def test_first_lock_holder_in_queue_is_named(
     storage: Storage, writer: asyncpg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not who waits in it, nor the worker whose own transaction holds the log back meanwhile."""
+    """Name neither a waiter nor the worker whose own transaction delays the log."""
     monkeypatch.setattr("services.monitoring.lag_diagnosis.MIN_BLOCKING_S", 0.0)
     await insert_lease(storage)
     await append_control_record(storage)

@@ -1,4 +1,4 @@
-"""What the tables must withstand and hold, beyond the suite that every ledger passes."""
+"""What the tables must withstand beyond the contract of every ledger."""
 
 from __future__ import annotations
 
@@ -176,9 +176,7 @@ class TestRevisions:
     async def test_rows_written_during_activation_are_not_orphaned(
         self, pool: Pool, ledger: PgLedger
     ) -> None:
-        """A transaction that found its revision still good, and is slow to write, while a later
-        revision becomes visible.
-        """
+        """A slow writer holds a revision while a later one becomes visible."""
         found, go_on = asyncio.Event(), asyncio.Event()
 
         async def slowly(
@@ -369,7 +367,7 @@ class TestConcurrency:
 async def claim_in_random_batches(
     ledger: PgLedger, facts: Sequence[Event[Any]], mood: random.Random
 ) -> None:
-    """Handles a random three quarters of the facts, in any order and in batches of any size."""
+    """Claim a random three quarters of the events, in any order and in random batches."""
     mine = mood.sample(list(facts), len(facts) * 3 // 4)
     while mine:
         size = mood.randint(1, 12)

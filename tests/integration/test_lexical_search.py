@@ -1,4 +1,4 @@
-"""The lexical channel against an independent BM25 over stems of another implementation."""
+"""Compare the lexical channel with an independent BM25 over other stems."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ PORTUGUESE = [
 
 
 def generate_words(rng: random.Random, vocabulary: Sequence[str], count: int) -> str:
-    """Few words often and many seldom, as in real text."""
+    """Generate a few frequent and many rare words, as in real text."""
     return " ".join(
         vocabulary[min(int(rng.paretovariate(0.7)) - 1, len(vocabulary) - 1)] for _ in range(count)
     )
@@ -158,9 +158,7 @@ async def search_lexical(
 
 
 def assert_same_ranking(hits: LexicalHits, ranking: list[tuple[UUID, float]], k: int) -> None:
-    """The same scores place by place; where neighbours have (nearly) the same score their order may
-    differ.
-    """
+    """Assert equal scores in order; neighbors of nearly equal score may swap."""
     assert len(hits.hits) == min(k, len(ranking))
     expected = dict(ranking)
     for hit, (_, score) in zip(hits.hits, ranking, strict=False):

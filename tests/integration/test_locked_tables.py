@@ -1,6 +1,4 @@
-"""Somebody has locked a table and does not let go: what is looked at and what is sent gets an
-answer, with his name.
-"""
+"""Requests and events behind a locked table are answered with the lock holder's name."""
 
 from __future__ import annotations
 

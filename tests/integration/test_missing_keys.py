@@ -1,4 +1,4 @@
-"""Tables that were restored with a keystore that lacks keys."""
+"""Tables restored with a keystore that lacks keys."""
 
 from __future__ import annotations
 

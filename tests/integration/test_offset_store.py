@@ -1,6 +1,4 @@
-"""What tables know of the places of their readers, and what they make of it that they know less
-than before.
-"""
+"""Stored consumer offsets, and the detection of tables restored from a backup."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ async def test_losing_a_stored_offset_is_detected(pool: Pool) -> None:
 
 
 class SlowQueryPool:
-    """A pool: what the next look finds arrives when more has been noted already."""
+    """A pool that runs a callback between a query and its result."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

@@ -1,4 +1,4 @@
-"""An event that kills every worker that works on it, with SIGKILL."""
+"""An event that kills each worker that processes it with SIGKILL."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What only the Postgres log must withstand: transactions that commit out of order, and readers
-that take over from each other.
-"""
+"""The Postgres log: commits out of order, and readers that take over from each other."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ INSERT_QUERY = (
 
 
 class PostgresCollectingSink:
-    """A sink that remembers, and acknowledges at once when asked to."""
+    """A sink that collects records, and acknowledges at once if asked to."""
 
     def __init__(self, partition: Partition, *, acknowledge: bool, room: int = 1_000_000) -> None:
         self.partition, self.acknowledge, self.room = partition, acknowledge, room
@@ -342,7 +340,7 @@ async def test_only_acknowledged_records_expire(pool: Pool, database: str, log: 
 
 @dataclass(frozen=True)
 class UnstableLease(ReaderLease):
-    """Its connection is lost by whatever interrupts a statement."""
+    """A lease that loses its connection when a statement is interrupted."""
 
     renewal_started: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -380,7 +378,7 @@ async def test_reader_stops_when_cancellation_breaks_its_connection(
 async def test_imported_log_resumes_at_stored_offsets(
     pool: Pool, database: str, log: PgLog
 ) -> None:
-    """As pg_dump and a restore leave it."""
+    """Restore the log as pg_dump leaves it."""
     await log.create_topics({"t": 1}, retention_ms={})
     await log.append([make_record("a"), make_record("b")])
     async with run_subscription(pool, database) as found:

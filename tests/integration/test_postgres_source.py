@@ -1,4 +1,4 @@
-"""A table of somebody else's Postgres, by its replication slot."""
+"""Ingest a foreign Postgres table through its replication slot."""
 
 from __future__ import annotations
 
@@ -122,9 +122,7 @@ async def test_table_is_snapshotted_then_streamed(
 async def test_large_transaction_is_read_in_batches(
     shop: asyncpg.Connection, empty_database: str
 ) -> None:
-    """Whoever loads a table in one transaction must not fill our memory, and none of theirs stays
-    open while we work.
-    """
+    """Bound memory, and keep no transaction open in the source's database."""
     reader = PgChangeReader(empty_database, "public", "notes", "anabranch_crm")
     async with reader.open_snapshot() as snapshot:
         assert [rows async for rows in snapshot.rows] == []
@@ -434,7 +432,7 @@ async def test_dropped_slot_publication_or_table_is_recovered(
 async def test_rows_missed_by_recreated_slot_are_reread(
     shop: asyncpg.Connection, empty_database: str, world: SourceEnvironment
 ) -> None:
-    """Somebody made the slot again, or it is read by another installation too."""
+    """The slot was recreated, or another installation reads it too."""
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     await world.add_source("crm", make_takes())
     await world.wait_for_texts("crm", {"1": "Heron 1.", "2": "Heron 2."})

@@ -1,6 +1,4 @@
-"""A producer that has read nothing but the page 'Push documents to Kafka' and the published
-schemas: its programs are taken from the page as they stand.
-"""
+"""Run the programs of the page 'Push documents to Kafka' as they are printed."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def load_event_schema(event_type: str) -> Any:
 def shop(
     kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[ModuleType, ModuleType]]:
-    """`push` and `outcomes` of the page."""
+    """Return the page's modules `push` and `outcomes`."""
     monkeypatch.setenv("KAFKA", kafka_settings.bootstrap_servers)
     monkeypatch.setenv("TOPIC_PREFIX", kafka_settings.topic_prefix)
     push, outcomes = ModuleType("push"), ModuleType("outcomes")
@@ -81,7 +79,7 @@ def web(tmp_path: Path) -> Iterator[str]:
 async def at_work(
     kafka_settings: KafkaClientSettings, database: str, web: str, tmp_path: Path
 ) -> AsyncIterator[Path]:
-    """A worker with all stages, and its blob store's folder."""
+    """Run a worker with all stages and yield its blob store's folder."""
     sets = [
         f"kafka.bootstrap_servers={kafka_settings.bootstrap_servers}",
         f"kafka.topic_prefix={kafka_settings.topic_prefix}",

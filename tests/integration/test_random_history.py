@@ -1,6 +1,4 @@
-"""A random history over real workers: changes that their source numbers lie scattered over the log,
-out of order and some of them twice, and a worker dies over them.
-"""
+"""Replay a random, partly repeated and unordered history through workers that are killed."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class RandomHistory:
     latest_texts: dict[str, str | None] = field(default_factory=dict)
 
     async def generate_records(self) -> list[Record]:
-        """Keys are anything, so that a document's changes lie in any partition."""
+        """Generate records with random keys, so that changes lie in any partition."""
         found = [
             await self._make_record(f"doc-{place}", number)
             for place in range(DOCUMENTS)
@@ -109,7 +107,7 @@ async def test_random_history_leaves_no_orphans_and_latest_texts_win(
 
 
 async def fetch_visible_texts(worker_group: WorkerGroup) -> dict[str, str]:
-    """External id → the text that answers."""
+    """Return the visible text of each document by external id."""
     query = (
         "select d.external_id, t.markdown from visible v "
         "join revision_texts t using (generation, document_id, ord) "

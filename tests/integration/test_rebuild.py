@@ -1,6 +1,4 @@
-"""The log projected anew beside the generation that answers: equal to before, without any engine,
-while questions and uploads go on.
-"""
+"""Rebuild the tables beside the live generation without calling an engine."""
 
 from __future__ import annotations
 

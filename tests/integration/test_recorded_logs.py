@@ -1,4 +1,4 @@
-"""Logs that earlier versions of the program wrote, through the stages of this one to the tables."""
+"""Read logs of earlier versions of the program through the current stages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def open_test_pool(dsn: str) -> AsyncIterator[Pool]:
 
 
 async def restore_log(dsn: str, records: list[RecordedEvent]) -> None:
-    """As a dump of the log's table would be."""
+    """Restore the log as a dump of its table would."""
     rows = [
         (one.stored.position.offset, one.stored.record, one.stored.appended_at) for one in records
     ]
@@ -106,7 +106,7 @@ async def test_recorded_log_projects_to_recorded_views(
 async def test_events_of_old_producers_are_accepted(
     recording: Path, database: str, tmp_path: Path
 ) -> None:
-    """With its bytes inside, in binary and structured mode."""
+    """Accept inline bytes, in binary and structured mode."""
     sent = [
         one
         for one in load_log(recording, "clear")
@@ -130,7 +130,7 @@ async def test_events_of_old_producers_are_accepted(
 async def test_key_destroyed_by_older_version_stays_destroyed(
     recording: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the keystore is a backup from before."""
+    """Also test a keystore restored from before the destruction."""
     await restore_log(database, load_log(recording, "sealed"))
     await restore_keystore(database, recording)
     async with open_test_pool(database) as pool:

@@ -1,4 +1,4 @@
-"""The database is lost; the log, the blobs and the keys are left."""
+"""Recover a lost database from the log, the blobs and the keys."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""An index with another configuration, built beside the live one: exactly the stages downstream of
-the change run, and they cost what the plan said.
-"""
+"""Build an index with other settings: only stages after the change run, at planned cost."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ STAGE_OUTPUTS = {
 
 
 async def count_events(at_work: Pipeline) -> dict[str, int]:
-    """Of every generation, how many are in each topic."""
+    """Count the events of each topic over all generations."""
     generations = await PgGenerations(at_work.pool).fetch_undropped()
     named = {topic for generation in generations for topic in generation.topics.values()}
     return {

@@ -1,6 +1,4 @@
-"""A rolling upgrade: what a newer program states waits for one that can read it, and holds up
-nothing else.
-"""
+"""Events of a newer program wait for a worker that supports them and block no others."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def raise_event_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def find_names_in_partition(place: int, count: int, prefix: str) -> list[str]:
-    """External ids of documents whose facts lie in that partition, where there are several."""
+    """Find external ids of documents whose events share a partition with others."""
     every = (f"{prefix}-{number}" for number in range(10_000))
     return [
         name

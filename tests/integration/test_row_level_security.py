@@ -1,4 +1,4 @@
-"""Direct access by a second role over a connection of its own: two tenants, two users."""
+"""Direct access by a second role: two tenants with two users each."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ RESTRICTED_TABLES = {
 
 @dataclass(frozen=True)
 class DirectAccessClient:
-    """A login with a password of its own that is a member of the role for direct access, and of
-    nothing else.
-    """
+    """A login that is a member of the direct-access role only."""
 
     dsn: str
 
@@ -261,7 +259,7 @@ async def test_direct_role_cannot_read_partitions_operations_or_keys(
 
 
 async def test_every_table_has_row_level_security_or_is_not_granted(database: str) -> None:
-    """A new table has to be put on one of the two lists."""
+    """A new table must be added to one of the two lists."""
     async with open_search_stack(database) as desk:
         rows = await desk.connection.fetch(
             """select c.relname as name,

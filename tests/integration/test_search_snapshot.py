@@ -1,4 +1,4 @@
-"""One question sees one state, whatever is written meanwhile, and gives its connections back."""
+"""A query sees one snapshot despite concurrent writes and returns its connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUERY_VECTOR = np.array([1, 0, 0, 0], dtype=np.float32)
 
 
 async def is_pool_idle(stack: SearchStack) -> bool:
-    """All connections are back in the pool and in no transaction."""
+    """Return whether all connections are in the pool and outside transactions."""
     states = await stack.connection.fetch(
         "select state from pg_stat_activity where application_name = 'search' "
         "and datname = current_database()"

@@ -1,4 +1,4 @@
-"""Cosine similarity, exact while vectors are few, through the graph index when they are many."""
+"""Cosine similarity: exact for few vectors, through the graph index for many."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def compute_cosine(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 async def simulate_many_vectors(stack: SearchStack) -> None:
-    """As if the generation had 20,000 vectors more."""
+    """Raise the generation's vector count by 20,000 without inserting vectors."""
     await stack.connection.execute(
         "insert into corpus_deltas (generation, tenant, cfg, chunks) "
         "values ('g1', 'elsewhere', 'simple', 20000)"

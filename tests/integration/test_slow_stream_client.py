@@ -1,6 +1,4 @@
-"""A reader of the stream who takes nothing for a while, over a real connection: nobody waits for
-it, and it is told all that it missed.
-"""
+"""A stalled stream client delays nobody and learns how many messages it missed."""
 
 from __future__ import annotations
 
@@ -134,7 +132,7 @@ async def stop_server(world: StreamServerEnvironment) -> None:
 
 @dataclass
 class StreamClient:
-    """Of server-sent events."""
+    """A client of server-sent events."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -152,7 +150,7 @@ class StreamClient:
         return cls(reader, writer)
 
     async def read_until(self, enough: Callable[[dict[str, Any]], bool]) -> None:
-        """Messages until one is enough."""
+        """Read messages until `enough` accepts one."""
         message: dict[str, Any] = {}
         async with asyncio.timeout(60):
             while True:

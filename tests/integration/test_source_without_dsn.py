@@ -1,4 +1,4 @@
-"""A source that nobody says the address of."""
+"""A source whose DSN no setting names."""
 
 from __future__ import annotations
 

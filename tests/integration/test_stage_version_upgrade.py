@@ -1,6 +1,4 @@
-"""A program whose stage does otherwise than the one that made the index: it answers, leaves what is
-new to whoever can, and makes another index.
-"""
+"""A program with a newer stage answers from the old index and builds a new one."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ UpgradeStage = Callable[[str], None]
 
 @pytest.fixture
 def upgrade_stage(monkeypatch: pytest.MonkeyPatch) -> UpgradeStage:
-    """From here on this process is a program whose stage of that name makes other output."""
+    """Turn this process into a program whose stage produces other output."""
 
     def raised(name: str) -> None:
         newer = tuple(
@@ -70,7 +68,7 @@ def make_reindex_service(
 
 
 async def fetch_visible_texts(at_work: Pipeline) -> dict[str, str]:
-    """External id → text, of what the live generation shows."""
+    """Return the live generation's visible texts by external id."""
     rows = await at_work.pool.fetch(
         "select d.external_id, string_agg(p.text, ' ' order by p.ordinal) as text "
         "from live_generation l join visible v on v.generation = l.name "
@@ -291,7 +289,7 @@ async def test_build_of_another_version_waits_for_that_version(
 
 
 class ChangedEmbedder(NullEmbedder):
-    """The same model by a newer program."""
+    """The same model in a newer program."""
 
     def __init__(self) -> None:
         super().__init__(dimension=8)
@@ -338,7 +336,7 @@ async def _is_stage_paused(at_work: Pipeline, stage: str) -> bool:
 
 
 async def _has_one_outcome_each(at_work: Pipeline, events: set[str]) -> bool:
-    """Whether each of their producers has been told, and of one event one thing."""
+    """Return whether each event has exactly one outcome."""
     outcomes = [
         one.data
         for one in [

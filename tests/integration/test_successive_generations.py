@@ -1,6 +1,4 @@
-"""One generation after the other, and several at once: each goes on when those it was made beside
-are gone.
-"""
+"""Generations survive the drop of those that they were derived from."""
 
 from __future__ import annotations
 

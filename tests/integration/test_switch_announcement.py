@@ -1,6 +1,4 @@
-"""What a switch made searchable is told once, also where the database is lost before it is told, or
-afterwards.
-"""
+"""Announce once what a switch made searchable, also when the database is lost around it."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ STAGES_HANGING_ON_PROMOTION = [
 
 
 async def list_announced_documents(at_work: Pipeline) -> list[str]:
-    """Documents that are said to be searchable, each as often as that was said."""
+    """List the documents announced as searchable, once per announcement."""
     found = [
         fact.data
         async for stored in at_work.worker.storage.log.read("outcomes")

@@ -1,6 +1,4 @@
-"""What tenants share on a server and must not learn of each other by it: names, counts, memos,
-external ids.
-"""
+"""Shared tables reveal nothing across tenants: names, counts, memos, external ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token states of a generation that is dropped leave the blob store, and no others."""
+"""The sweep deletes only the token states of a dropped generation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def list_stored_blobs(at_work: Pipeline) -> set[str]:
 
 
 async def build_second_generation(at_work: Pipeline) -> str:
-    """Another generation that answers: the document of one passage has the same states in both."""
+    """Build a live generation that shares one passage's token states with the first."""
     desk = build_reindex_service(
         at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES
     )
@@ -160,7 +160,7 @@ async def test_states_of_events_in_flight_are_kept(
 
 
 async def test_sweep_waits_for_running_replay(database: str, tmp_path: Path) -> None:
-    """It may state again what refers to one."""
+    """A replay may publish a new reference to a blob."""
     async with prepare_storage(
         Settings(data_dir=tmp_path), database, pool_size=3, name="test"
     ) as storage:

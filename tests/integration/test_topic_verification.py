@@ -1,4 +1,4 @@
-"""Topics that somebody else made, or nobody, are told from those that fit."""
+"""`topics verify` tells missing and misconfigured topics from correct ones."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def create_topics(
 async def alter_topic_configs(
     kafka_settings: KafkaClientSettings, topics: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """As an operator does; returns when the cluster shows it."""
+    """Alter configs as an operator does and wait until the cluster shows them."""
     admin = AdminClient({"bootstrap.servers": kafka_settings.bootstrap_servers})
     resources = []
     for topic, settings in topics.items():
@@ -98,7 +98,7 @@ async def alter_topic_configs(
 def run_topics_verify(
     kafka_settings: KafkaClientSettings, data_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Exit status, and what was told by topic."""
+    """Return the exit status, and the findings by topic."""
     given = [
         argument for one in make_setting_overrides(kafka_settings) for argument in ("--set", one)
     ]

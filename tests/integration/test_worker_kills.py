@@ -60,7 +60,7 @@ async def test_build_resumes_after_worker_kill_without_repeated_calls(
 
 
 async def count_memoized(worker_group: WorkerGroup, name: str) -> int:
-    """Texts that the embedder of this generation need not be asked again."""
+    """Count the texts with a memoized result of this generation's embedder."""
     build = await worker_group.wait_for_state(name, "building")
     embedder = make_overrides(build.generation.config).embedder
     assert embedder is not None
@@ -80,7 +80,7 @@ async def count_visible(worker_group: WorkerGroup, generation: str) -> int:
 
 
 async def compute_checksum_from_scratch(dsn: str, folder: Path) -> dict[str, Any]:
-    """The tables of an index that was made so from the start, by a worker that nobody killed."""
+    """Compute the checksum of an index built from scratch by one worker."""
     settings = override_settings(load_settings(data_dir=folder / "scratch"), EMBEDDER_CHANGE)
     async with run_pipeline(folder / "scratch", dsn, OVERRIDES, settings) as fresh:
         await fresh.push_and_wait(INITIAL_DOCUMENTS)
@@ -113,7 +113,7 @@ async def test_index_is_rebuilt_after_builder_is_killed(
 
 
 async def count_index_builds(worker_group: WorkerGroup, name: str) -> int:
-    """How many of its indexes are on their way, and wait."""
+    """Count the generation's indexes under construction."""
     query = (
         "select count(*) from pg_stat_progress_create_index p join pg_class c on c.oid = p.relid "
         "where c.relname like '%\\_' || $1"
@@ -124,7 +124,7 @@ async def count_index_builds(worker_group: WorkerGroup, name: str) -> int:
 async def fetch_index_definitions(
     worker_group: WorkerGroup, generation: str
 ) -> list[tuple[str, bool]]:
-    """Of its partitions: what each is, and whether it is complete."""
+    """Return definition and validity of each partition's index."""
     query = (
         "select pg_get_indexdef(i.indexrelid) as definition, i.indisvalid as valid "
         "from pg_index i join pg_class c on c.oid = i.indrelid "
@@ -173,7 +173,7 @@ async def test_redrive_and_replay_survive_worker_kills(
 
 
 async def start_redrive_and_replay(worker_group: WorkerGroup) -> tuple[UUID, UUID]:
-    """In batches of TOGETHER, before any worker is there to take them up."""
+    """Request both in batches of TOGETHER before a worker runs."""
     [redrive] = (
         await worker_group.replay_service.redrive(
             TENANT, RedriveRequest(code="REFUSED", per_second=TOGETHER)
