@@ -10,7 +10,7 @@ from schemas.ports.engines import TextEmbedding
 
 
 class RejectingEmbedder(NullEmbedder):
-    """Reject texts that contain one of the words in `refused`, until a test empties it."""
+    """Reject texts that contain one of `rejected_words`, until a test empties it."""
 
     def __init__(self, dimension: int = 64, state_dimension: int = 16) -> None:
         super().__init__(dimension, state_dimension)

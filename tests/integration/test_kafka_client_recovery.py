@@ -32,7 +32,7 @@ def subscriber(kafka_settings: KafkaClientSettings) -> FaustSubscriber:
 
 @pytest.fixture
 def consumers(monkeypatch: pytest.MonkeyPatch) -> list[FaustConsumer]:
-    """Record each consumer that is started."""
+    """Record each consumer that is created."""
     begun: list[FaustConsumer] = []
     begin = FaustConsumer.__init__
 

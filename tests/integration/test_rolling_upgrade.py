@@ -35,7 +35,7 @@ def raise_event_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def find_names_in_partition(place: int, count: int, prefix: str) -> list[str]:
-    """Find external ids of documents whose events share a partition with others."""
+    """Find external ids whose documents' events lie in the partition."""
     every = (f"{prefix}-{number}" for number in range(10_000))
     return [
         name

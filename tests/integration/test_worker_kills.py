@@ -173,7 +173,7 @@ async def test_redrive_and_replay_survive_worker_kills(
 
 
 async def start_redrive_and_replay(worker_group: WorkerGroup) -> tuple[UUID, UUID]:
-    """Request both in batches of TOGETHER before a worker runs."""
+    """Request a redrive and a replay that read TOGETHER events per second."""
     [redrive] = (
         await worker_group.replay_service.redrive(
             TENANT, RedriveRequest(code="REFUSED", per_second=TOGETHER)

@@ -1,6 +1,4 @@
-"""The whole system in this process over a database of the test's own: worker, API and everything
-between, with a model that needs no time.
-"""
+"""Run the whole system in this process with a model that answers at once."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ async def world(settings: Settings, database: str, overrides: Overrides) -> Asyn
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """For a server; what runs in it afterwards is stopped."""
+    """Yield a data folder for a server, and stop what still runs in it afterwards."""
     yield tmp_path / "data"
     if not (tmp_path / "data" / POSTGRES_FOLDER).exists():
         return

@@ -1,4 +1,4 @@
-"""A question that is asked again and again, and the document that it is about."""
+"""Cached answers, and the changes that invalidate them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUESTION = "What is the toll of the lower lock?"
 
 
 async def ask_until_cached(world: ApiWorld, **options: Any) -> dict[str, Any]:
-    """Asked until it is answered from memory."""
+    """Ask until the answer comes from the cache."""
     for _ in range(20):
         answer = await world.ask(QUESTION, **options)
         if answer["trace"]["cached"]:

@@ -1,6 +1,4 @@
-"""Answers quote what the author wrote, under the heading where it stands and by a name that a
-person knows.
-"""
+"""Answers quote the author's text under its heading and with a readable source name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Whatever comes in, the client gets a clear error or the document fails with a code and a remedy,
-and the next document goes through.
-"""
+"""Bad input gets a clear error or a failed document, and does not block the next one."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ async def assert_next_document_is_searchable(world: ApiWorld) -> None:
 async def ingest_and_get_error(
     world: ApiWorld, body: bytes, filename: str, **fields: Any
 ) -> dict[str, Any]:
-    """The error of a document that was accepted and then failed."""
+    """Ingest a document that is accepted and then fails; return its error."""
     status = await world.wait_until_final(await world.ingest(body, filename, **fields))
     assert status["state"] == "failed", status
     (error,) = [line["error"] for line in status["stages"] if line.get("error")]

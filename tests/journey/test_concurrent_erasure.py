@@ -1,6 +1,4 @@
-"""Erasing while other things are under way: uploads of the same document, builds, replays,
-comparisons, and a worker that is killed.
-"""
+"""Erase during uploads, builds, replays, comparisons and a worker kill."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ async def is_done(world: ApiWorld, receipt: str) -> bool:
 
 
 async def is_job_final(world: ApiWorld, job: str) -> bool:
-    """Also where it was erased with its document."""
+    """Return whether the job is final, or was erased with its document."""
     response = await world.http.get(f"/v1/ingest/status/{job}")
     return response.status_code == 404 or response.json()["state"] in FINAL_STATES
 
@@ -121,7 +119,7 @@ async def test_collection_erasure_includes_unprocessed_uploads(world: ApiWorld) 
 
 
 class BlockingParser(LineParser):
-    """Does not come back with what begins with `BLOCKING_PREFIX` before it may."""
+    """Block on documents that begin with `BLOCKING_PREFIX` until the test releases them."""
 
     def __init__(self) -> None:
         self.blocked_event, self.release_event = asyncio.Event(), asyncio.Event()

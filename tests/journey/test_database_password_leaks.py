@@ -1,6 +1,4 @@
-"""The password of an external database stays out of every file and every line that `up` and its
-helpers write.
-"""
+"""The password of an external database appears in no file or output of `up`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of a generation that is gone: what was cut otherwise since is no fault of theirs."""
+"""Runs of a dropped generation keep their lineage, rerun and diff."""
 
 from __future__ import annotations
 

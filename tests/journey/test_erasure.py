@@ -1,6 +1,4 @@
-"""Erasing for good: after it a canary is found nowhere, and what stays can be rebuilt and asked as
-before.
-"""
+"""Erased text is found nowhere, and the remaining documents stay searchable."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ async def list_tables(connection: Connection) -> list[str]:
 
 
 async def find_canaries(dsn: str, folder: Path, canaries: Iterable[str]) -> set[str]:
-    """Tables and blobs in which one of the canaries is found, in any case of its letters. Of the
-    log's table, topics.
-    """
+    """Find the tables, log topics and blobs that contain a canary, ignoring case."""
     pool = await open_pool(dsn, size=1, name="test")
     try:
         async with pool.acquire() as connection:

@@ -1,6 +1,4 @@
-"""After a finished receipt no file of the embedded server holds the destroyed keys or the text, and
-the log does not open again.
-"""
+"""After an erasure no file of the embedded server holds the keys or the text."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def embedded_server(settings: Settings) -> Iterator[EmbeddedPostgres]:
 
 
 def find_in_folders(folders: list[Path], wanted: dict[str, bytes]) -> set[str]:
-    """`what: file` for each thing that a file holds, in any case of its letters."""
+    """Return `what: file` for each text that a file contains, ignoring case."""
     found = set()
     for path in {
         path
@@ -131,7 +129,7 @@ async def test_erased_keys_and_text_are_in_no_file(
 async def test_restart_overwrites_key_share_left_by_killed_worker(
     settings: Settings, embedded_server: EmbeddedPostgres, overrides: Overrides
 ) -> None:
-    """Killed between the row of the key and its share."""
+    """Kill the worker after it deletes the key's row and before its share."""
     async with run_system(settings, embedded_server.dsn, overrides) as world:
         erased = await world.ingest_until_searchable(CANARY_TEXT)
         [key] = await fetch_live_keys(embedded_server.dsn, erased["document_id"])

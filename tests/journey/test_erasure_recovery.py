@@ -1,6 +1,4 @@
-"""Erased, and then the database lost: what is made again from the log, the blobs and an old backup
-of the keys does not bring it back.
-"""
+"""Recovery from the log, the blobs and an old key backup restores no erased data."""
 
 from __future__ import annotations
 
@@ -199,7 +197,7 @@ async def test_erasure_resumes_after_database_is_rebuilt(
     begun: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of what cannot be read any more no row comes back, and its bytes are found all the same."""
+    """Unreadable events restore no rows, and the erasure still finds their blobs."""
 
     async def never(passing: DrainBarrier) -> None:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""What people say of passages becomes judgements that say where in which document."""
+"""Feedback on passages becomes relevance judgements of spans in documents."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`anabranch generations` and `feedback` against an API that answers at once: what is sent, what is
-printed, and the exit codes.
-"""
+"""`anabranch generations` and `feedback` against a fake API: requests, output, exit codes."""
 
 from __future__ import annotations
 
@@ -210,7 +208,7 @@ def test_drop_of_live_generation_fails_without_prompt(
 def test_promote_rejects_queries_without_gate(
     command: GenerationsCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is compared then, so the questions would do nothing."""
+    """Without a gate nothing is compared, so the queries would have no effect."""
     assert command("promote", "g2", "--queries", "5") == 2
     assert "--gate" in capsys.readouterr().err and not command.generations.requests
 

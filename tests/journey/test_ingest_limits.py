@@ -1,4 +1,4 @@
-"""Bounds of the HTTP side with the real services behind it."""
+"""Limits of the HTTP API with the real services behind it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DISK_RESERVE_TEXT = "the reserve"
 async def low_disk_world(
     settings: Settings, database: str, overrides: Overrides
 ) -> AsyncIterator[ApiWorld]:
-    """A reserve that the disk of this machine does not have."""
+    """Require more free disk space than this machine has."""
     more = shutil.disk_usage("/").total * 1000
     async with run_system(
         load_settings(data_dir=settings.data_dir, sets=[f"api.disk_reserve={more}"]),

@@ -1,6 +1,4 @@
-"""Documents that came no further than the door, or have not come to it yet: they are found, and
-they can be withdrawn.
-"""
+"""Documents that fail at ingress or have not reached it can be found and withdrawn."""
 
 from __future__ import annotations
 
@@ -169,7 +167,7 @@ async def test_delete_wins_over_unprocessed_upload(
 async def upload_and_delete(
     settings: Settings, database: str, overrides: Overrides, fields: dict[str, str]
 ) -> dict[str, Any]:
-    """While no worker runs."""
+    """Upload and delete while no worker runs."""
     async with prepare_worker(settings, database, overrides=overrides):
         pass
     async with (

@@ -1,6 +1,4 @@
-"""Dead letters of documents that came no further than the door, and what becomes of them when
-others speak of the same documents meanwhile.
-"""
+"""Dead letters of ingress, beside later events of the same documents."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ PAGE_TEXT = "The quetzal flew over the weir."
 
 
 class RepairableSite:
-    """Pages that are not there until somebody puts them there."""
+    """A site whose pages are missing until a test sets `is_fixed`."""
 
     def __init__(self) -> None:
         self.is_fixed = False
@@ -75,7 +73,7 @@ async def world(
 
 
 async def ingest_missing_page(world: ApiWorld, site: RepairableSite, name: str) -> dict[str, Any]:
-    """A document whose page is not there."""
+    """Ingest a document whose page is missing."""
     receipt = await post(
         world,
         "/v1/ingest",

@@ -1,6 +1,4 @@
-"""Erasing on real Kafka: what the broker keeps in its files shows a canary nowhere, once the
-retention of topic `raw` has passed.
-"""
+"""Erase on real Kafka: the broker's files contain no canary after the retention of `raw`."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ SHORT_RETENTION = {"retention.ms": "1000", "segment.ms": "1000", "file.delete.de
 
 @pytest.fixture(scope="module")
 def kafka_broker() -> Iterator[Broker]:
-    """One whose files hold nothing else."""
+    """Run a broker whose files hold only this test's data."""
     require_kafka()
     with run_broker() as broker:
         yield broker
@@ -59,7 +57,7 @@ def settings(tmp_path: Path, kafka_settings: KafkaClientSettings) -> Settings:
 def alter_topics(
     kafka: KafkaClientSettings, topics: Iterable[str], values: Mapping[str, str]
 ) -> None:
-    """As an operator does, with kafka-configs.sh."""
+    """Alter topic configs as an operator does with kafka-configs.sh."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -119,7 +117,7 @@ async def wait_until(true: Any, what: str) -> None:
 
 
 def find_in_segments(broker: Broker, kafka: KafkaClientSettings) -> set[str]:
-    """Files of whatever kind, by the topic that they belong to; the broker's own by their names."""
+    """Find broker files with a canary: topics by name, the broker's own files by path."""
     found = {
         Path(name).parts[0]
         for name in find_in_files(broker.data_dir, CANARIES)

@@ -1,6 +1,4 @@
-"""What other accounts and processes of the machine learn of a server, and what its token is good
-for.
-"""
+"""What other accounts and processes can learn of a server, and what its token permits."""
 
 from __future__ import annotations
 

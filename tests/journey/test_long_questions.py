@@ -1,4 +1,4 @@
-"""A question costs what its first words cost, however many follow."""
+"""The cost of a question is bounded by its first words."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ MAX_SLOWDOWN = 6.0
 
 
 async def measure_queries_s(world: ApiWorld, question: str) -> tuple[float, float]:
-    """How long `TOGETHER` such questions take at once, and the longest that a probe waits
-    meanwhile.
-    """
+    """Return the time of `CONCURRENCY` queries and the longest wait of a probe beside them."""
     longest = 0.0
 
     async def probe() -> None:

@@ -1,4 +1,4 @@
-"""Every metric moves when that happens which it counts."""
+"""Each metric moves when the event that it counts occurs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parse_samples(text: str) -> MetricSamples:
 
 
 def sum_samples(found: MetricSamples, name: str, **labels: str) -> float:
-    """Of all series with these labels together."""
+    """Sum all series with these labels."""
     return sum(
         number
         for (known, given), number in found.items()

@@ -1,6 +1,4 @@
-"""Requests made up from the OpenAPI document, valid and invalid, over every operation: a client's
-mistake is never a 5xx.
-"""
+"""Requests generated from the OpenAPI document never get a 5xx answer."""
 
 from __future__ import annotations
 

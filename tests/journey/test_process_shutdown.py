@@ -1,4 +1,4 @@
-"""Whatever ends `anabranch`, nothing that it started is left running."""
+"""However `anabranch` ends, no process that it started survives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters read once more after a fix: to the clean result, and never over what is newer."""
+"""Redrives reach the clean result and never overwrite newer data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["embedder", "overrides"]
 
 @pytest.fixture
 def clean_settings(settings: Settings) -> Settings:
-    """Of another system, on the same broker where there is one."""
+    """Return settings of another system on the same broker, where there is one."""
     kafka = settings.kafka.model_copy(
         update={"topic_prefix": f"clean-{settings.kafka.topic_prefix}"}
     )
@@ -136,7 +136,7 @@ async def test_discarded_dead_letter_is_closed_with_reason(world: ApiWorld) -> N
 
 @on_both_logs
 async def test_dead_letter_of_expired_raw_record_is_redriven(world: ApiWorld) -> None:
-    """Nobody has mended it: it is dead-lettered again, under the same id, with the same reason."""
+    """Without a fix it is dead-lettered again with the same id and reason."""
     record = await build_raw_record(
         DocumentWithdrawn(tenant="default", document_id="no uuid"),
         "e-1",
@@ -222,7 +222,7 @@ async def test_redrive_of_duplicate_id_keeps_first_inbox_entry(world: ApiWorld) 
 
 
 async def insert_dropped_generation_letter(world: ApiWorld, document: str) -> UUID:
-    """The letter of a generation that was dropped, and whose topic no other reads."""
+    """Insert a dead letter of a dropped generation whose topic nobody reads."""
     pool = world.worker.storage.pool
     await pool.execute(
         "insert into generations (name, config, how, topics, state) "
@@ -276,7 +276,7 @@ async def test_redrive_skips_dead_letters_of_dropped_generation(
 async def test_unrecoverable_dead_letter_does_not_block_others(
     world: ApiWorld, database: str
 ) -> None:
-    """It stays as it is; its neighbour is read again."""
+    """The unreadable letter stays unchanged, and the other is redriven."""
     for number in range(2):
         record = await build_raw_record(
             DocumentWithdrawn(tenant="default", document_id="no uuid"),

@@ -1,4 +1,4 @@
-"""Dead letters and replays by command, with exit codes that a script can go by."""
+"""Dead letters and replays on the command line, with exit codes for scripts."""
 
 from __future__ import annotations
 

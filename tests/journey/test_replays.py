@@ -1,4 +1,4 @@
-"""Stages that react again to what they have read: nothing changes, and no engine is asked."""
+"""Replays of stages change nothing and call no engine."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ async def test_pending_replay_fails_when_its_range_expires(
 
 @on_both_logs
 async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: str) -> None:
-    """Revisions that changed nothing, an amendment, a withdrawal and what came back after one."""
+    """The history has unchanged revisions, an amendment, a withdrawal and a resubmission."""
     await world.ingest_until_searchable("A note about otters.", external_id="same")
     await world.ingest_until_searchable("A note about otters.", external_id="same")
     changed = await world.ingest_until_searchable(

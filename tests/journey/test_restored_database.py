@@ -1,6 +1,4 @@
-"""Tables come from a backup, and their readers on Kafka are further: what the tables have not seen
-comes into them, or nothing starts.
-"""
+"""Tables restored from a backup catch up with their Kafka readers, or prevent the start."""
 
 from __future__ import annotations
 
@@ -167,7 +165,7 @@ async def test_database_without_stored_offsets_is_adopted(
 async def test_worker_stops_on_restored_offsets_and_next_catches_up(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:
-    """As when a standby takes over that was behind."""
+    """Simulate the takeover by a standby that was behind."""
     async with run_system(settings, database, overrides) as world:
         storage = world.worker.storage
         await ingest_document(world, "stays", UNCHANGED_TEXT)
@@ -219,7 +217,7 @@ async def test_index_changes_of_foreign_server_are_deleted(
 async def test_documents_missing_from_keystore_backup_are_reingested(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:
-    """The tables are made from the log, and the keystore from an old backup."""
+    """Rebuild the tables from the log with an old keystore backup."""
     async with run_system(settings, database, overrides) as world:
         await ingest_document(world, "stays", UNCHANGED_TEXT)
     await copy_keys(database, other_database)

@@ -16,7 +16,7 @@ FILLER = (
 
 
 def make_edition(edition: str) -> str:
-    """Long enough for a dozen chunks, each of which says which edition it is of."""
+    """Make a text of a dozen chunks, each of which names its edition."""
     return "\n\n".join(
         f"# Rule {number}\n\nThe lock toll of the {edition} edition, rule {number}. {FILLER}"
         for number in range(SECTION_COUNT)
@@ -24,7 +24,7 @@ def make_edition(edition: str) -> str:
 
 
 def find_editions(answer: dict[str, Any]) -> set[tuple[int, str]]:
-    """Which revisions an answer is made of, by their number and by their text."""
+    """Return the editions in an answer by revision number and by text."""
     return {
         (result["revision"], "first" if "first edition" in result["snippet"] else "second")
         for result in answer["results"]

@@ -1,6 +1,4 @@
-"""The questions of the demo over the sample documents, with the real engines: text, OCR, tables,
-two languages.
-"""
+"""The demo's questions over the sample documents, with the real engines."""
 
 from __future__ import annotations
 
@@ -61,7 +59,7 @@ async def test_near_misses_are_refused_and_scan_headings_not_quoted(
 
 
 async def fetch_cited_text(world: ApiWorld, citation: dict[str, Any]) -> str:
-    """What the document's Markdown holds where the citation says that its quote stands."""
+    """Return the document's Markdown at the citation's span."""
     markdown = (await world.http.get(f"/v1/documents/{citation['document_id']}/markdown")).text
     return markdown[citation["spans"][0]["char_start"] : citation["spans"][-1]["char_end"]]
 

@@ -1,4 +1,4 @@
-"""A caller of the API tries to have keys and texts sent to an address of its own."""
+"""An API caller tries to send keys and texts to an address of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ API_KEY_SETTINGS = [
 
 
 class RequestRecorder:
-    """Listens, and keeps whatever arrives."""
+    """Listen on a port and record everything received."""
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []

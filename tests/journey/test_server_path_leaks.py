@@ -1,4 +1,4 @@
-"""Files that are broken in every way: what is said of them names no place on the server's disk."""
+"""Errors about broken files name no path of the server."""
 
 from __future__ import annotations
 

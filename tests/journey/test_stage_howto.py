@@ -1,4 +1,4 @@
-"""The example of 'Add a stage': one file and one line, in a copy of the program's stages."""
+"""The example of 'Add a stage': one file and one line in a copy of the stages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOWTO_PAGE = ROOT / "docs/how-to/add-a-stage.md"
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A folder that precedes the program's own `processors` on the path."""
+    """Return a folder that precedes the program's own `processors` on the path."""
     page = HOWTO_PAGE.read_text(encoding="utf-8")
     [source] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     [(before, line)] = re.findall(r"^     (\S+)\n\+    (.*)$", page, re.MULTILINE)

@@ -1,6 +1,4 @@
-"""Answers that quote rows of tables and lines of scans, and those that a chat model wrote: traced,
-verified, exported and made again like any other.
-"""
+"""Trace, verify, export and rerun answers from tables, from scans and by a chat model."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ async def ask_and_record(world: ApiWorld, name: str) -> dict[str, Any]:
 
 
 async def ask_with_failing_model(world: ApiWorld, name: str, models: FakeOpenAI) -> dict[str, Any]:
-    """The model says nothing of use."""
+    """Ask with a model that returns nothing usable."""
     models.queue_answers(*["no JSON at all"] * 10)
     answer = await ask_and_record(world, name)
     models._queued_answers.clear()

@@ -1,6 +1,4 @@
-"""Every operation of the API, called by users of two tenants with the names of each other's things
-in every place that takes one.
-"""
+"""Call every operation as users of two tenants with the names of each other's data."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ class OwnedData:
 
 @dataclass
 class ParameterValues:
-    """Values for the places of a call: ids by kind, and texts."""
+    """Values for the parameters of a call: ids by kind, and texts."""
 
     ids: dict[str, list[str]]
     texts: list[str]
@@ -80,7 +78,7 @@ class ParameterValues:
         return [one for ids in self.ids.values() for one in ids]
 
     def select_ids(self, name: str) -> list[str]:
-        """All of the kind that the place takes, and some of others."""
+        """Return all ids of the parameter's kind and some of other kinds."""
         fitting = [
             one
             for kind, ids in self.ids.items()
@@ -90,7 +88,7 @@ class ParameterValues:
         return [*fitting, *self.select_values([one for one in self.all_ids if one not in fitting])]
 
     def select_values(self, values: Sequence[str]) -> list[str]:
-        """So many that no place has too many, the next ones at each call."""
+        """Return a bounded number of values, the next ones at each call."""
         if len(values) <= self.per_parameter:
             return list(values)
         self.next_index += self.per_parameter
@@ -101,7 +99,7 @@ class ParameterValues:
 
 @dataclass
 class TenantStack:
-    """`shared` is what everyone in the tenant may read."""
+    """An API with clients of two tenants; all callers of a tenant may read `shared`."""
 
     services: Services
     clients: dict[tuple[str, str], httpx2.AsyncClient]
@@ -183,7 +181,7 @@ async def _wait_until_job_final(http: httpx2.AsyncClient, job: str) -> str:
 
 
 async def create_data(stack: TenantStack) -> None:
-    """Documents, questions, feedback, a dead letter, a source, a replay and an erasure of each."""
+    """Create documents, queries, feedback, dead letters, sources, replays and erasures."""
     receipts = [
         await _ingest_documents(stack, tenant, user)
         for tenant in TENANTS
@@ -243,7 +241,7 @@ async def _ingest_documents(
 
 
 async def _query_and_rate(stack: TenantStack, who: tuple[str, str]) -> None:
-    """In its own words, which only its own runs hold."""
+    """Query with words that only this caller's own documents contain."""
     own, http = stack.data_by_owner[who], stack.clients[who]
     question = f"{''.join(who).capitalize()}askedgranite"
     own.secrets.add(question)
@@ -317,8 +315,9 @@ async def _erase_collection(http: httpx2.AsyncClient, collection: str, job: str)
 
 
 async def _collect_ids(stack: TenantStack, who: tuple[str, str]) -> None:
-    """Of chunks and entities that nobody else has: of documents which everyone in the tenant may
-    read they are the tenant's.
+    """Collect ids of chunks and entities that no other caller owns.
+
+    Ids of documents that everyone in the tenant may read belong to the tenant.
     """
     http, own = stack.clients[who], stack.data_by_owner[who]
     for document in own.ids["document"]:
@@ -388,9 +387,7 @@ def _resolve_references(schema: Any, document: Json, depth: int = 0) -> Any:
 def generate_calls(
     operation: ApiOperation, things: ParameterValues
 ) -> Iterator[tuple[Json, Json, Json | None]]:
-    """Path, query and body with each of `things` in every place that takes a text or an id, one
-    place at a time.
-    """
+    """Yield path, query and body with each value in each parameter, one at a time."""
     places = [parameter for parameter in operation.parameters if parameter["in"] == "path"]
     queries = [parameter for parameter in operation.parameters if parameter["in"] == "query"]
     first = {
@@ -484,7 +481,7 @@ def _send_request(
 
 
 def _collect_foreign_values(stack: TenantStack, who: tuple[str, str]) -> ParameterValues:
-    """Of another user of the tenant, and of whoever has things of every kind in the other one."""
+    """Collect values of another user of the tenant and of the other tenant."""
     other = next(tenant for tenant in TENANTS if tenant != who[0])
     owners = [
         stack.data_by_owner[other, "head"],
@@ -521,7 +518,7 @@ def _find_leaks(stack: TenantStack, who: tuple[str, str], answer: Any, sent: str
 
 
 def _note_disclosed_tokens(stack: TenantStack, who: tuple[str, str], sent: str) -> None:
-    """What a tenant was told by its own callers it may repeat."""
+    """Exempt what the tenant's own callers have disclosed to it."""
     stack.disclosed_tokens[who[0]] |= {
         token
         for found in stack.list_foreign_data(who)
@@ -533,7 +530,7 @@ def _note_disclosed_tokens(stack: TenantStack, who: tuple[str, str], sent: str) 
 async def call_operations(
     stack: TenantStack, wanted: list[ApiOperation]
 ) -> tuple[set[str], list[str]]:
-    """Operations that were called, and what came to light."""
+    """Return the operations called and the leaks found."""
     called, found = set[str](), list[str]()
 
     async def call_all(who: tuple[str, str]) -> None:
@@ -557,7 +554,7 @@ async def call_operations(
 
 
 async def find_existence_leaks(stack: TenantStack, wanted: list[ApiOperation]) -> list[str]:
-    """Where an id of somebody else's is answered otherwise than one that nobody has."""
+    """Find operations that answer a foreign id differently from an unknown one."""
     found = []
     for who, http in stack.clients.items():
         for operation in wanted:
@@ -634,7 +631,7 @@ async def test_no_operation_leaks_data_between_users_or_tenants(
 async def _find_operations_failing_for_owners(
     stack: TenantStack, reads: list[ApiOperation]
 ) -> list[str]:
-    """Operations that answer no caller with 2xx though they are asked for its own."""
+    """Find operations that answer no owner with 2xx for its own data."""
     lacking = []
     for operation in reads:
         statuses = set()
@@ -662,7 +659,7 @@ async def _find_operations_failing_for_owners(
 
 
 async def _find_stream_leaks(stack: TenantStack) -> list[str]:
-    """All at once, from the beginning, until the server says goodbye."""
+    """Read the streams of all callers from the beginning until the server closes them."""
 
     async def follow(who: tuple[str, str], **query: Any) -> list[str]:
         answer = await stack.clients[who].get("/v1/stream", params={"after": "begin", **query})
@@ -688,7 +685,7 @@ async def _find_stream_leaks(stack: TenantStack) -> list[str]:
 
 
 async def _find_changed_documents(stack: TenantStack) -> list[str]:
-    """Documents that their owners do not find as they were."""
+    """Find documents that have changed for their owners."""
     lost = []
     for (tenant, user), own in stack.data_by_owner.items():
         http = stack.clients[tenant, user if user in READER_NAMES_BY_USER else "head"]

@@ -1,4 +1,4 @@
-"""Texts of strangers that hold terminal commands, through every command that prints."""
+"""Hostile control sequences in texts, through every command that prints."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def wait_until(http: httpx2.Client, path: str, holds: Any) -> Any:
 
 
 def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:
-    """Hostile texts in documents, dead letters, runs, sources, feedback and receipts; then each
-    command with what makes it print them.
-    """
+    """Create hostile texts of every kind; return the arguments with which commands print them."""
     names = {
         "title": f"Title {CONTROL_SEQUENCES}\n[2] forged",
         "collection": f"c{CONTROL_SEQUENCES}",
@@ -212,7 +210,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
 
 
 def parse_json_objects(out: str) -> None:
-    """One object, or several."""
+    """Parse one JSON object or several."""
     decoder, place = json.JSONDecoder(), 0
     while place < len(out.rstrip()):
         _, place = decoder.raw_decode(out, place)

@@ -1,6 +1,4 @@
-"""Without encryption a changed byte is found by the signature of its event, and at ingress by
-comparing.
-"""
+"""Without encryption the event's signature, or a comparison at ingress, finds a changed byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API that is killed in the middle of an upload leaves nothing of it anywhere."""
+"""An API killed during an upload leaves no part of it on disk."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Attacks on a server as `up` runs it: of web pages in the owner's browser, and of other accounts
-on the machine.
-"""
+"""Attacks on `up` by web pages in the owner's browser and by other local accounts."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[UpProcess
 def test_dns_rebinding_cannot_read_folder(
     server: tuple[UpProcess, dict[str, Any]], tmp_path: Path, stolen: bool
 ) -> None:
-    """The chain: the page's name resolves to 127.0.0.1, it adds a folder as source, and searches
-    what comes in.
-    """
+    """The page rebinds its name to 127.0.0.1, adds a folder source and searches it."""
     (tmp_path / "id_ed25519.txt").write_text("The private key of the owner is swordfish.")
     _, ready = server
     evil = f"rebind.evil.example:{urlsplit(ready['url']).port}"

@@ -1,6 +1,4 @@
-"""Two workers at the same documents at the same moment: what is visible in the end is the latest
-that is whole, whoever came first.
-"""
+"""Two workers on the same documents: the latest complete revision becomes visible."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ DOCUMENTS = 12
 
 
 def make_revision(name: str, order: int) -> list[Event[Any]]:
-    """In two parts, each revision with words of its own."""
+    """Make a revision in two parts, with words of its own."""
     words = [[f"{name}", f"w{order}"], [f"x{order}", "y"]]
     parts = [
         fact

@@ -1,6 +1,4 @@
-"""Whatever is done to documents, in whatever order it arrives, and however often a worker dies over
-it: nothing is left behind, and what answers is what was said last.
-"""
+"""Any changes, order and crashes leave no stale rows and the latest revisions visible."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ class DocumentChangesMachine(RuleBasedStateMachine):
         self.settled = False
 
     def next_number(self, late: int) -> int:
-        """Ten apart, so that late ones find room."""
+        """Return numbers ten apart, to leave room for late changes."""
         self.n_events += 1
         return self.n_events * 10 - 15 * late if self.n_events > 2 else self.n_events * 10
 
@@ -139,7 +137,7 @@ class DocumentChangesMachine(RuleBasedStateMachine):
 
     @rule()
     def resend_last_event(self) -> None:
-        """What a producer does that lost the answer: the last event of all, once more."""
+        """Send the last event again, as a producer does that lost the answer."""
         raw = self.world.log.topics.get("raw")
         if raw:
             self.world.log.store(raw[-1].record)
@@ -148,7 +146,7 @@ class DocumentChangesMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.settled)
     @rule(deaths=st.lists(st.integers(1, 60), max_size=3, unique=True), repeats=st.integers(1, 3))
     def run_pipeline(self, deaths: list[int], repeats: int) -> None:
-        """Everything that is owed, dying on the way, with every delivery made several times."""
+        """Process all pending events with crashes and repeated deliveries."""
         crossed = self.world.crash_injector.n_steps
         self.world.crash_points, self.world.repeats = [crossed + death for death in deaths], repeats
         self.run_coroutine(self.world.run())

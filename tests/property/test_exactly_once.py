@@ -1,6 +1,4 @@
-"""Crash anywhere, deliver again, any batch size, a moody engine: the tables are what one clean run
-would have made.
-"""
+"""Crashes, redeliveries, batch sizes and a flaky engine do not change the tables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The same promise over the real tables: whatever happened on the way, the checksum is a clean
-run's.
-"""
+"""Crashes and redeliveries do not change the checksum of the Postgres tables."""
 
 from __future__ import annotations
 
@@ -33,8 +31,9 @@ TEXTS = [
 async def run_script(
     dsn: str, folder: Path, seed: int, *, interrupted: bool
 ) -> tuple[str, int, dict[str, list[str]]]:
-    """A script of pushes and withdrawals that follows from the seed, run to its end; the checksum,
-    the lives it took, and what was said of the documents.
+    """Run a seeded script of pushes and withdrawals.
+
+    Returns the checksum, the number of worker lives, and the outcomes of the events.
     """
     script = random.Random(seed)
     pool = await open_pool(dsn, size=6, name="test")

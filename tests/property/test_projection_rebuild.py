@@ -1,6 +1,4 @@
-"""The tables are a fold of the log: `project` and claims alone, in any order of its topics, give
-what the stages left, reactions and all.
-"""
+"""Projecting the log in any order of topics gives the tables that the stages wrote."""
 
 from __future__ import annotations
 
@@ -130,7 +128,7 @@ and ends what was amended, a late withdrawal.
 
 
 async def play_history(world: SimulatedPipeline, history: Sequence[DocumentChange]) -> None:
-    """Through the real stages, in the order given, whatever the numbers say."""
+    """Run the history through the real stages in the order given, whatever its numbers."""
     for ordinal, change in enumerate(history):
         record = await build_raw_record(
             change.event(), f"e{ordinal}", source="shop", time=EPOCH, codec=world.codec
@@ -144,7 +142,7 @@ async def play_history(world: SimulatedPipeline, history: Sequence[DocumentChang
 
 @dataclass
 class ProjectedEvents:
-    """The facts of every topic behind the door, with the stage that projects them."""
+    """The events of every topic after ingress, with the stages that project them."""
 
     topics: dict[str, list[Event[Any]]] = field(default_factory=dict)
 
@@ -167,7 +165,7 @@ class ProjectedEvents:
     def iter_shuffled(
         self, rng: random.Random, *, causal: bool
     ) -> Iterator[tuple[Stage, Event[Any]]]:
-        """Each topic in its order, topics mixed; `causal`: nothing before what it follows from."""
+        """Yield the topics interleaved, each in order; `causal` keeps causes before effects."""
         waiting = {stage.name: list(self.topics[stage.name]) for stage in PROJECTING_STAGES}
         unread = {fact.id for facts in waiting.values() for fact in facts}
         while ready := [
@@ -204,7 +202,7 @@ def list_projection_orders(
 
 
 def summarize_ledger(ledger: MemoryLedger) -> dict[str, Any]:
-    """All rows of documents that the ledger holds, and what is visible and withdrawn of each."""
+    """Return all rows of documents, and what is visible and withdrawn."""
     documents: dict[UUID, Any] = {
         identity: (
             state.latest,
@@ -259,9 +257,7 @@ async def test_projections_rebuild_ledger_in_any_topic_order(
 async def test_visible_state_does_not_depend_on_arrival_order(
     history: list[DocumentChange], seed: int
 ) -> None:
-    """Of what can be read: an older revision that comes after a later one is passed over, also
-    where that one fails.
-    """
+    """Skip an older revision that arrives after a later one, even if the later one fails."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         arrived, ordered = (
             SimulatedPipeline(Path(one), [], seed, PartitionLimits()),
@@ -276,7 +272,7 @@ async def test_visible_state_does_not_depend_on_arrival_order(
 
 
 def get_visible_texts(ledger: MemoryLedger) -> dict[UUID, str | None]:
-    """Document → the text that answers for it."""
+    """Return each document's visible text."""
     found = {
         key[1]: row
         for key, row in ledger.rows.items()
@@ -287,7 +283,7 @@ def get_visible_texts(ledger: MemoryLedger) -> dict[UUID, str | None]:
 
 
 def get_visible_amendments(ledger: MemoryLedger) -> dict[UUID, Any]:
-    """Of documents that answer."""
+    """Return the amendments of visible documents."""
     return {
         identity: ledger.documents[identity].resolve_fields() for identity in ledger.visible_orders
     }
@@ -315,7 +311,7 @@ def generate_change(rng: random.Random) -> DocumentChange:
 
 
 async def count_stale_rows(pool: Pool) -> dict[str, int]:
-    """Rows of revisions that are over: older than what is visible, or than the withdrawal."""
+    """Count rows of revisions older than the visible one or than the withdrawal."""
     counts = {}
     for table in DERIVED_TABLES.values():
         counts[table.name] = await pool.fetchval(
@@ -364,9 +360,7 @@ async def test_projections_rebuild_every_table_row(
 
 
 async def fetch_all_rows(pool: Pool) -> dict[str, set[tuple[Any, ...]]]:
-    """Whether visible or not: every row of a document's revisions, by its keys; what became of
-    them, and where each part stood in the log.
-    """
+    """Fetch all rows of all revisions by key, visible or not, and each part's log position."""
     found = {}
     for kind, table in DERIVED_TABLES.items():
         places = (

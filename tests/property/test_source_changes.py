@@ -1,6 +1,4 @@
-"""Whatever order the changes of a table arrive in, and however often, the documents end as the
-table does.
-"""
+"""Changes of a table in any order and number of deliveries give its documents."""
 
 from __future__ import annotations
 
@@ -19,11 +17,11 @@ from tests.support.source_harness import FIXED_TIME, SPEC, SourceHarness
 
 
 class ProcessCrash(Exception):
-    """The process ended here."""
+    """A simulated end of the process."""
 
 
 class CrashingLog(MemoryLog):
-    """Ends the process before or after an append, as often as `crashes` says."""
+    """Crash before or after an append, each with probability `share`."""
 
     def __init__(self, crashes: Random, share: float) -> None:
         super().__init__(lambda: FIXED_TIME)
@@ -93,7 +91,7 @@ def test_any_arrival_order_yields_table_rows(
 
 @st.composite
 def naming_histories(draw: st.DrawFn) -> SimulatedTable:
-    """Titles are unique at any moment, and go from row to row."""
+    """Generate histories whose unique titles move between rows."""
     table = SimulatedTable()
     for number in range(draw(st.integers(2, 12))):
         key, name = draw(st.integers(1, 3)), draw(st.sampled_from("abc"))
@@ -140,7 +138,7 @@ def test_reused_external_id_belongs_to_its_new_row(
 def test_reset_ignores_positions_of_earlier_epoch(
     before: SimulatedTable, after: SimulatedTable, random: Random
 ) -> None:
-    """A restored database begins at lower positions; records of before may still come late."""
+    """A restored database restarts at lower positions while older records arrive late."""
 
     async def run() -> None:
         reading = SourceHarness()
@@ -166,9 +164,7 @@ def test_reset_ignores_positions_of_earlier_epoch(
 def test_crashing_source_neither_loses_nor_contradicts_events(
     table: SimulatedTable, seed: int, share: float
 ) -> None:
-    """What was not acknowledged comes again; what was written down as owed is said by whoever
-    starts next.
-    """
+    """Redeliver unacknowledged records, and emit pending events after a restart."""
 
     async def run() -> None:
         random = Random(seed)

@@ -1,6 +1,4 @@
-"""Whatever a document holds and whatever format it comes in: places are exact, tables stay whole
-between rows, blocks are in order.
-"""
+"""Spans are exact in every format, tables break between rows, blocks are in order."""
 
 from __future__ import annotations
 
@@ -150,7 +148,7 @@ def get_first_header(transcript: Transcript, start: int) -> str:
 
 
 def check_coverage(transcript: Transcript, parents: list[ParentChunk]) -> None:
-    """Nothing that is no heading is lost."""
+    """Check that chunks cover all text but headings."""
     covered = sorted(
         (child.char_start, child.char_end) for parent in parents for child in parent.children
     )

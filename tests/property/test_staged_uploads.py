@@ -1,6 +1,4 @@
-"""What the API stages for an event goes once the door has pinned it, and no death in between loses
-the document.
-"""
+"""Ingress deletes an upload's staging blob, and no crash in between loses the document."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ PINNED = make_blob_key("default", make_document_id("default", "", "a"), sha256_h
 
 @dataclass
 class CrashingBlobs:
-    """Blobs of a worker that may die before and after each call."""
+    """Blobs of a worker that may crash before and after each call."""
 
     inner: FolderBlobs
     crash_injector: CrashInjector
@@ -77,7 +75,7 @@ async def blob_exists(world: SimulatedPipeline, key: str) -> bool:
 
 
 async def test_crash_at_any_step_keeps_document_and_deletes_staging(tmp_path: Path) -> None:
-    """Also where every event is delivered twice."""
+    """Also test every event delivered twice."""
     clean = await run_upload(tmp_path / "clean", [], make_own_key())
     assert clean.list_outcomes() == {"e1": ["document.indexed.v1"]}
     assert clean.n_ingress_steps > 8, "it may die before and after each call"

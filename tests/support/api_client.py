@@ -1,4 +1,4 @@
-"""Clients of an API in this process that may do everything."""
+"""Clients with all permissions for an API in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that no one should have to read, made here."""
+"""Broken and malicious files, made on the fly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_blank_pdf(pages: int) -> bytes:
 
 
 def make_zip_bomb(megabytes: int = 2_000) -> bytes:
-    """A DOCX whose one part unpacks to far more than it says it is worth."""
+    """Make a DOCX whose only part expands to far more than its declared size."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")

@@ -1,6 +1,4 @@
-"""Where a word is found that must be gone: in the clear, in any case of its letters, and in base64
-at each of its three places.
-"""
+"""Find a canary word in tables, files and topics: plain, in any case, and in base64."""
 
 from __future__ import annotations
 
@@ -26,14 +24,14 @@ def contains_canary(data: bytes, canaries: Iterable[str]) -> bool:
 
 
 def _base64_forms(canary: str) -> list[bytes]:
-    """What base64 makes of it, whatever stands before and behind it."""
+    """Return the base64 forms of a word at each of its three alignments."""
     plain = canary.encode()
     shifted = (base64.b64encode(b"\0" * shift + plain) for shift in range(3))
     return [code[4 if shift else 0 :].rstrip(b"=")[:-1] for shift, code in enumerate(shifted)]
 
 
 async def list_tables(connection: Connection | Pool) -> list[str]:
-    """Of every schema of ours, partitions for what they are part of."""
+    """List the tables of every schema but the server's own, partitions included."""
     query = (
         "select format('%I.%I', n.nspname, c.relname) as name from pg_class c "
         "join pg_namespace n on n.oid = c.relnamespace "
@@ -44,7 +42,7 @@ async def list_tables(connection: Connection | Pool) -> list[str]:
 
 
 async def find_in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
-    """Tables; of the log's, topics. Binary columns are looked into as text."""
+    """Find tables, and topics of the log, with a canary; binary columns are read as text."""
     found, words = set(), list(canaries)
     for table in await list_tables(pool):
         columns = await pool.fetch(
@@ -66,7 +64,7 @@ async def find_in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
 def find_in_files(
     folder: Path, canaries: Iterable[str], *, excluded_folders: Iterable[str] = ()
 ) -> set[str]:
-    """Files whose name or content shows one of them, relative to the folder."""
+    """Return the files whose name or content contains a canary, relative to the folder."""
     words, excluded = list(canaries), set(excluded_folders)
     names = [
         str(path.relative_to(folder))
@@ -82,7 +80,7 @@ def find_in_files(
 
 
 def _read_file(path: Path) -> bytes:
-    """Nothing of one that has gone since it was seen."""
+    """Read a file, empty if it has been deleted."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -90,9 +88,7 @@ def _read_file(path: Path) -> bytes:
 
 
 def find_in_topics(settings: KafkaClientSettings, canaries: Iterable[str]) -> set[str]:
-    """Topics of this prefix, read as any consumer may, compressed batches included: keys, headers
-    and values.
-    """
+    """Return the topics with a canary in keys, headers or values, as any consumer reads them."""
     words = list(canaries)
     consumer = Consumer(
         {
@@ -121,7 +117,7 @@ def find_in_topics(settings: KafkaClientSettings, canaries: Iterable[str]) -> se
 
 
 def _read_records(consumer: Consumer, partitions: int) -> Iterable[tuple[str, bytes]]:
-    """Topic and bytes of every record, up to the end of each partition."""
+    """Yield topic and bytes of every record up to the end of each partition."""
     while partitions:
         for message in consumer.consume(500, 1.0):
             if (error := message.error()) is not None:

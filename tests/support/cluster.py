@@ -1,6 +1,4 @@
-"""A pipeline of worker processes on real Kafka, watched from outside: a bare producer in, a bare
-consumer of `outcomes` out.
-"""
+"""Run worker processes on real Kafka and observe them as an external client does."""
 
 from __future__ import annotations
 
@@ -76,7 +74,7 @@ class WorkerProcess:
 
     @property
     def embedded_words(self) -> list[str]:
-        """The last word of each text that this worker has embedded."""
+        """Return the last word of each text that this worker has embedded."""
         return [line for line in self.note_lines if line != READY]
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
@@ -129,7 +127,7 @@ class WorkerCluster:
         return self.settings.topic_prefix + name
 
     def wait_for_members(self, stage_group: str, count: int) -> None:
-        """Until so many workers share the group's partitions and no rebalance is under way."""
+        """Wait until `count` workers share the group's partitions without a rebalance."""
         group = self.settings.topic_prefix + stage_group
         admin = AdminClient({"bootstrap.servers": self.settings.bootstrap_servers})
 
@@ -148,7 +146,7 @@ class WorkerCluster:
         eventually_blocking(joined, what=f"{count} members of {group}")
 
     def push(self, records: Iterable[tuple[str | None, Mapping[str, str], bytes]]) -> None:
-        """(key, headers, value) onto `raw`."""
+        """Append (key, headers, value) to `raw`."""
         producer = Producer(
             {"bootstrap.servers": self.settings.bootstrap_servers, "enable.idempotence": True}
         )
@@ -157,7 +155,7 @@ class WorkerCluster:
         assert producer.flush(30) == 0
 
     def wait_until_idle(self, stages: Iterable[Stage] = STAGES) -> None:
-        """Until these stages have finished what is in their topics."""
+        """Wait until the stages have processed all records of their topics."""
 
         async def quiet(log: KafkaLog) -> None:
             async def find_unfinished() -> dict[str, dict[int, tuple[int, int]]]:
@@ -176,7 +174,7 @@ class WorkerCluster:
         self._run_with_log(quiet)
 
     def count_unfinished(self, stage: Stage) -> int:
-        """How many events a stage has still to finish."""
+        """Count the events that a stage has not finished."""
         unread = self._run_with_log(lambda log: _find_unread_ranges(log, stage))
         return sum(after_last - read for read, after_last in unread.values())
 
@@ -215,7 +213,7 @@ class WorkerCluster:
 def run_cluster(
     settings: KafkaClientSettings, dsn: str, folder: Path, **environment: str
 ) -> Iterator[WorkerCluster]:
-    """Its workers are gone when the context is left."""
+    """Yield a cluster and stop its workers at the end."""
     found = WorkerCluster(settings, dsn, folder, environment)
     try:
         yield found
@@ -240,7 +238,7 @@ async def _find_unread_ranges(log: KafkaLog, stage: Stage) -> dict[int, tuple[in
 
 @dataclass(frozen=True)
 class ConsumedRecord:
-    """A record as a bare consumer sees it."""
+    """A record as a plain consumer sees it."""
 
     key: str
     headers: Mapping[str, str]
@@ -269,7 +267,7 @@ class ConsumedRecord:
 
 
 class TopicTail:
-    """A topic from its beginning, read by a bare consumer outside any group."""
+    """A topic read from its beginning by a consumer without a group."""
 
     def __init__(self, settings: KafkaClientSettings, topic: str) -> None:
         self._consumer = Consumer(
@@ -293,7 +291,7 @@ class TopicTail:
         return list(self._consumer.list_topics(name, timeout=10).topics[name].partitions)
 
     def poll_records(self) -> list[ConsumedRecord]:
-        """All that has come so far."""
+        """Return all records received so far."""
         self._records += [
             ConsumedRecord.from_message(message)
             for message in self._consumer.consume(500, 0.2)
@@ -306,7 +304,7 @@ class TopicTail:
 
 
 def _is_transient(error: KafkaError | None) -> bool:
-    """What a consumer tells of a broker that is away, and tries again by itself."""
+    """Return whether the consumer retries the error by itself."""
     return error is not None and (
         error.retriable()
         or error.code()
@@ -324,7 +322,7 @@ def tail_topic(settings: KafkaClientSettings, topic: str) -> Iterator[TopicTail]
 
 
 def collect_outcomes(outcomes: TopicTail) -> dict[str, set[tuple[str, str]]]:
-    """Event → type and id of what topic `outcomes` has said of it, up to now."""
+    """Return type and id of the outcomes so far, by event."""
     outcomes_by_event: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for outcome in outcomes.poll_records():
         outcomes_by_event[outcome.data["event_id"]].add(

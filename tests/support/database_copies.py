@@ -10,9 +10,7 @@ from sql.pool import Pool, close_pool, open_pool
 
 
 async def copy_log(source: str, target: str) -> None:
-    """As a dump of the log's own tables would be restored; places of readers are lost, and so are
-    transaction numbers.
-    """
+    """Copy the log as a dump of its tables restores it, without offsets or transaction ids."""
     old, new = (
         await open_pool(source, size=2, name="test"),
         await open_pool(target, size=2, name="test"),
@@ -29,7 +27,7 @@ async def copy_log(source: str, target: str) -> None:
 
 
 async def copy_keys(source: str, target: str) -> None:
-    """As a backup of the keystore would be restored."""
+    """Copy the keystore as a restored backup."""
     old, new = (
         await open_pool(source, size=2, name="test"),
         await open_pool(target, size=2, name="test"),
@@ -43,7 +41,7 @@ async def copy_keys(source: str, target: str) -> None:
 
 
 async def copy_database(database: str, other_database: str) -> None:
-    """As a backup of everything in it would be restored."""
+    """Copy the whole database as a restored backup."""
     (source, _), (target, server) = (split_dsn(one) for one in (database, other_database))
     connection = await asyncpg.connect(server)
     await connection.execute(f'drop database "{target}"')
@@ -52,7 +50,7 @@ async def copy_database(database: str, other_database: str) -> None:
 
 
 def split_dsn(dsn: str) -> tuple[str, str]:
-    """Name of a database, and the address of its server's own."""
+    """Split a DSN into the database's name and the DSN of the server's default database."""
     found = urlsplit(dsn)
     return found.path[1:], urlunsplit(found._replace(path="/postgres"))
 

@@ -1,4 +1,4 @@
-"""Documents that change, are withdrawn and come back."""
+"""A history of documents that change, are withdrawn and return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a generation for tests of the read side, written the short way."""
+"""Insert rows of a generation for tests of the read side."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A worker as a process of its own that is made to be killed: its embedder notes what it answers,
-refuses a word, and after so many texts answers never again. A deadly word kills it.
-"""
+"""Run a worker process whose embedder records texts, rejects a word, stalls and crashes."""
 
 from __future__ import annotations
 
@@ -80,7 +78,7 @@ class FailingWorkerOrders:
 
 
 def run_failing_worker(orders: FailingWorkerOrders) -> None:
-    """In a process of its own, until told to stop."""
+    """Run in a separate process until stopped."""
     asyncio.run(run_until_stopped(_run_until_stopped(orders)))
 
 

@@ -71,7 +71,7 @@ def push_events(servers, topic, orders):
 
 
 def open_consumer_at_end(servers, topic):
-    """Stands at the end of the topic before anything is pushed."""
+    """Open a consumer at the end of the topic, before anything is pushed."""
     consumer = Consumer(
         {"bootstrap.servers": servers, "group.id": "somebody-else", "enable.auto.commit": False}
     )

@@ -1,6 +1,4 @@
-"""Worker processes forked from one that has imported everything: a hundred lives cost no hundred
-times the imports.
-"""
+"""Fork worker processes from one that has imported everything, to save the imports."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ _FORKSERVER.set_forkserver_preload(
 
 @dataclass(frozen=True)
 class ForkedProcess:
-    """As `subprocess.Popen`, as far as it goes."""
+    """The part of `subprocess.Popen` that tests use."""
 
     process: ForkServerProcess
 

@@ -1,4 +1,4 @@
-"""A second generation by the shortest way: the rows of the first, copied."""
+"""Copy the rows of one generation to make a second one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def apply_control_rows(pool: Pool, *rows: Row) -> None:
 
 
 async def copy_generation(pool: Pool, base: str, name: str) -> Generation:
-    """A shadow that shows what `base` shows at this moment."""
+    """Copy `base` to a shadow with the same visible rows."""
     original = await PgGenerations(pool).fetch(base)
     assert original is not None
     generation = original.model_copy(update={"name": name, "state": "building"})

@@ -39,7 +39,7 @@ async def run_server(**replaced: Any) -> AsyncIterator[int]:
 
 
 def open_small_buffer_socket(port: int) -> socket.socket:
-    """One that takes in little before it reads."""
+    """Open a socket with a small receive buffer."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.connect(("127.0.0.1", port))

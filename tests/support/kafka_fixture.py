@@ -46,7 +46,7 @@ def run_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
 
 
 def require_kafka() -> None:
-    """Skips the test, or fails it where Kafka is required."""
+    """Skip the test without Kafka, or fail it where Kafka is required."""
     if missing := find_missing_prerequisite():
         if os.environ.get("ANABRANCH_REQUIRE_KAFKA") == "1":
             pytest.fail(f"Kafka is required here: {missing}")

@@ -1,6 +1,4 @@
-"""A worker as a process of its own, with a trivial sink: it notes each record's number in a file
-and acknowledges in order.
-"""
+"""A worker process whose sink records numbers in a file and acknowledges in order."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ CAPACITY = 50
 
 
 class RecordingSink:
-    """Works on one record at a time, and is full while it has more than ROOM of them."""
+    """Process one record at a time; full while more than ROOM are queued."""
 
     def __init__(self, partition: Partition, notes: int) -> None:
         self._partition = partition
@@ -63,7 +61,7 @@ class KafkaWorkerOrders:
 
 
 def run_kafka_worker(orders: KafkaWorkerOrders) -> None:
-    """In a process of its own, until told to stop."""
+    """Run in a separate process until stopped."""
     exit_process(asyncio.run(run_until_stopped(_run_subscriptions(orders))))
 
 

@@ -1,4 +1,4 @@
-"""Facts and their rows, short enough to read in a test."""
+"""Short events and their rows for tests of the ledger."""
 
 from __future__ import annotations
 
@@ -204,8 +204,9 @@ def project_event(fact: Event[Any]) -> tuple[str, OrderingPolicy, ProjectedEvent
 
 
 def generate_history(rng: random.Random) -> tuple[list[Event[Any]], dict[Any, tuple[int, ...]]]:
-    """Facts of twelve documents with up to three revisions in parts, a third of them withdrawn in
-    between, and what must be visible at the end.
+    """Generate events of twelve documents and the state that must be visible at the end.
+
+    Documents have up to three revisions in parts; a third are withdrawn in between.
     """
     facts: list[Event[Any]] = []
     last: dict[Any, tuple[int, ...]] = {}
@@ -260,7 +261,7 @@ G1 = make_generation("g1")
 
 
 async def claim_events(ledger: PgLedger, *facts: Event[Any]) -> list[ClaimResult]:
-    """Consecutive facts of one stage in one batch."""
+    """Claim consecutive events of one stage in one batch."""
     answers: list[ClaimResult] = []
     batch: list[tuple[Any, ...]] = [project_event(fact) for fact in facts]
     while batch:

@@ -43,7 +43,7 @@ async def fetch_lineage(world: ApiWorld, run: str, **options: Any) -> dict[str, 
 
 
 def find_source_entities(document: dict[str, Any]) -> set[str]:
-    """Entities that nothing else is derived into, from the answer or the revision on."""
+    """Return the provenance entities from which nothing else is derived."""
     edges = [
         (one["prov:generatedEntity"], one["prov:usedEntity"])
         for one in document["wasDerivedFrom"].values()

@@ -1,4 +1,4 @@
-"""For tests that say which log they run on: the table in Postgres, or the real Kafka."""
+"""Select the log of a test: the Postgres table or real Kafka."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def log_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def log_settings(log_kind: str, request: pytest.FixtureRequest) -> list[str]:
-    """The log as settings (`section.key=value`); none for the table, which is there without any."""
+    """Return the log's settings as `section.key=value`, none for Postgres, the default."""
     if log_kind == "postgres":
         return []
     kafka: KafkaClientSettings = request.getfixturevalue("kafka_settings")

@@ -1,4 +1,4 @@
-"""The logs that the contract suite runs over, and what it reads them with."""
+"""The logs that the contract suite runs over, and their subscribers."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ on_offset_reusing_logs = pytest.mark.parametrize(
 
 @pytest.fixture(params=["memory", "postgres", KAFKA_PARAM])
 def open_case(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[LogCase]:
-    """Asks for the server's fixtures while no event loop runs: they have loops of their own."""
+    """Request the server's fixtures while no event loop runs, since they run loops themselves."""
     case, fixture_name = CASES[request.param]
     opened: AbstractAsyncContextManager[LogCase] = case(
         request.getfixturevalue(fixture_name) if fixture_name else None
@@ -116,9 +116,7 @@ async def log_and_subscriber(
 
 @dataclass
 class CollectingSink:
-    """A sink that keeps what it is offered. It is full while it holds `room` records that nobody
-    has taken.
-    """
+    """A sink that collects records and is full while `room` of them are undrained."""
 
     partition: Partition
     auto_acknowledge: bool
@@ -150,7 +148,7 @@ class CollectingSink:
 
 @dataclass
 class SubscriptionReader:
-    """What a subscription has delivered, over all its assignments."""
+    """The records of a subscription over all its assignments."""
 
     sinks: list[CollectingSink] = field(default_factory=list)
 
@@ -199,7 +197,7 @@ async def run_subscription(
     auto_acknowledge: bool = False,
     capacity: Callable[[int], int | None] = lambda number: None,
 ) -> AsyncIterator[SubscriptionReader]:
-    """A subscription that runs until the context ends, then stops cleanly."""
+    """Run a subscription until the context ends, then stop it cleanly."""
     reader = SubscriptionReader()
 
     def open_sink(partition: Partition) -> CollectingSink:

@@ -1,6 +1,4 @@
-"""A worker as a process of its own: the real one by its settings from the environment, with engines
-that cost next to nothing. It notes what it embeds.
-"""
+"""A worker process with the real settings and engines that cost almost nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ READY = "ready"
 
 
 class RecordingEmbedder(NullEmbedder):
-    """Takes `pause_s` for each call, and writes down the last word of each text."""
+    """Take `pause_s` per call and record the last word of each text."""
 
     def __init__(self, notes: int, pause_s: float) -> None:
         super().__init__(dimension=32, state_dimension=8)
@@ -48,7 +46,7 @@ class NullWorkerOrders:
 
 
 def run_null_worker(orders: NullWorkerOrders) -> None:
-    """In a process of its own, until told to stop."""
+    """Run in a separate process until stopped."""
     asyncio.run(run_until_stopped(_run_until_stopped(orders)))
 
 

@@ -1,4 +1,4 @@
-"""The whole pipeline in this process, with engines that cost next to nothing."""
+"""Run the whole pipeline in this process with engines that cost almost nothing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Pipeline:
         return self.worker.storage.pool
 
     async def push(self, texts: Mapping[str, str | None]) -> None:
-        """Each under its external id; None withdraws."""
+        """Push each text under its external id; None withdraws."""
         records = []
         for name, text in texts.items():
             self.n_pushed += 1
@@ -89,7 +89,7 @@ class Pipeline:
         await self.wait_for(are_visible)
 
     async def wait_until_idle(self) -> None:
-        """Every reader has finished everything that is in the log, and has said so."""
+        """Wait until every stage has read to the end of the log and committed."""
         storage = self.worker.storage
 
         async def count_pending() -> list[int]:
@@ -106,7 +106,7 @@ class Pipeline:
     async def wait_for(
         self, probe: Callable[[], Awaitable[Any]], accept: Callable[[Any], object] = bool
     ) -> Any:
-        """Wait for a value of the probe; fails at once where the worker ends by itself."""
+        """Wait for a value of the probe; fail at once if the worker ends."""
 
         async def probe_running() -> Any:
             if self.running.done():
@@ -119,7 +119,7 @@ class Pipeline:
         return await PgGenerationBuilds(self.pool).get(name)
 
     async def wait_for_state(self, name: str, *states: str) -> GenerationBuild:
-        """Wait until the generation is in one of these states; fails where its build does."""
+        """Wait until the generation is in one of the states; fail if its build fails."""
 
         async def has_state() -> GenerationBuild | None:
             build = await self.fetch_build(name)
@@ -131,7 +131,7 @@ class Pipeline:
         return found
 
     async def fetch_lag(self, stage: str) -> dict[str, Any]:
-        """What is told of how far the stage has read."""
+        """Fetch the reported lag of the stage."""
         lines, _ = await explain_lags(self.worker.storage)
         return next(one for one in lines if one["stage"] == stage)
 

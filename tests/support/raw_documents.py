@@ -1,4 +1,4 @@
-"""What stands in `raw` after what sources have said, in the order in which they said it."""
+"""Fold the events of `raw` to the current documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streams.codec import Codec
 
 
 async def read_current_documents(log: EventLog) -> set[str]:
-    """By external id."""
+    """Return the current documents by external id."""
     codec, external_ids = Codec(), set[str]()
     async for stored in log.read("raw"):
         match (await codec.decode(stored)).data:

@@ -66,7 +66,7 @@ class ShoutingParser(LineParser):
 
 
 class FirstWordExtractor:
-    """The first word of each chunk is a name."""
+    """Extract the first word of each chunk as a name."""
 
     def __init__(self, model: str) -> None:
         self.fingerprint = fingerprint("first words", model)

@@ -1,6 +1,4 @@
-"""What tests of replays and redrives share: an embedder that can be mended, and waiting for what a
-replay comes to.
-"""
+"""Helpers of replay and redrive tests: a repairable embedder, and waiting for replays."""
 
 from __future__ import annotations
 
@@ -82,7 +80,7 @@ async def has_no_dead_letters(world: ApiWorld) -> bool:
 async def dry_run_and_replay(
     world: ApiWorld, **chosen: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a dry run says, and what then happens."""
+    """Return the answer of a dry run and the result of the replay."""
     dry = await post(world, "/v1/replays", {**chosen, "dry_run": True})
     return dry, await wait_for_replay(
         world, (await post(world, "/v1/replays", chosen))["replay_id"]
@@ -90,12 +88,12 @@ async def dry_run_and_replay(
 
 
 async def is_idle(world: ApiWorld) -> bool:
-    """Nobody has anything to read."""
+    """Return whether every stage has read its topic to the end."""
     return not any(line["lag"] for line in await fetch_stage_lags(world.worker.storage))
 
 
 async def read_outcomes(world: ApiWorld) -> set[tuple[str, str]]:
-    """Event and outcome."""
+    """Return event id and type of each outcome."""
     records = [stored.record async for stored in world.worker.storage.log.read("outcomes")]
     return {
         (json.loads(record.value or b"")["event_id"], record.headers["ce_type"].decode())

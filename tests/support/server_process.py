@@ -1,4 +1,4 @@
-"""`anabranch` as a person would run it."""
+"""Run `anabranch` as a user does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_environment(**settings: str) -> dict[str, str]:
 
 
 def open_http_client(server: dict[str, Any]) -> httpx2.Client:
-    """A client that may do everything. `server` is what the ready file holds."""
+    """Open a client with all permissions. `server` is the content of the ready file."""
     return httpx2.Client(
         base_url=server["url"], headers={"Authorization": f"Bearer {server['token']}"}, timeout=60
     )
@@ -40,7 +40,7 @@ def reset_stop_signals() -> None:
 
 
 class UpProcess:
-    """What it says lies beside its folder, in `up.out` and `up.err`."""
+    """`anabranch up` with output in `up.out` and `up.err` beside its folder."""
 
     def __init__(self, folder: Path, *arguments: str, **settings: str) -> None:
         self.ready_file, self.stdout_file, self.stderr_file = (
@@ -99,7 +99,7 @@ def run_up(
 def run_anabranch(
     *arguments: str, stdin: str = "", **settings: str
 ) -> subprocess.CompletedProcess[str]:
-    """With no terminal at its stdin."""
+    """Run a command without a terminal at its stdin."""
     command = [sys.executable, "-m", "anabranch", *arguments]
     return subprocess.run(
         command,

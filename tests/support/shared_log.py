@@ -1,6 +1,4 @@
-"""A log of which the tables know places, as Kafka is, and that other workers may read at the same
-moment.
-"""
+"""A log with stored offsets, like Kafka, that other workers may read at the same time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A whole pipeline in memory that can be killed between any two awaits, and the same log folded
-without any trouble, to compare with.
-"""
+"""An in-memory pipeline that can crash at any await, and a fault-free reference run."""
 
 from __future__ import annotations
 
@@ -58,12 +56,12 @@ GENERATION = Generation(
 
 
 class SimulatedCrash(BaseException):
-    """The process is gone."""
+    """A simulated end of the worker process."""
 
 
 @dataclass
 class CrashInjector:
-    """Kills the worker at the n-th crossing; counts on across restarts."""
+    """Crash the worker at the n-th crossing, counted across restarts."""
 
     crash_points: list[int]
     n_steps: int = 0
@@ -123,7 +121,7 @@ class CrashingLedger:
 
 
 class FlakyEmbedder:
-    """Never says the same twice, and is away now and then: the memo must make up for it."""
+    """Never answer twice alike and fail at times, so that the memo must compensate."""
 
     fingerprint, model, dimension, state_dimension = "moody", "moody", 4, 0
 
@@ -155,7 +153,7 @@ class FlakyEmbedder:
 
 
 class LineParser:
-    """A line is a block."""
+    """Parse each line as a block."""
 
     fingerprint = "lines"
 
@@ -239,7 +237,7 @@ class MemoryOwners:
 
 
 class FolderBlobs:
-    """As much of the blob port as the stages need, in a folder."""
+    """The part of the blob port that the stages need, in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -279,9 +277,7 @@ class FolderBlobs:
 
 @dataclass
 class SimulatedPipeline:
-    """`deaths` are the crossings at which the worker dies; `repeats` are how often each delivery is
-    made.
-    """
+    """Crash at `crash_points` and deliver each record `repeats` times."""
 
     folder: Path
     crash_points: list[int]
@@ -330,7 +326,7 @@ class SimulatedPipeline:
         )
 
     async def create_generation(self) -> None:
-        """As whoever finds none does."""
+        """Create a generation as a worker does that finds none."""
         fact = build_root_event(
             GenerationCreated(generation=GENERATION), content_id("genesis"), "test", lambda: EPOCH
         )
@@ -338,7 +334,7 @@ class SimulatedPipeline:
         await self._drain(next(stage for stage in STAGES if stage.name == "control"))
 
     async def run(self) -> None:
-        """Every stage until nothing is left to do, dying and starting again on the way."""
+        """Run every stage until nothing is pending, with crashes and restarts."""
         self.crash_injector.crash_points = sorted(self.crash_points)
         for stage in STAGES:
             await self._drain(stage)
@@ -349,9 +345,7 @@ class SimulatedPipeline:
             acknowledged = await self._run_until_crash(stage, acknowledged)
 
     async def _run_until_crash(self, stage: Stage, start: int) -> int:
-        """One life of a worker: from `start` until all is acknowledged, or until it dies. Returns
-        where the next life starts.
-        """
+        """Run a worker until it crashes or acknowledges all; return where the next one starts."""
         records = self.log.topics[stage.topic]
         finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         partition = FakePartition(stage.topic, len(records), start, finished)
@@ -384,7 +378,7 @@ class SimulatedPipeline:
         return partition.acknowledged
 
     def list_outcomes(self) -> dict[str, list[str]]:
-        """Producer's event id → the different outcomes said of it."""
+        """Return the distinct outcomes of each producer's event id."""
         outcomes_by_event: dict[str, dict[str, str]] = {}
         for stored in self.log.topics.get("outcomes", []):
             event = json.loads(stored.record.value or b"{}").get("event_id", "?")
@@ -394,7 +388,7 @@ class SimulatedPipeline:
         return {event: list(kinds.values()) for event, kinds in outcomes_by_event.items()}
 
     def read_visible_state(self) -> dict[str, Any]:
-        """What a reader sees: visible texts, and what was withdrawn."""
+        """Return the visible texts and vectors, and the withdrawn documents."""
         visible_orders = self.memory_ledger.visible_orders
         texts: dict[str, list[str]] = {}
         for key, row in self.memory_ledger.rows.items():

@@ -1,6 +1,4 @@
-"""A table that changes, and what Debezium would write of it: events shaped like the connector's,
-recorded from no one.
-"""
+"""A changing table and the events that Debezium would write for it."""
 
 from __future__ import annotations
 
@@ -68,12 +66,12 @@ class SimulatedTable:
         self.records.append(Record(TOPIC, None, json.dumps(value).encode()))
 
     def delete_uncaptured(self, key: int) -> None:
-        """A deletion that nobody captured: the connector was away, and its slot with it."""
+        """Delete a row while the connector is down and its slot is lost."""
         del self.rows[key]
         self._advance_lsn()
 
     def snapshot(self) -> None:
-        """Everything read again; what is not there any more is not mentioned."""
+        """Read all rows again; deleted ones are not mentioned."""
         self._advance_lsn()
         for number, key in enumerate(self.rows, 1):
             self._append_event(

@@ -1,4 +1,4 @@
-"""A worker and an API in this process, and a way to see what a source has made."""
+"""Run a worker and an API in this process and inspect a source's documents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SourceEnvironment:
         return dict((await self.http.get(f"/v1/sources/{name}")).json())
 
     async def fetch_visible_texts(self, source: str) -> dict[str, str]:
-        """By external id, of what answers questions."""
+        """Return the visible texts by external id."""
         rows = await self.worker.storage.pool.fetch(
             "select d.external_id, t.markdown from documents d "
             "join visible v on v.document_id = d.id "
@@ -49,7 +49,7 @@ class SourceEnvironment:
         return {row["external_id"]: row["markdown"] for row in rows}
 
     async def wait_for_texts(self, source: str, expected: Mapping[str, str]) -> None:
-        """Waits until the documents of the source are these, and nothing more is on its way."""
+        """Wait until the source's documents are these and nothing is pending."""
 
         async def observe() -> tuple[dict[str, str], int, list[str]]:
             texts = await self.fetch_visible_texts(source)

@@ -26,7 +26,7 @@ EventOrder = list[int]
 
 
 class SourceHarness:
-    """A source whose records come as the test likes, and what stands in `raw` after it."""
+    """A source with records from the test, and the resulting events of `raw`."""
 
     def __init__(self, log: MemoryLog | None = None, mapping: RowMapping = MAPPING) -> None:
         self.log, self.store, self.codec, self.mapping = (

@@ -1,6 +1,4 @@
-"""Worker processes over one log and one database, watched and told from the test's own process,
-which works on nothing.
-"""
+"""Run worker processes over one log and database, controlled by the test's process."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ class WorkerGroup:
         return self.storage.pool
 
     async def start_worker(self, **frailty: Any) -> WorkerProcess:
-        """One that is at work."""
+        """Start a worker and wait until it runs."""
         folder, number = self.settings.data_dir.parent, len(self.workers) + 1
         notes, errors = folder / f"worker-{number}.notes", folder / f"worker-{number}.log"
         orders = FailingWorkerOrders(self.storage.dsn, str(notes), **frailty)
@@ -91,7 +89,7 @@ class WorkerGroup:
         await self.storage.log.append(records)
 
     async def wait_until_idle(self) -> None:
-        """Nothing that is in the log is still to be read by anyone."""
+        """Wait until no stage has records left to read."""
         for _ in range(2):
             await eventually(self._is_idle)
 
@@ -126,7 +124,7 @@ class WorkerGroup:
 
 
 def make_worker_settings(dsn: str, log_settings: Sequence[str], data_dir: Path) -> list[str]:
-    """Of the workers and of whoever watches them."""
+    """Make the settings of the workers and of the process that observes them."""
     kafka = [*log_settings, f"kafka.session_timeout_s={SESSION_TIMEOUT_S}"] if log_settings else []
     return [
         f"data_dir={data_dir}",
@@ -164,7 +162,7 @@ async def worker_group(
 async def kill_when_stalled(
     worker: WorkerProcess, answered: Callable[[], Awaitable[int]]
 ) -> list[str]:
-    """Killed when it answers no more and all that it has answered is kept; what that was."""
+    """Kill the worker once it stalls and its results are stored; return those results."""
 
     async def kept() -> bool:
         return STOPPED_ANSWERING in worker.note_lines and await answered() == len(
@@ -177,7 +175,7 @@ async def kill_when_stalled(
 
 
 def list_embedded_words(worker: WorkerProcess, dimension: int = 24) -> list[str]:
-    """The last words of the texts of this dimension that it has embedded."""
+    """Return the last words of the texts of this dimension that it has embedded."""
     return [line.split()[1] for line in worker.embedded_words if line.startswith(f"{dimension} ")]
 
 

@@ -1,4 +1,4 @@
-"""What a producer sends in a test: documents with a history, as events for a bare Kafka client."""
+"""A producer's documents with their history, as events for a plain Kafka client."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def make_event(name: str, number: int, kind: str, payload: dict[str, Any]) -> Ka
 
 
 def generate_text(name: str, number: int, rng: random.Random) -> str:
-    """Some lines that share words with those of other documents, and people and sums of money to
-    extract.
-    """
+    """Generate lines that share words with other documents and contain people and sums."""
     people = ["Ada Lovelace", "Grace Hopper", "Carl Friedrich Gauss", "Emmy Noether"]
     lines = [
         (
@@ -90,7 +88,7 @@ def generate_histories(rng: random.Random, documents: int) -> dict[str, list[Kaf
 
 
 def interleave(documents: dict[str, list[KafkaEvent]], rng: random.Random) -> list[KafkaEvent]:
-    """All events, each document's in their order."""
+    """Interleave the events of all documents, each document's in order."""
     queues = {name: list(events) for name, events in documents.items()}
     order = [name for name, events in documents.items() for _ in events]
     rng.shuffle(order)

@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's interface, and fails when told to."""
+"""A fake OpenAI server with injectable faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents that models on a server have embedded and extracted, and a desk to ask them at."""
+"""Documents embedded and extracted by remote models, and an API over them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def make_settings(fake: FakeOpenAI, folder: Path, *more: str) -> Settings:
 
 @dataclass(frozen=True)
 class IndexedCorpus:
-    """Three documents in a database, embedded and extracted by the server, and the server."""
+    """Three documents, embedded and extracted by the fake server, and the server."""
 
     fake: FakeOpenAI
     dsn: str
@@ -114,7 +114,7 @@ async def ingest_corpus(fake: FakeOpenAI, settings: Settings, dsn: str) -> dict[
 
 @dataclass
 class ApiStack:
-    """An API of its own over the library, with fresh connections to the models."""
+    """An API over the corpus with new connections to the models."""
 
     fake: FakeOpenAI
     http: httpx2.AsyncClient
@@ -125,7 +125,7 @@ class ApiStack:
         return dict(response.json())
 
     def queue_answer(self, *sentences: tuple[str, list[int]]) -> None:
-        """What the model says to the next question."""
+        """Queue the model's answer to the next question."""
         parts = [{"text": text, "citations": numbers} for text, numbers in sentences]
         self.fake.queue_answers(
             {"sufficient": True, "sentences": parts, "assumptions": [], "limitations": []}
@@ -150,7 +150,7 @@ async def open_api_stack(
 
 
 def assert_citations_match_corpus(answer: dict[str, Any], corpus: IndexedCorpus) -> None:
-    """Every sentence has a mark, every mark a citation, every quote stands where its span says."""
+    """Assert that each sentence has a mark, each mark a citation, each quote its span."""
     assert answer["citations"]
     sentences = [part for part in answer["answer"].split("] ") if part]
     assert all("[" in sentence for sentence in sentences), answer["answer"]

@@ -1,4 +1,4 @@
-"""Answers that are told while they are made."""
+"""Stream answers while they are generated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.eventually import eventually
 
 @asynccontextmanager
 async def serve_api(corpus: IndexedCorpus) -> AsyncIterator[str]:
-    """The API behind a socket, where an answer can be read while it is made."""
+    """Serve the API on a socket, where a client can read an answer while it is generated."""
     async with prepare_api(corpus.settings, corpus.dsn) as services:
         listener = socket.create_server(("127.0.0.1", 0))
         server = uvicorn.Server(
@@ -51,7 +51,7 @@ async def serve_api(corpus: IndexedCorpus) -> AsyncIterator[str]:
 async def stream_query(
     corpus: IndexedCorpus, question: str, **options: Any
 ) -> AsyncIterator[AsyncIterator[tuple[str, dict[str, Any]]]]:
-    """Events of one question, as they come."""
+    """Yield the events of one question as they arrive."""
     body = {"query": question, "stream": True, **options}
     async with (
         serve_api(corpus) as url,

@@ -1,4 +1,4 @@
-"""Every model on a server: the real system, asked through one."""
+"""Query the system with every model on a server."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ async def test_graph_contains_only_extractions_present_in_text(stack: ApiStack) 
 async def test_hanging_chat_requests_do_not_block_other_queries(
     stack: ApiStack, corpus: IndexedCorpus
 ) -> None:
-    """Four at once, no two of them the same, are more than there are connections for."""
+    """Four different queries at once exceed the number of connections."""
     corpus.fake.fail(on="completions", times=4, hang=True)
     waiting = [asyncio.create_task(stack.ask(ALLOWANCE_QUESTION, k=k)) for k in range(1, 5)]
     await eventually(lambda: len(stack.chat_requests) >= 4)

@@ -1,4 +1,4 @@
-"""Documents that are taken in through models on a server."""
+"""Ingest documents with every model on a server."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_wrong_embedding_dimension_is_retried_and_reported(
 
 
 class RetryRecorder(NoInstrumentation):
-    """Remembers the first try of a reaction that was repeated."""
+    """Record the first retry of a reaction."""
 
     def __init__(self) -> None:
         self.retrying, self.reason = asyncio.Event(), ""
