@@ -156,7 +156,10 @@ class ObstoreBlobStore:
         return BlobRef(key=key, sha256=sha256, size=size, media_type=media_type)
 
     async def get(self, key: str) -> bytes:
-        return await self._run_operation(key, lambda: self._read_whole(key))
+        async def read() -> bytes:
+            return bytes(await (await obstore.get_async(self._store, key)).bytes_async())
+
+        return await self._run_operation(key, read)
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         uncached_ranges = [
@@ -223,19 +226,14 @@ class ObstoreBlobStore:
         return [blob.key for blob in await self.list_blobs(prefix)]
 
     async def list_blobs(self, prefix: str) -> list[StoredBlob]:
-        return await self._run_operation(
-            prefix.removesuffix("/"), lambda: self._fetch_listing(prefix)
-        )
+        async def fetch_listing() -> list[StoredBlob]:
+            return [
+                StoredBlob(entry["path"], entry["size"], entry["last_modified"])
+                async for page in obstore.list(self._store, prefix=prefix)
+                for entry in page
+            ]
 
-    async def _fetch_listing(self, prefix: str) -> list[StoredBlob]:
-        return [
-            StoredBlob(entry["path"], entry["size"], entry["last_modified"])
-            async for page in obstore.list(self._store, prefix=prefix)
-            for entry in page
-        ]
-
-    async def _read_whole(self, key: str) -> bytes:
-        return bytes(await (await obstore.get_async(self._store, key)).bytes_async())
+        return await self._run_operation(prefix.removesuffix("/"), fetch_listing)
 
     async def _fetch_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         nonempty_ranges = [(start, length) for start, length in ranges if length]
@@ -267,7 +265,11 @@ class ObstoreBlobStore:
         try:
             result = await operation()
         except FileNotFoundError as error:
-            raise _make_not_found_error(key) from error
+            raise NotFound(
+                f"Blob {key!r} not found.",
+                code="NO_SUCH_BLOB",
+                remedy="It was deleted, or ANABRANCH_STORAGE__URL names another store.",
+            ) from error
         except AlreadyExistsError as error:
             raise FileExistsError(key) from error
         except InvalidPathError as error:
@@ -277,20 +279,17 @@ class ObstoreBlobStore:
                 raise NoSpace(
                     f"No disk space is left for blob {key!r}.", n_answers=self._answer_count
                 ) from error
+            first_line = (str(error).splitlines() or [""])[0]
+            if self._folder is not None:
+                # Callers must not see the folder's path.
+                first_line = first_line.replace(f"{self._folder}/", "")
             raise EngineUnavailable(
-                f"The blob store failed on {key!r}: {self._format_error(error)}",
+                f"The blob store failed on {key!r}: {first_line}",
                 remedy="Check the storage URL, its credentials and its disk.",
                 n_answers=self._answer_count,
             ) from error
         self._answer_count += 1
         return result
-
-    def _format_error(self, error: Exception) -> str:
-        """Return the first line without the local folder's path, which callers must not see."""
-        first_line = (str(error).splitlines() or [""])[0]
-        return (
-            first_line.replace(f"{self._folder}/", "") if self._folder is not None else first_line
-        )
 
 
 async def _spool(
@@ -340,12 +339,4 @@ def _make_invalid_key_error(key: str) -> InvalidRequest:
         remedy=(
             "Use segments separated by slashes, without '..', backslashes or control characters."
         ),
-    )
-
-
-def _make_not_found_error(key: str) -> NotFound:
-    return NotFound(
-        f"Blob {key!r} not found.",
-        code="NO_SUCH_BLOB",
-        remedy="It was deleted, or ANABRANCH_STORAGE__URL names another store.",
     )

@@ -63,9 +63,8 @@ def confine(packages: Sequence[str]) -> MeasureFailures:
         "privileges": _attempt(lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)),
         "account": _attempt(_become_nobody),
     }
-    _prctl(
-        _PR_SET_PDEATHSIG, signal.SIGKILL
-    )  # only now: the kernel clears it when the account changes
+    # Only now: the kernel clears it when the account changes.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(_PR_SET_DUMPABLE, 1)  # otherwise /proc/self/fd belongs to root and cannot be opened
     has_own_account = not network_failure or not measures["account"]
     # After no_new_privs, without which Landlock and seccomp refuse an unprivileged process.
@@ -126,7 +125,9 @@ def _become_nobody() -> None:
         _set_capabilities(0)
         return
     needs_read_capability = not all(
-        _can_enter(Path(prefix)) for prefix in (sys.prefix, sys.base_prefix, __file__)
+        ancestor.stat().st_mode & stat.S_IXOTH
+        for path in (sys.prefix, sys.base_prefix, __file__)
+        for ancestor in Path(path).resolve().parents
     )
     if needs_read_capability and _landlock_version() < 1:
         _set_capabilities(0)
@@ -141,10 +142,6 @@ def _become_nobody() -> None:
     os.setresgid(NOBODY_UID, NOBODY_UID, NOBODY_UID)
     os.setresuid(NOBODY_UID, NOBODY_UID, NOBODY_UID)
     _set_capabilities(_CAP_DAC_READ_SEARCH if needs_read_capability else 0)
-
-
-def _can_enter(path: Path) -> bool:
-    return all(ancestor.stat().st_mode & stat.S_IXOTH for ancestor in path.resolve().parents)
 
 
 def _set_capabilities(capabilities: int) -> None:
@@ -223,12 +220,17 @@ def _restrict_files(packages: Sequence[str]) -> None:
     try:
         # Imports list the folders of sys.path. Their files stay unreadable: one may hold a data
         # folder.
-        _allow_paths(ruleset, _list_source_folders(), _READ_DIR)
-        _allow_paths(
-            ruleset,
-            (*_SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, *_list_library_folders(packages)),
-            _READ_FILE | _READ_DIR,
-        )
+        folders = _list_source_folders()
+        _allow_paths(ruleset, folders, _READ_DIR)
+        readable_folders = [
+            *_SYSTEM_FOLDERS,
+            sys.prefix,
+            sys.base_prefix,
+            *(path for path in folders if Path(path).name in ("site-packages", "dist-packages")),
+            # Our own packages in other folders.
+            *(str(Path(path, package)) for path in folders for package in packages),
+        ]
+        _allow_paths(ruleset, readable_folders, _READ_FILE | _READ_DIR)
         _allow_paths(ruleset, _SYSTEM_FILES, _READ_FILE)
         _allow_paths(ruleset, ("/dev/null",), _READ_FILE | _WRITE_FILE)
         _raise_on_error(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
@@ -239,13 +241,6 @@ def _restrict_files(packages: Sequence[str]) -> None:
 def _list_source_folders() -> list[str]:
     # Path.is_dir raises where a parent is closed.
     return [path for path in sys.path if path and os.path.isdir(path)]  # noqa: PTH112
-
-
-def _list_library_folders(packages: Sequence[str]) -> list[str]:
-    """Return the folders of installed packages, and our own packages in other folders."""
-    folders = _list_source_folders()
-    installed = [path for path in folders if Path(path).name in ("site-packages", "dist-packages")]
-    return installed + [str(Path(path, package)) for path in folders for package in packages]
 
 
 def _allow_paths(ruleset: int, paths: Iterable[str], rights: int) -> None:

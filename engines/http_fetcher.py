@@ -254,7 +254,17 @@ class HttpFetcher:
     async def _store_body(
         self, response: httpx.Response, url: httpx.URL, key_prefix: str
     ) -> FetchedFile:
-        _check_status(response, url)
+        status = response.status_code
+        if status >= 500 or status in BUSY_STATUSES:
+            raise EngineUnavailable(
+                f"{url} answered {status}.", remedy="Check the server; the download is retried."
+            )
+        if status != 200:
+            raise UnreadableDocument(
+                f"{url} answered {status}.",
+                code="FETCH_FAILED",
+                remedy="Check that the URL exists and needs no sign-in.",
+            )
         if (
             content_encoding := response.headers.get("content-encoding", "identity").strip().lower()
         ) not in ("", "identity"):
@@ -299,20 +309,6 @@ async def _resolve_host(host: str, port: int) -> list[IpAddress]:
             f"Host {host!r} does not exist.", code="FETCH_FAILED", remedy="Check the URL."
         ) from error
     return [ip_address(entry[4][0]) for entry in entries]
-
-
-def _check_status(response: httpx.Response, url: httpx.URL) -> None:
-    status = response.status_code
-    if status >= 500 or status in BUSY_STATUSES:
-        raise EngineUnavailable(
-            f"{url} answered {status}.", remedy="Check the server; the download is retried."
-        )
-    if status != 200:
-        raise UnreadableDocument(
-            f"{url} answered {status}.",
-            code="FETCH_FAILED",
-            remedy="Check that the URL exists and needs no sign-in.",
-        )
 
 
 def _extract_filename(response: httpx.Response, url: httpx.URL) -> str | None:

@@ -28,14 +28,9 @@ def fold_name(name: str) -> str:
         lambda match: re.sub(r"[./\s]", "", match[0]) + " ", _APOSTROPHES.sub("", plain)
     )
     words = _PUNCTUATION.sub(" ", plain).split()
-    return " ".join(_strip_company_forms(words))
-
-
-def _strip_company_forms(words: list[str]) -> list[str]:
-    end = len(words)
-    while end > 1 and words[end - 1] in COMPANY_FORMS:
-        end -= 1
-    return words[:end]
+    while len(words) > 1 and words[-1] in COMPANY_FORMS:
+        words.pop()
+    return " ".join(words)
 
 
 class FoldingNameNormalizer:

@@ -147,10 +147,9 @@ class OpenAIServer:
     def _translate_status_error(
         self, error: openai.APIStatusError
     ) -> ServerCallError | PermanentError:
-        status, detail = (
-            error.status_code,
-            f"{self._address} answered {error.status_code}: {_extract_message(error)}",
-        )
+        status = error.status_code
+        message = error.body.get("message") if isinstance(error.body, dict) else None
+        detail = f"{self._address} answered {status}: {str(message or error.message)[:500]}"
         if status >= 500 or status in BUSY_STATUSES:
             return ServerCallError(
                 detail, retry_after=_parse_retry_after(error.response.headers.get("retry-after"))
@@ -229,12 +228,6 @@ def _require_object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {type(value).__name__}")
     return value
-
-
-def _extract_message(error: openai.APIStatusError) -> str:
-    body = error.body
-    message = body.get("message") if isinstance(body, dict) else None
-    return str(message or error.message)[:500]
 
 
 def _parse_retry_after(header: str | None) -> float | None:

@@ -155,13 +155,9 @@ def format_table(rows: Sequence[Sequence[str]], header_row_count: int = 1) -> tu
     Markdown requires, is blank.
     """
     width = max(len(row) for row in rows)
-    lines = [
-        "| " + " | ".join(_escape_cell(row[i]) if i < len(row) else "" for i in range(width)) + " |"
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        cells = [" ".join(cell.split()).replace("\\|", "|").replace("|", "\\|") for cell in row]
+        lines.append("| " + " | ".join(cells + [""] * (width - len(cells))) + " |")
     head = [*(lines[:header_row_count] or ["|" + "  |" * width]), "|" + " --- |" * width]
     return "\n".join(head + lines[header_row_count:]), len("\n".join(head))
-
-
-def _escape_cell(text: str) -> str:
-    return " ".join(text.split()).replace("\\|", "|").replace("|", "\\|")

@@ -42,10 +42,6 @@ class ServerRetryPolicy:
     circuit_open_s: float = 15.0
 
 
-def _is_abandoned(error: BaseException) -> bool:
-    return CALLER_ABANDONED in error.args
-
-
 class ServerCallError(EngineUnavailable):
     """A call to a server failed; `retry_after` is the wait in seconds that the server requested."""
 
@@ -97,7 +93,10 @@ class ResilientCaller:
             self._retry_policy.failure_threshold,
             self._retry_policy.circuit_open_s,
             # A rejected input or a caller that left says nothing about the server's health.
-            exclude=[PermanentError, (asyncio.CancelledError, _is_abandoned)],
+            exclude=[
+                PermanentError,
+                (asyncio.CancelledError, lambda error: CALLER_ABANDONED in error.args),
+            ],
         )
         self._breakers.add_listener(self._handle_circuit_change)
         self._answer_count = 0

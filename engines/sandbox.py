@@ -319,22 +319,17 @@ def _unwrap_reply(kind: bytes, body: bytes, subject: str, memory_bytes: int) -> 
         return body
     parts = json.loads(body)
     if kind == REFUSED:
-        raise _restore_error(*parts)
+        module, name, detail, code, remedy = parts
+        # Only our own error classes: a hostile child may send any name.
+        error_class = getattr(errors, name, None) if module == errors.__name__ else None
+        if not (isinstance(error_class, type) and issubclass(error_class, errors.AnabranchError)):
+            error_class = errors.UnreadableDocument
+        raise error_class(detail, code=code, remedy=remedy)
     assert kind == FAILED
     name, message, location = parts
     if name == "MemoryError":
         raise _make_memory_error(subject, memory_bytes)
     raise _make_crash_error(subject, f"{name} at {location}: {message}")
-
-
-def _restore_error(
-    module: str, name: str, detail: str, code: str, remedy: str
-) -> errors.AnabranchError:
-    # Only our own error classes: a hostile child may send any name.
-    kind = getattr(errors, name, None) if module == errors.__name__ else None
-    if not (isinstance(kind, type) and issubclass(kind, errors.AnabranchError)):
-        return errors.UnreadableDocument(detail, code=code, remedy=remedy)
-    return kind(detail, code=code, remedy=remedy)
 
 
 _SPLIT_REMEDY = "Split the document into smaller files."

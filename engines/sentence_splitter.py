@@ -67,13 +67,6 @@ def _is_sentence_end(text: str, match: re.Match[str]) -> bool:
     )
 
 
-def _is_at_line_start(text: str, offset: int) -> bool:
-    """Return whether only digits and blanks stand between the line's start and `offset`."""
-    while offset > 0 and (text[offset - 1] in " \t" or text[offset - 1].isdigit()):
-        offset -= 1
-    return offset == 0 or text[offset - 1] == "\n"
-
-
 def _is_after_abbreviation(text: str, dot_offset: int) -> bool:
     """Return whether an abbreviation, an initial or a list number precedes the dot."""
     # A bounded window keeps the whole scan linear.
@@ -82,5 +75,9 @@ def _is_after_abbreviation(text: str, dot_offset: int) -> bool:
         return False
     word = last_word[0]
     if word.isdigit():
-        return _is_at_line_start(text, dot_offset - len(word))
+        # A list number, if only digits and blanks stand before it on its line.
+        start = dot_offset - len(word)
+        while start > 0 and (text[start - 1] in " \t" or text[start - 1].isdigit()):
+            start -= 1
+        return start == 0 or text[start - 1] == "\n"
     return (len(word) == 1 and word.isupper()) or word.lower().rstrip(".") in _ABBREVIATIONS

@@ -89,9 +89,14 @@ class OpenAIChat:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         usage, fault, attempts = ChatUsage(), "", StreamAttempts(on_delta) if on_delta else None
         for call in range(1, MAX_ATTEMPTS + 1):
-            reply = await self._request_completion(
-                self._build_body(messages, schema, name), attempts
-            )
+            body = self._build_body(messages, schema, name)
+            if attempts is None:
+                reply = await self._server.post(COMPLETIONS_PATH, body)
+            else:
+                streamed = await self._server.post_stream(
+                    COMPLETIONS_PATH, body, attempts.start_attempt
+                )
+                reply = streamed.to_reply()
             # Rejected replies cost tokens too.
             usage = ChatUsage(
                 usage.input_tokens + read_token_count(reply, "input"),
@@ -100,7 +105,9 @@ class OpenAIChat:
             text, fault = _extract_content(reply)
             data, fault = (None, fault) if fault else _parse_and_validate(text, schema)
             if data is not None:
-                return ChatReply(data, _extract_model_name(reply) or self.model, usage, call)
+                model = reply.get("model")
+                model = model[:MAX_MODEL_NAME_LENGTH] if isinstance(model, str) else ""
+                return ChatReply(data, model or self.model, usage, call)
             # Show the model its reply and the error.
             messages = [
                 *messages,
@@ -121,15 +128,6 @@ class OpenAIChat:
 
     async def close(self) -> None:
         await self._server.close()
-
-    async def _request_completion(
-        self, body: Mapping[str, Any], attempts: StreamAttempts | None
-    ) -> Mapping[str, Any]:
-        if attempts is None:
-            return await self._server.post(COMPLETIONS_PATH, body)
-        return (
-            await self._server.post_stream(COMPLETIONS_PATH, body, attempts.start_attempt)
-        ).to_reply()
 
     def _build_body(
         self, messages: list[dict[str, str]], schema: Mapping[str, Any], name: str
@@ -156,11 +154,6 @@ def _extract_content(reply: Mapping[str, Any]) -> tuple[str, str]:
         choice.message_or_delta.content or "",
         "it was cut off at the token limit." if choice.finish_reason == "length" else "",
     )
-
-
-def _extract_model_name(reply: Mapping[str, Any]) -> str:
-    model = reply.get("model")
-    return model[:MAX_MODEL_NAME_LENGTH] if isinstance(model, str) else ""
 
 
 def _parse_and_validate(

@@ -55,21 +55,16 @@ def _drop_repetitions(markdown: str, parents: Sequence[ParentCut]) -> Iterator[P
         children = []
         for child in parent.children:
             text = markdown[child.start : child.end]
-            pattern = _find_repeated_pattern(text)
-            if pattern is None or (child.path, pattern) not in seen:
-                children.append(child)
-            if pattern is not None:
+            if len(text) >= _MIN_REPETITION_CHARACTERS and (period := find_period(text)):
+                # The smallest rotation, so that texts that start at different offsets of the
+                # pattern compare equal.
+                pattern = min(text[i : i + period] for i in range(period))
+                if (child.path, pattern) in seen:
+                    continue
                 seen.add((child.path, pattern))
+            children.append(child)
         if children:
             yield replace(parent, children=children)
-
-
-def _find_repeated_pattern(text: str) -> str | None:
-    """Return the pattern that a long text repeats, or None."""
-    period = find_period(text) if len(text) >= _MIN_REPETITION_CHARACTERS else None
-    # The smallest rotation, so that texts that start at different offsets of the pattern compare
-    # equal.
-    return min(text[i : i + period] for i in range(period)) if period else None
 
 
 class _ChunkBuilder:
@@ -101,7 +96,11 @@ class _ChunkBuilder:
 
     def _build_child(self, cut: ChildCut) -> ChildChunk:
         text = self._markdown[cut.start : cut.end]
-        kind, language = self._classify(cut)
+        blocks = self._span_mapper.find_blocks(cut.start, cut.end)
+        # The kind of its blocks if they share one, captions aside.
+        kinds = {block.kind for block in blocks}
+        kinds = kinds - {"caption"} or kinds
+        kind: BlockKind = kinds.pop() if len(kinds) == 1 else "paragraph"
         self._child_count += 1
         return ChildChunk(
             id=self._make_id("chunk", cut.path, text),
@@ -113,7 +112,7 @@ class _ChunkBuilder:
             char_end=cut.end,
             spans=self._span_mapper.map_spans(cut.start, cut.end),
             tokens=estimate_tokens(text),
-            language=language,
+            language=blocks[0].language if kind == "code" else None,
         )
 
     def _make_id(self, kind: str, path: HeadingPath, text: str) -> UUID:
@@ -122,17 +121,6 @@ class _ChunkBuilder:
         return content_id(
             kind, self._document_id, path, text, self._occurrence_counts[kind, path, text]
         )
-
-    def _classify(self, cut: ChildCut) -> tuple[BlockKind, str | None]:
-        """Return the cut's kind and, for code, its language.
-
-        The kind is that of its blocks if they share one, captions aside, else paragraph.
-        """
-        blocks = self._span_mapper.find_blocks(cut.start, cut.end)
-        kinds = {block.kind for block in blocks}
-        kinds = kinds - {"caption"} or kinds
-        kind: BlockKind = kinds.pop() if len(kinds) == 1 else "paragraph"
-        return kind, blocks[0].language if kind == "code" else None
 
     def _build_prefix(self, cut: ChildCut) -> str:
         names = [name[:_MAX_HEADING_CHARACTERS] for name in cut.path]
@@ -177,10 +165,15 @@ class SpanMapper:
         return touched_blocks
 
     def map_spans(self, start: int, end: int) -> list[Span]:
-        return [
-            self._clip_span(block, max(start, block.span.char_start), min(end, block.span.char_end))
-            for block in self.find_blocks(start, end)
-        ]
+        spans = []
+        for block in self.find_blocks(start, end):
+            clip = max(start, block.span.char_start), min(end, block.span.char_end)
+            cells = block.span.cells
+            if cells and block.kind == "table":
+                cells = self._clip_cells(block, cells, *clip)
+            update = {"char_start": clip[0], "char_end": clip[1], "cells": cells}
+            spans.append(block.span.model_copy(update=update))
+        return spans
 
     def find_pages(self, start: int, end: int) -> list[int]:
         return sorted(
@@ -190,12 +183,6 @@ class SpanMapper:
                 if block.span.page is not None
             }
         )
-
-    def _clip_span(self, block: Block, start: int, end: int) -> Span:
-        cells = block.span.cells
-        if cells and block.kind == "table":
-            cells = self._clip_cells(block, cells, start, end)
-        return block.span.model_copy(update={"char_start": start, "char_end": end, "cells": cells})
 
     def _clip_cells(self, block: Block, cells: str, start: int, end: int) -> str:
         """Return the cell range of the table rows in `[start, end)`."""

@@ -59,16 +59,22 @@ class FixedSizeChunker:
 
     def _split_windows(self, words: Sequence[Atom]) -> list[tuple[int, int]]:
         windows, start = [], 0
+        max_overlap = self._config.child_tokens * self._config.overlap
         while start < len(words):
-            end = _find_window_end(words, start, self._config.child_tokens)
+            # A window has about `child_tokens` and at least one word.
+            end, tokens = start + 1, words[start].tokens
+            while end < len(words) and tokens + words[end].tokens <= self._config.child_tokens:
+                tokens += words[end].tokens
+                end += 1
             windows.append((start, end))
             if end == len(words):
                 break
+            overlap_start, tokens = end, 0
+            while overlap_start > 0 and tokens + words[overlap_start - 1].tokens <= max_overlap:
+                overlap_start -= 1
+                tokens += words[overlap_start].tokens
             # At least one word further, or a large overlap would never end.
-            start = max(
-                start + 1,
-                _find_overlap_start(words, end, self._config.child_tokens * self._config.overlap),
-            )
+            start = max(start + 1, overlap_start)
         return windows
 
     def _group_parents(self, markdown: str, children: Sequence[ChildCut]) -> list[ParentCut]:
@@ -84,23 +90,6 @@ class FixedSizeChunker:
                 group = []
             group.append(child)
         return [*parents, _make_parent_cut(group)] if group else parents
-
-
-def _find_window_end(words: Sequence[Atom], start: int, size: float) -> int:
-    """Return the end of a window of about `size` tokens and at least one word."""
-    end, total = start + 1, words[start].tokens
-    while end < len(words) and total + words[end].tokens <= size:
-        total += words[end].tokens
-        end += 1
-    return end
-
-
-def _find_overlap_start(words: Sequence[Atom], end: int, size: float) -> int:
-    start, total = end, 0
-    while start > 0 and total + words[start - 1].tokens <= size:
-        start -= 1
-        total += words[start].tokens
-    return start
 
 
 def _make_parent_cut(group: Sequence[ChildCut]) -> ParentCut:

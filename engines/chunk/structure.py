@@ -6,7 +6,6 @@ Sections are split into blocks, then at content-defined ends of sentences, rows 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from itertools import takewhile
 from uuid import UUID
 
@@ -66,7 +65,11 @@ class StructureChunker:
         start, end = sections[0].start, sections[-1].end
         if estimate_tokens(transcript.markdown[start:end]) > self._whole_tokens:
             return []
-        path: HeadingPath = reduce(_find_common_prefix, (section.path for section in sections))
+        names_by_level = zip(*(section.path for section in sections), strict=False)
+        # The names that all paths begin with.
+        path: HeadingPath = tuple(
+            names[0] for names in takewhile(lambda names: len(set(names)) == 1, names_by_level)
+        )
         child = ChildCut(
             sections[0].blocks[0].span.char_start if sections[0].path == path else start, end, path
         )
@@ -138,15 +141,6 @@ class StructureChunker:
         return [
             cut for first, last in ranges if not is_blank(markdown, cut := block_atoms[first:last])
         ]
-
-
-def _find_common_prefix(first_path: HeadingPath, second_path: HeadingPath) -> HeadingPath:
-    return tuple(
-        name
-        for name, _ in takewhile(
-            lambda pair: pair[0] == pair[1], zip(first_path, second_path, strict=False)
-        )
-    )
 
 
 def pack(

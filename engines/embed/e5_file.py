@@ -65,7 +65,11 @@ class E5File:
         reader = _BinaryReader(self._bytes)
         self.shape, special, pieces = _read_header(reader)
         self.vocabulary = _read_vocabulary(reader, special, pieces)
-        self._directory = _read_directory(reader)
+        # Data type, count of values, first byte and size of each tensor.
+        self._directory: dict[str, tuple[Any, ...]] = {}
+        for _ in range(reader.read_struct("<i")[0]):
+            name = reader.read_bytes(reader.read_struct("<H")[0]).decode()
+            self._directory[name] = reader.read_struct("<BIQQ")
 
     def read_tensor(self, name: str, rows: int = 0) -> Floats:
         """Read a tensor as float32, flat, or as [rows, columns] if `rows` is given."""
@@ -151,14 +155,6 @@ def _read_normalization(reader: _BinaryReader) -> dict[int, str]:
         table[code] = "".join(map(chr, struct.unpack_from(f"<{length}I", data, offset + 5)))
         offset += 5 + 4 * length
     return table
-
-
-def _read_directory(reader: _BinaryReader) -> dict[str, tuple[int, int, int, int]]:
-    directory = {}
-    for _ in range(reader.read_struct("<i")[0]):
-        name = reader.read_bytes(reader.read_struct("<H")[0]).decode()
-        directory[name] = reader.read_struct("<BIQQ")
-    return directory
 
 
 def _dequantize(blocks: NDArray[np.uint8]) -> Floats:

@@ -61,16 +61,15 @@ def make_basis(cache_dir: Path) -> None:
 def generate_word_salads(encoder: E5Encoder) -> list[str]:
     """Generate texts of random common words in Latin script, with a fixed seed."""
     words = [
-        piece[1:]
+        word
         for piece in encoder.tokenizer.vocabulary.pieces
-        if piece.startswith("▁") and len(piece) > 3 and _is_latin(piece[1:])
+        if piece.startswith("▁")
+        and len(word := piece[1:]) > 2
+        and word.isalpha()
+        and max(word) < "\u0250"
     ]
     rng = random.Random(0)
     return [" ".join(rng.choices(words[:COMMON_WORDS], k=SALAD_WORDS)) for _ in range(SALADS)]
-
-
-def _is_latin(word: str) -> bool:
-    return word.isalpha() and max(map(ord, word)) < 0x250
 
 
 if __name__ == "__main__":

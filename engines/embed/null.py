@@ -34,7 +34,18 @@ class NullEmbedder:
         self.fingerprint = fingerprint("null", VERSION, dimension, state_dimension)
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
-        return [self._embed_passage(text) for text in texts]
+        embeddings = []
+        for text in texts:
+            words = _split_words(text)
+            vector = self._compute_vector(words).astype(np.float16)
+            embeddings.append(
+                TextEmbedding(
+                    vector, quantize(self._compute_states(words)), _hash_token_ids(words), 0.0, 0.0
+                )
+                if self.state_dimension
+                else TextEmbedding(vector)
+            )
+        return embeddings
 
     async def embed_query(self, text: str) -> QueryEmbedding:
         words = _split_words(text)
@@ -42,15 +53,6 @@ class NullEmbedder:
             return QueryEmbedding(self._compute_vector(words))
         return QueryEmbedding(
             self._compute_vector(words), self._compute_states(words), _hash_token_ids(words), 0.0
-        )
-
-    def _embed_passage(self, text: str) -> TextEmbedding:
-        words = _split_words(text)
-        vector = self._compute_vector(words).astype(np.float16)
-        if not self.state_dimension:
-            return TextEmbedding(vector)
-        return TextEmbedding(
-            vector, quantize(self._compute_states(words)), _hash_token_ids(words), 0.0, 0.0
         )
 
     def _compute_vector(self, words: Sequence[str]) -> NDArray[np.float32]:

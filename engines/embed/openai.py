@@ -58,9 +58,12 @@ class OpenAIEmbedder:
             texts[start : start + self._batch_size]
             for start in range(0, len(texts), self._batch_size)
         ]
-        batch_vectors = await asyncio.gather(
-            *(self._embed_batch(semaphore, batch) for batch in batches)
-        )
+
+        async def embed_batch(batch: Sequence[str]) -> Floats:
+            async with semaphore:
+                return await self._request_vectors(batch, PASSAGE_INSTRUCTION)
+
+        batch_vectors = await asyncio.gather(*map(embed_batch, batches))
         return [TextEmbedding(row.astype(np.float16)) for rows in batch_vectors for row in rows]
 
     async def embed_query(self, text: str) -> QueryEmbedding:
@@ -68,10 +71,6 @@ class OpenAIEmbedder:
 
     async def close(self) -> None:
         await self._server.close()
-
-    async def _embed_batch(self, semaphore: asyncio.Semaphore, batch: Sequence[str]) -> Floats:
-        async with semaphore:
-            return await self._request_vectors(batch, PASSAGE_INSTRUCTION)
 
     async def _request_vectors(self, texts: Sequence[str], instruction: str) -> Floats:
         rows = _parse_vectors(

@@ -58,7 +58,8 @@ def find_names(text: str) -> Iterator[EntitySpan]:
     A sentence in capitals yields none, because nothing marks names there.
     """
     tokens = [_Token(match[0], match.start(), match.end()) for match in _WORD.finditer(text)]
-    if _is_all_caps(tokens):
+    words = [token.text for token in tokens if len(token.text) > 1 and token.text.isalpha()]
+    if len(words) > 3 and sum(map(str.isupper, words)) > 0.6 * len(words):
         return
     start = 0
     while start < len(tokens):
@@ -66,11 +67,6 @@ def find_names(text: str) -> Iterator[EntitySpan]:
         if end > start:
             yield from _iter_name(text, tokens, start, end)
         start = max(end, start + 1)
-
-
-def _is_all_caps(tokens: Sequence[_Token]) -> bool:
-    words = [token.text for token in tokens if len(token.text) > 1 and token.text.isalpha()]
-    return len(words) > 3 and sum(map(str.isupper, words)) > 0.6 * len(words)
 
 
 def _find_run_end(text: str, tokens: Sequence[_Token], start: int) -> int:
@@ -118,10 +114,11 @@ def _count_next_tokens(
     token = tokens[index]
     if token.is_capitalized or (token.text.isdigit() and is_institution and len(token.text) < 4):
         return 0 if token.lower_form in MONTHS else 1
+    joiners = CONNECTORS | {"&"} | (_INSTITUTION_JOINERS if is_institution else frozenset())
     for n_small in (1, 2):
         next_index = index + n_small
         if (
-            not _is_joiner(tokens[index + n_small - 1], is_institution)
+            tokens[index + n_small - 1].text not in joiners
             or next_index >= len(tokens)
             or not _is_adjacent(text, tokens, next_index)
         ):
@@ -129,14 +126,6 @@ def _count_next_tokens(
         if tokens[next_index].is_capitalized:
             return n_small + 1
     return 0
-
-
-def _is_joiner(token: _Token, is_institution: bool) -> bool:
-    return (
-        token.text in CONNECTORS
-        or token.text == "&"
-        or (is_institution and token.text in _INSTITUTION_JOINERS)
-    )
 
 
 def _is_adjacent(text: str, tokens: Sequence[_Token], index: int) -> bool:

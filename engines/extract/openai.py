@@ -44,23 +44,20 @@ class OpenAIExtractor:
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
         semaphore = asyncio.Semaphore(self._max_parallel)
-        parts = await asyncio.gather(
-            *(self._extract_parent(semaphore, parent) for parent in parents)
-        )
+
+        async def extract_parent(parent: ParentChunk) -> Extraction:
+            async with semaphore:
+                reply = await self._chat.complete(
+                    SYSTEM_PROMPT, parent.text, build_json_schema(self._schema), name="extraction"
+                )
+            return _LocatedReply(parent, reply.data).to_extraction()
+
+        parts = await asyncio.gather(*map(extract_parent, parents))
         return Extraction(
             mentions=[item for part in parts for item in part.mentions],
             relations=[item for part in parts for item in part.relations],
             claims=[item for part in parts for item in part.claims],
         )
-
-    async def _extract_parent(
-        self, semaphore: asyncio.Semaphore, parent: ParentChunk
-    ) -> Extraction:
-        async with semaphore:
-            reply = await self._chat.complete(
-                SYSTEM_PROMPT, parent.text, build_json_schema(self._schema), name="extraction"
-            )
-        return _LocatedReply(parent, reply.data).to_extraction()
 
 
 SYSTEM_PROMPT = (
@@ -117,17 +114,16 @@ class _LocatedReply:
 
     def to_extraction(self) -> Extraction:
         return Extraction(
-            mentions=list(self._iter_mentions()),
+            mentions=[
+                Mention(
+                    chunk_id=child.id, name=name, key=key, type=kind, char_start=start, char_end=end
+                )
+                for name, (kind, key) in self._kinds.items()
+                for child, start, end in self._locate(name)
+            ],
             relations=list(self._iter_relations()),
             claims=list(self._iter_claims()),
         )
-
-    def _iter_mentions(self) -> Iterator[Mention]:
-        for name, (kind, key) in self._kinds.items():
-            for child, start, end in self._locate(name):
-                yield Mention(
-                    chunk_id=child.id, name=name, key=key, type=kind, char_start=start, char_end=end
-                )
 
     def _iter_relations(self) -> Iterator[Relation]:
         for relation in self._data["relations"]:

@@ -118,10 +118,17 @@ def find_claims(sentence: str, spans: Sequence[EntitySpan]) -> Iterator[ClaimCan
     for value in spans:
         if value.type in _DEFAULT_PROPERTIES and subjects:
             preceding_count = bisect_right(ends, value.start)
-            words = sentence[max(0, value.start - MAX_PROPERTY_DISTANCE_CHARACTERS) : value.start]
-            yield ClaimCandidate(
-                subjects[max(preceding_count - 1, 0)], _classify_property(words, value), value
+            text_before = sentence[
+                max(0, value.start - MAX_PROPERTY_DISTANCE_CHARACTERS) : value.start
+            ]
+            # The last of the eight words before the value that names a property.
+            words = [word.strip(".,:;()").lower() for word in text_before.split()[-8:]]
+            property_by_word = _PROPERTY_BY_WORD[value.type]
+            property_name = next(
+                (property_by_word[word] for word in reversed(words) if word in property_by_word),
+                _DEFAULT_PROPERTIES[value.type],
             )
+            yield ClaimCandidate(subjects[max(preceding_count - 1, 0)], property_name, value)
 
 
 def _match_verb(gap_text: str, left: EntitySpan, right: EntitySpan) -> RelationCandidate | None:
@@ -146,16 +153,6 @@ def _match_verb(gap_text: str, left: EntitySpan, right: EntitySpan) -> RelationC
 
 def _format_label(verb: str, particle: str | None) -> str:
     return "_".join(fold_name(word).replace(" ", "_") for word in (verb, particle) if word)
-
-
-def _classify_property(preceding_text: str, value: EntitySpan) -> str:
-    """Return the property named by the last matching word among the eight before the value."""
-    words = [word.strip(".,:;()").lower() for word in preceding_text.split()[-8:]]
-    property_by_word = _PROPERTY_BY_WORD[value.type]
-    return next(
-        (property_by_word[word] for word in reversed(words) if word in property_by_word),
-        _DEFAULT_PROPERTIES[value.type],
-    )
 
 
 def vote_types(spellings: Iterable[tuple[str, str, str]]) -> dict[str, str]:

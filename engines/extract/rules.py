@@ -38,9 +38,14 @@ class RuleExtractor:
 
 
 def extract_by_rules(parents: Sequence[ParentChunk]) -> Extraction:
-    sentences = _unify_types(
-        [sentence for parent in parents for sentence in _iter_sentences(parent)]
-    )
+    found_sentences: list[_Sentence] = []
+    for parent in parents:
+        children = sorted(parent.children, key=lambda child: child.char_start)
+        for start, end in split_sentences(parent.text):
+            text = parent.text[start:end]
+            if spans := _find_spans(text):
+                found_sentences.append(_Sentence(text, parent.char_start + start, children, spans))
+    sentences = _unify_types(found_sentences)
     return Extraction(
         mentions=[mention for sentence in sentences for mention in sentence.iter_mentions()],
         relations=[relation for sentence in sentences for relation in sentence.iter_relations()],
@@ -115,14 +120,6 @@ class _Sentence:
         index = bisect_right(self.children, start, key=lambda child: child.char_start) - 1
         child = self.children[index] if index >= 0 else None
         return child if child and end <= child.char_end else None
-
-
-def _iter_sentences(parent: ParentChunk) -> Iterator[_Sentence]:
-    children = sorted(parent.children, key=lambda child: child.char_start)
-    for start, end in split_sentences(parent.text):
-        text = parent.text[start:end]
-        if spans := _find_spans(text):
-            yield _Sentence(text, parent.char_start + start, children, spans)
 
 
 def split_sentences(text: str) -> Iterator[tuple[int, int]]:

@@ -109,9 +109,18 @@ def _normalize_value(kind: str, raw: str) -> str:
         case "before" | "after":
             return _normalize_amount(raw)
         case "dmy" | "mdy" | "my":
-            return _normalize_written_date(raw)
+            words = re.findall(r"[a-zç]+|\d+", raw.lower())
+            named_month = next((MONTHS[word] for word in words if word in MONTHS), 0)
+            numbers = [word for word in words if word.isdigit()]
+            written_year = next((word for word in numbers if len(word) == 4), "")
+            written_day = next((f"{int(word):02}" for word in numbers if len(word) <= 2), "")
+            return "-".join(filter(None, (written_year, f"{named_month:02}", written_day)))
         case "numeric":
-            return _normalize_numeric_date(raw)
+            # Day first, unless the second number cannot be a month.
+            day, month, year = map(int, re.split(r"[/.]", raw))
+            if month > 12:
+                day, month = month, day
+            return f"{year + 2000 if year < 100 else year:04}-{month:02}-{day:02}"
         case _:
             return " ".join(raw.lower().split())
 
@@ -149,20 +158,3 @@ def _parse_number(raw: str) -> float:
             decimal_match[1],
         )
     return float(re.sub(r"[.,]", "", integer_part) + decimal_point + decimals)
-
-
-def _normalize_written_date(raw: str) -> str:
-    words = re.findall(r"[a-zç]+|\d+", raw.lower())
-    month = next((MONTHS[word] for word in words if word in MONTHS), 0)
-    numbers = [word for word in words if word.isdigit()]
-    year = next((word for word in numbers if len(word) == 4), "")
-    day = next((f"{int(word):02}" for word in numbers if len(word) <= 2), "")
-    return "-".join(part for part in (year, f"{month:02}", day) if part)
-
-
-def _normalize_numeric_date(raw: str) -> str:
-    # Day first, unless the second number cannot be a month.
-    day, month, year = (int(part) for part in re.split(r"[/.]", raw))
-    if month > 12:
-        day, month = month, day
-    return f"{year + 2000 if year < 100 else year:04}-{month:02}-{day:02}"

@@ -65,7 +65,11 @@ def _build_table(rows: Sequence[LayoutRow], start: int, end: int) -> AlignedTabl
     columns = _find_columns(multi_run_rows)
     if len(multi_run_rows) < 2 or len(columns) < 2 or not _is_tabular(multi_run_rows, columns):
         return None
-    cells = [_fill_cells(row, columns) for row in members]
+    cells = [[""] * len(columns) for _ in members]
+    for row, row_cells in zip(members, cells, strict=True):
+        for run in row.runs:
+            for column, text in _split_by_column(run, columns):
+                row_cells[column] = f"{row_cells[column]} {text}".strip()
     return AlignedTable(start, end, _merge_continued_rows(cells, members))
 
 
@@ -120,14 +124,6 @@ def _find_touched_columns(run: TextRun, columns: Sequence[ColumnExtent]) -> list
         for i, (left, right) in enumerate(columns)
         if min(run.x1, right) - max(run.x0, left) > 0.1 * min(run.width, right - left)
     ]
-
-
-def _fill_cells(row: LayoutRow, columns: Sequence[ColumnExtent]) -> list[str]:
-    cells = [""] * len(columns)
-    for run in row.runs:
-        for column, text in _split_by_column(run, columns):
-            cells[column] = f"{cells[column]} {text}".strip()
-    return cells
 
 
 def _split_by_column(run: TextRun, columns: Sequence[ColumnExtent]) -> list[tuple[int, str]]:

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from engines.layout.aligned_tables import find_aligned_tables
 from engines.layout.reading_order import split_regions
 from engines.layout.text_blocks import (
-    RegionMetrics,
-    TextBlock,
     TextLine,
     build_text_blocks,
     measure_region,
@@ -42,25 +40,15 @@ def build_blocks(page: LayoutPage, body_height: float, *, has_fonts: bool) -> li
     """
     blocks: list[ParsedBlock] = []
     for region in split_regions(page.runs):
-        blocks += _build_region(
-            page,
-            group_rows(region, JOIN_GAP if has_fonts else _OCR_JOIN_GAP),
-            body_height,
-            has_fonts,
-        )
+        rows = group_rows(region, JOIN_GAP if has_fonts else _OCR_JOIN_GAP)
+        start = 0
+        # The ruled tables in place, and the blocks of the rows between them.
+        for i in [*(i for i, row in enumerate(rows) if row.runs[0].table), len(rows)]:
+            blocks += _build_stretch(page, rows[start:i], body_height, has_fonts)
+            if i < len(rows):
+                blocks.append(_build_table(page, rows[i].runs[0].table or [], rows[i].runs))
+            start = i + 1
     return _merge_lists(blocks)
-
-
-def _build_region(
-    page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool
-) -> Iterator[ParsedBlock]:
-    """Yield the ruled tables in place, and the blocks of the rows between them."""
-    start = 0
-    for i in [*(i for i, row in enumerate(region_rows) if row.runs[0].table), len(region_rows)]:
-        yield from _build_stretch(page, region_rows[start:i], body_height, has_fonts)
-        if i < len(region_rows):
-            yield _build_table(page, region_rows[i].runs[0].table or [], region_rows[i].runs)
-        start = i + 1
 
 
 def _build_stretch(
@@ -97,18 +85,13 @@ def _build_prose(
     lines = [TextLine.from_row(row) for row in region_rows]
     metrics = measure_region(lines, body_height, has_fonts)
     for text in build_text_blocks(lines, metrics):
-        yield _build_block(page, text, metrics)
-
-
-def _build_block(page: LayoutPage, text: TextBlock, metrics: RegionMetrics) -> ParsedBlock:
-    runs = [run for line in text.lines for run in line.runs]
-    block = ParsedBlock(text.kind, text.text)
-    if text.kind == "heading":
-        size = max(line.size for line in text.lines)
-        block.size = round(max(size, metrics.body_height) * page.unit, 2)
-    elif text.kind == "code":
-        block.text = f"```\n{text.text}\n```"
-    return _set_location(page, block, runs)
+        block = ParsedBlock(text.kind, text.text)
+        if text.kind == "heading":
+            size = max(line.size for line in text.lines)
+            block.size = round(max(size, metrics.body_height) * page.unit, 2)
+        elif text.kind == "code":
+            block.text = f"```\n{text.text}\n```"
+        yield _set_location(page, block, [run for line in text.lines for run in line.runs])
 
 
 def _set_location(page: LayoutPage, block: ParsedBlock, runs: Sequence[TextRun]) -> ParsedBlock:

@@ -96,7 +96,10 @@ def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
     # Each vertical line joins all the frames that it touches.
     for vertical in verticals:
         touched_horizontals = [
-            horizontal for horizontal in horizontals if _is_crossing(horizontal, vertical)
+            horizontal
+            for horizontal in horizontals
+            if horizontal.start - _TOLERANCE <= vertical.position <= horizontal.end + _TOLERANCE
+            and vertical.start - _TOLERANCE <= horizontal.position <= vertical.end + _TOLERANCE
         ]
         touched_frames = [
             frame
@@ -114,13 +117,6 @@ def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
         ]
         frames = [frame for frame in frames if frame not in touched_frames] + [merged_frame]
     return [frame for frame in frames if len(frame.horizontals) >= 2 and len(frame.verticals) >= 2]
-
-
-def _is_crossing(horizontal: _RuledLine, vertical: _RuledLine) -> bool:
-    return (
-        horizontal.start - _TOLERANCE <= vertical.position <= horizontal.end + _TOLERANCE
-        and vertical.start - _TOLERANCE <= horizontal.position <= vertical.end + _TOLERANCE
-    )
 
 
 def _merge_pieces(pieces: list[_RuledLine]) -> list[_RuledLine]:
@@ -233,7 +229,9 @@ def _split_row(
         if (row, column) in runs_by_cell
     }
     counts = [len(cell_lines) for cell_lines in cells.values()]
-    if len(counts) >= 2 and max(counts) >= 3 and _is_list_of_rows(list(cells.values())):
+    full_cell_count = sum(1 for count in counts if count >= 0.8 * max(counts))
+    # Most cells have about as many lines as the longest.
+    if max(counts, default=0) >= 3 and full_cell_count >= max(2, 0.7 * len(counts)):
         tops = [cell_lines[0].middle for cell_lines in max(cells.values(), key=len)]
         for i in range(len(tops)):
             yield [
@@ -248,13 +246,6 @@ def _split_row(
             ]
     else:
         yield [_join_text(cells.get(column, [])) for column in range(columns)]
-
-
-def _is_list_of_rows(cells: Sequence[list[list[TextRun]]]) -> bool:
-    """Return whether most cells have about as many lines as the longest."""
-    longest = max(cells, key=len)
-    full_cell_count = sum(1 for cell in cells if len(cell) >= 0.8 * len(longest))
-    return full_cell_count >= 0.7 * len(cells) and full_cell_count >= 2
 
 
 def _join_text(cell_lines: Sequence[list[TextRun]]) -> str:

@@ -28,6 +28,7 @@ _CAPTION = re.compile(
     r"\s*\d+[a-z]?\s*[.:–—|-]",
     re.I,
 )
+_CODE_SIGNS = ("(", "=", "{", ";", "$ ", "--", "/")
 _CLOSING_PUNCTUATION = (".", "!", "?", ":", ";", ",", "…")
 _BARE_NUMBER = re.compile(r"[-–—\s]*\d{1,4}[-–—\s]*")
 _MAX_HEADING_CHARACTERS = 160
@@ -192,7 +193,7 @@ def _build_text_block(group: list[TextLine], metrics: RegionMetrics) -> TextBloc
     if (
         metrics.has_fonts
         and all(line.mono for line in group)
-        and (len(group) > 1 or _looks_like_code(group[0].text))
+        and (len(group) > 1 or (len(text) > 12 and any(sign in text for sign in _CODE_SIGNS)))
     ):
         return TextBlock("code", group, _format_code(group))
     if _CAPTION.match(text) and len(text) < 600:
@@ -200,7 +201,8 @@ def _build_text_block(group: list[TextLine], metrics: RegionMetrics) -> TextBloc
     if _is_heading(group, text, metrics):
         return TextBlock("heading", group, text)
     if (mark := _ITEM.match(text)) and any(letter.isalpha() for letter in text[mark.end() :]):
-        return TextBlock("list", group, _format_item(text, mark))
+        marker = mark[0].strip() if mark[0].strip()[-1] in ".)" else "-"
+        return TextBlock("list", group, f"{marker} {text[mark.end() :]}")
     return TextBlock("paragraph", group, text)
 
 
@@ -235,31 +237,20 @@ def _is_heading(group: Sequence[TextLine], text: str, metrics: RegionMetrics) ->
     )
 
 
-def _looks_like_code(text: str) -> bool:
-    return len(text) > 12 and any(sign in text for sign in ("(", "=", "{", ";", "$ ", "--", "/"))
-
-
 def _format_code(group: Sequence[TextLine]) -> str:
     """Format lines with their indentation and spacing in units of the median letter width."""
     letters = [run.width / max(1, len(run.text)) for line in group for run in line.runs]
     letter = statistics.median(letters) or 1.0
     left = min(line.x0 for line in group)
-    return "\n".join(
-        " " * round((line.x0 - left) / letter) + _format_spaced_line(line, letter) for line in group
-    )
-
-
-def _format_spaced_line(line: TextLine, letter: float) -> str:
-    words = [word for run in line.runs for word in run.words]
-    text = words[0].text
-    for previous_word, next_word in pairwise(words):
-        text += " " * max(1, round((next_word.x0 - previous_word.x1) / letter)) + next_word.text
-    return text
-
-
-def _format_item(text: str, mark: re.Match[str]) -> str:
-    marker = mark[0].strip()
-    return f"{marker if marker[-1] in '.)' else '-'} {text[mark.end() :]}"
+    code_lines = []
+    for line in group:
+        words = [word for run in line.runs for word in run.words]
+        code_line = " " * round((line.x0 - left) / letter) + words[0].text
+        for previous_word, next_word in pairwise(words):
+            gap = next_word.x0 - previous_word.x1
+            code_line += " " * max(1, round(gap / letter)) + next_word.text
+        code_lines.append(code_line)
+    return "\n".join(code_lines)
 
 
 def join_lines(lines: Sequence[str]) -> str:

@@ -150,31 +150,28 @@ def _merge_neighbors(members: list[TextRun], gap: float) -> list[TextRun]:
     merged: list[TextRun] = []
     for run in members:
         last = merged[-1] if merged else None
-        if last and (run.x0 - last.x1 < gap * min(run.size, last.size) or _is_bullet_of(last, run)):
+        if last and (
+            run.x0 - last.x1 < gap * min(run.size, last.size)
+            or (
+                len(last.words) == 1
+                and BULLET.fullmatch(last.words[0].text)
+                and run.x0 - last.x1 < 5 * run.size
+            )
+        ):
             merged[-1] = last.merge(run)
         else:
             merged.append(run)
-    if len(merged) == 2 and _is_number_of(*merged):
-        return [merged[0].merge(merged[1])]
+    if len(merged) == 2:
+        number, text = merged
+        # The number of a section or item is far from its text.
+        if (
+            len(number.words) == 1
+            and text.x0 - number.x1 < 8 * text.size
+            and _NUMBER.fullmatch(number.text)
+            and _WORD_START.match(text.text)
+        ):
+            return [number.merge(text)]
     return merged
-
-
-def _is_bullet_of(bullet: TextRun, text: TextRun) -> bool:
-    return (
-        len(bullet.words) == 1
-        and BULLET.fullmatch(bullet.words[0].text) is not None
-        and text.x0 - bullet.x1 < 5 * text.size
-    )
-
-
-def _is_number_of(number: TextRun, text: TextRun) -> bool:
-    """Return whether a run is the number of a section or item in front of its text."""
-    return (
-        len(number.words) == 1
-        and text.x0 - number.x1 < 8 * text.size
-        and _NUMBER.fullmatch(number.text) is not None
-        and _WORD_START.match(text.text) is not None
-    )
 
 
 def compute_line_height(rows: Sequence[LayoutRow]) -> float:

@@ -104,15 +104,12 @@ class OpenAIOcr:
                 "window_size": 90,
                 "whitelist_token_ids": _TABLE_CELL_TOKEN_IDS,
             }
-        return _extract_text(await self._server.post("/chat/completions", body))
-
-
-def _extract_text(reply: dict[str, Any]) -> str:
-    choice = parse_completion(reply).first_choice
-    text = choice.message_or_delta.content or ""
-    # A reply that reaches the token limit is usually endless repetition.
-    is_finished = choice.finish_reason == "stop" or text.rstrip().endswith(END_OF_SENTENCE)
-    return text if is_finished and text.replace(END_OF_SENTENCE, "").strip() else ""
+        reply = await self._server.post("/chat/completions", body)
+        choice = parse_completion(reply).first_choice
+        text = choice.message_or_delta.content or ""
+        # A reply that reaches the token limit is usually endless repetition.
+        is_finished = choice.finish_reason == "stop" or text.rstrip().endswith(END_OF_SENTENCE)
+        return text if is_finished and text.replace(END_OF_SENTENCE, "").strip() else ""
 
 
 def parse_blocks(answer: str) -> list[ParsedBlock]:

@@ -65,12 +65,19 @@ def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[
     lines = _recognize_lines(pixels, settings)
     if not lines:
         return 0, []
-    sideways = sum(len(line.text) for line in lines if _is_tall(line)) > 0.5 * sum(
-        len(line.text) for line in lines
-    )
+    tall_characters = 0
+    for line in lines:
+        width, height = _compute_extent(line.corners)
+        if height > 1.5 * width:
+            tall_characters += len(line.text)
+    sideways = tall_characters > 0.5 * sum(len(line.text) for line in lines)
     # Long lines distinguish the directions best, and a few are enough.
     longest = sorted(lines, key=lambda line: -max(_compute_extent(line.corners)))[:_MAX_TRIED_LINES]
-    crops = [_crop(pixels, line.corners) for line in longest]
+    crops = []
+    for line in longest:
+        left, top = np.maximum(line.corners.min(axis=0), 0).astype(int)
+        right, bottom = line.corners.max(axis=0).astype(int) + 1
+        crops.append(pixels[top:bottom, left:right])
     scores = {
         turn: statistics.mean(_score_recognition(_rotate(crop, turn), settings) for crop in crops)
         for turn in ((1, 3) if sideways else (2,))
@@ -81,19 +88,9 @@ def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[
     return (0, lines) if turn == 0 else (turn, _recognize_lines(_rotate(pixels, turn), settings))
 
 
-def _is_tall(line: RecognizedLine) -> bool:
-    width, height = _compute_extent(line.corners)
-    return height > 1.5 * width
-
-
 def _compute_extent(corners: NDArray[np.float32]) -> tuple[float, float]:
     spread = corners.max(axis=0) - corners.min(axis=0)
     return float(spread[0]), float(spread[1])
-
-
-def _crop(pixels: Image, corners: NDArray[np.float32]) -> Image:
-    low, high = np.maximum(corners.min(axis=0), 0).astype(int), corners.max(axis=0).astype(int) + 1
-    return pixels[low[1] : high[1], low[0] : high[0]]
 
 
 def _score_recognition(crop: Image, settings: RapidOcrSettings) -> float:
@@ -153,9 +150,9 @@ def _build_blocks(
             )
             @ rotation
         )
-        points = [
-            _to_original_point(x / upright_width, y / upright_height, turns) for x, y in corners
-        ]
+        points = corners / np.array([upright_width, upright_height], np.float32)
+        for _ in range(turns):
+            points = np.column_stack([points[:, 1], 1 - points[:, 0]])
         xs, ys = (
             [min(max(float(x), 0.0), 1.0) for x, _ in points],
             [min(max(float(y), 0.0), 1.0) for _, y in points],
@@ -165,13 +162,6 @@ def _build_blocks(
     runs = [_build_run(line, rotation) for line in lines]
     page = LayoutPage(runs, to_page_box, unit=_PAGE_HEIGHT_POINTS / upright_height)
     return build_blocks(page, compute_pages_body_height([page]), has_fonts=False)
-
-
-def _to_original_point(x: float, y: float, turns: int) -> tuple[float, float]:
-    """Convert a point from the upright page to the given page, both as shares."""
-    for _ in range(turns):
-        x, y = y, 1 - x
-    return x, y
 
 
 def _estimate_skew(lines: Sequence[RecognizedLine]) -> float:

@@ -139,26 +139,19 @@ def _classify_styles(headings: Sequence[ParsedBlock]) -> list[HeadingStyle]:
 def _rank_styles(
     headings: Sequence[ParsedBlock], styles: Sequence[HeadingStyle]
 ) -> dict[HeadingStyle, int]:
-    cover_styles = _find_cover_styles(headings, styles)
+    pages = {block.page for block in headings if block.page is not None}
+    cover_styles: set[HeadingStyle] = set()
+    # Styles that occur on the first page only, if several later pages have headings.
+    if len(pages) > _MAX_PAGES_WITHOUT_COVER:
+        first_page = min(pages)
+        cover_styles = set(styles) - {
+            style for block, style in zip(headings, styles, strict=True) if block.page != first_page
+        }
     ordered_styles = sorted(set(styles), key=lambda style: (-style[0], style[1]))
     inner_styles = [style for style in ordered_styles if style not in cover_styles]
     return dict.fromkeys(cover_styles, 1) | {
         style: i + (2 if cover_styles else 1) for i, style in enumerate(inner_styles)
     }
-
-
-def _find_cover_styles(
-    headings: Sequence[ParsedBlock], styles: Sequence[HeadingStyle]
-) -> set[HeadingStyle]:
-    """Return styles that occur on the first page only, if several later pages have headings."""
-    pages = {block.page for block in headings if block.page is not None}
-    if len(pages) <= _MAX_PAGES_WITHOUT_COVER:
-        return set()
-    first = min(page for page in pages if page is not None)
-    later_styles = {
-        style for block, style in zip(headings, styles, strict=True) if block.page != first
-    }
-    return set(styles) - later_styles
 
 
 def _count_number_depth(text: str) -> int:
@@ -195,11 +188,16 @@ def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
         for key, page_numbers in pages_by_pattern.items()
         if len(page_numbers) >= max(_MIN_PAGES, len(pages) / 5)
     }
-    return [
-        block
-        for block in blocks
-        if not _is_running_header(block, running_patterns, id(block) in outermost_ids)
-    ]
+    kept_blocks = []
+    for block in blocks:
+        edge = _find_edge(block)
+        is_page_number = _PAGE_NUMBER.fullmatch(block.text.strip()) and (
+            edge is not None or id(block) in outermost_ids
+        )
+        is_running = edge is not None and (edge, _normalize_text(block.text)) in running_patterns
+        if not is_page_number and not is_running:
+            kept_blocks.append(block)
+    return kept_blocks
 
 
 def _find_outermost_blocks(
@@ -219,15 +217,6 @@ def _find_outermost_blocks(
 
 def _get_top(block: ParsedBlock) -> float:
     return block.box[1] if block.box else 0.0
-
-
-def _is_running_header(
-    block: ParsedBlock, running_patterns: set[tuple[str, str]], is_outermost: bool
-) -> bool:
-    edge = _find_edge(block)
-    if (edge or is_outermost) and _PAGE_NUMBER.fullmatch(block.text.strip()):
-        return True
-    return edge is not None and (edge, _normalize_text(block.text)) in running_patterns
 
 
 def _find_edge(block: ParsedBlock) -> str | None:

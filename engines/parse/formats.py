@@ -160,17 +160,13 @@ def detect_media_type(path: Path, name: str | None, media_type: str | None) -> D
         raise UnreadableDocument(
             "The file is empty.", code="EMPTY_DOCUMENT", remedy="Check the upload; 0 bytes arrived."
         )
-    claimed_type = _parse_claimed_type(name, media_type)
-    return DetectedType(
-        _detect_by_bytes(path, head) or _detect_by_text(path, head, claimed_type), claimed_type
-    )
-
-
-def _parse_claimed_type(name: str | None, media_type: str | None) -> str | None:
     type_by_name = _TYPE_BY_EXTENSION.get(Path(name).suffix.lower()) if name else None
     declared_type = (media_type or "").split(";")[0].strip().lower()
     declared_type = _TYPE_BY_ALIAS.get(declared_type, declared_type)
-    return type_by_name or (declared_type if declared_type in FORMAT_BY_TYPE else None)
+    claimed_type = type_by_name or (declared_type if declared_type in FORMAT_BY_TYPE else None)
+    return DetectedType(
+        _detect_by_bytes(path, head) or _detect_by_text(path, head, claimed_type), claimed_type
+    )
 
 
 def _detect_by_bytes(path: Path, head: bytes) -> str | None:

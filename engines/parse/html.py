@@ -199,7 +199,8 @@ def _fill_row(
             row.append(carried_cells[i, len(row)])
         words = collapse_whitespace(format_inline(cell))
         column_span, row_span = (
-            _parse_span(cell.attributes.get(name, "1")) for name in ("colspan", "rowspan")
+            min(max(int(value), 1), 200) if value.isdecimal() and len(value) < 10 else 1
+            for value in (cell.attributes.get(name, "1") for name in ("colspan", "rowspan"))
         )
         if column_span * row_span > 1:
             # Counted before it is copied: a few bytes can span 200 × 200 cells.
@@ -210,10 +211,6 @@ def _fill_row(
     while (i, len(row)) in carried_cells:
         row.append(carried_cells[i, len(row)])
     return row
-
-
-def _parse_span(value: str) -> int:
-    return min(max(int(value), 1), 200) if value.isdecimal() and len(value) < 10 else 1
 
 
 def is_layout_table(element: HtmlElement, rows: list[list[str]]) -> bool:
@@ -248,8 +245,12 @@ def read(data: bytes) -> ParsedPart:
     walker.walk_children(main, main.attributes.get("id"))
     walker.flush_line()
     canonical_notices = [
-        Notice(code="CANONICAL_URL", detail=url) for url in _find_canonical_urls(root)
-    ]
+        Notice(code="CANONICAL_URL", detail=element.attributes["href"])
+        for element in root.iter_descendants()
+        if element.tag == "link"
+        and "canonical" in element.attributes.get("rel", "").lower()
+        and element.attributes.get("href")
+    ][:1]
     return ParsedPart(
         walker.blocks,
         title=_find_title(first_by_tag),
@@ -306,15 +307,6 @@ def _find_date(root: HtmlElement) -> str | None:
         ):
             return element.attributes.get("content")
     return None
-
-
-def _find_canonical_urls(root: HtmlElement) -> list[str]:
-    links = (element.attributes for element in root.iter_descendants() if element.tag == "link")
-    return [
-        link["href"]
-        for link in links
-        if "canonical" in link.get("rel", "").lower() and link.get("href")
-    ][:1]
 
 
 @dataclass

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 
 import yaml
 from markdown_it import MarkdownIt
@@ -18,6 +17,7 @@ from engines.parsed_blocks import ParsedBlock, ParsedPart
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S)
 _FORMULA = re.compile(r"\A\$\$.*\$\$\Z|\A\\\[.*\\\]\Z", re.S)
+_PARSER = MarkdownIt("commonmark").enable("table")
 
 
 def read(data: bytes) -> ParsedPart:
@@ -34,11 +34,6 @@ def read(data: bytes) -> ParsedPart:
         date=_find_value(front_matter, "date"),
         notices=list(decoded.notices),
     )
-
-
-@cache
-def _get_parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable("table")
 
 
 def _split_front_matter(source: str) -> tuple[dict[str, object], str]:
@@ -59,7 +54,7 @@ def _find_value(front_matter: dict[str, object], *names: str) -> str | None:
 
 def _iter_blocks(source: str) -> Iterator[ParsedBlock]:
     lines = source.split("\n")
-    tokens = _get_parser().parse(source)
+    tokens = _PARSER.parse(source)
     for i, token in enumerate(tokens):
         if token.level == 0 and token.map and token.nesting >= 0:
             yield from _iter_token_blocks(

@@ -150,7 +150,10 @@ def _read_cells(
             _CELL_ADDRESS.fullmatch(attributes.get("r", "")),
         )
         if code and address:
-            cell_formats.append(((int(address[2]) - 1, _parse_column(address[1])), code))
+            column = 0
+            for letter in address[1]:
+                column = column * 26 + ord(letter) - 64
+            cell_formats.append(((int(address[2]) - 1, column - 1), code))
 
     parser = expat.ParserCreate(namespace_separator="}")
     parser.StartElementHandler = start
@@ -165,10 +168,3 @@ def _read_cells(
 
 def _strip_namespace(tag: str) -> str:
     return tag.rpartition("}")[2]
-
-
-def _parse_column(letters: str) -> int:
-    number = 0
-    for letter in letters:
-        number = number * 26 + ord(letter) - 64
-    return number - 1

@@ -90,7 +90,10 @@ class _DoclingWalker:
                     ParsedBlock("heading", words, level=min(6, node.level + self.has_title)), node
                 )
             case "code":
-                self._add(format_code(node.text, _get_code_language(node)), node)
+                language = getattr(getattr(node, "code_language", None), "value", None)
+                if language:
+                    language = None if language == "unknown" else language.lower()
+                self._add(format_code(node.text, language), node)
             case "formula":
                 self._add(ParsedBlock("formula", f"$${words}$$" if words else ""), node)
             case _ if words:
@@ -174,23 +177,10 @@ class _DoclingWalker:
             or provenance.bbox.coord_origin.value != "TOPLEFT"
         ):
             return provenance.page_no, None
-        return provenance.page_no, _clamp_box(
-            provenance.bbox.l / size.width,
-            provenance.bbox.t / size.height,
-            provenance.bbox.r / size.width,
-            provenance.bbox.b / size.height,
+        box = provenance.bbox
+        return provenance.page_no, (
+            min(max(box.l / size.width, 0.0), 1.0),
+            min(max(box.t / size.height, 0.0), 1.0),
+            min(max(box.r / size.width, 0.0), 1.0),
+            min(max(box.b / size.height, 0.0), 1.0),
         )
-
-
-def _get_code_language(node: Any) -> str | None:
-    declared = getattr(getattr(node, "code_language", None), "value", None)
-    return declared.lower() if declared and declared != "unknown" else None
-
-
-def _clamp_box(x0: float, y0: float, x1: float, y1: float) -> Box:
-    return (
-        min(max(x0, 0.0), 1.0),
-        min(max(y0, 0.0), 1.0),
-        min(max(x1, 0.0), 1.0),
-        min(max(y1, 0.0), 1.0),
-    )

@@ -45,7 +45,12 @@ def inspect_pages(path: Path, max_pages: int) -> tuple[int, bool]:
     Raises UnreadableDocument (CORRUPT_DOCUMENT, ENCRYPTED_DOCUMENT, NO_PAGES), LimitExceeded
     (TOO_MANY_PAGES).
     """
-    _check_end_marker(path)
+    # pdfium would still show a part of a truncated file.
+    with path.open("rb") as stream:
+        size = stream.seek(0, io.SEEK_END)
+        stream.seek(max(0, size - 4096))
+        if b"%%EOF" not in stream.read():
+            raise make_corrupt_error("The PDF is truncated: it has no %%EOF marker.")
     with open_pdf(path) as document:
         pages = len(document)
         check_pages(pages, max_pages)
@@ -59,7 +64,9 @@ def read(path: Path, pages: range) -> ParsedPart:
     """Read the text layer of `pages` (1-based); pages that need OCR are listed in `unread`."""
     part = ParsedPart()
     with open_pdf(path) as document:
-        part.title = _read_title(document) if pages.start == 1 else None
+        if pages.start == 1:
+            title = " ".join((document.get_metadata_value("Title") or "").split())
+            part.title = title if title and not _GENERATED_TITLE.match(title) else None
         text_pages: list[tuple[LayoutPage, list[str]]] = []
         for loaded in _iter_pages(document, pages):
             if _should_ocr(loaded):
@@ -72,12 +79,6 @@ def read(path: Path, pages: range) -> ParsedPart:
             part.blocks += build_blocks(page, body_height, has_fonts=True)
             part.blocks += [ParsedBlock("paragraph", stamp, page=page.number) for stamp in stamps]
     return part
-
-
-def _read_title(document: pdfium.PdfDocument) -> str | None:
-    """Return the title in the metadata, unless a program generated it ("Untitled", a file name)."""
-    metadata_title = " ".join((document.get_metadata_value("Title") or "").split())
-    return None if not metadata_title or _GENERATED_TITLE.match(metadata_title) else metadata_title
 
 
 def _clear_dominant_monospace(pages: Sequence[LayoutPage]) -> None:
@@ -111,20 +112,15 @@ class LoadedPage:
         self.number, self.page, self.text = number, page, page.get_textpage()
 
 
-def _map_file(path: Path) -> ctypes.Array[ctypes.c_ubyte]:
-    """Map the file into memory."""
+@contextmanager
+def open_pdf(path: Path) -> Iterator[pdfium.PdfDocument]:
     # pypdfium2 would resolve a path, and /proc/self/fd/N does not resolve to a path that can be
     # opened.
     with path.open("rb") as stream:
         # from_buffer needs a writable buffer; ACCESS_COPY leaves the file unchanged.
         mapping = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-    return (ctypes.c_ubyte * len(mapping)).from_buffer(mapping)
-
-
-@contextmanager
-def open_pdf(path: Path) -> Iterator[pdfium.PdfDocument]:
     try:
-        document = pdfium.PdfDocument(_map_file(path))
+        document = pdfium.PdfDocument((ctypes.c_ubyte * len(mapping)).from_buffer(mapping))
     except pdfium.PdfiumError as error:
         if getattr(error, "err_code", None) in _PASSWORD_ERRORS:
             raise make_encrypted_error("PDF") from error
@@ -136,15 +132,6 @@ def open_pdf(path: Path) -> Iterator[pdfium.PdfDocument]:
         yield document
     finally:
         document.close()
-
-
-def _check_end_marker(path: Path) -> None:
-    """Raise UnreadableDocument if the file is truncated; pdfium would still show a part of it."""
-    with path.open("rb") as stream:
-        size = stream.seek(0, io.SEEK_END)
-        stream.seek(max(0, size - 4096))
-        if b"%%EOF" not in stream.read():
-            raise make_corrupt_error("The PDF is truncated: it has no %%EOF marker.")
 
 
 @contextmanager
@@ -186,22 +173,15 @@ def _should_ocr(page: LoadedPage) -> bool:
 
 def _is_covered_by_images(page: pdfium.PdfPage) -> bool:
     width, height = page.get_size()
-    area: float = sum(
-        _compute_visible_area(image, width, height)
-        for image in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3)
-    )
-    return bool(area > _MIN_IMAGE_SHARE * width * height)
+    longest, visible_area = max(width, height), 0.0
+    for image in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3):
+        left, bottom, right, top = image.get_bounds()
+        visible_width = max(0.0, min(right, longest) - max(left, 0))
+        visible_area += visible_width * max(0.0, min(top, longest) - max(bottom, 0))
+    return bool(visible_area > _MIN_IMAGE_SHARE * width * height)
 
 
 def _has_outlined_text(page: pdfium.PdfPage) -> bool:
     """Return whether the page has hundreds of paths, as letters drawn as outlines have."""
     paths = page.get_objects(filter=[c.FPDF_PAGEOBJ_PATH], max_depth=3)
     return next(islice(paths, _MIN_OUTLINE_PATHS, None), None) is not None
-
-
-def _compute_visible_area(image: pdfium.PdfObject, width: float, height: float) -> float:
-    left, bottom, right, top = image.get_bounds()
-    longest = max(width, height)
-    return float(
-        max(0.0, min(right, longest) - max(left, 0)) * max(0.0, min(top, longest) - max(bottom, 0))
-    )

@@ -220,7 +220,9 @@ def _join_words(words: Sequence[TextRun]) -> list[TextRun]:
         last = runs[-1] if runs else None
         if (
             last
-            and _is_on_same_line(last, word)
+            # On the same line.
+            and min(last.y1, word.y1) - max(last.y0, word.y0)
+            > 0.5 * min(last.y1 - last.y0, word.y1 - word.y0)
             and -0.3 * last.size < word.x0 - last.x1 < JOIN_GAP * min(last.size, word.size)
         ):
             last.words.append(word.words[0])
@@ -234,12 +236,6 @@ def _join_words(words: Sequence[TextRun]) -> list[TextRun]:
         else:
             runs.append(word)
     return runs
-
-
-def _is_on_same_line(run: TextRun, word: TextRun) -> bool:
-    return min(run.y1, word.y1) - max(run.y0, word.y0) > 0.5 * min(
-        run.y1 - run.y0, word.y1 - word.y0
-    )
 
 
 RulingLine = tuple[float, float, float, float]

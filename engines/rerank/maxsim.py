@@ -51,7 +51,10 @@ class MaxSimReranker:
             return [0.0] * len(passages)
         # Blocks for milliseconds, so it stays off the event loop.
         raw = await asyncio.to_thread(score_passages, query.states, query.token_ids, passages)
-        return _stretch_scores(raw, query.background_maxsim_mean)
+        background = query.background_maxsim_mean
+        if background is None or background >= 1:
+            return raw
+        return [background + (score - background) / (1 - background) for score in raw]
 
 
 def score_passages(
@@ -71,12 +74,6 @@ def score_passages(
     passage_scores = np.full(len(passages), -np.inf)
     np.maximum.at(passage_scores, children.owners, scores)
     return [float(value) if np.isfinite(value) else 0.0 for value in passage_scores]
-
-
-def _stretch_scores(scores: list[float], background: float | None) -> list[float]:
-    if background is None or background >= 1:
-        return scores
-    return [background + (value - background) / (1 - background) for value in scores]
 
 
 @dataclass(frozen=True, slots=True)
