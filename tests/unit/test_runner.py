@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from streams.publisher import Publisher, build_raw_record
 from streams.retry import Backoff
 from streams.runner import StageRunner, WorkItem
 from streams.stage import Emission, PendingEvent, Stage
-from tests.support.eventually import eventually
 from tests.support.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
 
 
@@ -117,6 +116,13 @@ class FlakyEngine:
         self.answers += 1
 
 
+async def wait_until(is_met: Callable[[], bool]) -> None:
+    """Check at every step of the event loop: retries have no delay here, and attempts count."""
+    async with asyncio.timeout(10):
+        while not is_met():
+            await asyncio.sleep(0)
+
+
 @pytest.fixture
 def server() -> FlakyEngine:
     return FlakyEngine()
@@ -143,11 +149,11 @@ async def test_event_refused_while_engine_answers_others_is_dead_lettered(
     stuck = asyncio.create_task(runner.react([refused]))
     for work in others:
         n_attempts = refused.attempts
-        await eventually(
+        await wait_until(
             lambda n_attempts=n_attempts: stuck.done() or refused.attempts > n_attempts + 1
         )  # type: ignore[misc]
         await runner.react([work])
-    await eventually(stuck.done)
+    await wait_until(stuck.done)
     assert [work.dead_letter.data.code for work in [refused, *others] if work.dead_letter] == [
         "ENGINE_UNAVAILABLE"
     ]
@@ -162,14 +168,14 @@ async def test_reactions_without_engine_do_not_prove_it_available(
     )
     server.is_unavailable = True
     stuck = asyncio.create_task(runner.react([waiting]))
-    await eventually(lambda: runner.engine_outage is not None)
+    await wait_until(lambda: runner.engine_outage is not None)
     for work in without_engine:
         n_attempts = waiting.attempts
-        await eventually(lambda n_attempts=n_attempts: waiting.attempts > n_attempts)  # type: ignore[misc]
+        await wait_until(lambda n_attempts=n_attempts: waiting.attempts > n_attempts)  # type: ignore[misc]
         await runner.react([work])
         assert runner.engine_outage is not None
     server.is_unavailable = False
-    await eventually(stuck.done)
+    await wait_until(stuck.done)
     assert waiting.dead_letter is None and runner.engine_outage is None
 
 
@@ -179,12 +185,12 @@ async def test_single_failure_after_outage_does_not_exhaust_retries(
     runner, [refused, *others] = await claim_for_engine(world, server, "cursed", *"abcdefgh")
     server.is_unavailable = True
     stuck = asyncio.create_task(runner.react([refused]))
-    await eventually(lambda: refused.attempts > 50)
+    await wait_until(lambda: refused.attempts > 50)
     server.is_unavailable = False
     for work in others:
         await runner.react([work])
     n_attempts = refused.attempts
-    await eventually(lambda: refused.attempts > n_attempts + 10)
+    await wait_until(lambda: refused.attempts > n_attempts + 10)
     assert not stuck.done()
     stuck.cancel()
     await asyncio.gather(stuck, return_exceptions=True)
