@@ -1,4 +1,4 @@
-"""Compare two generations on the same questions: the request, and the report of `generations compare`."""
+"""Request and report of `generations compare`: two generations on the same questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation.metrics import (
-    Interval,
     RankedPassage,
     compute_judged_share,
     compute_overlap,
@@ -32,8 +31,8 @@ from schemas.timestamps import Timestamp
 from schemas.values import Value
 
 EXPECTED_FORMAT = (
-    'Write one JSON object per line: {"query": "…", "judgements": [{"external_id": "…", "quote": '
-    '"…", "grade": 3}]}.'
+    'Write one JSON object per line: {"query": "…", '
+    '"judgements": [{"external_id": "…", "quote": "…", "grade": 3}]}.'
 )
 
 
@@ -101,7 +100,9 @@ class ComparisonRequest(BaseModel):
     )
     since: Timestamp | None = Field(
         None,
-        description="Start of the period for real questions and feedback. UTC if no time zone is given.",
+        description=(
+            "Start of the period for real questions and feedback. UTC if no time zone is given."
+        ),
     )
     until: Timestamp | None = Field(None, description="End of the period.")
     queries: int = Field(
@@ -130,20 +131,18 @@ def read_golden(path: Path) -> list[GoldenQuestion]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise _invalid_format(f"Cannot read {path}: {error}") from error
-    return [
-        _parse_question(line, f"{path.name} line {number}")
-        for number, line in enumerate(lines, 1)
-        if line.strip()
-    ]
-
-
-def _parse_question(line: str, location: str) -> GoldenQuestion:
-    try:
-        return GoldenQuestion.model_validate(json.loads(line))
-    except json.JSONDecodeError as error:
-        raise _invalid_format(f"{location} is not valid JSON: {error.msg}.") from error
-    except ValidationError as error:
-        raise _invalid_format(f"{location}: {format_validation_errors(error)}.") from error
+    questions = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        location = f"{path.name} line {number}"
+        try:
+            questions.append(GoldenQuestion.model_validate(json.loads(line)))
+        except json.JSONDecodeError as error:
+            raise _invalid_format(f"{location} is not valid JSON: {error.msg}.") from error
+        except ValidationError as error:
+            raise _invalid_format(f"{location}: {format_validation_errors(error)}.") from error
+    return questions
 
 
 def _invalid_format(detail: str) -> InvalidRequest:
@@ -151,10 +150,9 @@ def _invalid_format(detail: str) -> InvalidRequest:
 
 
 def format_validation_errors(error: ValidationError, max_errors: int = 5) -> str:
-    details: Sequence[dict[str, object]] = error.errors(include_input=False)[:max_errors]  # type: ignore[assignment]
-    paths = [".".join(map(str, detail["loc"])) for detail in details]  # type: ignore[call-overload]
     return "; ".join(
-        f"{path or 'value'}: {detail['msg']}" for path, detail in zip(paths, details, strict=True)
+        f"{'.'.join(map(str, detail['loc'])) or 'value'}: {detail['msg']}"
+        for detail in error.errors(include_input=False)[:max_errors]
     )
 
 
@@ -267,7 +265,10 @@ def build_comparison_report(
         },
         "intervals": _compute_intervals(questions, values),
         "judgements": judgements.total,
-        "mapped_share": {side: _ratio(judgements.mapped[side], judgements.total) for side in SIDES},
+        "mapped_share": {
+            side: _round(judgements.mapped[side] / judgements.total) if judgements.total else None
+            for side in SIDES
+        },
         "judged_share": {
             side: _mean(
                 [
@@ -288,7 +289,11 @@ def build_comparison_report(
             for side in SIDES
         },
         "cost": {
-            side: _sum_cost([entry.sides[side] for entry in questions], index_bytes[side])
+            side: {
+                "model_calls": sum(entry.sides[side].model_calls for entry in questions),
+                "tokens": sum(entry.sides[side].tokens for entry in questions),
+                "index_bytes": index_bytes[side],
+            }
             for side in SIDES
         },
         "worst": [
@@ -343,23 +348,17 @@ def _compute_intervals(
         "A": {question.id: 0.0 for question in questions},
         "B": {question.id: _compute_overlap(question) for question in questions},
     }
-    intervals = {
-        name: _compute_interval(sides)
-        for name, sides in {**per_query, "overlap@10": overlaps}.items()
-    }
-    return {name: interval for name, interval in intervals.items() if interval is not None}
-
-
-def _compute_interval(sides: Mapping[str, Mapping[str, float]]) -> dict[str, Any] | None:
-    if not sides["A"]:
-        return None
-    interval: Interval = paired_interval(sides["A"], sides["B"])
-    return {
-        "difference": _round(interval.difference),
-        "low": _round(interval.low),
-        "high": _round(interval.high),
-        "queries": interval.queries,
-    }
+    intervals = {}
+    for name, sides in {**per_query, "overlap@10": overlaps}.items():
+        if sides["A"]:
+            interval = paired_interval(sides["A"], sides["B"])
+            intervals[name] = {
+                "difference": _round(interval.difference),
+                "low": _round(interval.low),
+                "high": _round(interval.high),
+                "queries": interval.queries,
+            }
+    return intervals
 
 
 def _select_worst(
@@ -394,18 +393,6 @@ def _format_question(
         },
         "refused": {side: question.sides[side].is_refused for side in SIDES},
     }
-
-
-def _sum_cost(sides: Sequence[SideResult], index_bytes: int) -> dict[str, int]:
-    return {
-        "model_calls": sum(side.model_calls for side in sides),
-        "tokens": sum(side.tokens for side in sides),
-        "index_bytes": index_bytes,
-    }
-
-
-def _ratio(count: int, total: int) -> float | None:
-    return _round(count / total) if total else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

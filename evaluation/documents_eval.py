@@ -53,7 +53,21 @@ def read_documents_set(folder: Path) -> list[TestFile]:
     """Read the test set. Raises InvalidRequest if the folder is invalid."""
     try:
         lines = (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
-        return [_parse_file(folder, json.loads(line)) for line in lines if line.strip()]
+        files = []
+        for entry in (json.loads(line) for line in lines if line.strip()):
+            truth_name = entry.get("ground_truth")
+            files.append(
+                TestFile(
+                    folder / entry["file"],
+                    entry["file"],
+                    entry.get("mime"),
+                    entry.get("language"),
+                    tuple(entry.get("kinds") or ()),
+                    entry.get("ground_truth_kind"),
+                    folder / truth_name if truth_name else None,
+                )
+            )
+        return files
     except (OSError, json.JSONDecodeError, KeyError) as error:
         raise InvalidRequest(
             f"{folder} is not a document test set: {error}",
@@ -63,20 +77,6 @@ def read_documents_set(folder: Path) -> list[TestFile]:
                 "ground_truth_kind}."
             ),
         ) from error
-
-
-def _parse_file(folder: Path, entry: dict[str, Any]) -> TestFile:
-    truth_name = entry.get("ground_truth")
-    path = folder / entry["file"]
-    return TestFile(
-        path,
-        entry["file"],
-        entry.get("mime"),
-        entry.get("language"),
-        tuple(entry.get("kinds") or ()),
-        entry.get("ground_truth_kind"),
-        folder / truth_name if truth_name else None,
-    )
 
 
 Transcribe = Callable[[TestFile], Awaitable[str]]
@@ -181,7 +181,7 @@ TEXT_MEASURES = ("cer", "wer", "word_f1", "cell_recall", "checks_passed")
 
 
 def build_documents_report(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Build the report: means over the files of each kind of ground truth and of each kind of document.
+    """Build the report: means over files by kind of ground truth and by kind of document.
 
     A file may have several kinds of document. A failed file counts as empty text.
     """

@@ -9,7 +9,7 @@ Levenshtein's ratio) in texts that are short enough.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -72,7 +72,7 @@ def map_judgement(target: JudgementTarget, document: CandidateDocument | None) -
 def map_judgements(
     targets: Sequence[JudgementTarget], documents: Mapping[UUID, CandidateDocument]
 ) -> tuple[Grades, int]:
-    """Return the highest grade of each judged unit, and the number of judgements that were mapped."""
+    """Return the highest grade of each judged unit, and the number of mapped judgements."""
     grades: Grades = {}
     n_mapped = 0
     for target in targets:
@@ -102,31 +102,15 @@ def locate_judgement(
     ):
         return start, start + len(target.quote)
     # From certain to uncertain matches: the first one found counts.
+    words = [re.escape(word) for word in target.quote.split()]
     return (
-        _find_exact(target.quote, document.text, start)
-        or _find_loose(target.quote, document.text, start)
-        or _find_approximate(target.quote, document.text)
-    )
-
-
-def _find_exact(quote: str, text: str, near_offset: int) -> tuple[int, int] | None:
-    return _pick_nearest(
-        ((match.start(), match.end()) for match in re.finditer(re.escape(quote), text)), near_offset
-    )
-
-
-def _find_loose(quote: str, text: str, near_offset: int) -> tuple[int, int] | None:
-    words = [re.escape(word) for word in quote.split()]
-    return (
-        _pick_nearest(
-            (
-                (match.start(), match.end())
-                for match in re.finditer(r"\s+".join(words), text, re.IGNORECASE)
-            ),
-            near_offset,
+        _find_nearest(re.compile(re.escape(target.quote)), document.text, start)
+        or (
+            _find_nearest(re.compile(r"\s+".join(words), re.IGNORECASE), document.text, start)
+            if words
+            else None
         )
-        if words
-        else None
+        or _find_approximate(target.quote, document.text)
     )
 
 
@@ -142,7 +126,8 @@ def _find_approximate(quote: str, text: str) -> tuple[int, int] | None:
     )
 
 
-def _pick_nearest(spans: Iterator[tuple[int, int]], near_offset: int) -> tuple[int, int] | None:
+def _find_nearest(pattern: re.Pattern[str], text: str, near_offset: int) -> tuple[int, int] | None:
+    spans = (match.span() for match in pattern.finditer(text))
     return min(spans, key=lambda span: abs(span[0] - near_offset), default=None)
 
 

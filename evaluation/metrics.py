@@ -1,9 +1,10 @@
 """Ranking metrics, the overlap of two rankings, and the significance of a difference.
 
-Judged by documents: nDCG, MRR and recall with binary relevance. nDCG after Järvelin and Kekäläinen
-(2002) with discount log2(rank + 1), as trec_eval's ndcg_cut computes it. Partially judged rankings are
-measured over condensed lists, without unjudged passages (Sakai, Alternatives to Bpref, SIGIR 2007).
-Differences are tested by paired bootstrap (Efron and Tibshirani 1993, chapter 16).
+Judged by documents: nDCG, MRR and recall with binary relevance. nDCG after Järvelin and
+Kekäläinen (2002) with discount log2(rank + 1), as trec_eval's ndcg_cut computes it. Partially
+judged rankings are measured over condensed lists, without unjudged passages (Sakai, Alternatives to
+Bpref, SIGIR 2007). Differences are tested by paired bootstrap (Efron and Tibshirani 1993, chapter
+16).
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def compute_similarity(first: RankedPassage, second: RankedPassage) -> float:
 
 
 def list_judged_units(ranked: Sequence[RankedPassage], grades: Mapping[UUID, int]) -> list[UUID]:
-    """Return the judged parents, and the documents judged as a whole, in order of first occurrence."""
+    """Return the judged parents and wholly judged documents in order of first occurrence."""
     # fromkeys keeps the first occurrence, which is the best rank.
     units = (
         unit

@@ -44,7 +44,9 @@ class PromotionGate(Value):
     )
     loss: dict[Metric, Share] = Field(
         {"ndcg@10": 0.02, "mrr@10": 0.05},
-        description="Tolerated loss by metric: how far the lower end of the interval may be below 0.",
+        description=(
+            "Tolerated loss by metric: how far the lower end of the interval may be below 0."
+        ),
     )
     min_queries: int = Field(
         20, ge=1, title="Questions", description="Minimum number of compared questions."
@@ -123,13 +125,8 @@ def list_violations(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
     """
     return [
         *_check_counts(gate, report),
-        *_check_gain(gate.gain, report["intervals"]),
-        *(
-            reason
-            for metric, max_loss in gate.loss.items()
-            for reason in _check_loss(metric, max_loss, report["intervals"])
-        ),
-        *_check_similarity(gate, report),
+        *_check_gain_and_loss(gate, report["intervals"]),
+        *_check_bounds(gate, report),
     ]
 
 
@@ -149,33 +146,30 @@ def _check_counts(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
     return violations
 
 
-def _check_gain(gain: Gain | None, intervals: dict[str, Any]) -> list[str]:
-    if gain is None:
-        return []
-    interval = intervals.get(gain.metric)
-    if interval is None:
-        return [f"no gain in {gain.metric}: no question is judged in both"]
-    # The lower end, so that no gain by chance passes.
-    if interval["low"] > gain.above:
-        return []
-    return [
-        f"no gain in {gain.metric}: {_format_interval(interval)}, "
-        f"the lower end must exceed {gain.above:g}"
-    ]
+def _check_gain_and_loss(gate: PromotionGate, intervals: dict[str, Any]) -> list[str]:
+    violations = []
+    if gate.gain is not None:
+        metric, interval = gate.gain.metric, intervals.get(gate.gain.metric)
+        if interval is None:
+            violations.append(f"no gain in {metric}: no question is judged in both")
+        # The lower end, so that no gain by chance passes.
+        elif interval["low"] <= gate.gain.above:
+            violations.append(
+                f"no gain in {metric}: {_format_interval(interval)}, "
+                f"the lower end must exceed {gate.gain.above:g}"
+            )
+    for metric, max_loss in gate.loss.items():
+        interval = intervals.get(metric)
+        # Without judgements there is no interval; min_judged_queries covers that case.
+        if interval and interval["low"] < -max_loss:
+            violations.append(
+                f"loss in {metric}: {_format_interval(interval)}, "
+                f"the lower end must not be below {-max_loss:g}"
+            )
+    return violations
 
 
-def _check_loss(metric: str, max_loss: float, intervals: dict[str, Any]) -> list[str]:
-    interval = intervals.get(metric)
-    # Without judgements there is no interval; min_judged_queries covers that case.
-    if not interval or interval["low"] >= -max_loss:
-        return []
-    return [
-        f"loss in {metric}: {_format_interval(interval)}, "
-        f"the lower end must not be below {-max_loss:g}"
-    ]
-
-
-def _check_similarity(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
+def _check_bounds(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
     bounds = (
         ("mapped_share", report["mapped_share"]["B"], gate.min_mapped_share),
         ("judged_share", report["judged_share"]["B"], gate.min_judged_share),
@@ -193,17 +187,14 @@ def _check_similarity(gate: PromotionGate, report: dict[str, Any]) -> list[str]:
             f"more refusals: {_format_interval(refusals)}, "
             f"the upper end must not exceed {gate.max_refusals:g}"
         )
-    return violations + _check_latency(gate.max_latency_ratio, report["latency_ms"])
-
-
-def _check_latency(max_ratio: float, latency: dict[str, Any]) -> list[str]:
-    old_p95, new_p95 = latency["A"]["p95"], latency["B"]["p95"]
+    old_p95, new_p95 = report["latency_ms"]["A"]["p95"], report["latency_ms"]["B"]["p95"]
     # Without a baseline there is no ratio.
-    if not old_p95 or new_p95 <= max_ratio * old_p95:
-        return []
-    return [
-        f"p95 latency grew from {old_p95:g} to {new_p95:g} ms, the maximum ratio is {max_ratio:g}"
-    ]
+    if old_p95 and new_p95 > gate.max_latency_ratio * old_p95:
+        violations.append(
+            f"p95 latency grew from {old_p95:g} to {new_p95:g} ms, "
+            f"the maximum ratio is {gate.max_latency_ratio:g}"
+        )
+    return violations
 
 
 def _format_interval(interval: dict[str, Any]) -> str:

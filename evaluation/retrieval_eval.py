@@ -1,7 +1,7 @@
 """Evaluate retrieval on a test set, and write its rankings as a TREC run file.
 
-A test set is `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`, and optionally `meta.json`. A line of a run
-file is `query Q0 document rank score tag`.
+A test set is `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`, and optionally `meta.json`. A line of a
+run file is `query Q0 document rank score tag`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from schemas.channels import Channel
 from schemas.errors import InvalidRequest
 
 _EXPECTED_FORMAT = (
-    "The folder needs corpus.jsonl (lines of {id, title, text}), queries.jsonl (lines of {id, "
-    "text}) and qrels.tsv (query-id, corpus-id, score)."
+    "The folder needs corpus.jsonl (lines of {id, title, text}), "
+    "queries.jsonl (lines of {id, text}) and qrels.tsv (query-id, corpus-id, score)."
 )
 
 
@@ -56,9 +56,15 @@ class RetrievalSet:
 
 def read_retrieval_set(folder: Path) -> RetrievalSet:
     """Read the test set. Raises InvalidRequest with the file and line."""
-    meta = _read_meta(folder / "meta.json")
+    meta_path = folder / "meta.json"
+    meta = json.loads(meta_path.read_text(encoding="utf-8")) if meta_path.is_file() else {}
     documents = tuple(
-        _parse_document(line, location) for location, line in _read_lines(folder / "corpus.jsonl")
+        TestDocument(
+            str(_require_field(line, "id", location)),
+            line.get("title") or None,
+            str(_require_field(line, "text", location)),
+        )
+        for location, line in _read_lines(folder / "corpus.jsonl")
     )
     queries = tuple(
         TestQuery(
@@ -68,18 +74,6 @@ def read_retrieval_set(folder: Path) -> RetrievalSet:
     )
     return RetrievalSet(
         folder.name, meta.get("language"), documents, queries, _read_relevant(folder / "qrels.tsv")
-    )
-
-
-def _read_meta(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
-
-
-def _parse_document(line: Mapping[str, Any], location: str) -> TestDocument:
-    return TestDocument(
-        str(_require_field(line, "id", location)),
-        line.get("title") or None,
-        str(_require_field(line, "text", location)),
     )
 
 
@@ -126,9 +120,9 @@ def _invalid_format(detail: str) -> InvalidRequest:
 
 
 Ingest = Callable[[Sequence[TestDocument]], Awaitable[None]]
-"""Ingests documents and returns when all are searchable. The document's id becomes its external id."""
+"""Ingests documents and returns when all are searchable. Their ids become external ids."""
 SearchDocuments = Callable[[str, Sequence[Channel] | None], Awaitable[Sequence[tuple[str, float]]]]
-"""Searches a question in the given channels (None: all). Returns (external id, score), best first."""
+"""Searches in the given channels (None: all). Returns (external id, score), best first."""
 Clock = Callable[[], datetime]
 
 
@@ -151,23 +145,14 @@ async def evaluate_retrieval(
     started_at = clock()
     await ingest(test_set.documents)
     ingest_seconds = (clock() - started_at).total_seconds()
-    run, latencies = await _run_queries(test_set, search, channels, clock)
-    return build_retrieval_report(test_set, run, latencies, ingest_seconds, profile, channels), run
-
-
-async def _run_queries(
-    test_set: RetrievalSet,
-    search: SearchDocuments,
-    channels: Sequence[Channel] | None,
-    clock: Clock,
-) -> tuple[dict[str, list[tuple[str, float]]], list[float]]:
     run: dict[str, list[tuple[str, float]]] = {}
-    latencies = []
+    latencies_ms = []
     for query in test_set.queries:
         started_at = clock()
         run[query.id] = list(await search(query.text, channels))
-        latencies.append((clock() - started_at).total_seconds() * 1000)
-    return run, latencies
+        latencies_ms.append((clock() - started_at).total_seconds() * 1000)
+    report = build_retrieval_report(test_set, run, latencies_ms, ingest_seconds, profile, channels)
+    return report, run
 
 
 def build_retrieval_report(
@@ -199,24 +184,23 @@ _MIN_SCORE_GAP = 1e-6
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
-    """Write a run with strictly decreasing scores, so that tools that sort only by score see the same
-    order.
+    """Write a run with strictly decreasing scores.
+
+    Tools that sort only by score thus see the same order.
 
     White space in ids becomes `_`, since the format cannot represent it.
     """
-    lines = (line for query, ranked in run.items() for line in _format_lines(query, ranked, tag))
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def _format_lines(query: str, ranked: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
-    written_score = float("inf")
-    for rank, (document, score) in enumerate(ranked, 1):
-        # trec_eval ignores the rank column, so ties would be reordered.
-        written_score = min(score, written_score - _MIN_SCORE_GAP)
-        yield (
-            f"{_escape_token(query)} Q0 {_escape_token(document)} {rank} {written_score:.6f} "
-            f"{_escape_token(tag)}"
-        )
+    lines = []
+    for query, ranked in run.items():
+        written_score = float("inf")
+        for rank, (document, score) in enumerate(ranked, 1):
+            # trec_eval ignores the rank column, so ties would be reordered.
+            written_score = min(score, written_score - _MIN_SCORE_GAP)
+            lines.append(
+                f"{_escape_token(query)} Q0 {_escape_token(document)} {rank} {written_score:.6f} "
+                f"{_escape_token(tag)}\n"
+            )
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def _escape_token(text: str) -> str:

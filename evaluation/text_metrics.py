@@ -1,8 +1,9 @@
-"""Text metrics: error rates by Levenshtein distance, word overlap, cell recall, and checks as in olmOCR-bench.
+"""Text metrics: error rates, word overlap, cell recall, and checks as in olmOCR-bench.
 
-Texts are compared after Unicode NFKC normalization, without Markdown syntax (which is not on the
-page) and with single spaces. A check states that a text is present or absent, that two texts are in
-order, or that a table cell has certain neighbors.
+Error rates are Levenshtein distances divided by the length of the truth. Texts are compared after
+Unicode NFKC normalization, without Markdown syntax (which is not on the page) and with single
+spaces. A check states that a text is present or absent, that two texts are in order, or that a
+table cell has certain neighbors.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _CHARACTERS = jiwer.ReduceToListOfListOfChars()
 
 
 def strip_markdown(text: str) -> str:
-    """Return the words of a Markdown text as they appear on the page, separated by single spaces."""
+    """Return the words of a Markdown text as on the page, separated by single spaces."""
     text = _DELIMITER_ROW.sub(" ", _TAG.sub(" ", _LINK.sub(r"\1", text)))
     # NUL stands for an escaped bar while the cell borders are removed.
     text = _LINE_MARK.sub(" ", text).replace("\\|", "\0").replace("|", " ").replace("\0", "|")
@@ -64,7 +65,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def word_f1(truth: str, text: str) -> float:
-    """Return the harmonic mean of precision and recall over bags of words. Word order is ignored."""
+    """Return the harmonic mean of precision and recall over bags of words."""
     expected, actual = Counter(tokenize(truth)), Counter(tokenize(text))
     n_shared = (expected & actual).total()
     return 2 * n_shared / (expected.total() + actual.total()) if expected or actual else 1.0

@@ -1,4 +1,4 @@
-"""The engines that index one generation: warm-up, and comparison of an index with them and with the settings."""
+"""Warm up the engines of a generation, and compare its index with them and with the settings."""
 
 from __future__ import annotations
 
@@ -62,22 +62,18 @@ async def _warm_engines(engines: Iterable[Warmable], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK_FILE).open("a") as lock:
         # Polled, since a blocking flock could not be cancelled and would stop the event loop.
-        while not _try_lock(lock.fileno()):
-            await asyncio.sleep(0.1)
+        while True:
+            try:
+                fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(0.1)
         for engine in engines:
             try:
                 await engine.warm()
             # Warming only saves time; the first use reports the same error.
             except AnabranchError as error:
                 log.warning("engine_warmup_failed", code=error.code, detail=error.detail)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 OUTDATED_REMEDIES = {

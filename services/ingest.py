@@ -79,8 +79,9 @@ class IngestService:
     async def stage_upload(
         self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None
     ) -> BlobRef:
-        """Store the bytes under a key derived from event and content, so that a retried request is the same
-        event. Stage `receive` removes it.
+        """Store the bytes under a key derived from event and content.
+
+        A retried request is thus the same event. Stage `receive` removes the upload.
         """
         self.disk.check()
         return await self.blobs.put_stream(
@@ -88,8 +89,9 @@ class IngestService:
         )
 
     async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
-        """Delete the upload, unless the caller chose the event id: an earlier request with that id may still
-        need the bytes.
+        """Delete the upload, unless the caller chose the event id.
+
+        An earlier request with that id may still need the bytes.
         """
         if not event.has_idempotency_key:
             await self.blobs.delete([upload.key])
@@ -109,10 +111,14 @@ class IngestService:
         if upload is None:
             self.disk.check()
         content, sha256 = await self._resolve_content(caller.tenant, request, upload, event)
+        if caller.readers is not None and request.external_id is None:
+            # Without an id of its own, equal bytes or URLs are one document, and the caller could
+            # learn that another user has it.
+            name = sha256_hex((request.source_uri or request.url or sha256 or "").encode())
+            private_id = f"{sha256_hex(caller.id.encode())[:16]}/{name}"
+            request = request.model_copy(update={"external_id": private_id})
         async with _limit_time(self.timeout_s, RETRY_INGEST):
-            return await self._accept_document(
-                caller, _with_private_external_id(caller, request, sha256), content, sha256, event
-            )
+            return await self._accept_document(caller, request, content, sha256, event)
 
     async def _accept_document(
         self,
@@ -135,9 +141,9 @@ class IngestService:
         is_duplicate = sha256 is not None and await self._is_duplicate(
             caller, new_document_id, sha256, request
         )
-        fields = request.model_dump(include=set(DocumentFields.model_fields)) | (
-            {"media_type": "text/markdown"} if _is_unnamed_text(request) else {}
-        )
+        fields = request.model_dump(include=set(DocumentFields.model_fields))
+        if request.text is not None and request.filename is None and request.media_type is None:
+            fields["media_type"] = "text/markdown"
         data = DocumentReceived.model_validate(
             fields
             | {
@@ -177,39 +183,31 @@ class IngestService:
         self, caller: Principal, document_id: UUID, amendment: Amendment
     ) -> UUID:
         async with _limit_time(self.timeout_s, RETRY_AMEND):
-            return await self._publish_amendment(caller, document_id, amendment)
-
-    async def _publish_amendment(
-        self, caller: Principal, document_id: UUID, amendment: Amendment
-    ) -> UUID:
-        document = await self.documents.fetch_document(caller, document_id)
-        if document is None or document.get("state") == "withdrawn":
-            raise unknown_document_error(document_id)
-        if not amendment.stated_fields():
-            raise InvalidRequest(
-                "The amendment has no fields.",
-                code="NOTHING_TO_AMEND",
-                remedy="Set title, collection, tags, metadata or readers.",
+            document = await self.documents.fetch_document(caller, document_id)
+            if document is None or document.get("state") == "withdrawn":
+                raise unknown_document_error(document_id)
+            if not amendment.stated_fields():
+                raise InvalidRequest(
+                    "The amendment has no fields.",
+                    code="NOTHING_TO_AMEND",
+                    remedy="Set title, collection, tags, metadata or readers.",
+                )
+            data = DocumentAmended(
+                tenant=caller.tenant, document_id=str(document_id), **amendment.stated_fields()
             )
-        data = DocumentAmended(
-            tenant=caller.tenant, document_id=str(document_id), **amendment.stated_fields()
-        )
-        return await self._publish(
-            caller, data, str(self.fresh_id()), document_id, document.get("external_id")
-        )
+            return await self._publish(
+                caller, data, str(self.fresh_id()), document_id, document.get("external_id")
+            )
 
     async def withdraw_document(self, caller: Principal, document_id: UUID) -> UUID:
         async with _limit_time(self.timeout_s, RETRY_WITHDRAW):
-            return await self._publish_withdrawal(caller, document_id)
-
-    async def _publish_withdrawal(self, caller: Principal, document_id: UUID) -> UUID:
-        document = await self.documents.fetch_document(caller, document_id)
-        if document is None:
-            raise unknown_document_error(document_id)
-        data = DocumentWithdrawn(tenant=caller.tenant, document_id=str(document_id))
-        return await self._publish(
-            caller, data, str(self.fresh_id()), document_id, document.get("external_id")
-        )
+            document = await self.documents.fetch_document(caller, document_id)
+            if document is None:
+                raise unknown_document_error(document_id)
+            data = DocumentWithdrawn(tenant=caller.tenant, document_id=str(document_id))
+            return await self._publish(
+                caller, data, str(self.fresh_id()), document_id, document.get("external_id")
+            )
 
     async def _publish(
         self,
@@ -254,7 +252,11 @@ class IngestService:
                 remedy="Send one of them.",
             )
         if request.url is not None:
-            return Content(url=_validate_url(request.url)), None
+            parts = urlsplit(request.url)
+            # No name lookup: stage `receive` checks the address that it connects to.
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ForbiddenAddress(f"url {request.url!r} is no http or https address")
+            return Content(url=request.url), None
         if request.storage_key is not None:
             return Content(storage_key=request.storage_key), await self._hash_stored_blob(
                 tenant, request.storage_key
@@ -341,7 +343,12 @@ class IngestService:
         earlier_status = await self.documents.fetch_status(
             caller, event_id=event.event_id, source=API_SOURCE
         )
-        if earlier_status is not None and _is_other_document(earlier_status, document, sha256):
+        if earlier_status is None:
+            return None
+        earlier_sha256 = earlier_status.get("content_sha256")
+        if str(earlier_status.get("document_id")) != str(document) or (
+            sha256 and earlier_sha256 and earlier_sha256 != sha256
+        ):
             raise InvalidRequest(
                 f"Idempotency-Key {event.event_id!r} was used for another document.",
                 code="IDEMPOTENCY_KEY_REUSED",
@@ -366,43 +373,3 @@ async def _limit_time(timeout_s: float, retry_hint: str) -> AsyncIterator[None]:
 
 def _build_staged_prefix(tenant: str, event: PlannedEvent) -> str:
     return upload_staging_prefix(tenant, make_received_id(tenant, API_SOURCE, event.event_id))
-
-
-def _is_other_document(
-    earlier_status: Mapping[str, Any], document: UUID, sha256: str | None
-) -> bool:
-    if str(earlier_status.get("document_id")) != str(document):
-        return True
-    return bool(
-        sha256
-        and earlier_status.get("content_sha256")
-        and earlier_status["content_sha256"] != sha256
-    )
-
-
-def _with_private_external_id(
-    caller: Principal, request: IngestRequest, sha256: str | None
-) -> IngestRequest:
-    """Give the document of a caller that is limited to readers an external id of its own.
-
-    Without one, equal bytes or URLs are one document, and the caller could learn that another user
-    has it.
-    """
-    if caller.readers is None or request.external_id is not None:
-        return request
-    name = sha256_hex((request.source_uri or request.url or sha256 or "").encode())
-    return request.model_copy(
-        update={"external_id": f"{sha256_hex(caller.id.encode())[:16]}/{name}"}
-    )
-
-
-def _is_unnamed_text(request: IngestRequest) -> bool:
-    return request.text is not None and request.filename is None and request.media_type is None
-
-
-def _validate_url(url: str) -> str:
-    """Check what needs no name lookup. Stage `receive` checks the address that it connects to."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ForbiddenAddress(f"url {url!r} is no http or https address")
-    return url

@@ -58,8 +58,14 @@ class DocumentEraser:
     async def erase(self, request: ErasureRequested) -> ErasureCompleted:
         tables = PgErasure(self.storage.pool)
         if not await tables.is_done(request.receipt_id):
-            if not await tables.has_begun(request.receipt_id):
-                await self._wait_for_sent_events(tables, request)
+            # A collection or tenant is found by the rows of its documents, so those in flight are
+            # awaited. A single visible document is withdrawn at once, however long an engine takes:
+            # events in flight are older than the withdrawal, or the next round finds them.
+            if not await tables.has_begun(request.receipt_id) and not (
+                request.scope == "document"
+                and await tables.fetch_unwithdrawn_orders(request.tenant, [UUID(request.subject)])
+            ):
+                await DrainBarrier(self.storage).wait_for_arrivals()
             documents = await tables.begin(
                 request.receipt_id, request.tenant, request.scope, request.subject
             )
@@ -74,23 +80,13 @@ class DocumentEraser:
             versioned_blobs=self.versioned_blobs,
         )
 
-    async def _wait_for_sent_events(self, tables: PgErasure, request: ErasureRequested) -> None:
-        """Wait for documents that are in flight: a collection or tenant is found by its rows.
-
-        A single visible document is withdrawn at once, however long an engine takes: events in
-        flight are older than the withdrawal, or the next round finds them.
-        """
-        if request.scope != "document" or not await tables.fetch_unwithdrawn_orders(
-            request.tenant, [UUID(request.subject)]
-        ):
-            await DrainBarrier(self.storage).wait_for_arrivals()
-
     async def _erase_documents(
         self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]
     ) -> None:
-        """Erase in rounds: a document that is sent again meanwhile may use a destroyed key or deleted bytes.
+        """Erase in rounds.
 
-        After MAX_ROUNDS, it is withdrawn, and the receipt says so.
+        A document that is sent again meanwhile may use a destroyed key or deleted bytes. After
+        MAX_ROUNDS, it is withdrawn, and the receipt says so.
         """
         remaining: Sequence[UUID] = documents
         for _ in range(MAX_ROUNDS):
@@ -104,7 +100,10 @@ class DocumentEraser:
         # Empty unless a document was sent again in every round.
         await self._withdraw(tables, request, remaining)
         await tables.add_counts(request.receipt_id, {RESENT_COUNT: len(remaining)})
-        await self._compact_statistics()
+        # Only folding the lexical counts deletes words that no other document has.
+        for generation in await PgGenerations(self.storage.pool).fetch_undropped():
+            while await compact_lexical(self.storage.pool, generation.name):
+                await asyncio.sleep(0)
         await overwrite_destroyed_shares(
             self.storage.pool, self.storage.key_file
         )  # including those that a killed worker destroyed in the table only
@@ -215,7 +214,7 @@ class DocumentEraser:
         documents: Sequence[UUID],
         before: datetime,
     ) -> None:
-        """Delete the records that cite the documents first: they are found by the documents' rows."""
+        # The records that cite the documents first: they are found by the documents' rows.
         traces = await tables.find_citing_records(
             request.tenant, documents, all_of_tenant=request.scope == "tenant"
         )
@@ -255,12 +254,6 @@ class DocumentEraser:
             {**unscrubbed_tables, WAL_MARKER: int(scrub_result.is_wal_remaining)},
         )
 
-    async def _compact_statistics(self) -> None:
-        """Fold the lexical counts: only then are words that no other document has deleted."""
-        for generation in await PgGenerations(self.storage.pool).fetch_undropped():
-            while await compact_lexical(self.storage.pool, generation.name):
-                await asyncio.sleep(0)
-
 
 def _split_batches(items: Sequence[T], max_size: int) -> Iterator[list[T]]:
     for start in range(0, len(items), max_size):
@@ -288,7 +281,11 @@ async def find_document_blobs(
     ]
     events = await tables.fetch_event_ids(documents, before=before)
     keys += await tables.fetch_record_blobs(documents, events)
-    prefixes = tuple(_list_event_prefixes(request.tenant, events))
+    prefixes = tuple(
+        build_prefix(request.tenant, event)
+        for event in events
+        for build_prefix in (upload_staging_prefix, fetch_staging_prefix)
+    )
     hashes = await tables.fetch_content_sizes(documents)
     for stored in uploads:
         is_identical_upload = (
@@ -299,12 +296,6 @@ async def find_document_blobs(
         if is_identical_upload or stored.key.startswith(prefixes):
             keys.append(stored.key)
     return sorted(set(keys))
-
-
-def _list_event_prefixes(tenant: str, events: Iterable[UUID]) -> Iterable[str]:
-    for event in events:
-        yield upload_staging_prefix(tenant, event)
-        yield fetch_staging_prefix(tenant, event)
 
 
 async def _matches_content_hash(

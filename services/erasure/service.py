@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -41,9 +42,22 @@ class ErasureService:
     fresh_id: Callable[[], UUID]
 
     async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
-        # The same document whatever the spelling of its UUID.
-        name = _normalize_document_id(name) if scope == "document" else name
-        await self._check_scope(tenant, scope, name)
+        if scope == "document":
+            # The same document whatever the spelling of its UUID. Other strings match none.
+            with suppress(ValueError):
+                name = str(UUID(name))
+        if scope == "tenant" and name != tenant:
+            raise InvalidRequest(
+                f"Tenant {tenant!r} may not erase tenant {name!r}.",
+                code="FORBIDDEN_TENANT",
+                remedy="Request the erasure as the tenant itself.",
+            )
+        if not await PgErasure(self.storage.pool).find_documents(tenant, scope, name):
+            raise unknown_resource_error(
+                scope,
+                repr(name),
+                "List documents with GET /v1/documents, collections with GET /v1/collections.",
+            )
         receipt = self.fresh_id()
         erasure = ErasureRequested(
             receipt_id=receipt, tenant=tenant, scope=scope, subject=name, requested_at=self.clock()
@@ -70,28 +84,6 @@ class ErasureService:
             _format_receipt(row)
             for row in await PgErasureReceipts(self.storage.pool).list_newest(tenant, limit)
         ]
-
-    async def _check_scope(self, tenant: str, scope: Scope, name: str) -> None:
-        if scope == "tenant" and name != tenant:
-            raise InvalidRequest(
-                f"Tenant {tenant!r} may not erase tenant {name!r}.",
-                code="FORBIDDEN_TENANT",
-                remedy="Request the erasure as the tenant itself.",
-            )
-        if not await PgErasure(self.storage.pool).find_documents(tenant, scope, name):
-            raise unknown_resource_error(
-                scope,
-                repr(name),
-                "List documents with GET /v1/documents, collections with GET /v1/collections.",
-            )
-
-
-def _normalize_document_id(document_id: str) -> str:
-    """Normalize the spelling of a UUID (RFC 9562, section 4). Other strings match no document."""
-    try:
-        return str(UUID(document_id))
-    except ValueError:
-        return document_id
 
 
 def _format_receipt(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,8 +161,9 @@ async def build_receipt(
             *_describe_database_remains(
                 unscrubbed, write_ahead, is_scrubbed=storage.key_file is not None
             ),
-            *_describe_copies(request, versioned_blobs),
-            *_describe_document_remains(special_counts[SOURCE_COUNT], special_counts[RESENT_COUNT]),
+            *_describe_copies(
+                request, versioned_blobs, special_counts[SOURCE_COUNT], special_counts[RESENT_COUNT]
+            ),
         ],
         raw_until=raw.until,
         completed_at=now,
@@ -204,8 +197,8 @@ def _describe_database_remains(
     if not is_scrubbed:
         yield (
             "Postgres: deleted rows and wrapped keys in its files and write-ahead log until the "
-            "space is reused; "
-            "the master key opens those keys until `anabranch keys rewrap` replaces it"
+            "space is reused; the master key opens those keys until `anabranch keys rewrap` "
+            "replaces it"
         )
     if unscrubbed:
         yield (
@@ -219,7 +212,9 @@ def _describe_database_remains(
         )
 
 
-def _describe_copies(request: ErasureRequested, versioned_blobs: bool) -> Iterator[str]:
+def _describe_copies(
+    request: ErasureRequested, versioned_blobs: bool, seen_count: int, resent_count: int
+) -> Iterator[str]:
     yield "earlier copies: backups, replicas and snapshots of database, key file, blobs and disks"
     if versioned_blobs:
         yield "blob store: earlier versions of the deleted objects, if the bucket keeps versions"
@@ -227,8 +222,6 @@ def _describe_copies(request: ErasureRequested, versioned_blobs: bool) -> Iterat
         yield "queries and feedback that repeat words of it, and whose answers did not use it"
     yield "log files of the processes: ids of documents and events, external ids, idempotency keys"
 
-
-def _describe_document_remains(seen_count: int, resent_count: int) -> Iterator[str]:
     if seen_count:
         yield (
             f"sources: {seen_count} of these documents still exist in their sources, and the "

@@ -43,7 +43,7 @@ EndOffsets = dict[int, int]
 
 @dataclass(slots=True)
 class GenerationBuilder:
-    """Any number of workers may run one; an advisory lock lets one of them build each generation."""
+    """Any number of workers may run one; an advisory lock lets one build each generation."""
 
     storage: Storage
     build_pool: Pool
@@ -76,24 +76,21 @@ class GenerationBuilder:
             _select_running(self.build_tasks),
             _select_running(self.removal_tasks),
         )
-        for name in await self._list_removable():
-            self.removal_tasks[name] = asyncio.create_task(self._remove(name))
-        for name, build in builds.items():
-            if _is_unfinished(build) and name not in self.build_tasks:
-                self.build_tasks[name] = asyncio.create_task(self._run_build(build))
-
-    async def _list_removable(self) -> list[str]:
-        """List dropped generations without a remaining consumer."""
         now = asyncio.get_running_loop().time()
         self.dropped_since = {
             name: self.dropped_since.get(name, now)
             for name in await list_unremoved_generations(self.storage.pool)
         }
-        return [
-            name
-            for name, since in self.dropped_since.items()
-            if now - since >= DROP_GRACE_S and name not in self.removal_tasks
-        ]
+        for name, since in self.dropped_since.items():
+            if now - since >= DROP_GRACE_S and name not in self.removal_tasks:
+                self.removal_tasks[name] = asyncio.create_task(self._remove(name))
+        for name, build in builds.items():
+            is_unfinished = build.error is None and (
+                build.generation.state == "building"
+                or (build.purpose == "rebuild" and build.generation.state == "shadow")
+            )
+            if is_unfinished and name not in self.build_tasks:
+                self.build_tasks[name] = asyncio.create_task(self._run_build(build))
 
     async def _remove(self, name: str) -> None:
         try:
@@ -146,7 +143,10 @@ class GenerationBuilder:
             await self._wait_until_settled(generation)
             await build_store.set_phase(generation.name, "indexing")
             # After the load: one index build is cheaper than an update for each row.
-            await self._build_indexes(generation)
+            async for index_name in build_indexes(self.build_pool, generation.name):
+                log.info("index_built", index=index_name)
+            if await ensure_vector_index(self.build_pool, generation):
+                log.info("vector_index_built", generation=generation.name)
             await build_store.set_phase(generation.name, "catching up")
             # Events arrived while the indexes were built.
             barrier = await self._wait_until_settled(generation)
@@ -154,7 +154,12 @@ class GenerationBuilder:
             await self.sync_builds()
             await build_store.mark_built(
                 generation.name,
-                events=await self._count_events(generation),
+                events=sum(
+                    [
+                        await self.storage.log.count_records(assignment.topic)
+                        for assignment in await self._list_assignments(generation)
+                    ]
+                ),
                 rows=await build_store.count_rows(generation.name),
             )
             await self.decisions.publish_built(
@@ -166,13 +171,18 @@ class GenerationBuilder:
                 },
             )
             # A switch refuses a generation whose state is still `building`.
-            await self._wait_until_built(generation.name)
+            generations = PgGenerations(self.storage.pool)
+            while (
+                current := await generations.fetch(generation.name)
+            ) is not None and current.state == "building":
+                await asyncio.sleep(POLL_S)
         if build.purpose == "rebuild":
             await self._replace_live(generation.name, build_store)
 
     async def _wait_until_settled(self, generation: Generation) -> Mapping[str, EndOffsets]:
-        """Wait until all events now in the log, and those that follow from them, are processed; returns the
-        end offsets.
+        """Wait until all events now in the log, and those that follow from them, are processed.
+
+        Return the end offsets.
         """
         assignments = await self._list_assignments(generation)
         topics = {assignment.topic for assignment in assignments}
@@ -198,28 +208,6 @@ class GenerationBuilder:
             for assignment in assignments
             if assignment.generation.name == generation.name and assignment.suppresses_outcomes
         ]
-
-    async def _build_indexes(self, generation: Generation) -> None:
-        async for name in build_indexes(self.build_pool, generation.name):
-            log.info("index_built", index=name)
-        if await ensure_vector_index(self.build_pool, generation):
-            log.info("vector_index_built", generation=generation.name)
-
-    async def _count_events(self, generation: Generation) -> int:
-        return sum(
-            [
-                await self.storage.log.count_records(assignment.topic)
-                for assignment in await self._list_assignments(generation)
-            ]
-        )
-
-    async def _wait_until_built(self, name: str) -> None:
-        """Wait until stage `control` has projected `generation.built`."""
-        generations = PgGenerations(self.storage.pool)
-        while (
-            generation := await generations.fetch(name)
-        ) is not None and generation.state == "building":
-            await asyncio.sleep(POLL_S)
 
     async def _replace_live(self, name: str, build_store: PgGenerationBuilds) -> None:
         build = await build_store.get(name)
@@ -249,8 +237,8 @@ class GenerationBuilder:
             f"generation {name} differs from {live} in {', '.join(differing_tables)}",
             code="REBUILD_DIFFERS",
             remedy=(
-                "Keep both generations and report this with the output of `anabranch db checksum "
-                "--all`."
+                "Keep both generations and report this with the output of "
+                "`anabranch db checksum --all`."
             ),
         )
 
@@ -263,13 +251,6 @@ async def _cancel_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _is_unfinished(build: GenerationBuild) -> bool:
-    return build.error is None and (
-        build.generation.state == "building"
-        or (build.purpose == "rebuild" and build.generation.state == "shadow")
-    )
 
 
 async def check_retained(storage: Storage, live: str, *, read_by: str | None = None) -> None:

@@ -80,7 +80,14 @@ class GenerationComparer:
         one query. Raises NotFound, InvalidRequest for a generation that is not built, and the error
         that makes every query fail.
         """
-        pair = [await self._fetch_generation(name) for name in (a, b)]
+        pair: list[Generation] = []
+        for name in (a, b):
+            # Raises for a generation that is unknown or not built.
+            async with self.retrievers.acquire(name):
+                generation = await self.generations.fetch(name)
+            if generation is None:
+                raise unknown_generation_error(name)
+            pair.append(generation)
         queries, failed = await self._load_queries(
             tenant, request, [generation.name for generation in pair]
         )
@@ -101,9 +108,14 @@ class GenerationComparer:
         names = {
             side: side_generation.name for side, side_generation in zip(SIDES, pair, strict=True)
         }
-        return build_comparison_report(
-            names, replayed, _count_mapped(queries, sides), index_bytes, failed
+        mapped_counts = {
+            name: sum(map_judgements(query.judgements, side.documents)[1] for query in queries)
+            for name, side in zip(SIDES, sides, strict=True)
+        }
+        judgement_counts = JudgementCounts(
+            sum(len(query.judgements) for query in queries), mapped_counts
         )
+        return build_comparison_report(names, replayed, judgement_counts, index_bytes, failed)
 
     async def _warm_up(
         self, tenant: str, queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]
@@ -124,14 +136,6 @@ class GenerationComparer:
                 return
         if failures:
             raise failures[0]
-
-    async def _fetch_generation(self, name: str) -> Generation:
-        # Raises for a generation that is unknown or not built.
-        async with self.retrievers.acquire(name):
-            generation = await self.generations.fetch(name)
-        if generation is None:
-            raise unknown_generation_error(name)
-        return generation
 
     async def _load_queries(
         self, tenant: str, request: ComparisonRequest, names: Sequence[str]
@@ -262,18 +266,16 @@ class GenerationComparer:
         for name, side in sorted(
             zip(SIDES, sides, strict=True), reverse=is_reversed, key=lambda item: item[0]
         ):
-            dry_run = await self._dry_run(tenant, query.request, side.generation.name)
+            async with self.retrievers.acquire(side.generation.name) as (generation, retriever):
+                # A principal without reader limits: the whole tenant is compared.
+                dry_run = await retriever.dry_run(
+                    Principal("comparison", tenant),
+                    query.request.model_copy(update={"generation": generation}),
+                )
             answers[name] = await self._grade_answer(dry_run, query, side, match_words)
         return ComparedQuestion(
             query.id, query.request.query, query.source, answers["A"], answers["B"], query.run_id
         )
-
-    async def _dry_run(self, tenant: str, request: SearchRequest, generation: str) -> DryRun:
-        async with self.retrievers.acquire(generation) as (name, retriever):
-            # A principal without reader limits: the whole tenant is compared.
-            return await retriever.dry_run(
-                Principal("comparison", tenant), request.model_copy(update={"generation": name})
-            )
 
     async def _grade_answer(
         self, dry_run: DryRun, query: ComparisonQuery, side: ComparedGeneration, match_words: bool
@@ -341,13 +343,3 @@ def _judgements_from_golden(
         )
         for judgement in judgements
     ]
-
-
-def _count_mapped(
-    queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]
-) -> JudgementCounts:
-    counts = {
-        name: sum(map_judgements(query.judgements, side.documents)[1] for query in queries)
-        for name, side in zip(SIDES, sides, strict=True)
-    }
-    return JudgementCounts(sum(len(query.judgements) for query in queries), counts)

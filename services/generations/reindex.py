@@ -135,9 +135,22 @@ class ReindexService:
         build_store = PgGenerationBuilds(self.storage.pool)
         async with build_store.lock_decision():
             name = await build_store.allocate_name(events_per_second=events_per_second)
-            generation = _build_generation(live, name, config, plan.stages)
+            own_topics = {
+                OUTPUT_TOPICS[stage]: f"{OUTPUT_TOPICS[stage]}.{name}" for stage in plan.stages
+            }
+            generation = Generation(
+                name=name,
+                config=config,
+                how=compute_chain_fingerprints(config, get_stage_versions()),
+                topics={**live.topics, **own_topics},
+                state="building",
+            )
             # Topics and settings first: workers start on the decision.
-            await self._create_topics(generation)
+            partition_counts = count_partitions(TOPICS, self.partitions)
+            await self.storage.log.create_topics(
+                {topic: partition_counts[base] for base, topic in own_topics.items()},
+                retention_ms={},
+            )
             self.targets.store_settings(name, live.name, settings)
             await self.decisions.publish_created(generation, live.name, "reindex")
             await _wait_for_generation(self.storage, name)
@@ -213,34 +226,12 @@ class ReindexService:
         )
         return replace(plan, settings=diff_settings(live.config, config))
 
-    async def _create_topics(self, generation: Generation) -> None:
-        base_partitions = count_partitions(TOPICS, self.partitions)
-        own_topics = {
-            topic: base_partitions[name]
-            for name, topic in generation.topics.items()
-            if topic.endswith(f".{generation.name}")
-        }
-        await self.storage.log.create_topics(own_topics, retention_ms={})
-
 
 async def fetch_live_generation(storage: Storage) -> Generation:
     live = await PgGenerations(storage.pool).fetch_live()
     if live is None:
         raise no_live_generation_error()
     return live
-
-
-def _build_generation(
-    live: Generation, name: str, config: IndexConfig, stages: Sequence[str]
-) -> Generation:
-    own_topics = {OUTPUT_TOPICS[stage]: f"{OUTPUT_TOPICS[stage]}.{name}" for stage in stages}
-    return Generation(
-        name=name,
-        config=config,
-        how=compute_chain_fingerprints(config, get_stage_versions()),
-        topics={**live.topics, **own_topics},
-        state="building",
-    )
 
 
 def _format_build(build: GenerationBuild) -> dict[str, Any]:

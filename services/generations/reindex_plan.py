@@ -1,5 +1,6 @@
-"""Estimate the cost of another index configuration from log, memo and tables, without calling an
-engine.
+"""Estimate the cost of another index configuration without calling an engine.
+
+The sources are the log, the cache of engine results, and the tables.
 """
 
 from __future__ import annotations
@@ -50,14 +51,15 @@ def find_changed_stages(live: Generation, fingerprints: Mapping[str, str]) -> li
 
 @dataclass(frozen=True, slots=True)
 class ReindexEstimate:
-    """`event_count` counts events of visible revisions in the topic that the first changed stage reads;
+    """`event_count` counts events of visible revisions in the topic of the first changed stage.
+
     `expected_event_count` is what the index holds.
     """
 
     event_count: int
     expected_event_count: int
     engine_calls: Mapping[str, int]
-    memo_hit_count: int
+    cache_hit_count: int
     token_count: int
 
 
@@ -91,7 +93,7 @@ class ReindexPlan:
             "engine_calls": {
                 engine: calls for engine, calls in self.estimate.engine_calls.items() if calls
             },
-            "memo_hits": self.estimate.memo_hit_count,
+            "memo_hits": self.estimate.cache_hit_count,
             "tokens": self.estimate.token_count,
             # Only vectors grow with the dimension.
             "bytes": self.size.other_bytes
@@ -124,10 +126,10 @@ class ReindexPlan:
 
 
 @dataclass(slots=True)
-class MemoLookup:
-    """Count distinct memo keys, and those that the memo does not have."""
+class CacheLookup:
+    """Count distinct engine inputs, and those without a cached result."""
 
-    memo: PgEngineResultCache
+    cache: PgEngineResultCache
     pending: dict[str, set[MemoKey]] = field(default_factory=dict)
     engine_calls: dict[str, int] = field(default_factory=dict)
     seen: set[tuple[UUID, str, bytes]] = field(default_factory=set)
@@ -149,7 +151,7 @@ class MemoLookup:
 
     async def _look_up(self, engine: str) -> None:
         keys = list(self.pending[engine])
-        known_count = await self.memo.count_cached(keys) if keys else 0
+        known_count = await self.cache.count_cached(keys) if keys else 0
         self.engine_calls[engine] = self.engine_calls.get(engine, 0) + len(keys) - known_count
         self.hit_count += known_count
         self.pending[engine] = set()
@@ -163,26 +165,25 @@ class ReindexPlanner:
 
     async def plan(self, stages: Sequence[str], dimension: int) -> ReindexPlan:
         size = await measure_index(self.storage.pool, self.live.name)
-        return ReindexPlan(self.live, stages, await self._estimate(stages, size), size, dimension)
-
-    async def _estimate(self, stages: Sequence[str], size: IndexSize) -> ReindexEstimate:
-        lookup = MemoLookup(PgEngineResultCache(self.storage.pool))
+        lookup = CacheLookup(PgEngineResultCache(self.storage.pool))
+        calls, expected_count, tokens = lookup.engine_calls, size.documents, size.tokens
         if stages[0] == "transcribe":
             events = await self._estimate_parsing(lookup)
-            # The new parser's output is unknown: assume as much as now, and no memo hits.
-            calls = {**lookup.engine_calls, "extract": size.passages, "embed": size.texts}
-            return ReindexEstimate(events, size.documents, calls, lookup.hit_count, size.tokens)
-        if stages[0] == "chunk":
+            # The new parser's output is unknown: assume as much as now, and no cache hits.
+            calls = {**calls, "extract": size.passages, "embed": size.texts}
+        elif stages[0] == "chunk":
             events, tokens = await self._estimate_chunking(lookup)
-            return ReindexEstimate(
-                events, size.documents, lookup.engine_calls, lookup.hit_count, tokens
-            )
-        events = await self._estimate_chunk_engines(lookup, stages)
-        return ReindexEstimate(
-            events, size.parts, lookup.engine_calls, lookup.hit_count, size.tokens
-        )
+        else:
+            events, expected_count = 0, size.parts
+            async for event in self._read_visible_events(stages[0]):
+                assert isinstance(event.data, DocumentChunked)
+                events += 1
+                await self._add_lookups(lookup, event.data, event.data.parents, stages)
+            await lookup.flush()
+        estimate = ReindexEstimate(events, expected_count, calls, lookup.hit_count, tokens)
+        return ReindexPlan(self.live, stages, estimate, size, dimension)
 
-    async def _estimate_parsing(self, lookup: MemoLookup) -> int:
+    async def _estimate_parsing(self, lookup: CacheLookup) -> int:
         event_count = 0
         async for event in self._read_visible_events("transcribe"):
             data = event.data
@@ -205,7 +206,7 @@ class ReindexPlanner:
         await lookup.flush()
         return event_count
 
-    async def _estimate_chunking(self, lookup: MemoLookup) -> tuple[int, int]:
+    async def _estimate_chunking(self, lookup: CacheLookup) -> tuple[int, int]:
         """Run the chunker, which needs no engine, and look its chunks up."""
         event_count = token_count = 0
         async for event in self._read_visible_events("chunk"):
@@ -222,18 +223,9 @@ class ReindexPlanner:
         await lookup.flush()
         return event_count, token_count
 
-    async def _estimate_chunk_engines(self, lookup: MemoLookup, stages: Sequence[str]) -> int:
-        event_count = 0
-        async for event in self._read_visible_events(stages[0]):
-            assert isinstance(event.data, DocumentChunked)
-            event_count += 1
-            await self._add_lookups(lookup, event.data, event.data.parents, stages)
-        await lookup.flush()
-        return event_count
-
     async def _add_lookups(
         self,
-        lookup: MemoLookup,
+        lookup: CacheLookup,
         data: DocumentChunked | DocumentTranscribed,
         parents: Sequence[ParentChunk],
         stages: Sequence[str],

@@ -1,4 +1,4 @@
-"""Drop a generation: its tables, the topics that it alone uses, and, in batches, its token states."""
+"""Drop a generation: its tables, its own topics, and, in batches, its token states."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ RELEASE_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DroppedGeneration:
-    """`removed` is false while transaction `blocked_by` holds a table; workers finish the removal when
-    it ends.
+    """`removed` is false while transaction `blocked_by` holds a table.
+
+    Workers finish the removal when the transaction ends.
     """
 
     generation: str
@@ -81,7 +82,7 @@ async def finish_drop(pool: Pool, log: EventLog, name: str) -> DroppedGeneration
 
 
 def find_unused_topics(generation: Generation, remaining: Iterable[Generation]) -> list[str]:
-    """List topics of the generation that no other one uses, except those that all generations share."""
+    """List the topics that only this generation uses, without those that all generations share."""
     shared = {topic for topic in TOPICS if not topic.per_generation}
     used = {
         other_generation.topics.get(plain, plain)

@@ -164,8 +164,9 @@ class _AssignmentPlan:
             generation.state not in SERVING_STATES,
         )
         output_topic = _resolve_topic(generation, stage.output_topic or stage.topic)
+        owner = resolve_topic_generation(output_topic)
         # It owns the output topic, so one consumer both projects and emits.
-        if resolve_topic_generation(output_topic) == generation.name:
+        if owner == generation.name:
             yield StageAssignment(
                 stage,
                 stage.name,
@@ -189,7 +190,7 @@ class _AssignmentPlan:
             )
         if (
             stage.output_topic is not None
-            and self._has_no_owner(output_topic)
+            and all(other.name != owner for other in self.generations)
             and self._find_successor(stage.output_topic, output_topic) == generation
         ):
             # In the dropped owner's group, to continue at its offset.
@@ -197,19 +198,15 @@ class _AssignmentPlan:
                 stage,
                 stage.name,
                 generation,
-                format_group_name(stage.name, resolve_topic_generation(output_topic)),
+                format_group_name(stage.name, owner),
                 topic,
                 suppresses_outcomes,
             )
 
-    def _has_no_owner(self, topic: str) -> bool:
-        return all(
-            generation.name != resolve_topic_generation(topic) for generation in self.generations
-        )
-
     def _find_successor(self, base_topic: str, topic: str) -> Generation:
-        """Find the generation that emits to a topic: its owner, else the oldest that shares it, serving ones
-        first.
+        """Find the generation that emits to a topic.
+
+        This is its owner, else the oldest that shares it, serving ones first.
         """
         sharing = [
             generation

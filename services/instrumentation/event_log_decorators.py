@@ -1,4 +1,4 @@
-"""Decorators of an event log's writing side: log outcomes, suppress outcomes, report published records."""
+"""Decorators of a log's writing side: log or suppress outcomes, report published records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ class OutcomeLoggingLog:
         positions = await self.inner.append(records)
         for record in records:
             if record.topic == OUTCOMES:
-                _log_outcome(record)
+                outcome = json.loads(record.value or b"{}")
+                event_type = record.headers.get("ce_type", b"").decode().partition(".v")[0]
+                fields = {
+                    name: outcome[name] for name in LOGGED_FIELDS if outcome.get(name) is not None
+                }
+                log.info(event_type, **fields)
         return positions
 
 
@@ -54,12 +59,3 @@ class NotifyingLog:
         positions = await self.inner.append(records)
         self.on_append(records)
         return positions
-
-
-def _log_outcome(record: Record) -> None:
-    outcome = json.loads(record.value or b"{}")
-    event_type = record.headers.get("ce_type", b"").decode().partition(".v")[0]
-    log.info(
-        event_type,
-        **{name: outcome[name] for name in LOGGED_FIELDS if outcome.get(name) is not None},
-    )

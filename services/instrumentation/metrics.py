@@ -18,7 +18,7 @@ from engines.resilience import CircuitState
 from schemas.events import DocumentIndexed
 from schemas.ids import make_received_id
 from schemas.judgements import FeedbackRequest
-from schemas.questions import QueryResponse, SearchResponse, Trace
+from schemas.questions import QueryResponse, SearchResponse
 from schemas.records import Record
 from schemas.timestamps import utc_now
 from schemas.topics import OUTCOMES
@@ -40,16 +40,11 @@ class IngestLatency:
                 record.topic == OUTCOMES
                 and record.headers.get("ce_type") == DocumentIndexed.event_type().encode()
             ):
-                self._record_indexed(
-                    DocumentIndexed.model_validate(json.loads(record.value or b"{}"))
-                )
-
-    def _record_indexed(self, outcome: DocumentIndexed) -> None:
-        """Ignore unchanged documents: they were searchable before."""
-        if outcome.code is None and outcome.tenant and outcome.source and outcome.event_id:
-            self.pending.append(
-                (make_received_id(outcome.tenant, outcome.source, outcome.event_id), self.clock())
-            )
+                outcome = DocumentIndexed.model_validate(json.loads(record.value or b"{}"))
+                # Those with a code are unchanged: they were searchable before.
+                if outcome.code is None and outcome.tenant and outcome.source and outcome.event_id:
+                    received_id = make_received_id(outcome.tenant, outcome.source, outcome.event_id)
+                    self.pending.append((received_id, self.clock()))
 
     async def measure(self, fetch_received_times: FetchReceivedTimes) -> None:
         """Observe the latency of the pending documents.
@@ -266,7 +261,14 @@ class Metrics:
         refused = isinstance(response, QueryResponse) and response.refused
         outcome = "refused" if refused else "answered"
         self.answers.labels(outcome).inc()
-        self._record_trace(kind, seconds, response.trace)
+        trace = response.trace
+        self.query_duration.labels(kind, trace.profile).observe(seconds)
+        for step, milliseconds in trace.timings_ms.items():
+            self.query_stage_duration.labels(step).observe(milliseconds / 1000)
+        for failed_channel, reason in trace.channels_failed.items():
+            self.channel_failures.labels(failed_channel, reason).inc()
+        if trace.max_rerank_score is not None:
+            self.rerank_score.observe(trace.max_rerank_score)
         for result in (
             response.contexts if isinstance(response, QueryResponse) else response.results
         ):
@@ -278,15 +280,6 @@ class Metrics:
             if check.result == "fail":
                 self.judge_failures.labels(check.name).inc()
         return outcome
-
-    def _record_trace(self, kind: str, seconds: float, trace: Trace) -> None:
-        self.query_duration.labels(kind, trace.profile).observe(seconds)
-        for step, milliseconds in trace.timings_ms.items():
-            self.query_stage_duration.labels(step).observe(milliseconds / 1000)
-        for channel, reason in trace.channels_failed.items():
-            self.channel_failures.labels(channel, reason).inc()
-        if trace.max_rerank_score is not None:
-            self.rerank_score.observe(trace.max_rerank_score)
 
     def format_exposition(self) -> tuple[bytes, str]:
         return generate_latest(self.registry), CONTENT_TYPE_LATEST

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import structlog
 from prometheus_client import Gauge
@@ -42,17 +41,17 @@ class GaugeUpdater:
                 log.warning("gauge_update_postponed", code=error.code, detail=error.detail)
             await asyncio.sleep(self.interval_s)
 
-    async def _fetch_oldest_age_s(self, line: Mapping[str, Any]) -> float:
-        oldest_at = await self.storage.log.fetch_oldest_pending_time(line["group"], line["topic"])
-        # The clocks of the log and of this process may differ.
-        return max(0.0, (self.clock() - oldest_at).total_seconds()) if oldest_at else 0.0
-
     async def update(self) -> None:
         for line in await fetch_stage_lags(self.storage):
             self.metrics.consumer_lag.labels(line["stage"]).set(line["lag"])
-            self.metrics.consumer_lag_seconds.labels(line["stage"]).set(
-                await self._fetch_oldest_age_s(line) if line["lag"] else 0
+            oldest_at = (
+                await self.storage.log.fetch_oldest_pending_time(line["group"], line["topic"])
+                if line["lag"]
+                else None
             )
+            # The clocks of the log and of this process may differ.
+            age_s = max(0.0, (self.clock() - oldest_at).total_seconds()) if oldest_at else 0.0
+            self.metrics.consumer_lag_seconds.labels(line["stage"]).set(age_s)
         pool = self.storage.pool
         _replace_samples(
             self.metrics.dead_letters_open,

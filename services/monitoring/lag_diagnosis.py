@@ -12,7 +12,6 @@ from schemas.errors import ConfigurationError, TransientError
 from schemas.ports.consumers import ALL_PARTITIONS, Pause
 from services.generations.first_generation import FIRST_GENERATION
 from services.generations.stage_assignments import (
-    StageAssignment,
     assign_stages,
     resolve_topic_generation,
 )
@@ -54,21 +53,16 @@ async def list_consumers(storage: Storage) -> list[ConsumerKey]:
             for stage in STAGES
         ]
     return [
-        _to_consumer_key(assignment)
+        ConsumerKey(
+            assignment.stage.name,
+            None
+            if assignment.stage.serves_all_generations or assignment.stage.name == DOCUMENT_STAGE
+            else assignment.generation.name,
+            assignment.topic,
+            assignment.group,
+        )
         for assignment in assign_stages(generations, STAGES, storage.producer_topics)
     ]
-
-
-def _to_consumer_key(assignment: StageAssignment) -> ConsumerKey:
-    reads_all_generations = (
-        assignment.stage.serves_all_generations or assignment.stage.name == DOCUMENT_STAGE
-    )
-    return ConsumerKey(
-        assignment.stage.name,
-        None if reads_all_generations else assignment.generation.name,
-        assignment.topic,
-        assignment.group,
-    )
 
 
 async def fetch_stage_lags(storage: Storage) -> list[dict[str, Any]]:
@@ -92,23 +86,21 @@ async def fetch_consumer_lag(storage: Storage, consumer: ConsumerKey) -> dict[st
     A generation's own topic that does not exist yet has no lag.
     """
     try:
-        return {**asdict(consumer), **await _fetch_offsets(storage, consumer)}
+        # In this order: with lag 0, the committed offsets cover every record counted.
+        lag = await storage.log.count_pending(consumer.group, consumer.topic)
+        acknowledged = await storage.log.fetch_committed_offsets(consumer.group, consumer.topic)
+        bounds = await storage.log.fetch_offset_bounds(consumer.topic)
     except ConfigurationError as error:
         # The base topics always exist, so there it is an error.
         if error.code != "NO_TOPIC" or resolve_topic_generation(consumer.topic) == FIRST_GENERATION:
             raise
         return {**asdict(consumer), "lag": 0, "acknowledged": 0, "end": 0}
-
-
-async def _fetch_offsets(storage: Storage, consumer: ConsumerKey) -> dict[str, int]:
-    # In this order: with lag 0, the committed offsets cover every record counted.
-    lag = await storage.log.count_pending(consumer.group, consumer.topic)
-    acknowledged = await storage.log.fetch_committed_offsets(consumer.group, consumer.topic)
-    end = sum(
-        following
-        for _, following in (await storage.log.fetch_offset_bounds(consumer.topic)).values()
-    )
-    return {"lag": lag, "acknowledged": sum(acknowledged.values()), "end": end}
+    return {
+        **asdict(consumer),
+        "lag": lag,
+        "acknowledged": sum(acknowledged.values()),
+        "end": sum(following for _, following in bounds.values()),
+    }
 
 
 MIN_BLOCKING_S = 1.0
@@ -122,8 +114,8 @@ LagLine = dict[str, Any]
 
 async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]:
     """Return a `fetch_consumer_lag` line per group with `oldest_seconds`, `reason`, `remedy` and
-    `paused`, and the transaction that holds the log's horizon. `reason` is None without lag. If a lock
-    blocks the queries, the numbers are None and `reason` names its holder.
+    `paused`, and the transaction that holds the log's horizon. `reason` is None without lag. If a
+    lock blocks the queries, the numbers are None and `reason` names its holder.
     """
     # Only on the Postgres log can an open transaction hold consumers back.
     horizon = await fetch_horizon_holder(storage.dsn) if storage.log.is_in_database else None
@@ -141,7 +133,9 @@ async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]
         if error.code != LOCK_TIMEOUT_CODE:
             raise
         lock_error = await add_lock_holder(error, storage.dsn)
-        return [_build_unknown_line(consumer, lock_error) for consumer in consumers], horizon
+        unknown: LagLine = dict.fromkeys(("lag", "acknowledged", "end", "oldest_seconds"))
+        unknown |= {"reason": lock_error.detail, "remedy": lock_error.remedy, "paused": False}
+        return [asdict(consumer) | unknown for consumer in consumers], horizon
 
 
 async def add_lock_holder(error: TransientError, dsn: str) -> TransientError:
@@ -164,51 +158,23 @@ async def _fetch_line(
     pauses: Sequence[Pause],
 ) -> LagLine:
     line = await fetch_consumer_lag(storage, consumer)
-    return line | await _explain_line(
-        storage,
-        line,
-        horizon,
-        lock,
-        [
-            pause
-            for pause in pauses
-            if (pause.reader, pause.topic) == (consumer.group, consumer.topic)
-        ],
-    )
-
-
-def _build_unknown_line(consumer: ConsumerKey, error: TransientError) -> LagLine:
-    empty_numbers = dict.fromkeys(("lag", "acknowledged", "end", "oldest_seconds"))
-    return {
-        **asdict(consumer),
-        **empty_numbers,
-        "reason": error.detail,
-        "remedy": error.remedy,
-        "paused": False,
-    }
-
-
-async def _explain_line(
-    storage: Storage,
-    line: LagLine,
-    horizon: LagLine | None,
-    lock: LagLine | None,
-    pauses: Sequence[Pause],
-) -> LagLine:
     if not line["lag"]:
-        return {"oldest_seconds": None, "reason": None, "remedy": None, "paused": False}
+        return line | {"oldest_seconds": None, "reason": None, "remedy": None, "paused": False}
+    own_pauses = [
+        pause for pause in pauses if (pause.reader, pause.topic) == (consumer.group, consumer.topic)
+    ]
     oldest_at = await storage.log.fetch_oldest_pending_time(line["group"], line["topic"])
     waiting_s = (datetime.now(UTC) - oldest_at).total_seconds() if oldest_at else None
     reason, remedy = (
-        (format_stall(pauses), pauses[0].remedy)
-        if pauses
+        (format_stall(own_pauses), own_pauses[0].remedy)
+        if own_pauses
         else await _find_reason(storage, line, horizon, lock, waiting_s or 0.0)
     )
-    return {
+    return line | {
         "oldest_seconds": None if waiting_s is None else round(max(0.0, waiting_s), 1),
         "reason": reason,
         "remedy": remedy,
-        "paused": bool(pauses),
+        "paused": bool(own_pauses),
     }
 
 
@@ -236,10 +202,13 @@ async def _find_reason(
         return format_horizon_holder(horizon), suggest_release(horizon)
     work = await fetch_oldest_running_work(storage.pool, line["stage"], line["generation"])
     if work is not None and (work["seconds"] >= SLOW_S or work["attempts"] > 1):
+        attempts = f", at attempt {work['attempts']}" if work["attempts"] > 1 else ""
+        position = f"{work['topic']}[{work['partition']}]@{work['offset']}"
         return (
-            _format_slow_work(work),
-            f"`anabranch documents show {work['document_id']}` shows its stages; `anabranch "
-            "doctor` checks the model servers.",
+            f"document {work['document_id']} (part {work['part']}, {position}) has been at this "
+            f"stage for {work['seconds']:.0f} s{attempts}",
+            f"`anabranch documents show {work['document_id']}` shows its stages; "
+            "`anabranch doctor` checks the model servers.",
         )
     if work is None and waiting_s >= SLOW_S:
         return (
@@ -280,12 +249,3 @@ def suggest_release(horizon: Mapping[str, Any]) -> str:
             "back."
         )
     return f"Wait for it, or terminate it: select pg_terminate_backend({horizon['pid']});"
-
-
-def _format_slow_work(work: Mapping[str, Any]) -> str:
-    attempts = f", at attempt {work['attempts']}" if work["attempts"] > 1 else ""
-    position = f"{work['topic']}[{work['partition']}]@{work['offset']}"
-    return (
-        f"document {work['document_id']} (part {work['part']}, {position}) has been at this "
-        f"stage for {work['seconds']:.0f} s{attempts}"
-    )

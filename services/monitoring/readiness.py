@@ -39,14 +39,14 @@ class ReadinessService:
             "generation": self._check_generation,
         }
         results = await asyncio.gather(*(_run_check(name, check) for name, check in checks.items()))
-        return [*results, self._check_disk()]
-
-    def _check_disk(self) -> DependencyStatus:
-        """Report the free space. A full disk stops uploads only, so it never makes the API unready."""
         free = self.disk.get_free_bytes()
-        if free < self.disk.reserve_bytes:
-            return DependencyStatus("disk", True, self.disk.format_shortage(free), NoSpace.remedy)
-        return DependencyStatus("disk", True, f"{free // MIB} MiB free")
+        # A full disk only stops uploads, so it never makes the API unready.
+        disk = (
+            DependencyStatus("disk", True, self.disk.format_shortage(free), NoSpace.remedy)
+            if free < self.disk.reserve_bytes
+            else DependencyStatus("disk", True, f"{free // MIB} MiB free")
+        )
+        return [*results, disk]
 
     async def summarize_health(self, caller: Principal) -> dict[str, Any]:
         """Summarize the dependencies, with counts of the tenant for callers that are not limited to

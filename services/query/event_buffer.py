@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -86,9 +86,14 @@ class QueryEventBuffer:
         """
         batch = [self.pending[index] for index in range(min(self.batch_size, len(self.pending)))]
         results = await asyncio.gather(*map(self._encode, batch), return_exceptions=True)
-        self._drop_unwritable(
-            [event for event, record in zip(batch, results, strict=True) if record is None]
-        )
+        for event, record in zip(batch, results, strict=True):
+            if record is not None:
+                continue
+            # An event is dropped once, however often its batch is retried.
+            indexes = [index for index, pending in enumerate(self.pending) if pending is event]
+            if indexes:
+                del self.pending[indexes[0]]
+                self.on_lost(1)
         records: list[Record] = []
         for record in results:
             if isinstance(record, BaseException):
@@ -122,16 +127,6 @@ class QueryEventBuffer:
             return record
         log.warning("query_event_too_large", run=str(event.run_id), bytes=len(record.value or b""))
         return None
-
-    def _drop_unwritable(self, unwritable: Sequence[EventData]) -> None:
-        """Drop each unwritable event once, however often its batch is retried."""
-        for event in unwritable:
-            indexes = [
-                index for index, pending_event in enumerate(self.pending) if pending_event is event
-            ]
-            if indexes:
-                del self.pending[indexes[0]]
-                self.on_lost(1)
 
 
 @asynccontextmanager

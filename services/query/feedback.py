@@ -61,7 +61,16 @@ class FeedbackService:
             corrected_answer=request.corrected_answer,
             note=request.note,
         )
-        await self._publish(feedback)
+        event = build_root_event(
+            feedback,
+            content_id("feedback", feedback.feedback_id),
+            CE_SOURCE,
+            self.clock,
+            tenant=feedback.tenant,
+        )
+        await self.log.append(
+            [await self.codec.encode(event, FEEDBACK, str(request.run_id or feedback.feedback_id))]
+        )
         return FeedbackReceipt(feedback_id=feedback.feedback_id, judgements=len(judgements))
 
     async def _resolve_query(self, caller: Principal, run_id: UUID) -> str | None:
@@ -93,18 +102,6 @@ class FeedbackService:
             GradedPassage(**passages[chunk].model_dump(), grade=grade)
             for chunk, grade in grades.items()
         ]
-
-    async def _publish(self, feedback: FeedbackGiven) -> None:
-        event = build_root_event(
-            feedback,
-            content_id("feedback", feedback.feedback_id),
-            CE_SOURCE,
-            self.clock,
-            tenant=feedback.tenant,
-        )
-        await self.log.append(
-            [await self.codec.encode(event, FEEDBACK, str(feedback.run_id or feedback.feedback_id))]
-        )
 
 
 @dataclass(frozen=True, slots=True)

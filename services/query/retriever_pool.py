@@ -108,7 +108,7 @@ class RetrieverPool:
 
     @asynccontextmanager
     async def acquire(self, name: str | None) -> AsyncIterator[tuple[str, Retriever]]:
-        """Return the generation's name and retriever (None: the live one) while the context is open.
+        """Return name and retriever of the generation (None: live) while the context is open.
 
         Raises NotFound, InvalidRequest for a generation that is not built, TransientError with code
         NO_GENERATION, and the errors of `prepare_retriever`.
@@ -118,7 +118,7 @@ class RetrieverPool:
         if pooled.retriever is None:
             assert pooled.error is not None
             raise pooled.error
-        # Keeps `_close_unused` from closing it under a running query.
+        # Keeps `refresh` from closing it under a running query.
         pooled.user_count += 1
         try:
             yield generation.name, pooled.retriever
@@ -132,10 +132,21 @@ class RetrieverPool:
 
     async def refresh(self) -> bool:
         """Prepare and close retrievers once; returns whether any generation can be queried."""
-        queryable = await self._list_queryable()
+        try:
+            queryable = [
+                generation
+                for generation in await self.generations.fetch_undropped()
+                if generation.state != "building"
+            ]
+        except TransientError:
+            return False
         for generation in queryable:
             await self._get_or_prepare(generation)
-        await self._close_unused({generation.config.embed for generation in queryable})
+        used_configs = {generation.config.embed for generation in queryable}
+        for embed_config, pooled in list(self.retrievers.items()):
+            # Without a queryable generation none is closed.
+            if used_configs and embed_config not in used_configs and not pooled.user_count:
+                await self.retrievers.pop(embed_config).stack.aclose()
         return bool(queryable)
 
     async def close(self) -> None:
@@ -171,44 +182,22 @@ class RetrieverPool:
                 pooled.error, TransientError
             ):
                 return pooled
-            self.retrievers[embed_config] = await self._prepare(generation)
-            return self.retrievers[embed_config]
-
-    async def _prepare(self, generation: Generation) -> PooledRetriever:
-        pooled = PooledRetriever(AsyncExitStack())
-        try:
-            pooled.retriever = await pooled.stack.enter_async_context(
-                self.prepare_retriever(generation)
-            )
-        except AnabranchError as error:
-            log.error(
-                "retriever_unavailable",
-                generation=generation.name,
-                code=error.code,
-                detail=error.detail,
-                remedy=error.remedy,
-            )
-            pooled.error = error
-        return pooled
-
-    async def _list_queryable(self) -> list[Generation]:
-        try:
-            return [
-                generation
-                for generation in await self.generations.fetch_undropped()
-                if generation.state != "building"
-            ]
-        except TransientError:
-            # An empty list closes nothing, see `_close_unused`.
-            return []
-
-    async def _close_unused(self, used_configs: set[EmbedConfig]) -> None:
-        for embed_config in [
-            embed_config
-            for embed_config, pooled in self.retrievers.items()
-            if used_configs and embed_config not in used_configs and not pooled.user_count
-        ]:
-            await self.retrievers.pop(embed_config).stack.aclose()
+            pooled = PooledRetriever(AsyncExitStack())
+            try:
+                pooled.retriever = await pooled.stack.enter_async_context(
+                    self.prepare_retriever(generation)
+                )
+            except AnabranchError as error:
+                log.error(
+                    "retriever_unavailable",
+                    generation=generation.name,
+                    code=error.code,
+                    detail=error.detail,
+                    remedy=error.remedy,
+                )
+                pooled.error = error
+            self.retrievers[embed_config] = pooled
+            return pooled
 
 
 @asynccontextmanager

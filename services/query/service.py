@@ -31,7 +31,7 @@ from services.query.retriever_pool import RetrieverPool
 
 MAX_WAIT_S = 5.0
 QUEUED_PER_SLOT = 64
-"""About as many as finish within MAX_WAIT_S, so that a short burst is served late but not refused."""
+"""About as many as finish within MAX_WAIT_S: a short burst is served late but not refused."""
 
 
 class ConcurrencyLimiter:
@@ -49,13 +49,6 @@ class ConcurrencyLimiter:
 
     @asynccontextmanager
     async def acquire_slot(self) -> AsyncIterator[None]:
-        await self._acquire()
-        try:
-            yield
-        finally:
-            self.slots.release()
-
-    async def _acquire(self) -> None:
         # Refused at once, since it would only time out in a longer queue.
         if self.waiting_count >= self.queue_limit:
             raise self._build_busy_error()
@@ -67,6 +60,10 @@ class ConcurrencyLimiter:
             raise self._build_busy_error() from None
         finally:
             self.waiting_count -= 1
+        try:
+            yield
+        finally:
+            self.slots.release()
 
     def _build_busy_error(self) -> TransientError:
         self.metrics.refused_busy.labels(self.name).inc()
@@ -165,12 +162,6 @@ class QueryService:
             raise
         seconds = time.perf_counter() - started_at
         outcome = self.metrics.record_query(kind, seconds, response)
-        self._log_response(kind, response, seconds, outcome)
-        return response
-
-    def _log_response(
-        self, kind: str, response: SearchResponse | QueryResponse, seconds: float, outcome: str
-    ) -> None:
         trace = response.trace
         log.info(
             "query_completed",
@@ -183,3 +174,4 @@ class QueryService:
             failed=dict(trace.channels_failed),
             ms=round(seconds * 1000),
         )
+        return response

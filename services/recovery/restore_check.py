@@ -19,7 +19,7 @@ from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.records import StoredRecord
 from schemas.topics import ACCEPTED, DEAD_LETTERS, RAW, get_base_topic
 from services.generations.first_generation import FIRST_GENERATION
-from services.generations.stage_assignments import StageAssignment, assign_stages
+from services.generations.stage_assignments import assign_stages
 from services.recovery.table_recovery import load_accepted_events, parse_encryption_key
 from services.storage import Storage
 from sql.erasure import PgErasureReceipts
@@ -64,12 +64,11 @@ async def check_tables_current(storage: Storage, erasures: Mapping[UUID, int]) -
         decisions = await compare_offsets(storage, {CONTROL_GROUP})
         generations = await PgGenerations(storage.pool).fetch_undropped()
         await decisions.check_decisions(empty=not generations)
-        await (
-            await compare_offsets(
-                storage,
-                _to_group_topics(assign_stages(generations, STAGES, storage.producer_topics)),
-            )
-        ).rewind_missed()
+        assignments = assign_stages(generations, STAGES, storage.producer_topics)
+        offsets = await compare_offsets(
+            storage, {(assignment.group, assignment.topic) for assignment in assignments}
+        )
+        await offsets.rewind_missed()
 
 
 async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> None:
@@ -90,9 +89,8 @@ async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> Non
 async def compare_offsets(
     storage: Storage, group_topics: Collection[GroupTopic]
 ) -> OffsetComparison:
-    """Fetch committed offsets before stored ones: other workers continue meanwhile, so the tables only get
-    ahead.
-    """
+    # Committed offsets before stored ones: other workers continue meanwhile, so the tables only get
+    # ahead.
     acknowledged = {
         group_topic: await _fetch_acknowledged(storage, group_topic) for group_topic in group_topics
     }
@@ -109,13 +107,26 @@ class OffsetComparison:
 
     async def check_decisions(self, *, empty: bool) -> None:
         """Raise if the tables lack decisions. `empty` means that there is no generation."""
-        # Tables of a version that stored no offsets cannot be compared.
-        if not empty and self.stored:
-            await self._check_missed_decisions(self._find_missed(CONTROL_GROUP))
-        elif empty and self.acknowledged[CONTROL_GROUP].get(0):
+        if empty and self.acknowledged[CONTROL_GROUP].get(0):
             raise _build_restored_error(
                 "The tables are empty, but consumer groups have committed offsets."
             )
+        # Tables of a version that stored no offsets cannot be compared.
+        if empty or not self.stored or not (missed := self._find_missed(CONTROL_GROUP)):
+            return
+        start, end = (
+            {partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1)
+        )
+        async for stored in self.storage.log.read(control.STAGE.topic, start, end):
+            # A forged record must not stop the start.
+            if not self.storage.codec.is_own_record(stored):
+                continue
+            event_type = stored.record.headers.get("ce_type", b"").decode()
+            if event_type.startswith(UNREPEATABLE_TYPES):
+                raise _build_restored_error(
+                    f"The tables were restored from an old backup: they lack {event_type} at "
+                    f"offset {stored.position.offset} of topic control."
+                )
 
     async def rewind_missed(self) -> None:
         """Rewind groups whose committed offsets are ahead of the tables.
@@ -144,23 +155,6 @@ class OffsetComparison:
             if stored.get(partition, 0) < end
         }
 
-    async def _check_missed_decisions(self, missed: Mapping[int, tuple[int, int]]) -> None:
-        if not missed:
-            return
-        start, end = (
-            {partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1)
-        )
-        async for stored in self.storage.log.read(control.STAGE.topic, start, end):
-            # A forged record must not stop the start.
-            if not self.storage.codec.is_own_record(stored):
-                continue
-            event_type = stored.record.headers.get("ce_type", b"").decode()
-            if event_type.startswith(UNREPEATABLE_TYPES):
-                raise _build_restored_error(
-                    f"The tables were restored from an old backup: they lack {event_type} at "
-                    f"offset {stored.position.offset} of topic control."
-                )
-
     async def _check_retained(self, missed_ranges: MissedRanges) -> None:
         """Raise if the log no longer holds the missed offsets.
 
@@ -180,8 +174,10 @@ class OffsetComparison:
                     raise _build_restored_error(detail, remedy="Restore a newer backup.")
 
     async def _read_missed(self, missed_ranges: MissedRanges) -> AsyncIterator[StoredRecord]:
-        """Read the missed records, and everything accepted since: a slow document delays the commit of its
-        stage, while later stages have already consumed others.
+        """Read the missed records, and everything accepted since.
+
+        A slow document delays the commit of its stage, while later stages have already consumed
+        others.
         """
         for (_, topic), missed in missed_ranges.items():
             start, end = (
@@ -194,15 +190,13 @@ class OffsetComparison:
                 {**dict.fromkeys(await self.storage.log.fetch_offset_bounds(topic), 0), **end},
             ):
                 yield stored
-        async for stored in self.storage.log.read(ACCEPTED, self._resume_offsets(TRANSCRIBE_GROUP)):
-            yield stored
-
-    def _resume_offsets(self, group_topic: GroupTopic) -> dict[int, int]:
-        stored = self.stored.get(group_topic, {})
-        return {
-            partition: min(stored.get(partition, 0), end)
-            for partition, end in self.acknowledged[group_topic].items()
+        stored_offsets = self.stored.get(TRANSCRIBE_GROUP, {})
+        resume_offsets = {
+            partition: min(stored_offsets.get(partition, 0), end)
+            for partition, end in self.acknowledged[TRANSCRIBE_GROUP].items()
         }
+        async for stored in self.storage.log.read(ACCEPTED, resume_offsets):
+            yield stored
 
     async def _check_keys(self, missed_ranges: MissedRanges) -> None:
         """Raise if the keystore lacks keys of documents: their events cannot be applied."""
@@ -265,10 +259,6 @@ class OffsetComparison:
                     for partition, offset in offsets.items()
                 }
         return lowest
-
-
-def _to_group_topics(assignments: list[StageAssignment]) -> set[GroupTopic]:
-    return {(assignment.group, assignment.topic) for assignment in assignments}
 
 
 async def _fetch_acknowledged(storage: Storage, group_topic: GroupTopic) -> dict[int, int]:

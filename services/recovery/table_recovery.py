@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from uuid import UUID
 
 import structlog
@@ -130,11 +129,21 @@ class TableRecovery:
     documents_without_keys: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
-        await self._apply_decisions()
+        control_ledger = PgLedger(self.storage.pool, None)
+        # All decisions determine the generations, also those that stage `control` has not consumed.
+        async for stored in self.storage.log.read(control.STAGE.topic):
+            await self._claim(control.STAGE, control_ledger, [stored])
         generations = await PgGenerations(self.storage.pool).fetch_undropped()
         assignments = assign_stages(generations, STAGES, self.storage.producer_topics)
-        for assignment in _select_projecting(assignments):
-            await self._project_topic(assignment)
+        projected: set[tuple[str, str]] = set()
+        for assignment in assignments:
+            target = (assignment.generation.name, assignment.stage.name)
+            if not assignment.stage.projects or assignment.stage.name == control.STAGE.name:
+                continue
+            # A successor is a second assignment of the same stage, with the same rows.
+            if target not in projected:
+                projected.add(target)
+                await self._project_topic(assignment)
         # Ingress projects no rows; its claims follow from the events that it has accepted.
         await self._restore_ingress()
         await PgErasure(self.storage.pool).add_subjects(self.unreadable_documents)
@@ -156,14 +165,6 @@ class TableRecovery:
         for key, tenant in self.missing_keys.items():
             await PgKeystore(self.storage.pool).destroy(tenant, [key])
 
-    async def _apply_decisions(self) -> None:
-        """Apply all decisions, including those that stage `control` has not consumed: they determine the
-        generations.
-        """
-        ledger = PgLedger(self.storage.pool, None)
-        async for stored in self.storage.log.read(control.STAGE.topic):
-            await self._claim(control.STAGE, ledger, [stored])
-
     async def _project_topic(self, assignment: StageAssignment) -> None:
         """Project up to the group's committed offset. Its consumers claim the rest, and react to
         it.
@@ -172,28 +173,24 @@ class TableRecovery:
             self.storage.pool,
             None if assignment.stage.serves_all_generations else assignment.generation,
         )
+        ends = await self.storage.fetch_ends(assignment.topic)
+        acknowledged = await self.storage.log.fetch_committed_offsets(
+            assignment.group, assignment.topic
+        )
+        # Without any committed offset nothing tells how far the group had read: project all of it.
+        barrier = (
+            {partition: acknowledged.get(partition, 0) for partition in ends}
+            if acknowledged
+            else ends
+        )
         batch: list[StoredRecord] = []
-        async for stored in self.storage.log.read(
-            assignment.topic, end=await self._fetch_barrier(assignment)
-        ):
+        async for stored in self.storage.log.read(assignment.topic, end=barrier):
             batch.append(stored)
             if len(batch) >= BATCH_SIZE:
                 await self._claim(assignment.stage, ledger, batch)
                 batch = []
         if batch:
             await self._claim(assignment.stage, ledger, batch)
-
-    async def _fetch_barrier(self, assignment: StageAssignment) -> Mapping[int, int]:
-        ends = await self.storage.fetch_ends(assignment.topic)
-        acknowledged = await self.storage.log.fetch_committed_offsets(
-            assignment.group, assignment.topic
-        )
-        # Without any committed offset nothing tells how far the group had read: project all of it.
-        return (
-            {partition: acknowledged.get(partition, 0) for partition in ends}
-            if acknowledged
-            else ends
-        )
 
     async def _claim(self, stage: Stage, ledger: PgLedger, batch: Sequence[StoredRecord]) -> None:
         events = [
@@ -211,7 +208,6 @@ class TableRecovery:
         try:
             event = await self.storage.codec.decode(stored)
             self._record_erasure(event.data)
-            self._record_destruction(event.data)
             return ProjectedEvent(event, tuple(stage.project(event)))
         except NewerVersion:
             raise
@@ -223,7 +219,9 @@ class TableRecovery:
             return None
 
     def _record_erasure(self, data: EventData) -> None:
-        if (
+        if isinstance(data, KeysDestroyed):
+            self.destroyed_keys.update((str(key), data.receipt_id) for key in data.keys)
+        elif (
             isinstance(data, DocumentRemoved)
             and data.reason
             and data.reason.startswith(REASON_PREFIX)
@@ -231,22 +229,6 @@ class TableRecovery:
             self.erased_documents.setdefault(
                 (data.tenant, data.reason.removeprefix(REASON_PREFIX)), set()
             ).add(data.document_id)
-
-    def _record_destruction(self, data: EventData) -> None:
-        if isinstance(data, KeysDestroyed):
-            self.destroyed_keys.update((str(key), data.receipt_id) for key in data.keys)
-
-    def _record_unreadable(self, stored: StoredRecord) -> None:
-        """Remember the document of an erased event: an unfinished erasure still has to find its
-        blobs.
-        """
-        headers = stored.record.headers
-        receipt, document = (
-            self.destroyed_keys.get(headers.get("ce_keyid", b"").decode()),
-            headers.get("ce_document"),
-        )
-        if receipt is not None and document:
-            self.unreadable_documents.setdefault(receipt, set()).add(UUID(document.decode()))
 
     async def _reapply_erasures(self) -> None:
         """Erase again what came back with readable events.
@@ -272,7 +254,11 @@ class TableRecovery:
     async def _restore_ingress(self) -> None:
         accepted = await load_accepted_events(self.storage)
         for stored in accepted.erased_records:
-            self._record_unreadable(stored)
+            headers = stored.record.headers
+            receipt = self.destroyed_keys.get(headers.get("ce_keyid", b"").decode())
+            # An unfinished erasure still has to find the blobs of the document.
+            if receipt is not None and (document := headers.get("ce_document")):
+                self.unreadable_documents.setdefault(receipt, set()).add(UUID(document.decode()))
         await restore_inbox(self.storage.pool, list(accepted.payload_hashes.items()))
         await restore_owners(self.storage.pool, accepted.owners)
 
@@ -307,7 +293,8 @@ class TableRecovery:
             claiming_generation,
             stage.name,
             _list_output_topics(assignment),
-            max_age=_resolve_outcome_retention(stage),
+            # Older outcomes have expired.
+            max_age=OUTCOMES.retention if stage.name == announce.STAGE.name else None,
             missing_keys=self.missing_keys,
         )
 
@@ -327,21 +314,6 @@ def _list_output_topics(assignment: StageAssignment) -> list[str]:
     return [output, OUTCOMES, DEAD_LETTERS] if output else []
 
 
-def _resolve_outcome_retention(stage: Stage) -> timedelta | None:
-    """Return how far back outcomes can be found; older ones have expired."""
-    return OUTCOMES.retention if stage.name == announce.STAGE.name else None
-
-
-def _select_projecting(assignments: Sequence[StageAssignment]) -> list[StageAssignment]:
-    """Select one assignment per generation and stage that writes rows."""
-    by_stage: dict[tuple[str, str], StageAssignment] = {}
-    for assignment in assignments:
-        if assignment.stage.projects and assignment.stage.name != control.STAGE.name:
-            # A successor is a second assignment of the same stage, with the same rows.
-            by_stage.setdefault((assignment.generation.name, assignment.stage.name), assignment)
-    return list(by_stage.values())
-
-
 @dataclass(slots=True)
 class AcceptedEvents:
     payload_hashes: dict[UUID, str] = field(default_factory=dict)
@@ -357,8 +329,8 @@ async def load_accepted_events(
 ) -> AcceptedEvents:
     """Read the accepted events, from the given offsets by topic and partition.
 
-    Events whose keys are missing are left out: stage `receive` admits them again if `raw` still holds
-    them.
+    Events whose keys are missing are left out: stage `receive` admits them again if `raw` still
+    holds them.
     """
     accepted, starts = AcceptedEvents(), start_offsets or {}
     # An erased event may have been dead-lettered instead of accepted; its claim is marked too.

@@ -210,7 +210,7 @@ class ReplayWorker:
         return True
 
     async def _check_retained(self, replay: Replay) -> None:
-        """Raise PermanentError if retention has passed the next offset, for example during a pause."""
+        """Raise PermanentError if retention has passed the next offset, such as during a pause."""
         expired = await self.storage.log.fetch_expired_offsets(replay.topic or "")
         for partition, start in ({**replay.starts, **replay.positions}).items():
             first = min(expired.get(partition, 0), replay.ends.get(partition, 0))

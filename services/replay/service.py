@@ -98,8 +98,9 @@ class ReplayService:
         return body
 
     async def _resolve_target(self, dead_letter: OpenDeadLetter) -> str | InvalidRequest | None:
-        """Return the generation to redrive in: its own, or the live one if that shares the topic; else the
-        reason why none can.
+        """Return the generation to redrive in, else the reason why none can.
+
+        This is the dead letter's own, or the live one if that shares the topic.
         """
         # The stage serves all generations.
         if dead_letter.generation is None:
@@ -317,8 +318,11 @@ async def find_missing_ranges(
     """
     by_partition = {offsets.partition: offsets for offsets in request.offsets}
     expired, missing = await log.fetch_expired_offsets(topic), []
-    if expired and await _is_retained(log, topic, request.since, now):
-        return []
+    if expired and request.since is not None:
+        # By the topic's settings: the records of a quiet partition cannot tell.
+        retention = await log.fetch_min_retention(topic)
+        if retention is not None and request.since >= now - retention:
+            return []
     for partition, first in sorted(expired.items()):
         offsets = by_partition.get(partition, EMPTY_RANGE if by_partition else FULL_RANGE)
         start, end = offsets.start or 0, first if offsets.end is None else min(first, offsets.end)
@@ -327,15 +331,6 @@ async def find_missing_ranges(
         ):
             missing.append({"partition": partition, "start": start, "end": end})
     return missing
-
-
-async def _is_retained(log: EventLog, topic: str, since: datetime | None, now: datetime) -> bool:
-    """Return whether the topic's settings retain everything appended since then.
-
-    The records of a quiet partition cannot tell.
-    """
-    retention = await log.fetch_min_retention(topic) if since is not None else None
-    return since is not None and retention is not None and since >= now - retention
 
 
 async def _is_at_or_after(log: EventLog, first_retained: Position, since: datetime | None) -> bool:

@@ -78,7 +78,27 @@ class SourceReaderFactory:
         match source.spec.connector:
             case DebeziumSource() as topic:
                 async with self.open_change_topics() as (topics, subscriber):
-                    yield await self._open_topic_reader(source, topic, topics, subscriber)
+                    spec = source.spec
+                    # With the id of the state: a source without state reads its topic from the
+                    # beginning again.
+                    state_id = await self.store.fetch_state_id(spec.name)
+                    yield TopicReader(
+                        source,
+                        topic,
+                        self._build_applier(spec, topic.mapping),
+                        topics,
+                        subscriber,
+                        f"{self.group_prefix}anabranch.source.{spec.name}.{state_id}",
+                        ChangeDeadLetters(
+                            spec,
+                            self.storage.codec,
+                            self.storage.blobs,
+                            self.storage.log,
+                            self.clock,
+                        ),
+                        self.store,
+                        Backoff(),
+                    )
             case PostgresSource() as table:
                 reader = self._open_change_reader(source.spec, table)
                 try:
@@ -143,7 +163,15 @@ class SourceReaderFactory:
         if isinstance(source.spec.connector, PostgresSource):
             await self._drop_slot(source.spec, source.spec.connector)
         if source.withdraw:
-            await self._withdraw_all(source.spec)
+            after = ""
+            while external_ids := await self.declarations.fetch_external_ids(
+                source.spec.ce_source, after, PAGE_SIZE
+            ):
+                await self.storage.log.append(
+                    [await self._build_withdrawal(source.spec, name) for name in external_ids]
+                )
+                # By key and not by number: withdrawn documents leave the list meanwhile.
+                after = external_ids[-1]
         await self.store.delete_state(source.spec.name)
 
     async def _drop_slot(self, spec: SourceSpec, table: PostgresSource) -> None:
@@ -157,17 +185,6 @@ class SourceReaderFactory:
             await reader.drop_slot()
         finally:
             await reader.close()
-
-    async def _withdraw_all(self, spec: SourceSpec) -> None:
-        after = ""
-        while external_ids := await self.declarations.fetch_external_ids(
-            spec.ce_source, after, PAGE_SIZE
-        ):
-            await self.storage.log.append(
-                [await self._build_withdrawal(spec, name) for name in external_ids]
-            )
-            # By key and not by number: withdrawn documents leave the list meanwhile.
-            after = external_ids[-1]
 
     async def _build_withdrawal(self, spec: SourceSpec, external_id: str) -> Record:
         """Withdraw by document id, as the API does: it then follows every change of the source."""
@@ -184,33 +201,8 @@ class SourceReaderFactory:
             document_id=withdrawn_id,
         )
 
-    async def _open_topic_reader(
-        self,
-        source: DeclaredSource,
-        change_topic: DebeziumSource,
-        topics: EventLog,
-        subscriber: Subscriber,
-    ) -> TopicReader:
-        spec = source.spec
-        # With the id of the state: a source without state reads its topic from the beginning again.
-        group = f"{self.group_prefix}anabranch.source.{spec.name}.{await self.store.fetch_state_id(spec.name)}"
-        dead_letters = ChangeDeadLetters(
-            spec, self.storage.codec, self.storage.blobs, self.storage.log, self.clock
-        )
-        return TopicReader(
-            source,
-            change_topic,
-            self._build_applier(spec, change_topic.mapping),
-            topics,
-            subscriber,
-            group,
-            dead_letters,
-            self.store,
-            Backoff(),
-        )
-
     async def fetch_ends(self, topic: str) -> dict[int, int]:
-        """Fetch the end offsets of a change topic. Raises ConfigurationError if it does not exist."""
+        """Fetch the end offsets of a change topic. Raises ConfigurationError if it is missing."""
         async with self.open_change_topics() as (topics, _):
             return {
                 partition: end
@@ -228,8 +220,9 @@ class SourceReaderFactory:
         return PgChangeReader(dsn, *table.schema_and_table, format_slot_name(spec.name, table))
 
     def _resolve_dsn(self, spec: SourceSpec) -> str | None:
-        """Read the database URL from the settings only: declaring a source does not permit choosing a
-        database.
+        """Read the database URL from the settings only.
+
+        Declaring a source does not permit choosing a database.
         """
         secret = self.dsns.get(spec.name.replace("-", "_"))
         return secret.get_secret_value() if secret else None

@@ -121,9 +121,15 @@ class SourceService:
         changes.
         """
         row = next((row for row in await self.tables.list_overview() if row["name"] == name), None)
+        # Operators, since a reset affects every tenant of the producer, or its only tenant. Our own
+        # sources are reset by their declared name.
+        can_reset_producer = not name.startswith(OWN_SOURCE_PREFIX) and (
+            caller.has_role("operator")
+            or set(self.producer_tenants.get(name, ())) == {caller.tenant}
+        )
         if row is not None and row["spec"] is not None:
             await self._fetch_declared(caller.tenant, name)
-        elif not self._can_reset_producer(caller, name) or (
+        elif not can_reset_producer or (
             row is None and not await self.tables.has_numbered_documents(name)
         ):
             raise _build_unknown_error(name)
@@ -135,16 +141,6 @@ class SourceService:
         )
         await self._publish_decision(reset, name, lambda row: bool(row["epoch"] >= epoch))
         return {"status": "accepted", "name": name, "epoch": epoch, "begins": begins}
-
-    def _can_reset_producer(self, caller: Principal, ce_source: str) -> bool:
-        """A reset affects every tenant of the producer. Our own sources are reset by their declared
-        name.
-        """
-        if ce_source.startswith(OWN_SOURCE_PREFIX):
-            return False
-        return caller.has_role("operator") or set(self.producer_tenants.get(ce_source, ())) == {
-            caller.tenant
-        }
 
     async def _fetch_begin_offsets(self, row: Mapping[str, Any] | None) -> dict[int, int]:
         if row is None or row["spec"] is None:
@@ -229,8 +225,9 @@ def check_folder(
 
 
 def check_table(table: PostgresSource, error: type[AnabranchError] = ConfigurationError) -> None:
-    """Raise `error` for tables of this program or of Postgres: they hold keys, and reading them would feed
-    changes back.
+    """Raise `error` for tables of this program or of Postgres.
+
+    They hold keys, and reading them would feed changes back.
     """
     schema, _ = table.schema_and_table
     if schema in RESERVED_SCHEMAS or schema.startswith("pg_"):

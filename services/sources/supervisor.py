@@ -141,7 +141,10 @@ class SourceSupervisor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._release_lease(name)
+        try:
+            await self.store.release_lease(name, self.owner)
+        except TransientError as error:
+            log.debug("source_lease_not_released", source=name, detail=error.detail)
 
     async def _renew_lease(self, name: str) -> None:
         """Raise TransientError when another worker has the lease, or after two missed renewals."""
@@ -160,12 +163,6 @@ class SourceSupervisor:
             code="LEASE_LOST",
             remedy="No action is needed: one of the workers continues.",
         )
-
-    async def _release_lease(self, name: str) -> None:
-        try:
-            await self.store.release_lease(name, self.owner)
-        except TransientError as error:
-            log.debug("source_lease_not_released", source=name, detail=error.detail)
 
     async def _report_failure(
         self, source: DeclaredSource, code: str, detail: str, remedy: str

@@ -155,7 +155,7 @@ class ConsumerSupervisor:
                 await self._end_delegation(list(self.delegated))
 
     async def _poll(self, group: asyncio.TaskGroup) -> bool:
-        """Reconcile once; returns whether any generation exists. A lost database changes nothing."""
+        """Reconcile once; return whether any generation exists. A lost database changes nothing."""
         try:
             generations = await PgGenerations(self.storage.pool).fetch_undropped()
             await self.sync_builds()
@@ -202,7 +202,7 @@ class ConsumerSupervisor:
                 self.consumers[key] = consumer
 
     def list_runners(self) -> dict[tuple[str, str | None], StageRunner]:
-        """Map (stage, generation or None for shared stages) to the runners that are not delegated."""
+        """Map (stage, generation or None if shared) to the runners that are not delegated."""
         active = [
             (self.assignment_tasks[key][0], consumer)
             for key, consumer in self.consumers.items()

@@ -131,7 +131,7 @@ class EngineRegistry:
         return count_engine_inputs(await self._get_or_prepare(generation), count_inputs)
 
     async def find_outdated_stages(self, generation: Generation) -> list[str]:
-        """List the stages that another program version built. Raises the errors of `get_counting`."""
+        """List the stages that another program version built. Raises as `get_counting` does."""
         return find_outdated_stages(
             generation,
             add_engine_fingerprints(generation.config, await self._get_or_prepare(generation)),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import structlog
 
 from schemas.errors import TransientError
-from schemas.generations import Generation
 from services.generations.removal import sweep_token_states
 from services.storage import Storage
 from sql.generations import PgGenerations
@@ -36,36 +35,31 @@ class Maintenance:
 
     async def run(self) -> None:
         """Run until cancelled. Retries while the database is unavailable."""
+        rounds_per_expiry = max(1, int(EXPIRY_INTERVAL.total_seconds() / self.interval_s))
         round_number = 0
         while True:
             await asyncio.sleep(self.interval_s)
             try:
-                await self.run_once(expire=round_number % self._rounds_per_expiry == 0)
+                await self.run_once(expire=round_number % rounds_per_expiry == 0)
             except TransientError as error:
                 log.warning("maintenance_postponed", code=error.code, detail=error.detail)
             round_number += 1
-
-    @property
-    def _rounds_per_expiry(self) -> int:
-        return max(1, int(EXPIRY_INTERVAL.total_seconds() / self.interval_s))
 
     async def run_once(self, *, expire: bool) -> None:
         # First: tables that lack committed events must not be changed.
         await self.storage.offset_store.check_not_restored()
         for generation in await PgGenerations(self.storage.pool).fetch_undropped():
             # The builder indexes a generation once it is loaded.
-            if generation.state != "building":
-                await self._maintain_generation(generation)
+            if generation.state == "building":
+                continue
+            while await compact_lexical(self.storage.pool, generation.name):
+                # Let consumers run between two batches.
+                await asyncio.sleep(0)
+            if await ensure_vector_index(self.build_pool, generation):
+                log.info("vector_index_built", generation=generation.name)
         await self.changes.prune()
         if expire:
             await self.storage.log.expire()
         # Last, because it may take long and waits while the blob store is unavailable.
         if deleted_blob_count := await sweep_token_states(self.storage):
             log.info("token_states_deleted", blobs=deleted_blob_count)
-
-    async def _maintain_generation(self, generation: Generation) -> None:
-        while await compact_lexical(self.storage.pool, generation.name):
-            # Let consumers run between two batches.
-            await asyncio.sleep(0)
-        if await ensure_vector_index(self.build_pool, generation):
-            log.info("vector_index_built", generation=generation.name)
