@@ -90,29 +90,28 @@ async def evaluate_documents(path: Path, transcribe: Transcribe, *, clock: Clock
 
     A file that fails is scored as empty text and reported with its error.
     """
-    return build_documents_report(
-        [await _evaluate_file(file, transcribe, clock) for file in read_documents_set(path)]
-    )
-
-
-async def _evaluate_file(file: TestFile, transcribe: Transcribe, clock: Clock) -> dict[str, Any]:
-    started_at = clock()
-    # Scored as empty text on failure: leaving the file out would improve the mean.
-    markdown, error = "", None
-    try:
-        markdown = await transcribe(file)
-    except AnabranchError as failure:
-        error = {"code": failure.code, "detail": failure.detail}
-    seconds = round((clock() - started_at).total_seconds(), 3)
-    scores = {name: round(value, 4) for name, value in score_file(file, markdown).items()}
-    return {
-        "file": file.name,
-        "kind": file.truth_kind,
-        "document_kinds": list(file.kinds),
-        **scores,
-        "seconds": seconds,
-        "error": error,
-    }
+    rows = []
+    for file in read_documents_set(path):
+        started_at = clock()
+        # Scored as empty text on failure: leaving the file out would improve the mean.
+        markdown, error = "", None
+        try:
+            markdown = await transcribe(file)
+        except AnabranchError as failure:
+            error = {"code": failure.code, "detail": failure.detail}
+        seconds = round((clock() - started_at).total_seconds(), 3)
+        scores = {name: round(value, 4) for name, value in score_file(file, markdown).items()}
+        rows.append(
+            {
+                "file": file.name,
+                "kind": file.truth_kind,
+                "document_kinds": list(file.kinds),
+                **scores,
+                "seconds": seconds,
+                "error": error,
+            }
+        )
+    return build_documents_report(rows)
 
 
 def score_file(file: TestFile, markdown: str) -> Scores:

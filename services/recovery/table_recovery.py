@@ -156,11 +156,7 @@ class TableRecovery:
             await ensure_vector_index(self.storage.pool, generation)
         # Consumers continue where the projection above ended.
         for assignment in assignments:
-            await (
-                self._place_cursor(assignment)
-                if self.storage.log.is_in_database
-                else self._store_offsets(assignment)
-            )
+            await self._resume_group(assignment)
         # Without its key an event is as unreadable as an erased one, and skipped like it.
         for key, tenant in self.missing_keys.items():
             await PgKeystore(self.storage.pool).destroy(tenant, [key])
@@ -262,41 +258,30 @@ class TableRecovery:
         await restore_inbox(self.storage.pool, list(accepted.payload_hashes.items()))
         await restore_owners(self.storage.pool, accepted.owners)
 
-    async def _store_offsets(self, assignment: StageAssignment) -> None:
-        """Store the committed offsets. `receive` starts at 0: its inbox makes redelivered events a
-        no-op.
-        """
-        acknowledged = await self.storage.log.fetch_committed_offsets(
-            assignment.group, assignment.topic
-        )
-        await self.storage.offset_store.store_offsets(
-            assignment.group,
-            assignment.topic,
-            dict.fromkeys(acknowledged, 0)
-            if assignment.stage.ordering_policy == OrderingPolicy.ONCE_PER_ID
-            else acknowledged,
-        )
-
-    async def _place_cursor(self, assignment: StageAssignment) -> None:
-        """Set the cursor of the Postgres log.
+    async def _resume_group(self, assignment: StageAssignment) -> None:
+        """Set the offsets from which the group continues.
 
         `receive` starts at 0: its inbox makes redelivered events a no-op.
         """
-        stage, generation = assignment.stage, assignment.generation
-        if stage.ordering_policy == OrderingPolicy.ONCE_PER_ID:
-            return
-        claiming_generation = "" if stage.serves_all_generations else generation.name
-        await reset_reader_cursor(
-            self.storage.pool,
-            assignment.group,
-            assignment.topic,
-            claiming_generation,
-            stage.name,
-            _list_output_topics(assignment),
-            # Older outcomes have expired.
-            max_age=OUTCOMES.retention if stage.name == announce.STAGE.name else None,
-            missing_keys=self.missing_keys,
-        )
+        stage, group, topic = assignment.stage, assignment.group, assignment.topic
+        is_ingress = stage.ordering_policy == OrderingPolicy.ONCE_PER_ID
+        if not self.storage.log.is_in_database:
+            acknowledged = await self.storage.log.fetch_committed_offsets(group, topic)
+            await self.storage.offset_store.store_offsets(
+                group, topic, dict.fromkeys(acknowledged, 0) if is_ingress else acknowledged
+            )
+        elif not is_ingress:
+            await reset_reader_cursor(
+                self.storage.pool,
+                group,
+                topic,
+                "" if stage.serves_all_generations else assignment.generation.name,
+                stage.name,
+                _list_output_topics(assignment),
+                # Older outcomes have expired.
+                max_age=OUTCOMES.retention if stage.name == announce.STAGE.name else None,
+                missing_keys=self.missing_keys,
+            )
 
 
 def _list_output_topics(assignment: StageAssignment) -> list[str]:
