@@ -43,7 +43,8 @@ class ErasureService:
 
     async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
         if scope == "document":
-            # The same document whatever the spelling of its UUID. Other strings match none.
+            # One document whatever the spelling of its UUID (RFC 9562, section 4). Other strings
+            # match none.
             with suppress(ValueError):
                 name = str(UUID(name))
         if scope == "tenant" and name != tenant:
