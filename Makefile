@@ -35,8 +35,8 @@ test: $(INSTALLED) ## Run all tests; those on real Kafka where Java and Maven ar
 containers: $(INSTALLED) ## Run the integration tests on images of Postgres and Kafka (needs Docker)
 	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --containers tests/contract tests/integration
 
-faults: $(INSTALLED) ## Break Kafka, Postgres, workers and engines for ten minutes, and write down what came of it
-	$(BIN)/python -m tests.faults --seed 7 --minutes 10 --write docs/faults.md
+faults: $(INSTALLED) ## Inject faults into Kafka, Postgres, workers and engines, and write the results (about 12 minutes)
+	$(BIN)/python -m tests.faults --seed 7 --minutes 12 --write docs/faults.md
 
 attack: $(INSTALLED) ## Attack the product for half an hour, and write down what held
 	$(BIN)/python -m tests.attacks --write

@@ -1,5 +1,6 @@
-"""Try every fault on real Kafka and Postgres: `python -m tests.faults --seed 7 --minutes 10`. Ends
-with 1 where one does not hold.
+"""Run every fault on real Kafka and Postgres: `python -m tests.faults --seed 7 --minutes 12`.
+
+Exits with 1 if an invariant is violated.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ log_progress = partial(print, file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # servers are stopped and folders removed all the same
+    # `sys.exit` unwinds, so that servers are stopped and folders removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--minutes", type=float, default=10.0, help="about how long it may take")
+    parser.add_argument("--minutes", type=float, default=12.0, help="approximate duration")
     parser.add_argument(
         "--only",
         default="",
         metavar="PATTERN",
-        help="faults whose name matches this regular expression",
+        help="only run faults whose name matches this regular expression",
     )
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
+    parser.add_argument(
+        "--write", type=Path, metavar="PAGE", help="write the results into this page"
+    )
     arguments = parser.parse_args()
     faults = [fault for fault in FAULTS if re.search(arguments.only, fault.name)]
     with run_broker() as broker, run_postgres() as server:

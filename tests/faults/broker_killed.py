@@ -1,4 +1,4 @@
-"""`kill -9` of the broker under load, and its restart on the same folder."""
+"""`kill -9` of the broker under load, and its restart on the same data folder."""
 
 from __future__ import annotations
 

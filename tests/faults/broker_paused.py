@@ -1,6 +1,4 @@
-"""The broker stands still (SIGSTOP) for longer than a worker may be silent, and goes on as if
-nothing had been.
-"""
+"""Pause the broker (SIGSTOP) for longer than the session timeout of a worker, then resume it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def inject(trial: FaultTrial) -> int:
 
 
 def to_single_partition(event: KafkaEvent) -> KafkaEvent:
-    """In one partition, with nothing between."""
+    """Give the event the key that all encrypted files share."""
     _, headers, value = event
     return "a row", headers, value
 

@@ -1,6 +1,4 @@
-"""Real Kafka and real Postgres to try faults on: shared where a fault leaves them alone, its own
-where it strikes them.
-"""
+"""The real Kafka and Postgres of a trial: shared, or dedicated if a fault interrupts them."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ class FaultEnvironment:
 
     @contextmanager
     def start_fleet(self) -> Iterator[WorkerFleet]:
-        """Workers with topics and a database of their own. All of it is gone when the context is
-        left.
-        """
+        """Provide workers with their own topics and database, which the context removes."""
         folder = Path(tempfile.mkdtemp(prefix="anabranch-fault-"))
         settings = KafkaClientSettings(
             self.broker.bootstrap_servers, topic_prefix=f"fault-{uuid4().hex[:12]}."

@@ -1,4 +1,4 @@
-"""A model server that is unwell now and then, while embedding goes through it."""
+"""A model server that fails in bursts while the pipeline embeds with it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from tests.faults.trial import FaultTrial, seconds_since
 from tests.support.eventually import eventually_blocking
 
 BURST_SIZE = 3
-"""Wrong answers in a row: fewer than an event is tried."""
+"""Failures in a row: fewer than the attempts of an event."""
 RECOVERY_S = 4.0
 EVENTS_PER_BURST = 8
-"""Events that go in with each dose."""
 
 
 def inject_in_bursts(trial: FaultTrial, make_fault: Callable[[], dict[str, Any]]) -> int:
-    """Three wrong answers, some time to get over them, three more. Returns how many were given."""
+    """Fail three requests, wait for the recovery, and repeat; return the number of failures."""
     server = trial.model_server
-    assert server is not None, "this fault asks for a server"
+    assert server is not None, "this fault needs a model server"
     trial.start_workers()
     started, n_faults = time.monotonic(), 0
     while not n_faults or (
@@ -31,6 +30,6 @@ def inject_in_bursts(trial: FaultTrial, make_fault: Callable[[], dict[str, Any]]
         trial.push_next(
             max(EVENTS_PER_BURST, len(trial.events) // len(trial.get_rounds(RECOVERY_S)))
         )
-        eventually_blocking(lambda: server.n_pending_faults == 0, what="the engine to be asked")
+        eventually_blocking(lambda: server.n_pending_faults == 0, what="requests to the engine")
         time.sleep(RECOVERY_S)
     return n_faults

@@ -1,4 +1,4 @@
-"""An engine that takes a question and never answers it."""
+"""An engine that accepts a request and never responds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine that answers NaN, vectors of another dimension, too few of them, or no JSON at all."""
+"""An engine that responds with NaN, vectors of another dimension, too few vectors, or no JSON."""
 
 from __future__ import annotations
 

@@ -1,129 +1,207 @@
-"""`kill -9` at every await between reading an event and acknowledging it: each stage's worker dies at
-one of them, and the next at another one.
+"""`kill -9` at every await between reading an event and acknowledging it.
 
-The seed orders the await points of the clean run. A point that a worker does not reach in time goes
-to the end of the queue, so that points not tried yet come first and rare ones are tried again while
-there is time. A stage without points left gets a worker that lives, as the stages after it need its
-events.
+A worker dies at the first await that it may die at, and the next worker takes its place. While
+sites are missing, workers die at those only. Then each may die at half of the remaining points,
+chosen by the seed, so that workers die both early and late in their work. A worker that reaches no
+such point lives, as the stages after it need its events.
+
+A short run kills one worker in each stage.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from random import Random
 
 from processors import STAGES
-from tests.faults.await_points import AwaitCoverage
+from tests.faults.await_points import AwaitCoverage, get_sites, get_stage
 from tests.faults.trial import Fault, FaultTrial, seconds_since
-from tests.faults.worker import DIED
+from tests.faults.worker import DIED, REACHED
 from tests.support.cluster import WorkerProcess
+from tests.support.null_worker import READY
 
-UNRELATED_STAGES = ("control", "announce", "erase", "runs", "judgements")
-"""Stages that hear nothing of documents."""
-KILL_TIMEOUT_S = 15.0
-"""How long a worker may live without reaching its await point."""
-FIRST_KILL_TIMEOUT_S = 60.0
+SEPARATE_STAGES = ("receive", "transcribe", "chunk", "embed", "extract", "index", "graph")
+"""Stages with workers of their own in a long run; the other stages share a worker."""
+STAGES_WITHOUT_EVENTS = {
+    "runs": "the workload runs no queries",
+    "judgements": "the workload sends no feedback",
+}
+"""Stages that are not struck, and why."""
+REPLACE_AFTER_S = 15.0
+"""How long a ready worker may live before one that may die at other points replaces it."""
 MAX_DURATION_FACTOR = 3.0
-"""Times the duration: so long it continues for what was not struck yet."""
+"""A run continues for this multiple of its duration until everything is struck."""
+KILL_STALL_S = 90.0
+"""A run on a busy machine continues beyond that while it lacks something that it must strike, until
+no worker has died for this long.
+"""
 FULL_COVERAGE_DURATION_S = 100.0
-"""From this duration on the goal is every await point, in a shorter run one per stage."""
+"""From this duration on, a run strikes every await point that it can. It must strike every site; a
+shorter run must strike every stage.
+"""
 
 
 @dataclass
-class StageVictims:
-    """One stage's workers, one after the other; `kill_points` are those to die at still."""
+class KillPlan:
+    """Choose where the next worker of a stage dies."""
 
-    trial: FaultTrial
-    stage: str
-    kill_points: deque[str]
+    is_full: bool
+    reached: set[str]
     struck: set[str] = field(default_factory=set)
-    n_killed: int = 0
-    _worker: WorkerProcess | None = None
-    _kill_point: str | None = None
-    _started_at: float = 0.0
+    is_ending: bool = False
+    """Set when only sites that are reached for the first time are struck still."""
+
+    def choose_spared(self, stages: Sequence[str], rng: Random) -> frozenset[str]:
+        """Return the stages, sites or points at which the next worker of these stages lives on."""
+        if not self.is_full:
+            return frozenset(map(get_stage, self.struck))
+        if self.targets_sites:
+            return frozenset(get_sites(self.struck))
+        unstruck = self.find_unstruck_points(stages)
+        return frozenset(self.struck).union(rng.sample(unstruck, len(unstruck) // 2))
 
     @property
-    def is_covered(self) -> bool:
-        return not self.kill_points and self._kill_point is None
+    def targets_sites(self) -> bool:
+        return self.is_ending or bool(self.list_missing())
+
+    def list_missing(self) -> list[str]:
+        """Return the sites that a run has still to strike; in a short run, the stages."""
+        reached, struck = (
+            get_sites(points) if self.is_full else set(map(get_stage, points))
+            for points in (self.reached, self.struck)
+        )
+        return sorted(reached - struck)
+
+    def find_unstruck_points(self, stages: Sequence[str]) -> list[str]:
+        return sorted(point for point in self.reached - self.struck if get_stage(point) in stages)
+
+    def is_complete(self, stages: Sequence[str]) -> bool:
+        return not (self.find_unstruck_points(stages) if self.is_full else self.list_missing())
+
+
+@dataclass
+class Victims:
+    """The workers of some stages, one after the other."""
+
+    trial: FaultTrial
+    plan: KillPlan
+    stages: Sequence[str]
+    rng: Random
+    n_killed: int = 0
+    killed_at: float = field(default_factory=time.monotonic)
+    """Time of the last kill, or of the start."""
+    _worker: WorkerProcess | None = None
+    _targets_sites: bool = False
+    _ready_at: float | None = None
 
     def check_worker(self) -> None:
         if self._worker is None:
             self._start_worker()
-        elif self._worker.process.poll() is not None or (
-            self._kill_point is not None and seconds_since(self._started_at) > KILL_TIMEOUT_S
-        ):
+        elif self._worker.process.poll() is not None or self._should_replace():
             self.stop_worker()
+        # A busy machine takes longer to start a worker than the worker may live.
+        elif self._ready_at is None and READY in self._worker.note_lines:
+            self._ready_at = time.monotonic()
 
     def stop_worker(self) -> None:
-        """Record where the worker died; one that still lives is killed, and its point queued again."""
+        """Record where the worker died; kill it if it still lives."""
         worker, self._worker = self._worker, None
-        kill_point, self._kill_point = self._kill_point, None
         if worker is None:
             return
         if worker.process.poll() is None:
             self.trial.fleet.stop_worker(worker, signal.SIGKILL)
-        if kill_point is not None and DIED + kill_point in worker.note_lines:
+        self._record_notes(worker)
+
+    def release_worker(self) -> None:
+        """Record what the worker reached, and let it live."""
+        if self._worker is not None:
+            self._record_notes(self._worker)
+
+    def _record_notes(self, worker: WorkerProcess) -> None:
+        notes = worker.note_lines
+        self.plan.reached |= {
+            line.removeprefix(REACHED) for line in notes if line.startswith(REACHED)
+        }
+        if died_at := {line.removeprefix(DIED) for line in notes if line.startswith(DIED)}:
             self.n_killed += 1
-            self.struck.add(kill_point)
-            # A worker that ended by itself, without this note, is reported by the verdict.
+            self.killed_at = time.monotonic()
+            self.plan.struck |= died_at
+            # A worker that exits without this note is reported as an unexpected exit.
             self.trial.fleet.stopped_workers.append(worker)
-        elif kill_point is not None:
-            self.kill_points.append(kill_point)
+
+    def _should_replace(self) -> bool:
+        # A worker that may die at every missing site can only wait for it.
+        return (
+            self._ready_at is not None
+            and seconds_since(self._ready_at) >= REPLACE_AFTER_S
+            and not self.plan.is_complete(self.stages)
+            and not (self._targets_sites and self.plan.targets_sites)
+        )
 
     def _start_worker(self) -> None:
-        self._kill_point = self.kill_points.popleft() if self.kill_points else None
-        self._worker = self.trial.fleet.spawn_worker([self.stage], die_at=self._kill_point)
-        self._started_at = time.monotonic()
+        self._targets_sites = self.plan.targets_sites
+        self._ready_at = None
+        self._worker = self.trial.fleet.spawn_worker(
+            self.stages,
+            notes_await_points=True,
+            spared=self.plan.choose_spared(self.stages, self.rng),
+        )
 
 
 def inject(trial: FaultTrial) -> int:
-    await_points = list(trial.baseline.await_points)
-    trial.rng.shuffle(await_points)
-    trial.start_workers(stages=UNRELATED_STAGES)
-    stages = [stage.name for stage in STAGES if stage.name not in UNRELATED_STAGES]
-    victims = [
-        StageVictims(
-            trial,
-            stage,
-            deque(point for point in await_points if point.startswith(f"{stage}|")),
-        )
-        for stage in stages
-    ]
     is_full = trial.duration_s >= FULL_COVERAGE_DURATION_S
-    push_duration_s = trial.duration_s * (MAX_DURATION_FACTOR if is_full else 1.0)
+    plan = KillPlan(is_full, set(trial.baseline.await_points))
+    stages = [stage.name for stage in STAGES if stage.name not in STAGES_WITHOUT_EVENTS]
+    trial.expect(
+        set(map(get_stage, plan.reached)) == set(stages),
+        f"stages with events: {sorted(set(map(get_stage, plan.reached)))}, expected: {stages}",
+    )
+    groups = [stages]
+    if is_full:
+        groups = [[stage] for stage in SEPARATE_STAGES]
+        groups.append([stage for stage in stages if stage not in SEPARATE_STAGES])
+    # Each group has its own generator: the order in which workers die does not change the choices.
+    victims = [Victims(trial, plan, group, Random(trial.rng.random())) for group in groups]
     started = time.monotonic()
-    while not is_timed_out(victims, seconds_since(started), trial.duration_s) and not is_finished(
-        victims, timed_out=not is_full and seconds_since(started) >= trial.duration_s
-    ):
+    max_duration_s = MAX_DURATION_FACTOR * trial.duration_s
+    push_duration_s = max_duration_s if is_full else trial.duration_s
+    while not all(plan.is_complete(each.stages) for each in victims):
+        if seconds_since(started) >= max_duration_s and (
+            not plan.list_missing()
+            or seconds_since(max(each.killed_at for each in victims)) >= KILL_STALL_S
+        ):
+            break
         trial.push_share(min(0.9, seconds_since(started) / push_duration_s))
         for each in victims:
             each.check_worker()
         time.sleep(0.05)
     for each in victims:
         each.stop_worker()
-    trial.await_coverage = AwaitCoverage(
-        frozenset(await_points), frozenset().union(*(each.struck for each in victims))
+    victims.append(finish_with_victims(trial, plan, stages))
+    trial.await_coverage = AwaitCoverage(frozenset(plan.reached), frozenset(plan.struck))
+    trial.expect(
+        not plan.list_missing(), f"reached and never struck: {', '.join(plan.list_missing())}"
     )
-    trial.fleet.spawn_worker(stages)
     return sum(each.n_killed for each in victims)
 
 
-def is_timed_out(victims: Sequence[StageVictims], elapsed_s: float, duration_s: float) -> bool:
-    """On a busy machine the first worker may die only after all the time there is."""
-    return elapsed_s >= (
-        MAX_DURATION_FACTOR * duration_s
-        if any(each.n_killed for each in victims)
-        else max(MAX_DURATION_FACTOR * duration_s, FIRST_KILL_TIMEOUT_S)
-    )
-
-
-def is_finished(victims: Sequence[StageVictims], *, timed_out: bool) -> bool:
-    return all(each.is_covered for each in victims) or (
-        timed_out and all(each.n_killed or each.is_covered for each in victims)
-    )
+def finish_with_victims(trial: FaultTrial, plan: KillPlan, stages: Sequence[str]) -> Victims:
+    """Finish the workload with workers that still die at sites reached for the first time."""
+    plan.is_ending = True
+    victims = Victims(trial, plan, stages, Random(trial.rng.random()))
+    victims.check_worker()
+    with ThreadPoolExecutor(1) as thread:
+        finished = thread.submit(trial.finish)
+        while not finished.done():
+            victims.check_worker()
+            time.sleep(0.05)
+        finished.result()
+    victims.release_worker()
+    return victims
 
 
 FAULT = Fault(

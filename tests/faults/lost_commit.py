@@ -1,5 +1,5 @@
-"""A COMMIT that Postgres carries out and whose answer never comes: the worker cannot know, and must
-be right either way.
+"""A COMMIT that Postgres carries out and whose response is lost: the worker cannot know the result
+and must be correct in either case.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ def inject(trial: FaultTrial) -> int:
             trial.push_share(seconds_since(started) / trial.duration_s)
             time.sleep(0.1)
         trial.finish()
-        for worker in trial.fleet.list_running():
-            trial.fleet.stop_worker(worker)
+        trial.fleet.stop_running()
     trial.fleet.environment = direct_environment
     return relay.n_dropped
 
 
 def is_commit(piece: bytes) -> bool:
-    """A simple query of Postgres' protocol, version 3."""
+    """Return whether the bytes are a simple query of the Postgres protocol 3 that commits."""
     return piece.startswith(b"Q") and b"COMMIT" in piece[:16]
 
 

@@ -1,4 +1,4 @@
-"""`kill -9` of Postgres under load, and its start again: workers wait for it, and none ends."""
+"""`kill -9` of Postgres under load, and its restart: workers wait for it, and none exits."""
 
 from __future__ import annotations
 

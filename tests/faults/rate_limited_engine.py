@@ -1,4 +1,4 @@
-"""An engine that answers 429, with and without saying when to come again: nothing is dead-lettered."""
+"""An engine that responds with 429, with and without Retry-After: nothing is dead-lettered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rebalance storm: from one to six workers, coming and going, some of them by `kill -9`."""
+"""A rebalance storm: one to six workers join and leave, some of them by `kill -9`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def inject(trial: FaultTrial) -> int:
 
 
 def scale_workers(trial: FaultTrial, count: int) -> int:
-    """Until there are so many workers; returns how many came or went."""
+    """Start or stop workers until `count` run; return how many were started or stopped."""
     running = trial.fleet.list_running()
     for worker in trial.rng.sample(running, max(0, len(running) - count)):
         trial.fleet.stop_worker(worker, trial.rng.choice([signal.SIGTERM, signal.SIGKILL]))

@@ -1,5 +1,5 @@
-"""Every event one to five times: in the middle of the work the groups lose their places and read
-everything again, whatever had become of it.
+"""Redeliver every event one to five times: while workers run, the consumer groups are set back to
+the first record.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ def inject(trial: FaultTrial) -> int:
     for number in passes:
         trial.start_workers()
         trial.push_share((number + 1) / len(passes))
-        trial.wait_for_outcomes(len(trial.sent_ids) // 2)
-        for worker in trial.fleet.list_running():
-            trial.fleet.stop_worker(worker)
+        trial.wait_for_outcomes(len(trial.sent_ids) - trial.n_pushed // 2)
+        trial.fleet.stop_running()
         n_redelivered += rewind_groups(trial)
     return n_redelivered
 
 
 def rewind_groups(trial: FaultTrial) -> int:
-    """Set all groups back to the first record of each partition; returns how many records they had
-    read and will read again.
+    """Set all groups back to the first record of each partition; return how many records they will
+    read again.
     """
     admin = AdminClient({"bootstrap.servers": trial.fleet.settings.bootstrap_servers})
     n_redelivered = 0

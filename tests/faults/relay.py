@@ -1,5 +1,5 @@
-"""A TCP relay before a server on TCP or on a Unix socket, that loses answers and is away when it is
-told to.
+"""A TCP proxy in front of a server on TCP or a Unix socket, which drops responses or refuses
+connections on demand.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ CHUNK = 1 << 16
 
 
 class TcpRelay:
-    """Passes bytes on as they come. `lose` is asked of each piece that a client sends: the answer
-    to it gets lost, and the connection with it, once the server has given it. While `away` is set
-    nobody is let in, and whoever is in is thrown out.
+    """Forward bytes as they arrive. If `should_drop_answer` holds for a piece that a client sends,
+    the connection is cut once the server has responded. While `unavailable` is set, connections are
+    refused, and existing ones are cut.
     """
 
     def __init__(self, host: str, port: int) -> None:
-        """A host that begins with a slash is the folder of a Postgres' socket."""
+        """A host that begins with a slash is the folder of a Postgres socket."""
         self.should_drop_answer: Callable[[bytes], bool] = lambda _: False
         self.n_dropped = 0
         self.n_refused = 0
@@ -35,19 +35,19 @@ class TcpRelay:
         return self._unavailable
 
     @unavailable.setter
-    def unavailable(self, away: bool) -> None:
-        self._unavailable = away
-        if away:
+    def unavailable(self, unavailable: bool) -> None:
+        self._unavailable = unavailable
+        if unavailable:
             self._loop.call_soon_threadsafe(self._abort_connections)
 
     def relay_url(self, url: str) -> str:
-        """The URL with this relay's port in place of the server's."""
+        """Return the URL with the port of this relay."""
         parts = urlsplit(url)
         user, at, _ = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{self.port}", query=""))
 
     def run(self, ready: threading.Event) -> None:
-        """Until stopped, in a thread of its own."""
+        """Run until stopped, in its own thread."""
         asyncio.set_event_loop(self._loop)
         server = self._loop.run_until_complete(asyncio.start_server(self._relay, "127.0.0.1", 0))
         self.port = server.sockets[0].getsockname()[1]
@@ -98,7 +98,7 @@ class TcpRelay:
         writer.transport.abort()
 
     async def _run_until_first_ends(self, *work: Coroutine[None, None, None]) -> None:
-        """Until either ends."""
+        """Cancel the others once one ends."""
         tasks = [asyncio.create_task(each) for each in work]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -129,7 +129,7 @@ class TcpRelay:
 
 @contextmanager
 def run_relay(url: str) -> Iterator[TcpRelay]:
-    """Before the server of this URL."""
+    """Run a relay in front of the server of this URL."""
     parts = urlsplit(url)
     query = parse_qs(parts.query)
     host, port = (
@@ -137,7 +137,7 @@ def run_relay(url: str) -> Iterator[TcpRelay]:
         int(query.get("port", [parts.port or 0])[0]),
     )
     relay, ready = TcpRelay(host, port), threading.Event()
-    thread = threading.Thread(target=relay.run, args=(ready,), name="wire")
+    thread = threading.Thread(target=relay.run, args=(ready,), name="tcp-relay")
     thread.start()
     ready.wait()
     try:

@@ -1,13 +1,14 @@
-"""Results as Markdown, in the page about faults."""
+"""Write the results into the page about faults, as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from docs.generate import replace_section
 from docs.tables import format_table
 from tests.faults.await_points import AwaitCoverage
+from tests.faults.killed_workers import STAGES_WITHOUT_EVENTS
 from tests.faults.result import MAX_RSS_BYTES, FaultResult
 
 MIB = 1024 * 1024
@@ -30,19 +31,26 @@ def format_fault_table(rows: Sequence[FaultResult]) -> str:
 
 
 def format_await_coverage(coverage: AwaitCoverage) -> str:
-    """Say which share of the awaits was struck, and list the sites that never were."""
-    n_points, n_struck_points = len(coverage.seen | coverage.struck), len(coverage.struck)
-    n_sites, n_struck_sites = len(coverage.sites_seen), len(coverage.sites_struck)
+    """Return the struck shares, and the sites and stages that were not struck."""
+    site_share = _format_share(coverage.sites_struck, coverage.sites_reached)
+    point_share = _format_share(coverage.struck, coverage.reached)
     lines = [
-        f"Await sites (file and line) struck: {n_struck_sites} of {n_sites}"
-        f" ({n_struck_sites / max(1, n_sites):.0%})."
-        f" Await points (stage, site, before or after the response) struck:"
-        f" {n_struck_points} of {n_points} ({n_struck_points / max(1, n_points):.0%})."
+        f"Await sites (file and line) struck: {site_share}. Await points (stage, site, before or"
+        f" after the response) struck: {point_share}. Both shares are of what the clean run or the"
+        " struck run reached.",
+        "",
+        "Stages that are not struck:",
+        "",
+        *(f"- `{stage}`: {reason}" for stage, reason in STAGES_WITHOUT_EVENTS.items()),
     ]
     if coverage.sites_never_struck:
         lines += ["", "Sites never struck:", ""]
         lines += [f"- `{site}`" for site in coverage.sites_never_struck]
     return "\n".join(lines)
+
+
+def _format_share(struck: Collection[str], reached: Collection[str]) -> str:
+    return f"{len(struck)} of {len(reached)} ({len(struck) / max(1, len(reached)):.0%})"
 
 
 def _format_cells(row: FaultResult) -> tuple[str, ...]:
@@ -61,7 +69,7 @@ def _format_cells(row: FaultResult) -> tuple[str, ...]:
 def write_table(page: Path, rows: Sequence[FaultResult]) -> None:
     """Write the rows and the await coverage between the markers of the page.
 
-    Rows of faults that were not tried this time stay.
+    Rows of faults that did not run stay.
     """
     text = page.read_text(encoding="utf-8")
     heading, line, *lines = format_fault_table(rows).splitlines()

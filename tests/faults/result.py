@@ -1,4 +1,4 @@
-"""What a trial came to: a row of the table."""
+"""The result of a trial: a row of the table."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tests.faults.await_points import AwaitCoverage
 from tests.faults.trial import FaultTrial, fetch_dead_letters
 
 MAX_RSS_BYTES = 320 * 1024 * 1024
-"""Of RAM for one worker, the interpreter and its libraries included: a worker with nothing to do
-takes about 150 MiB, and its queues may hold 48 MiB a stage.
+"""For one worker, including the interpreter and its libraries. An idle worker takes about 150 MiB,
+and its queues may hold 48 MiB per stage.
 """
 
 
 @dataclass(frozen=True)
 class FaultResult:
-    """`lost` counts events without an outcome, `doubled` outcomes beyond the first; `dead_letters` is
-    what was and what should have been. `wrong` says what else.
+    """`n_lost` counts events without an outcome, `n_duplicated` outcomes beyond the first;
+    `dead_letters` is the number found and the number expected. `violations` are other failures.
     """
 
     fault: str
@@ -33,7 +33,7 @@ class FaultResult:
     violations: tuple[str, ...] = ()
     await_coverage: AwaitCoverage | None = None
     completed: bool = True
-    """False where the trial broke off: `wrong` says where, and nothing else is known."""
+    """False if the trial was aborted: `violations` says where, and nothing else is known."""
 
     @property
     def passed(self) -> bool:
@@ -58,11 +58,9 @@ class FaultResult:
         yield from self.violations
 
 
-def make_aborted_result(
-    fault: str, seed: int, documents: int, elapsed_s: float, violation: str
-) -> FaultResult:
+def make_aborted_result(seed: int, documents: int, elapsed_s: float, violation: str) -> FaultResult:
     return FaultResult(
-        fault,
+        "",
         seed,
         documents,
         0,
@@ -77,9 +75,8 @@ def make_aborted_result(
     )
 
 
-def evaluate_trial(
-    trial: FaultTrial, fault: str, seed: int, documents: int, n_injected: int, elapsed_s: float
-) -> FaultResult:
+def evaluate_trial(trial: FaultTrial, seed: int, documents: int, elapsed_s: float) -> FaultResult:
+    """Compare a finished trial with its baseline. The caller sets `fault` and `n_injected`."""
     outcomes_by_event = trial.wait_for_outcomes(len(trial.sent_ids))
     sent, outcome_counts = (
         set(trial.sent_ids),
@@ -91,15 +88,15 @@ def evaluate_trial(
     )
     trial.expect(
         len(outcome_counts.keys() - sent) == 0,
-        f"outcomes of events that nobody sent: {sorted(outcome_counts.keys() - sent)[:5]}",
+        f"outcomes of events that were never sent: {sorted(outcome_counts.keys() - sent)[:5]}",
     )
     trial.expect(
         dead_letters == expected,
-        f"dead-lettered otherwise than expected: {sorted(dead_letters ^ expected)[:5]}",
+        f"unexpected or missing dead letters: {sorted(dead_letters ^ expected)[:5]}",
     )
     for worker in trial.fleet.find_unexpected_exits():
         trial.expect(
-            False, f"a worker ended by itself: {worker.errors.read_text(errors='replace')[-1500:]}"
+            False, f"a worker exited by itself: {worker.errors.read_text(errors='replace')[-1500:]}"
         )
     tables = trial.fleet.compute_checksum()["tables"]
     different = [name for name, sums in trial.baseline.tables.items() if tables[name] != sums]
@@ -111,10 +108,10 @@ def evaluate_trial(
         ),
     )
     return FaultResult(
-        fault=fault,
+        fault="",
         seed=seed,
         documents=documents,
-        n_injected=n_injected,
+        n_injected=0,
         n_lost=len(sent - outcome_counts.keys()),
         n_duplicated=sum(count - 1 for count in outcome_counts.values()),
         dead_letters=(len(dead_letters), len(expected)),

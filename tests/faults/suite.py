@@ -1,4 +1,4 @@
-"""All faults on one seed, several trials at a time, each judged against a clean run."""
+"""Run all faults on one seed, and compare each trial with a clean run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.faults import (
@@ -41,6 +42,7 @@ from tests.faults.trial import (
 from tests.faults.worker_fleet import WorkerFleet
 from tests.support.kafka_fixture import run_broker
 from tests.support.postgres_fixture import run_postgres
+from tests.support.workload import KafkaEvent
 
 FAULTS = tuple(
     module.FAULT
@@ -82,65 +84,80 @@ class FaultSuite:
     _baseline_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def documents(self) -> int:
+    def n_documents(self) -> int:
         return max(MIN_DOCUMENTS, min(MAX_DOCUMENTS, round(DOCUMENTS_PER_MINUTE * self.minutes)))
 
     def run_all(self, faults: Sequence[Fault] = FAULTS) -> list[FaultResult]:
-        """In the order given. What goes wrong in a trial is in its row."""
-        self._deadline, self._n_pending = time.monotonic() + 60 * self.minutes, len(faults)
-        with ThreadPoolExecutor(CONCURRENCY) as lanes:
-            return list(lanes.map(self.run_fault, faults))
+        """Run each fault on its own fleet, several at a time."""
+        return self._run_trials([[fault] for fault in faults])
 
-    def run_fault(self, fault: Fault) -> FaultResult:
+    def run_in_sequence(self, faults: Sequence[Fault] = FAULTS) -> list[FaultResult]:
+        """Run the faults one after the other on two fleets, with and without a model server.
+
+        This starts fewer services, topics and workers than `run_all`. Faults of one fleet share
+        their verdict.
+        """
+        groups = [
+            [fault for fault in faults if fault.needs_model_server is needs_model_server]
+            for needs_model_server in (False, True)
+        ]
+        return self._run_trials([group for group in groups if group])
+
+    def _run_trials(self, groups: Sequence[Sequence[Fault]]) -> list[FaultResult]:
+        self._deadline = time.monotonic() + 60 * self.minutes
+        self._n_pending = sum(map(len, groups))
+        with ThreadPoolExecutor(CONCURRENCY) as lanes:
+            return [row for rows in lanes.map(self._run_trial, groups) for row in rows]
+
+    def _run_trial(self, faults: Sequence[Fault]) -> list[FaultResult]:
+        """Run faults on one fleet; errors are recorded in the rows."""
         started, phase = time.monotonic(), "the clean run"
-        events = make_workload(self.seed, self.documents)
+        needs_model_server = faults[0].needs_model_server
+        events = make_workload(self.seed, self.n_documents)
         try:
-            baseline = self._get_baseline(fault.needs_model_server)
+            baseline = self._get_baseline(needs_model_server)
             started = time.monotonic()
             with (
-                self._open_environment(fault) as environment,
-                self._start_fleet(environment, fault.needs_model_server) as (
+                self._open_environment(faults) as environment,
+                self._start_fleet(environment, needs_model_server) as (
                     fleet,
                     model_server,
                     model_relay,
                 ),
             ):
-                rng = random.Random(f"{self.seed}/{fault.name}")
                 trial = FaultTrial(
-                    fleet,
-                    environment,
-                    baseline,
-                    rng,
-                    self._duration_s(fault),
-                    events,
-                    model_server=model_server,
-                    model_relay=model_relay,
+                    fleet, environment, baseline, model_server=model_server, model_relay=model_relay
                 )
-                phase = "the strikes"
-                n_injected = fault.inject(trial)
-                phase = "what came after them"
-                trial.finish()
-                row = evaluate_trial(
-                    trial, fault.name, self.seed, self.documents, n_injected, seconds_since(started)
-                )
+                injected_counts = []
+                for fault, fault_events in zip(faults, split_events(events, faults), strict=True):
+                    phase = f"fault {fault.name!r}"
+                    rng = random.Random(f"{self.seed}/{fault.name}")
+                    trial.begin(fault_events, rng, self._duration_s(fault))
+                    injected_counts.append(fault.inject(trial))
+                    phase = f"the recovery from fault {fault.name!r}"
+                    trial.finish()
+                    fleet.stop_running()
+                phase = "the evaluation"
+                result = evaluate_trial(trial, self.seed, self.n_documents, seconds_since(started))
         except Exception as error:
-            failure = "\n".join(
-                [
-                    f"broke off in {phase}: {type(error).__name__}: {error}",
-                    *getattr(error, "__notes__", ()),
-                ]
+            notes = getattr(error, "__notes__", ())
+            failure = "\n".join([f"aborted in {phase}: {type(error).__name__}: {error}", *notes])
+            result = make_aborted_result(
+                self.seed, self.n_documents, seconds_since(started), failure
             )
-            row = make_aborted_result(
-                fault.name, self.seed, self.documents, seconds_since(started), failure
-            )
-        self.report(
-            f"{fault.name}: {'holds' if row.passed else '; '.join(row.list_problems())} ({row.n_injected} strikes, {row.elapsed_s:.0f} s)"
-        )
-        return row
+            injected_counts = [0] * len(faults)
+        rows = [
+            replace(result, fault=fault.name, n_injected=n_injected)
+            for fault, n_injected in zip(faults, injected_counts, strict=True)
+        ]
+        for row in rows:
+            verdict = "holds" if row.passed else "; ".join(row.list_problems())
+            self.report(f"{row.fault}: {verdict} ({row.n_injected} strikes, {row.elapsed_s:.0f} s)")
+        return rows
 
     def _duration_s(self, fault: Fault) -> float:
-        """Less than it should be where others took long: half of what is left, shared by those that
-        are to come; the other half is for getting over it.
+        """Return the duration of a fault, which shrinks if others took long: half of the remaining
+        time is shared by the faults to come, the other half is for their recovery.
         """
         turns = -(-self._n_pending // CONCURRENCY)
         self._n_pending -= 1
@@ -157,17 +174,18 @@ class FaultSuite:
             if with_model_server not in self._baselines:
                 with self._start_fleet(self.environment, with_model_server) as (fleet, _, _):
                     self._baselines[with_model_server] = run_baseline(
-                        fleet, make_workload(self.seed, self.documents)
+                        fleet, make_workload(self.seed, self.n_documents)
                     )
             return self._baselines[with_model_server]
 
     @contextmanager
-    def _open_environment(self, fault: Fault) -> Iterator[FaultEnvironment]:
+    def _open_environment(self, faults: Sequence[Fault]) -> Iterator[FaultEnvironment]:
+        dedicated_services = frozenset().union(*(fault.dedicated_services for fault in faults))
         with ExitStack() as stack:
             environment = self.environment
-            if "kafka" in fault.dedicated_services:
+            if "kafka" in dedicated_services:
                 environment = replace(environment, broker=stack.enter_context(run_broker()))
-            if "postgres" in fault.dedicated_services:
+            if "postgres" in dedicated_services:
                 environment = replace(environment, server=stack.enter_context(run_postgres()))
             yield environment
 
@@ -189,9 +207,22 @@ class FaultSuite:
 
 @contextmanager
 def attach_worker_logs(fleet: WorkerFleet) -> Iterator[None]:
-    """What its workers wrote last goes with an error."""
+    """Add the last log lines of the workers to an error."""
     try:
         yield
     except Exception as error:
         error.add_note(fleet.read_log_tails())
         raise
+
+
+def split_events(
+    events: Sequence[KafkaEvent], faults: Sequence[Fault]
+) -> Iterator[Sequence[KafkaEvent]]:
+    """Split a workload by the duration shares of the faults."""
+    total = sum(fault.duration_share for fault in faults)
+    ends = [
+        round(len(events) * share / total)
+        for share in accumulate(fault.duration_share for fault in faults)
+    ]
+    for start, end in pairwise([0, *ends]):
+        yield events[start:end]

@@ -1,5 +1,5 @@
-"""One trial: a workload goes through the pipeline while something strikes it; afterwards it is
-judged against a clean run of the same workload.
+"""One trial: faults strike while a workload goes through the pipeline, and the result is compared
+with a clean run of the same workload.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tests.fakes.openai_server import FakeOpenAI
 from tests.faults.await_points import AwaitCoverage
 from tests.faults.environment import FaultEnvironment
 from tests.faults.relay import TcpRelay
-from tests.faults.worker import CROSSED
+from tests.faults.worker import REACHED
 from tests.faults.worker_fleet import WorkerFleet
 from tests.support.cluster import collect_outcomes, tail_topic
 from tests.support.eventually import eventually_blocking
-from tests.support.workload import KafkaEvent, generate_histories, interleave
+from tests.support.workload import KafkaEvent, generate_histories, interleave, make_amended
 
 DeadLetterCodes = frozenset[tuple[str, str]]
 """(producer's event id, code)"""
@@ -26,9 +26,7 @@ DeadLetterCodes = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the workload comes to when nothing happens. `crossings` are the awaits that were made on
-    the way.
-    """
+    """The result of the workload without a fault, and the await points that were reached."""
 
     tables: Mapping[str, Any]
     dead_letters: DeadLetterCodes
@@ -37,14 +35,16 @@ class Baseline:
 
 @dataclass
 class FaultTrial:
-    """What a fault has at hand. `span_s` is how long it strikes."""
+    """What a fault works with. `duration_s` is how long it strikes, `events` is its part of the
+    workload, of which `n_pushed` are sent; `sent_ids` are the events of all faults of the trial.
+    """
 
     fleet: WorkerFleet
     environment: FaultEnvironment
     baseline: Baseline
-    rng: random.Random
-    duration_s: float
-    events: list[KafkaEvent]
+    rng: random.Random = field(default_factory=random.Random)
+    duration_s: float = 0.0
+    events: Sequence[KafkaEvent] = ()
     n_pushed: int = 0
     expected_dead_letters: set[tuple[str, str]] = field(default_factory=set)
     sent_ids: list[str] = field(default_factory=list)
@@ -52,9 +52,14 @@ class FaultTrial:
     await_coverage: AwaitCoverage | None = None
     """Set by the fault that kills workers at awaits."""
     model_server: FakeOpenAI | None = None
-    """The embedding server, where one is asked for."""
+    """The embedding server, for faults that need one."""
     model_relay: TcpRelay | None = None
-    """Before it."""
+    """The proxy in front of the embedding server."""
+
+    def begin(self, events: Sequence[KafkaEvent], rng: random.Random, duration_s: float) -> None:
+        """Set the part of the workload that the next fault strikes."""
+        self.events, self.rng, self.duration_s = events, rng, duration_s
+        self.n_pushed = 0
 
     def push_next(self, count: int) -> None:
         """Send the next events of the workload."""
@@ -62,7 +67,7 @@ class FaultTrial:
         self.n_pushed = min(len(self.events), self.n_pushed + count)
 
     def push_share(self, share: float) -> None:
-        """Send until this share of the workload is out."""
+        """Send events until this share of the workload is sent."""
         self.push_next(max(0, round(share * len(self.events)) - self.n_pushed))
 
     def push(self, events: Sequence[KafkaEvent]) -> None:
@@ -70,15 +75,13 @@ class FaultTrial:
             self.fleet.push(events)
             self.sent_ids += [headers["ce_id"] for _, headers, _ in events]
 
-    def start_workers(self, count: int = 1, **how: Any) -> None:
-        """So many workers, ready."""
-        workers = [self.fleet.spawn_worker(**how) for _ in range(count)]
+    def start_workers(self, count: int = 1, **orders: Any) -> None:
+        """Start workers and wait until they are ready."""
+        workers = [self.fleet.spawn_worker(**orders) for _ in range(count)]
         eventually_blocking(lambda: all(worker.is_ready for worker in workers), what="workers")
 
     def finish(self) -> None:
-        """The rest of the workload, by a worker that nothing happens to, until everything has
-        settled.
-        """
+        """Send the rest of the workload and wait until running workers have finished all of it."""
         self.push_share(1.0)
         if not self.fleet.list_running():
             self.start_workers()
@@ -86,23 +89,24 @@ class FaultTrial:
         self.fleet.wait_until_idle()
 
     def wait_for_outcomes(self, count: int) -> dict[str, set[tuple[str, str]]]:
-        """What was told of the events once so many have an outcome."""
+        """Wait until this many events have an outcome; return the outcomes by event."""
         with tail_topic(self.fleet.settings, "outcomes") as outcomes:
+
+            def describe_missing() -> str:
+                missing = set(self.sent_ids) - collect_outcomes(outcomes).keys()
+                return f"outcomes of {sorted(missing)[:20]}"
+
             eventually_blocking(
                 lambda: len(collect_outcomes(outcomes)),
                 lambda n_outcomes: n_outcomes >= count,
-                what=lambda: (
-                    f"outcomes of {sorted(set(self.sent_ids) - collect_outcomes(outcomes).keys())[:20]}"
-                ),
+                what=describe_missing,
             )
             return collect_outcomes(outcomes)
 
     def interrupt_rounds(
         self, round_s: float, interrupt: Callable[[], None], *, at_most_s: float
     ) -> int:
-        """Two workers are at work on the events of a round when something happens to what they work
-        with, within so many seconds; then all are heard of.
-        """
+        """Run two workers, and interrupt a service within `at_most_s` of each round's events."""
         self.start_workers(2)
         self.fleet.wait_for_members("anabranch.embed.g1", 2)
         rounds = self.get_rounds(round_s)
@@ -114,19 +118,20 @@ class FaultTrial:
         return len(rounds)
 
     def get_rounds(self, round_s: float) -> Sequence[int]:
-        """So many strikes fit, one at least."""
+        """Return as many rounds as fit into the duration, at least one."""
         return range(max(1, round(self.duration_s / round_s)))
 
     def expect(self, condition: bool, violation: str) -> None:
-        """What must hold beside the common verdict."""
+        """Record a violation unless the condition holds."""
         if not condition:
             self.violations.append(violation)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`strike` returns how often it struck. `share` is its part of the time; `served` asks for an
-    embedding server in place of local vectors; `own` is what it breaks and must not share.
+    """`inject` returns how often the fault struck. `duration_share` scales its duration;
+    `needs_model_server` replaces local vectors by an embedding server; `dedicated_services` are
+    services that the fault interrupts, so that other trials cannot share them.
     """
 
     name: str
@@ -136,8 +141,16 @@ class Fault:
     dedicated_services: frozenset[Literal["kafka", "postgres"]] = frozenset()
 
 
-def make_workload(seed: int, documents: int) -> list[KafkaEvent]:
-    return interleave(generate_histories(random.Random(seed), documents), random.Random(seed + 1))
+def make_workload(seed: int, n_documents: int) -> list[KafkaEvent]:
+    """Return the histories of documents, interleaved; two of ten documents are amended too."""
+    histories = generate_histories(random.Random(seed), n_documents)
+    for ordinal, (name, events) in enumerate(histories.items()):
+        # No titles: chunks keep the one that they were cut with, which depends on the timing.
+        if ordinal % 10 == 1:
+            events.append(make_amended(name, len(events), tags=["amended"]))
+        elif ordinal % 10 == 2:
+            events.insert(1, make_amended(name, len(events), metadata={"state": "amended"}))
+    return interleave(histories, random.Random(seed + 1))
 
 
 def fetch_dead_letters(fleet: WorkerFleet) -> DeadLetterCodes:
@@ -148,7 +161,7 @@ def fetch_dead_letters(fleet: WorkerFleet) -> DeadLetterCodes:
 
 
 def run_baseline(fleet: WorkerFleet, events: Sequence[KafkaEvent]) -> Baseline:
-    worker = fleet.spawn_worker(census=True)
+    worker = fleet.spawn_worker(notes_await_points=True)
     eventually_blocking(lambda: worker.is_ready, what="a worker")
     fleet.push(events)
     with tail_topic(fleet.settings, "outcomes") as outcomes:
@@ -161,7 +174,7 @@ def run_baseline(fleet: WorkerFleet, events: Sequence[KafkaEvent]) -> Baseline:
     return Baseline(
         fleet.compute_checksum()["tables"],
         fetch_dead_letters(fleet),
-        sorted(fleet.read_notes(CROSSED)),
+        sorted(fleet.read_notes(REACHED)),
     )
 
 

@@ -35,15 +35,14 @@ def inject(trial: FaultTrial) -> int:
     trial.push_share(1.0)
     trial.wait_for_outcomes(len(trial.sent_ids))
     trial.fleet.wait_until_idle()
-    for worker in trial.fleet.list_running():
-        trial.fleet.stop_worker(worker)
+    trial.fleet.stop_running()
     name = run_with_storage(
         trial, lambda storage: start_rebuild(storage, make_decisions(storage), keep_previous=False)
     )
     missing = delete_first_half(trial)
     trial.start_workers()
     error = wait_for_build_error(trial, name)
-    trial.expect(missing in error, f"under way: {missing!r} is not in {error!r}")
+    trial.expect(missing in error, f"during a rebuild: {missing!r} is not in {error!r}")
     run_with_storage(
         trial,
         lambda storage: begin_generation_drop(
@@ -51,22 +50,22 @@ def inject(trial: FaultTrial) -> int:
         ),
     )
     error = run_with_storage(trial, attempt_rebuild)
-    trial.expect(missing in error, f"at the start: {missing!r} is not in {error!r}")
+    trial.expect(missing in error, f"before a rebuild: {missing!r} is not in {error!r}")
     trial.expect(
         trial.fleet.select("select name from live_generation") == [("g1",)],
-        "another generation answers",
+        "another generation is live",
     )
     return 2
 
 
 def delete_first_half(trial: FaultTrial) -> str:
-    """Take away the first half of a partition that holds something; what is missing then, as it
-    should be said.
-    """
+    """Delete the first half of a partition; return how the error should name the missing range."""
     topic = trial.fleet.topic_name(TOPIC)
     offset_ranges = trial.fleet.select(
-        "select p.log_partition, min(p.log_offset), max(p.log_offset) from visible v join revision_positions p using (generation, document_id, ord)"
-        f" where p.log_topic = '{TOPIC}' and generation = 'g1' group by 1 having count(*) > 1 order by 1"
+        "select p.log_partition, min(p.log_offset), max(p.log_offset)"
+        " from visible v join revision_positions p using (generation, document_id, ord)"
+        f" where p.log_topic = '{TOPIC}' and generation = 'g1'"
+        " group by 1 having count(*) > 1 order by 1"
     )
     partition, first, last = trial.rng.choice(offset_ranges)
     first_kept = (first + last) // 2 + 1
@@ -81,7 +80,8 @@ def wait_for_build_error(trial: FaultTrial, name: str) -> str:
         return "".join(
             str(row[0])
             for row in trial.fleet.select(
-                f"select error from generation_builds where generation = '{name}' and error is not null"
+                "select error from generation_builds"
+                f" where generation = '{name}' and error is not null"
             )
         )
 
@@ -91,9 +91,10 @@ def wait_for_build_error(trial: FaultTrial, name: str) -> str:
 
 async def attempt_rebuild(storage: Storage) -> str:
     try:
-        return f"not refused: {await start_rebuild(storage, make_decisions(storage), keep_previous=False)}"
+        name = await start_rebuild(storage, make_decisions(storage), keep_previous=False)
     except PermanentError as error:
         return error.detail
+    return f"not refused: {name}"
 
 
 def make_decisions(storage: Storage) -> GenerationDecisions:
@@ -101,20 +102,20 @@ def make_decisions(storage: Storage) -> GenerationDecisions:
 
 
 def run_with_storage(trial: FaultTrial, work: Callable[[Storage], Awaitable[T]]) -> T:
-    crew = trial.fleet
+    fleet = trial.fleet
     kafka = KafkaSettings(
-        bootstrap_servers=crew.settings.bootstrap_servers,
-        topic_prefix=crew.settings.topic_prefix,
+        bootstrap_servers=fleet.settings.bootstrap_servers,
+        topic_prefix=fleet.settings.topic_prefix,
         partitions=PARTITIONS,
     )
     settings = Settings(
-        data_dir=Path(crew.folder) / "data",
+        data_dir=Path(fleet.folder) / "data",
         kafka=kafka,
-        database=DatabaseSettings(url=SecretStr(crew.dsn)),
+        database=DatabaseSettings(url=SecretStr(fleet.dsn)),
     )
 
     async def run() -> T:
-        async with prepare_storage(settings, crew.dsn, pool_size=2, name="fault") as storage:
+        async with prepare_storage(settings, fleet.dsn, pool_size=2, name="fault") as storage:
             return await work(storage)
 
     return run_in_thread(run)

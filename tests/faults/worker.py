@@ -1,5 +1,5 @@
-"""A worker process for trials: the real one by its settings, less patient, and made to die or to be
-slow.
+"""A worker process for trials: the real worker with a short session timeout, which can be slow or
+die at an await.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from schemas.values import Transcript
 from streams.kafka.subscriber import FaustSubscriber
 from streams.partition_sink import PartitionLimits
 from tests.fakes.ocr import FakeOcr
-from tests.faults.await_points import trace_await_points
+from tests.faults.await_points import get_site, get_stage, trace_await_points
 from tests.support.null_worker import READY, RecordingEmbedder, write_notes
 from tests.support.simulated_pipeline import LineParser
 
 SESSION_TIMEOUT_S = 3.0
-"""After which Kafka misses a killed worker. Ours wait for 6 s and more."""
-CROSSED, DIED = "crossed ", "died "
+"""After which Kafka removes a killed worker from its group; real workers have 6 s and more."""
+REACHED, DIED = "reached ", "died "
 
 
 @dataclass(frozen=True)
 class WorkerOrders:
     """Configuration of a worker process.
 
-    It dies at the await point `die_at`; `census` notes every await point when it is first reached.
+    `notes_await_points` notes every await point when the worker first reaches it. `spared` holds
+    stages, sites and await points; the worker dies at the first await point that it does not cover.
     """
 
     notes: str
@@ -49,23 +50,21 @@ class WorkerOrders:
     pause_s: float = 0.0
     max_poll_interval_s: float = 300.0
     bounds: PartitionLimits = field(default_factory=PartitionLimits)
-    die_at: str | None = None
-    census: bool = False
+    notes_await_points: bool = False
+    spared: frozenset[str] | None = None
 
 
 def run_worker(orders: WorkerOrders) -> None:
-    """In a process of its own, until told to stop."""
+    """Run until the process is stopped."""
     asyncio.run(run_until_stopped(_run_until_stopped(orders)))
 
 
 async def _run_until_stopped(orders: WorkerOrders) -> None:
     notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    if orders.census:
-        trace_await_points(asyncio.get_running_loop(), _note_await_points(notes))
-    elif orders.die_at is not None:
-        trace_await_points(asyncio.get_running_loop(), _kill_at(notes, orders.die_at))
-    # The fault strikes each event as often as there are awaits: what three kills do to an event has
-    # a test of its own.
+    if orders.notes_await_points:
+        trace_await_points(asyncio.get_running_loop(), _make_await_observer(notes, orders.spared))
+    # An event is killed as often as it has awaits. That three kills dead-letter it is tested
+    # elsewhere.
     settings = load_settings(sets=["worker.lost_attempts=1000"])
     async with AsyncExitStack() as stack:
         pdfs = LocalParser(FakeOcr(), max_pages=10, deadline_s=60, memory_bytes=1 << 30, workers=1)
@@ -100,28 +99,23 @@ def _make_embedder(orders: WorkerOrders, notes: int) -> Embedder:
     )
 
 
-def _note_await_points(notes: int) -> Callable[[str], None]:
-    seen: set[str] = set()
+def _make_await_observer(notes: int, spared: frozenset[str] | None) -> Callable[[str], None]:
+    reached: set[str] = set()
 
-    def on_await_point(crossing: str) -> None:
-        if crossing not in seen:
-            seen.add(crossing)
-            write_notes(notes, CROSSED + crossing)
-
-    return on_await_point
-
-
-def _kill_at(notes: int, kill_point: str) -> Callable[[str], None]:
-    def on_await_point(crossing: str) -> None:
-        if crossing == kill_point:
-            write_notes(notes, DIED + crossing)
+    def on_await_point(point: str) -> None:
+        if point in reached:
+            return
+        reached.add(point)
+        write_notes(notes, REACHED + point)
+        if spared is not None and spared.isdisjoint((point, get_site(point), get_stage(point))):
+            write_notes(notes, DIED + point)
             os.kill(os.getpid(), signal.SIGKILL)
 
     return on_await_point
 
 
 class PdfAndLineParser(LineParser):
-    """Lines of text, and PDFs as they are really read."""
+    """Parses PDFs with the real parser and everything else as lines of text."""
 
     def __init__(self, pdfs: LocalParser) -> None:
         self._pdfs = pdfs

@@ -1,4 +1,4 @@
-"""Forked workers of one pipeline: started, ended and weighed; whoever ends unasked is noticed."""
+"""Forked workers of one pipeline: their starts, stops, memory and unexpected exits."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ LOG_TAIL_CHARS = 3_000
 @dataclass
 class WorkerFleet(WorkerCluster):
     default_orders: dict[str, Any] = field(default_factory=dict)
-    """Orders that all workers have."""
+    """Orders of every worker."""
     stopped_workers: list[WorkerProcess] = field(default_factory=list)
-    """Those that were meant to end."""
+    """Workers that were stopped on purpose."""
     peak_rss_bytes: int = 0
-    """The most that one worker has had in RAM."""
+    """Peak memory of one worker."""
 
-    def spawn_worker(self, stages: Sequence[str] = ("all",), **how: Any) -> WorkerProcess:
-        """A worker with these stages; `how` is the rest of its orders. It may not be ready yet."""
+    def spawn_worker(self, stages: Sequence[str] = ("all",), **orders: Any) -> WorkerProcess:
+        """Start a worker with these stages and further `orders`; it may not be ready yet."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"worker-{len(self.workers) + 1}"
         notes, log = self.folder / f"{name}.notes", self.folder / f"{name}.log"
-        orders = WorkerOrders(str(notes), stages, **{**self.default_orders, **how})
+        worker_orders = WorkerOrders(str(notes), stages, **{**self.default_orders, **orders})
         self.workers.append(
             WorkerProcess(
-                fork_process(run_worker, orders, log=log, environment=self.worker_environment()),
+                fork_process(
+                    run_worker, worker_orders, log=log, environment=self.worker_environment()
+                ),
                 notes,
                 log,
             )
@@ -49,6 +51,10 @@ class WorkerFleet(WorkerCluster):
         self.stopped_workers.append(worker)
         worker.stop(signal_number)
 
+    def stop_running(self) -> None:
+        for worker in self.list_running():
+            self.stop_worker(worker)
+
     def list_running(self) -> list[WorkerProcess]:
         return [worker for worker in self.workers if worker.process.poll() is None]
 
@@ -60,14 +66,14 @@ class WorkerFleet(WorkerCluster):
         ]
 
     def read_log_tails(self) -> str:
-        """What each worker wrote last."""
+        """Return the last log lines of each worker."""
         logs = [worker.errors for worker in self.workers if worker.errors.exists()]
         return "\n".join(
             f"--- {log.name}:\n{log.read_text(errors='replace')[-LOG_TAIL_CHARS:]}" for log in logs
         )
 
     def read_notes(self, prefix: str) -> list[str]:
-        """What all workers have noted under this word."""
+        """Return the notes of all workers with this prefix, without it."""
         return [
             line.removeprefix(prefix)
             for worker in self.workers
@@ -86,14 +92,14 @@ class WorkerFleet(WorkerCluster):
 
 @contextmanager
 def monitor_memory(fleet: WorkerFleet) -> Iterator[None]:
-    """Its workers are weighed all the while."""
+    """Sample the memory of the workers until the context ends."""
     stop_event = threading.Event()
 
     def sample_until_stopped() -> None:
         while not stop_event.wait(MEMORY_SAMPLE_INTERVAL_S):
             fleet.sample_memory()
 
-    thread = threading.Thread(target=sample_until_stopped, name="scales")
+    thread = threading.Thread(target=sample_until_stopped, name="memory-monitor")
     thread.start()
     try:
         yield
@@ -103,7 +109,7 @@ def monitor_memory(fleet: WorkerFleet) -> Iterator[None]:
 
 
 def read_peak_rss_bytes(pid: int) -> int:
-    """Bytes that a process has had in RAM at most; 0 of one that is gone."""
+    """Return the peak memory of a process, or 0 if it has exited."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -26,6 +26,10 @@ def make_withdrawn(name: str, number: int) -> KafkaEvent:
     return make_event(name, number, "document.withdrawn.v1", {"external_id": name})
 
 
+def make_amended(name: str, number: int, **fields: Any) -> KafkaEvent:
+    return make_event(name, number, "document.amended.v1", {"external_id": name, **fields})
+
+
 def make_event(name: str, number: int, kind: str, payload: dict[str, Any]) -> KafkaEvent:
     headers = {
         "ce_specversion": "1.0",

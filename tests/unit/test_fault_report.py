@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from streams.partition_sink import PartitionSink
-from tests.faults.await_points import AwaitCoverage, find_await_point
+from tests.faults.await_points import AwaitCoverage, find_await_place
 from tests.faults.report import write_table
 from tests.faults.result import FaultResult
 
@@ -52,20 +52,22 @@ def test_share_of_struck_awaits_and_sites_never_struck_are_written(tmp_path: Pat
         "<!-- generated: await coverage -->\n<!-- end: await coverage -->\n"
     )
     coverage = AwaitCoverage(
-        seen=frozenset(
+        reached=frozenset(
             {
-                "chunk|sql/log.py:10 execute|asked",
-                "chunk|sql/log.py:10 execute|answered",
-                "index|sql/log.py:10 execute|asked",
-                "index|sql/ledger.py:7 fetch|asked",
+                "chunk|sql/log.py:10 execute|sent",
+                "chunk|sql/log.py:10 execute|received",
+                "index|sql/log.py:10 execute|sent",
+                "index|sql/ledger.py:7 fetch|sent",
+                "chunk|streams/retry.py:3|sent",
             }
         ),
-        struck=frozenset({"chunk|sql/log.py:10 execute|asked", "chunk|streams/retry.py:3|asked"}),
+        struck=frozenset({"chunk|sql/log.py:10 execute|sent", "chunk|streams/retry.py:3|sent"}),
     )
     write_table(page, [replace(FAULT_RESULT, await_coverage=coverage)])
     text = page.read_text()
     assert "struck: 2 of 3 (67%)" in text and "struck: 2 of 5 (40%)" in text
     assert "- `sql/ledger.py:7`" in text and "- `sql/log.py:10`" not in text
+    assert "- `runs`: the workload runs no queries" in text
 
 
 def test_idle_wait_of_a_partition_is_no_await_point() -> None:
@@ -74,7 +76,7 @@ def test_idle_wait_of_a_partition_is_no_await_point() -> None:
         waiting = PartitionSink._wait_until(partition, asyncio.Event(), lambda: False)
         waiting.send(None)
         try:
-            return find_await_point(waiting)
+            return find_await_place(waiting)
         finally:
             waiting.close()
 
