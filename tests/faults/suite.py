@@ -78,7 +78,7 @@ class FaultSuite:
     seed: int
     minutes: float
     report: Callable[[str], None] = lambda _: None
-    _deadline: float = 0.0
+    _deadline: float | None = None
     _n_pending: int = 0
     _baselines: dict[bool, Baseline] = field(default_factory=dict)
     _baseline_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -104,7 +104,6 @@ class FaultSuite:
         return self._run_trials([group for group in groups if group])
 
     def _run_trials(self, groups: Sequence[Sequence[Fault]]) -> list[FaultResult]:
-        self._deadline = time.monotonic() + 60 * self.minutes
         self._n_pending = sum(map(len, groups))
         with ThreadPoolExecutor(CONCURRENCY) as lanes:
             return [row for rows in lanes.map(self._run_trial, groups) for row in rows]
@@ -159,6 +158,8 @@ class FaultSuite:
         """Return the duration of a fault, which shrinks if others took long: half of the remaining
         time is shared by the faults to come, the other half is for their recovery.
         """
+        if self._deadline is None:  # the clean runs do not count
+            self._deadline = time.monotonic() + 60 * self.minutes
         turns = -(-self._n_pending // CONCURRENCY)
         self._n_pending -= 1
         return max(
