@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -33,10 +32,8 @@ UNREACHABLE_KAFKA_OPTIONS = (
 def test_start_without_kafka_exits_7_with_remedy(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "data" / POSTGRES_FOLDER).mkdir(parents=True)
     (tmp_path / "data" / "log-kind").write_text("kafka\n")
-    began = time.monotonic()
     done = run_anabranch(*command, "--data", str(tmp_path / "data"), *UNREACHABLE_KAFKA_OPTIONS)
     assert done.returncode == 7, done.stderr
-    assert time.monotonic() - began < 30
     assert done.stderr.count("kafka_unreachable") == 1
     assert "Kafka at 127.0.0.1:9 did not answer within 2 s. [KAFKA_UNREACHABLE]" in done.stderr
     assert "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS" in done.stderr
