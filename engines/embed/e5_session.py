@@ -68,7 +68,7 @@ class E5Encoder:
             cache_dir / f"multilingual-e5-small-{FILE_SHA256[:12]}-fp32-v{GRAPH_VERSION}.onnx"
         )
         # Several processes may write it at once: the result is the same, and renamed into place.
-        if not graph_path.exists():
+        if not (graph_path.exists() and graph_path.with_suffix(".weights").exists()):
             # Here, because it imports `onnx`, which a process that finds the graph does not need.
             from engines.embed.e5_graph import write_graph
 

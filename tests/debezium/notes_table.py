@@ -1,4 +1,4 @@
-"""The table of which Debezium reports changes, and a history of it that has every kind of change."""
+"""The table of which Debezium reports changes, and a history with every kind of change."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ async def open_notes_table(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     await connection.execute(CREATE_TABLE)
     yield connection
     await connection.execute(
-        "select pg_terminate_backend(active_pid) from pg_replication_slots where database = current_database() and active_pid is not null;"
-        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()"
+        "select pg_terminate_backend(active_pid) from pg_replication_slots "
+        "where database = current_database() and active_pid is not null;"
+        "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
+        "where database = current_database()"
     )
     await connection.close()

@@ -160,6 +160,9 @@ def test_two_processes_can_build_one_cache(tmp_path: Path) -> None:
         racer.join(120)
     assert [racer.exitcode for racer in racers] == [0, 0]
     assert sorted(file.suffix for file in tmp_path.iterdir()) == [".onnx", ".weights"]
+    next(tmp_path.glob("*.weights")).unlink()
+    assert E5Encoder(tmp_path).dimension == 384
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".onnx", ".weights"]
 
 
 EXIT_DURING_INGEST_SCRIPT = """

@@ -69,7 +69,7 @@ def lock_file(path: Path) -> Iterator[None]:
 
 @contextmanager
 def join_broker(run_folder: Path) -> Iterator[Broker]:
-    """The node of this test run. The first process starts it, and the last one that leaves stops it.
+    """The node of this test run: the first process starts it, the last one that leaves stops it.
 
     `run_folder` is the same for all processes of the run and for no other run.
     """
