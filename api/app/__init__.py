@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 
 from api import problems
 from api.app.openapi import complete_document
@@ -34,6 +34,35 @@ from api.sessions import SessionCookieMiddleware
 from api.validation import validate_input
 
 VERSION = "0.1.0"
+
+
+def include_resources() -> APIRouter:
+    router = APIRouter()
+    checks = [Depends(validate_input), Depends(require_role)]
+    for resource in (
+        ingest,
+        documents,
+        files,
+        queries,
+        entities,
+        erasures,
+        replays,
+        dead_letters,
+        generations,
+        runs,
+        lineage,
+        events,
+        sources,
+        credentials,
+        config,
+    ):
+        router.include_router(resource.router, prefix="/v1", dependencies=checks)
+    router.include_router(health.router, dependencies=checks)
+    router.include_router(docs.router)
+    return router
+
+
+ROUTES = include_resources()
 
 
 def create_app(
@@ -84,30 +113,9 @@ def create_routes() -> FastAPI:
     )
     # Each resource has one address: other spellings are 404.
     app.router.redirect_slashes = False
-    for resource in (
-        ingest,
-        documents,
-        files,
-        queries,
-        entities,
-        erasures,
-        replays,
-        dead_letters,
-        generations,
-        runs,
-        lineage,
-        events,
-        sources,
-        credentials,
-        config,
-    ):
-        app.include_router(
-            resource.router,
-            prefix="/v1",
-            dependencies=[Depends(validate_input), Depends(require_role)],
-        )
-    app.include_router(health.router, dependencies=[Depends(validate_input), Depends(require_role)])
-    app.include_router(docs.router)
+    # As they are, not by `include_router`: FastAPI resolves routes once for each inclusion,
+    # at its first request, and all applications of a process have the same ones.
+    app.router.routes.extend(ROUTES.routes)
     problems.install_error_handlers(app)
     app.openapi = lambda: complete_document(FastAPI.openapi(app))  # type: ignore[method-assign]
     return app

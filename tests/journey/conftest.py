@@ -16,6 +16,11 @@ from sql.embedded import EmbeddedPostgres
 from tests.support.api_world import ApiWorld, run_system
 
 
+@pytest.fixture(autouse=True)
+def share_sandbox(shared_sandbox: None) -> None:
+    """Parse in children that outlive the world of a test."""
+
+
 @pytest.fixture
 def settings(tmp_path: Path, log_settings: list[str]) -> Settings:
     return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *log_settings])
