@@ -80,9 +80,9 @@ class LogEntryBuilder:
         if record_tenant is None and not (event_type or "").startswith("generation."):
             # Decisions about sources name their tenant; the default is the default tenant.
             payload = data or {}
-            source = payload.get("source")
+            named = payload.get("source")
             decision_tenant = payload.get("tenant") or (
-                source.get("tenant") if isinstance(source, dict) else None
+                named.get("tenant") if isinstance(named, dict) else None
             )
             if str(decision_tenant or DEFAULT_TENANT) != tenant:
                 return None
