@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import Group, Parameter
@@ -16,9 +16,6 @@ from cyclopts.validators import Number
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_json_line, print_stderr
 from schemas.errors import ConfigurationError, NotFound
-
-if TYPE_CHECKING:
-    pass
 
 LOG_GROUP, FOLDER_GROUP = Group("Log options", sort_key=1), Group("Folder options", sort_key=2)
 Repeatable = Parameter(negative="")
