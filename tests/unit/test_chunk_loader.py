@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from retrieval.candidate_retrieval import open_chunk_loader
+from schemas.channels import CHANNELS
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import ChunkView, Hit, LexicalHits
 from schemas.questions import SearchRequest
@@ -35,7 +36,7 @@ async def test_chunks_load_while_other_channels_search(monkeypatch: pytest.Monke
         response = await built.make_retriever().search(
             LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
         )
-    assert response.trace.channels_used == ["lexical", "semantic", "graph"]
+    assert response.trace.channels_used == list(CHANNELS)
 
 
 async def test_database_outage_during_chunk_load_fails_query(

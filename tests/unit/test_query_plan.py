@@ -13,7 +13,7 @@ from retrieval.query_plan import (
     plan_query,
 )
 from retrieval.words import LexemeIndex, extract_content_words, guess_language
-from schemas.channels import ChannelProfile
+from schemas.channels import CHANNELS, ChannelProfile
 from schemas.ports.search import Hit
 from schemas.profiles import Profile
 from schemas.questions import SearchRequest
@@ -203,9 +203,8 @@ def test_only_rule_based_routes_escalate() -> None:
 def test_channel_disabled_by_profile_is_not_queried() -> None:
     profile = Profile(semantic=ChannelProfile(enabled=False))
     request = SearchRequest(query="x")
-    assert choose_channels(choose_route(request, make_plan("x")), request, profile) == (
-        "lexical",
-        "graph",
+    assert choose_channels(choose_route(request, make_plan("x")), request, profile) == tuple(
+        channel for channel in CHANNELS if channel != "semantic"
     )
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.channels import GraphProfile
+from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, GraphProfile
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidRequest
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import QueryEmbedding, RerankPassage
@@ -20,6 +20,8 @@ from tests.unit.retrieval_harness import LEASE, PUMP, make_harness
 
 RUN_ID = UUID(int=7)
 COST_QUESTION = "How much does the replacement of the bearing cost?"
+SCRIPTED_CHANNELS = ["lexical", "semantic", "graph"]
+"""Channels whose calls `MemoryIndex` counts and can fail; tests of those calls search no others."""
 
 
 async def test_search_ranks_answering_passage_first_with_explanation() -> None:
@@ -36,7 +38,7 @@ async def test_search_ranks_answering_passage_first_with_explanation() -> None:
         and {"lexical_z", "semantic_z", "rerank_z", "fused", "score"} <= best.explanation.keys()
     )
     assert (
-        response.trace.channels_used == ["lexical", "semantic", "graph"]
+        response.trace.channels_used == list(CHANNELS)
         and response.trace.lexical == "exact"
     )
 
@@ -50,7 +52,10 @@ async def test_explained_parts_sum_to_score() -> None:
     for result in response.results:
         parts = result.explanation
         assert parts is not None
-        fused = parts["lexical_z"] + parts["semantic_z"] + 0.5 * parts.get("graph_z", 0.0)
+        assert {"lexical_z", "semantic_z"} <= parts.keys()
+        fused = sum(
+            channel.weight * parts.get(f"{channel.name}_z", 0.0) for channel in CHANNEL_DECLARATIONS
+        )
         assert parts["fused"] == pytest.approx(fused)
         assert result.score == pytest.approx(fused + 2.0 * parts["rerank_z"])
 
@@ -299,14 +304,14 @@ async def test_relevance_uses_word_coverage_without_reranker() -> None:
     assert stranger.code == "NO_SUITABLE_CONTEXT" and stranger.trace.reranker is None
 
 
-@pytest.mark.parametrize("channel", ["lexical", "semantic", "graph"])
+@pytest.mark.parametrize("channel", SCRIPTED_CHANNELS)
 async def test_failing_channel_is_reported_and_others_answer(channel: str) -> None:
     built = make_harness()
     built.index.channel_errors["link" if channel == "graph" else channel] = DatabaseUnavailable(
         "the server closed the connection"
     )
     response = await built.make_retriever().search(
-        LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
+        LOCAL_CALLER, SearchRequest(query=COST_QUESTION, channels=SCRIPTED_CHANNELS), RUN_ID
     )
     assert response.results[0].external_id == "pump"
     assert (
@@ -320,7 +325,7 @@ async def test_bug_in_a_channel_affects_only_that_channel() -> None:
     built = make_harness()
     built.index.channel_errors["lexical"] = RuntimeError("index out of range")
     response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, channels=SCRIPTED_CHANNELS), RUN_ID
     )
     assert response.citations[0].external_id == "pump"
     assert response.trace.channels_failed == {
@@ -370,7 +375,7 @@ async def test_query_fails_when_every_channel_fails() -> None:
         built.index.channel_errors[call] = DatabaseUnavailable("gone")
     with pytest.raises(DatabaseUnavailable):
         await built.make_retriever().search(
-            LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
+            LOCAL_CALLER, SearchRequest(query=COST_QUESTION, channels=SCRIPTED_CHANNELS), RUN_ID
         )
 
 
@@ -448,7 +453,11 @@ async def test_search_without_reranker_reads_each_chunk_once() -> None:
     built.profiles = [Profile(name="plain", rerank=RerankProfile(reranker="none"))]
     await built.make_retriever().search(
         LOCAL_CALLER,
-        SearchRequest(query="How much does the bearing of the coolant pump cost?", profile="plain"),
+        SearchRequest(
+            query="How much does the bearing of the coolant pump cost?",
+            profile="plain",
+            channels=SCRIPTED_CHANNELS,
+        ),
         RUN_ID,
     )
     assert built.index.call_counts - Counter(chunks=3) == {
