@@ -155,9 +155,13 @@ def _list_imports(stage: Stage, module: str) -> list[str]:
     """List the names that the stage's file imports from a module: a superset of the rows and events
     it creates.
     """
-    tree = ast.parse(inspect.getsource(sys.modules[f"processors.{stage.name}"]))
+    # By its functions: the file need not have the stage's name, and two stages may share one.
+    functions: list[Any] = [stage.project if stage.projects else None, stage.react]
+    sources = {function.__module__ for function in functions if function is not None}
     return [
         alias.name
+        for source in sorted(sources)
+        for tree in [ast.parse(inspect.getsource(sys.modules[source]))]
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module == module
         for alias in node.names
