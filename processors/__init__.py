@@ -17,13 +17,16 @@ from processors import (
     runs,
     transcribe,
 )
+from schemas import topics
 from schemas.events import EventData
 from schemas.topics import Topic
 from streams.stage import (
     Stage,
     collect_event_classes,
     order_topics,
+    require_event_per_topic,
     require_one_projector_per_topic,
+    require_upstream_stages,
 )
 
 STAGES: tuple[Stage, ...] = (
@@ -43,10 +46,13 @@ STAGES: tuple[Stage, ...] = (
 )
 
 require_one_projector_per_topic(STAGES)
+require_upstream_stages(STAGES)
 
 EVENT_CLASSES: tuple[type[EventData], ...] = collect_event_classes(STAGES)
 # Upstream first: a drain waits for the topics in this order.
 TOPICS: tuple[Topic, ...] = order_topics(STAGES)
+
+require_event_per_topic(vars(topics).values(), TOPICS)
 
 
 def get_stage_versions() -> dict[str, int]:

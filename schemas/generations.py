@@ -134,7 +134,11 @@ UPSTREAM_STAGES: dict[str, str | None] = {
     "extract": "chunk",
     "embed": "chunk",
 }
-"""Each stage that publishes derived events, and the stage whose events it reads."""
+"""Each stage that emits to a topic per generation, and the stage whose events it reads.
+
+A fingerprint and a place in a reindex follow from its line. Importing `processors` fails if a stage
+has none.
+"""
 
 
 def compute_stage_fingerprint(
@@ -143,6 +147,7 @@ def compute_stage_fingerprint(
     """Hash a stage's version, its configuration and the fingerprint of its upstream stage.
 
     Every section of the configuration belongs to a stage; BM25 weights are computed from chunks.
+    Stages without a section depend on their version and their input only.
     """
     parts: dict[str, list[Any]] = {
         "transcribe": [config.parse.model_dump(), config.ocr.model_dump()],
@@ -150,7 +155,7 @@ def compute_stage_fingerprint(
         "extract": [config.extract.model_dump()],
         "embed": [config.embed.model_dump()],
     }
-    return fingerprint(stage, version, parts[stage], upstream)
+    return fingerprint(stage, version, parts.get(stage, []), upstream)
 
 
 def compute_chain_fingerprints(config: IndexConfig, versions: dict[str, int]) -> dict[str, str]:

@@ -149,13 +149,15 @@ def find_outdated_stages(
     # The upstream fingerprint is the recorded one, so that a change of `chunk` does not also report
     # `extract` and `embed`.
     recorded = generation.how
+    # A stage added since then has no fingerprint: the generation holds nothing of an older version.
     return [
         stage
         for stage, upstream in UPSTREAM_STAGES.items()
-        if compute_stage_fingerprint(
+        if stage in recorded
+        and compute_stage_fingerprint(
             stage, current_config, versions[stage], recorded.get(upstream) if upstream else None
         )
-        != recorded.get(stage)
+        != recorded[stage]
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.events import Event, EventData, list_event_classes
+from schemas.generations import UPSTREAM_STAGES
 from schemas.ports.ledger import ClaimStatus, OrderingPolicy, VisibilityChange
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import DocumentRow, Row
@@ -123,6 +124,37 @@ def order_topics(stages: Iterable[Stage]) -> tuple[Topic, ...]:
                 # Directly behind its input, which keeps the list upstream first.
                 topics.insert(topics.index(stage.topic) + 1, event_class.topic)
     return tuple(topics)
+
+
+def require_event_per_topic(declared: Iterable[object], topics: Iterable[Topic]) -> None:
+    """Raise ValueError for a declared topic that no event names: it would not be created."""
+    known = set(topics)
+    for topic in declared:
+        if isinstance(topic, Topic) and topic not in known:
+            raise ValueError(
+                f"No event names topic {topic}. Name it in the class of an event that is listed "
+                "in `EVENTS` of its file in schemas/events, or in `emits` of a stage."
+            )
+
+
+def require_upstream_stages(stages: Iterable[Stage]) -> None:
+    """Raise ValueError unless `UPSTREAM_STAGES` lists the stages that emit to topics per generation.
+
+    Without its line, a stage has no pipeline fingerprint and a reindex leaves it out.
+    """
+    emitters = {
+        stage.output_topic: stage
+        for stage in stages
+        if stage.output_topic is not None and stage.output_topic.per_generation
+    }
+    for topic, stage in emitters.items():
+        upstream = emitters[stage.topic].name if stage.topic in emitters else None
+        if stage.name not in UPSTREAM_STAGES or UPSTREAM_STAGES[stage.name] != upstream:
+            line = f'"{stage.name}": "{upstream}"' if upstream else f'"{stage.name}": None'
+            raise ValueError(
+                f"Stage {stage.name} emits to {topic}, a topic per generation, and reads "
+                f"{stage.topic}. Add `{line}` to UPSTREAM_STAGES in schemas/generations.py."
+            )
 
 
 def require_one_projector_per_topic(stages: Iterable[Stage]) -> None:

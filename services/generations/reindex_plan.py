@@ -18,17 +18,16 @@ from processors.extract import list_memo_keys
 from processors.transcribe import load_transcript, make_part_key
 from schemas.errors import NewerVersion, PermanentError
 from schemas.events import DocumentAccepted, DocumentChunked, DocumentTranscribed, Event
-from schemas.generations import Generation
+from schemas.generations import UPSTREAM_STAGES, Generation
 from schemas.ports.engines import LocalFile
 from schemas.ports.ledger import MemoKey
+from schemas.topics import ACCEPTED, OCR_DONE
 from schemas.values import ParentChunk
 from services.engines import Engines
 from services.storage import Storage
 from sql.engine_results import PgEngineResultCache
 from sql.generations import IndexSize, fetch_visible_orders, measure_index
 
-STAGE_ORDER = ("transcribe", "chunk", "extract", "embed")
-"""Stages with output events, upstream first."""
 OUTPUT_TOPICS = {
     stage.name: stage.output_topic for stage in STAGES if stage.output_topic is not None
 }
@@ -46,7 +45,7 @@ EVENTS_PER_SECOND = (60.0, 600.0)
 
 def find_changed_stages(live: Generation, fingerprints: Mapping[str, str]) -> list[str]:
     """List the stages whose output would change, upstream first."""
-    return [stage for stage in STAGE_ORDER if live.how.get(stage) != fingerprints[stage]]
+    return [stage for stage in UPSTREAM_STAGES if live.how.get(stage) != fingerprints[stage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +173,14 @@ class ReindexPlanner:
         elif stages[0] == "chunk":
             events, tokens = await self._estimate_chunking(lookup)
         else:
-            events, expected_count = 0, size.parts
+            # Every topic after `ocr_done` has an event per part.
+            is_per_part = INPUT_TOPICS[stages[0]] not in (ACCEPTED, OCR_DONE)
+            events, expected_count = 0, size.parts if is_per_part else size.documents
             async for event in self._read_visible_events(stages[0]):
-                assert isinstance(event.data, DocumentChunked)
                 events += 1
-                await self._add_lookups(lookup, event.data, event.data.parents, stages)
+                # Calls of a stage that reads another topic are not estimated.
+                if isinstance(event.data, DocumentChunked):
+                    await self._add_lookups(lookup, event.data, event.data.parents, stages)
             await lookup.flush()
         estimate = ReindexEstimate(events, expected_count, calls, lookup.hit_count, tokens)
         return ReindexPlan(self.live, stages, estimate, size, dimension)
