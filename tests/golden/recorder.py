@@ -25,12 +25,12 @@ from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset
 from schemas.ids import content_id
 from schemas.records import Record
 from schemas.sources import SequenceReset, SourceSpec, UrlsSource
-from schemas.topics import CONTROL, RAW
+from schemas.topics import RAW
 from services.storage import Storage
 from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
 from sql.pool import Pool
 from streams.asyncapi import JSON_SCHEMA, get_schema_file_name
-from streams.publisher import build_root_event
+from streams.publisher import API_SOURCE, build_root_event
 from tests.golden.recording import LOG_NAMES, RECORDINGS_DIR, RecordedEvent, decode_or_error
 from tests.golden.views import fetch_views
 from tests.support.api_world import ApiWorld, run_system
@@ -116,7 +116,10 @@ async def produce_all_events(world: ApiWorld) -> None:
     )
     await wait_until_idle(world)
     await world.worker.storage.log.append(
-        [await encode_event(world.worker.storage, event) for event in make_source_events()]
+        [
+            await encode_event(world.worker.storage, event, "anabranch/sources")
+            for event in make_source_events()
+        ]
     )
     await eventually(lambda: _has_rows(world.worker.storage.pool, "sources where removed"))
     await wait_until_idle(world)
@@ -204,12 +207,16 @@ def make_source_events() -> list[EventData]:
     ]
 
 
-async def encode_event(storage: Storage, event: EventData) -> Record:
-    identity = content_id("recorded", event.event_type())
+async def encode_event(storage: Storage, event: EventData, source: str = API_SOURCE) -> Record:
+    """Encode the event for its own topic, sealed and keyed by its document or run, if it has one."""
+    document_id = getattr(event, "document_id", None)
+    subject = document_id or getattr(event, "run_id", None)
+    identity = content_id("recorded", event.event_type(), *([str(subject)] if subject else []))
+    envelope = {"tenant": getattr(event, "tenant", None), "document_id": document_id}
     return await storage.codec.encode(
-        build_root_event(event, identity, "anabranch/sources", lambda: datetime.now(UTC)),
-        CONTROL,
-        str(identity),
+        build_root_event(event, identity, source, lambda: datetime.now(UTC), **envelope),
+        event.topic,
+        str(subject or identity),
     )
 
 
