@@ -272,7 +272,7 @@ async def test_every_table_has_row_level_security_or_is_not_granted(database: st
         for row in rows:
             assert row["granted"] == (row["name"] in GRANTED_TABLES), row["name"]
             assert row["secured"] or row["name"] in RESTRICTED_TABLES | WITHOUT_TENANT, (
-                f"{row['name']} has neither row-level security nor stands in NOT_GRANTED"
+                f"{row['name']} has neither row-level security nor stands in RESTRICTED_TABLES"
             )
         assert not await desk.connection.fetchval(
             "select has_schema_privilege('anabranch_reader', 'keystore', 'usage')"
