@@ -138,7 +138,7 @@ def require_event_per_topic(declared: Iterable[object], topics: Iterable[Topic])
 
 
 def require_upstream_stages(stages: Iterable[Stage]) -> None:
-    """Raise ValueError unless `UPSTREAM_STAGES` lists the stages that emit to topics per generation.
+    """Raise ValueError unless `UPSTREAM_STAGES` lists the stages of topics per generation.
 
     Without its line, a stage has no pipeline fingerprint and a reindex leaves it out.
     """

@@ -208,7 +208,7 @@ def make_source_events() -> list[EventData]:
 
 
 async def encode_event(storage: Storage, event: EventData, source: str = API_SOURCE) -> Record:
-    """Encode the event for its own topic, sealed and keyed by its document or run, if it has one."""
+    """Encode the event for its own topic, sealed and keyed by its document or run, if any."""
     document_id = getattr(event, "document_id", None)
     subject = document_id or getattr(event, "run_id", None)
     identity = content_id("recorded", event.event_type(), *([str(subject)] if subject else []))

@@ -37,10 +37,7 @@ async def test_search_ranks_answering_passage_first_with_explanation() -> None:
         best.explanation is not None
         and {"lexical_z", "semantic_z", "rerank_z", "fused", "score"} <= best.explanation.keys()
     )
-    assert (
-        response.trace.channels_used == list(CHANNELS)
-        and response.trace.lexical == "exact"
-    )
+    assert response.trace.channels_used == list(CHANNELS) and response.trace.lexical == "exact"
 
 
 async def test_explained_parts_sum_to_score() -> None:
