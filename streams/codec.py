@@ -83,13 +83,17 @@ class Codec:
         headers = format_headers(event)
         # Sealed with the key of its document or run; a dead letter without a document has its own.
         ids = (getattr(event.data, name, None) for name in ("run_id", "feedback_id", "event_id"))
-        subject = (
-            event.document_id or next(filter(None, ids), None)
-            if event.data.topic.is_sealed
-            else None
-        )
+        subject = event.document_id or next(filter(None, ids), None)
         tenant = event.tenant or getattr(event.data, "tenant", None)
-        if subject is not None and tenant is not None:
+        is_sealed = event.data.topic.is_sealed
+        # Only a dead letter may have no tenant: its record named none, and no key is for it.
+        has_owner = tenant is not None or hasattr(event.data, "tenant")
+        if is_sealed and (subject is None or not has_owner):
+            raise ValueError(
+                f"{event.data.event_type()} goes to the sealed topic {topic}, but names no tenant "
+                "and document, run or event to encrypt it for. Set them in the envelope."
+            )
+        if is_sealed and subject is not None and tenant is not None:
             context = _build_sealing_context(
                 event.event_id, event.data.event_type(), event.tenant, topic
             )

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import MalformedEvent, NewerVersion
-from schemas.events import Content, DocumentIndexed, DocumentReceived, Event
+from schemas.events import Content, DocumentChunked, DocumentIndexed, DocumentReceived, Event
 from schemas.ids import make_received_id
 from schemas.records import Position, Record, StoredRecord
 from streams.codec import Codec
@@ -294,6 +294,13 @@ def test_undecodable_record_belongs_to_its_named_tenant() -> None:
         == "theirs"
     )
     assert resolve_tenant(make_stored_record(b"{}", HEADERS, "control")) is None
+
+
+async def test_event_without_subject_is_not_written_in_clear_to_a_sealed_topic() -> None:
+    chunked = DocumentChunked.model_construct(tenant="t", document_id=UUID(int=9), parents=[])
+    event = Event(UUID(int=7), chunked, "anabranch/chunk", "7", NOW, "t")
+    with pytest.raises(ValueError, match=r"document\.chunked\.v1 goes to the sealed topic chunked"):
+        await Codec().encode(event, "chunked", "key")
 
 
 async def test_outcome_events_encode_nulls_and_others_omit_them() -> None:
