@@ -153,7 +153,7 @@ def _check_gain_and_loss(gate: PromotionGate, intervals: dict[str, Any]) -> list
         if interval is None:
             violations.append(f"no gain in {metric}: no question is judged in both")
         # The lower end, so that no gain by chance passes.
-        elif interval["low"] <= gate.gain.above:
+        elif not interval["low"] > gate.gain.above:
             violations.append(
                 f"no gain in {metric}: {_format_interval(interval)}, "
                 f"the lower end must exceed {gate.gain.above:g}"
@@ -161,7 +161,7 @@ def _check_gain_and_loss(gate: PromotionGate, intervals: dict[str, Any]) -> list
     for metric, max_loss in gate.loss.items():
         interval = intervals.get(metric)
         # Without judgements there is no interval; min_judged_queries covers that case.
-        if interval and interval["low"] < -max_loss:
+        if interval and not interval["low"] >= -max_loss:
             violations.append(
                 f"loss in {metric}: {_format_interval(interval)}, "
                 f"the lower end must not be below {-max_loss:g}"
