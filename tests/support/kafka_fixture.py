@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,12 +54,6 @@ def require_kafka() -> None:
         pytest.skip(f"no real Kafka: {missing}")
 
 
-STARTED_BROKERS: list[Broker] = []
-"""Nodes that this process started and another one may stop: while they are referred to, Python does
-not report them as subprocesses that were left running.
-"""
-
-
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
     """Exclude the other processes of this test run."""
@@ -67,9 +62,17 @@ def lock_file(path: Path) -> Iterator[None]:
         yield
 
 
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @contextmanager
 def join_broker(run_folder: Path) -> Iterator[Broker]:
-    """The node of this test run: the first process starts it, the last one that leaves stops it.
+    """The node of this test run: the first process starts it, and stops it after the others left.
 
     `run_folder` is the same for all processes of the run and for no other run.
     """
@@ -77,23 +80,25 @@ def join_broker(run_folder: Path) -> Iterator[Broker]:
     user = users / str(os.getpid())
     with lock_file(run_folder / "kafka-lock"):
         users.mkdir(exist_ok=True)
-        if not place.exists():
+        is_starter = not place.exists()
+        if is_starter:
             prefix = "anabranch-kafka-"
             place.write_text(tempfile.mkdtemp(prefix=prefix, dir=choose_service_folder()))
         folder = Path(place.read_text())
         broker = Broker(folder, heap_mb=512, properties=TEST_BROKER_PROPERTIES)
         run_in_thread(broker.start)
-        STARTED_BROKERS.append(broker)
         user.touch()
     try:
         yield broker
     finally:
-        with lock_file(run_folder / "kafka-lock"):
-            user.unlink()
-            if not any(users.iterdir()):
-                run_in_thread(broker.stop)
-                shutil.rmtree(folder, ignore_errors=True)
-                place.unlink()
+        user.unlink()
+        if is_starter:
+            # A process that was killed has left its file.
+            while any(is_running(int(other.name)) for other in users.iterdir()):
+                time.sleep(0.1)
+            run_in_thread(broker.stop)
+            shutil.rmtree(folder, ignore_errors=True)
+            place.unlink()
 
 
 @pytest.fixture(scope="session")
