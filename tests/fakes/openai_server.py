@@ -36,9 +36,10 @@ NATIVE_DIMENSION = 64
 
 @dataclass
 class ResponseFault:
-    """What goes wrong with one request. `on` is how its path ends; '' is any. After the first half
-    of a stream `cut` closes the connection, `broken` sends an error in place of the rest, `stall`
-    waits until the caller goes away.
+    """A failure of one request whose path ends in `on`; '' is any path.
+
+    After the first half of a stream `cut` closes the connection, `broken` sends an error in place
+    of the rest, `stall` waits until the client disconnects.
     """
 
     on: str = ""

@@ -24,4 +24,4 @@ def inject(trial: FaultTrial) -> int:
     return trial.interrupt_rounds(ROUND_S, pause, at_most_s=1.0)
 
 
-FAULT = Fault("the broker stands still", inject, dedicated_services=frozenset({"kafka"}))
+FAULT = Fault("the broker is suspended", inject, dedicated_services=frozenset({"kafka"}))

@@ -35,8 +35,10 @@ class Baseline:
 
 @dataclass
 class FaultTrial:
-    """What a fault works with. `duration_s` is how long it strikes, `events` is its part of the
-    workload, of which `n_pushed` are sent; `sent_ids` are the events of all faults of the trial.
+    """Fleet, workload and duration of one fault.
+
+    `events` is its part of the workload, of which `n_pushed` are sent; `sent_ids` are the events of
+    all faults of the trial.
     """
 
     fleet: WorkerFleet

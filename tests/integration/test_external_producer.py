@@ -438,7 +438,7 @@ REJECTED = {
         },
     ),
 }
-"""What a producer can write and the system cannot take."""
+"""Records that a producer can write and the system must reject."""
 
 
 def test_invalid_events_are_rejected_with_reason_and_others_pass(

@@ -139,7 +139,7 @@ async def test_forged_newer_version_does_not_pause_partition(at_work: Pipeline) 
         make_forged_record("outcomes", "document.indexed.v99", {}),
     ]
     assert await append_and_fetch_codes(at_work, *records) == ["UNSIGNED_EVENT"] * 3, (
-        "nobody reads outcomes here"
+        "no consumer reads outcomes here"
     )
     await at_work.push_and_wait({"a": "Herons wait."})
     assert await fetch_visible_ids(at_work) == {"a"}

@@ -72,7 +72,7 @@ async def test_server_stops_despite_clients_not_reading_streams() -> None:
         await task
         read = await asyncio.gather(*reading)
     assert all(b"event: bye" in received[-200:] for received in read), (
-        "who reads is told all to the end"
+        "a client that reads receives the whole stream"
     )
     for _, writer in opened:
         writer.close()

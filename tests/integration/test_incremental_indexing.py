@@ -1,4 +1,4 @@
-"""What a change costs: engine calls, and rewritten rows of every derived table."""
+"""Count the engine calls and rewritten rows that a change causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tables must withstand beyond the contract of every ledger."""
+"""Check the Postgres ledger beyond the contract that every ledger keeps."""
 
 from __future__ import annotations
 

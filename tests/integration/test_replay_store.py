@@ -61,7 +61,7 @@ async def test_replay_resumes_under_next_lease_owner(pool: Pool) -> None:
         ReplayCounts(read=40, replayed=39, dead_lettered=1),
     )
     assert not await replays.record_progress(OWNER, replay, {0: 80}, ReplayCounts(read=80)), (
-        "it is somebody else's now"
+        "another worker has claimed it"
     )
     await replays.finish(OWNER, replay, None)
     [row] = await replays.list_replays("default", replay, 1)

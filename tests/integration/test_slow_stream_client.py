@@ -1,4 +1,4 @@
-"""A stalled stream client delays nobody and learns how many messages it missed."""
+"""A stalled stream client delays no other and is sent the number of messages it missed."""
 
 from __future__ import annotations
 

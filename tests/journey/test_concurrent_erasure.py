@@ -335,7 +335,7 @@ async def test_running_comparison_retains_no_erased_text(world: ApiWorld) -> Non
 
 
 KILL_POINTS = ["the keys", "the bytes", "the rows"]
-"""What is gone when the worker is killed."""
+"""Data that is already deleted when the worker is killed."""
 KILL_POINT_QUERIES = {
     "the keys": "select count(*) from keystore.keys where destroyed_at is not null",
     "the bytes": "select count(*) from erasure_items where place = 'blobs'",

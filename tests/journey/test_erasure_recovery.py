@@ -36,7 +36,7 @@ UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
 
 
 async def ingest_workload(world: ApiWorld) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is erased, the first of all that was accepted, and what stays."""
+    """Return the erased document, which was accepted first, and the document that stays."""
     erased = await world.ingest_until_searchable(
         CANARY_TEXT,
         f"{METADATA_CANARY}.md",

@@ -1,4 +1,4 @@
-"""What other accounts and processes can learn of a server, and what its token permits."""
+"""Check what other accounts and processes can read of a server, and what its token permits."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ async def test_redrive_of_duplicate_id_keeps_first_inbox_entry(world: ApiWorld) 
 
 
 async def insert_dropped_generation_letter(world: ApiWorld, document: str) -> UUID:
-    """Insert a dead letter of a dropped generation whose topic nobody reads."""
+    """Insert a dead letter of a dropped generation whose topic has no consumer."""
     pool = world.worker.storage.pool
     await pool.execute(
         "insert into generations (name, config, how, topics, state) "

@@ -52,7 +52,7 @@ VALUES_BY_PARAMETER = {
 
 @dataclass
 class OwnedData:
-    """What one caller made. `hooks` are asked for, `secrets` are never sent by anybody else."""
+    """Data of one caller: queries contain `hooks`, and no other caller sends `secrets`."""
 
     secrets: set[str] = field(default_factory=set)
     query_terms: set[str] = field(default_factory=set)
@@ -623,7 +623,7 @@ async def test_no_operation_leaks_data_between_users_or_tenants(
         assert not found, "\n".join(found[:20])
         assert called | written | STREAM_OPERATIONS == {operation.id for operation in every}
         assert not (lost := await _find_changed_documents(desk)), (
-            f"somebody else's call changed {lost}"
+            f"a call of another user changed {lost}"
         )
         record_property("attempts", desk.request_count)
 

@@ -53,8 +53,9 @@ def make_revision(name: str, order: int) -> list[Event[Any]]:
 def make_history(
     name: str, changes: Sequence[int | None], rng: random.Random, *, late: bool
 ) -> list[Event[Any]]:
-    """What one partition holds of a document: revisions by their orders, withdrawals by None at the
-    place of theirs. `late`: in no order at all.
+    """Build the events of one document in a partition.
+
+    A number is a revision with that order, None a withdrawal at its position. `late` shuffles them.
     """
     facts = [
         fact

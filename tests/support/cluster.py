@@ -43,7 +43,7 @@ COORDINATOR_NOT_READY = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
-"""What a broker says of a group that it is only getting to know."""
+"""Errors of a broker that is still loading a group."""
 
 
 class ProcessHandle(Protocol):

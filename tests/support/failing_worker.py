@@ -20,7 +20,7 @@ from tests.support.null_worker import READY, write_notes
 from tests.support.reindex_cases import make_overrides
 
 STOPPED_ANSWERING = "silent"
-"""What it notes when it stops answering."""
+"""Line that the worker writes when it stops answering."""
 
 
 @dataclass

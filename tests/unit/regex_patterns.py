@@ -37,7 +37,7 @@ REPEATED_UNITS = (
     "漢", "한", "🏳", "\u200d", "\u202e", "\u2028", "\t", "\r\n", "\x00", "0A", "A1/",
     "a\n", "1\n", "1) ",
 )  # fmt: skip
-"""What a hostile text repeats."""
+"""The part that a hostile text repeats."""
 MATCH_METHODS = ("match", "fullmatch", "search", "finditer", "findall", "sub", "subn", "split")
 
 

@@ -42,7 +42,7 @@ class ManualClock:
 
 
 async def test_question_embeddings_are_cached_per_tenant_and_readers() -> None:
-    """The response time must not reveal that somebody else has sent the question."""
+    """The response time must not reveal that another caller has sent the question."""
     uses: list[str] = []
     questions = QueryEmbeddingCache(
         make_harness().embedder, max_entries=16, on_use=lambda cache, use: uses.append(use)
