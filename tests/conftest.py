@@ -14,7 +14,6 @@ pytest_plugins = [
     "tests.support.postgres_fixture",
     "tests.support.kafka_fixture",
     "tests.support.log_backends",
-    "tests.support.shared_sandbox",
 ]
 
 # A busy machine takes longer for an example than hypothesis expects, which says nothing about ours.

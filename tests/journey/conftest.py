@@ -14,11 +14,9 @@ from anabranch.process.database import POSTGRES_FOLDER
 from engines.embed.null import NullEmbedder
 from sql.embedded import EmbeddedPostgres
 from tests.support.api_world import ApiWorld, run_system
+from tests.support.shared_sandbox import sandbox_thread, shared_sandbox
 
-
-@pytest.fixture(autouse=True)
-def share_sandbox(shared_sandbox: None) -> None:
-    """Parse in children that outlive the world of a test."""
+__all__ = ["sandbox_thread", "shared_sandbox"]
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
-"""Parser children that all worlds of a test process use one after another.
+"""Parser children that all systems in a test process use, one after another.
 
-A child costs half a second of CPU to start, and most tests have it read one page.
+A child costs half a second of CPU to start, and most tests have it read one page. The fixtures apply
+to the tests below the conftest.py that imports them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def sandbox_thread() -> Iterator[SandboxThread]:
     thread.close()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def shared_sandbox(sandbox_thread: SandboxThread, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let parsers of this process use children that earlier tests left warm."""
 
