@@ -1,7 +1,7 @@
 """Parser children that all systems in a test process use, one after another.
 
-A child costs half a second of CPU to start, and most tests have it read one page. The fixtures apply
-to the tests below the conftest.py that imports them.
+A child costs half a second of CPU to start, and most tests have it read one page. The fixtures
+apply to the tests below the conftest.py that imports them.
 """
 
 from __future__ import annotations
