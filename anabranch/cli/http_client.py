@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
+from pydantic import BaseModel, ValidationError
 
 from anabranch.cli.errors import to_cli_remedy
 from anabranch.config.loader import suggest_scheme
 from schemas.errors import AnabranchError, InvalidRequest, NotFound, PermanentError, TransientError
 
 TIMEOUT_S = 300.0
+M = TypeVar("M", bound=BaseModel)
 
 
 class ApiClient:
@@ -45,16 +47,25 @@ class ApiClient:
 
     async def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         query = {name: value for name, value in parameters.items() if value is not None}
-        return dict((await self.request("GET", path, params=query)).json())
+        return self._read_object(await self.request("GET", path, params=query))
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return dict((await self.request("POST", path, json=body)).json())
+        return self._read_object(await self.request("POST", path, json=body))
 
     async def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return dict((await self.request("PATCH", path, json=body)).json())
+        return self._read_object(await self.request("PATCH", path, json=body))
 
     async def delete(self, path: str) -> dict[str, Any]:
-        return dict((await self.request("DELETE", path)).json())
+        return self._read_object(await self.request("DELETE", path))
+
+    def parse(self, model: type[M], body: dict[str, Any]) -> M:
+        """Raises PermanentError if the body of a reply does not fit the model."""
+        try:
+            return model.model_validate(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(map(str, first["loc"]))
+            raise self._make_reply_error(f"{field}: {first['msg']}") from error
 
     async def get_text(self, path: str) -> str:
         return (await self.request("GET", path)).text
@@ -108,6 +119,23 @@ class ApiClient:
             if method != "GET":
                 raise
         return await self.http.request(method, path, **options)
+
+    def _read_object(self, response: httpx2.Response) -> dict[str, Any]:
+        try:
+            body = response.json()
+        except ValueError as error:
+            raise self._make_reply_error("it is not JSON") from error
+        if not isinstance(body, dict):
+            raise self._make_reply_error("it is not a JSON object")
+        return body
+
+    def _make_reply_error(self, reason: str) -> PermanentError:
+        return PermanentError(
+            f"Unexpected reply from {self.url}: {reason}.",
+            code="UNEXPECTED_REPLY",
+            remedy="Check the URL, and that the server has the version of this command "
+            "(`anabranch version`).",
+        )
 
     def _make_unreachable_error(self, error: httpx2.HTTPError) -> TransientError:
         remedy = (

@@ -248,18 +248,18 @@ class RemoteApiKeyAdmin:
 
     async def create(self, request: ApiKeyRequest) -> IssuedApiKey:
         body = await self.client.post("/v1/keys", request.model_dump(mode="json"))
-        return IssuedApiKey.model_validate(body)
+        return self.client.parse(IssuedApiKey, body)
 
     async def list_keys(self, after: str | None, limit: int) -> ApiKeyPage:
         body = await self.client.get("/v1/keys", after=after, limit=limit)
-        return ApiKeyPage.model_validate(body)
+        return self.client.parse(ApiKeyPage, body)
 
     async def rotate(self, key_id: str, request: RotationRequest) -> IssuedApiKey:
         body = await self.client.post(f"/v1/keys/{key_id}/rotate", request.model_dump(mode="json"))
-        return IssuedApiKey.model_validate(body)
+        return self.client.parse(IssuedApiKey, body)
 
     async def revoke(self, key_id: str) -> ApiKey:
-        return ApiKey.model_validate(await self.client.delete(f"/v1/keys/{key_id}"))
+        return self.client.parse(ApiKey, await self.client.delete(f"/v1/keys/{key_id}"))
 
 
 class DirectApiKeyAdmin:

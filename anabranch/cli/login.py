@@ -95,7 +95,7 @@ async def _fetch_identity(server: str, token: str) -> Identity:
     from anabranch.cli.http_client import ApiClient
 
     async with ApiClient(server, token) as client:
-        return Identity.model_validate(await client.get("/v1/whoami"))
+        return client.parse(Identity, await client.get("/v1/whoami"))
 
 
 def print_login_link(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008

@@ -6,7 +6,8 @@ import httpx2
 import pytest
 
 from anabranch.cli.http_client import ApiClient
-from schemas.errors import TransientError
+from schemas.api_keys import Identity
+from schemas.errors import PermanentError, TransientError
 
 RequestHandler = Callable[[httpx2.Request], httpx2.Response]
 
@@ -58,3 +59,22 @@ async def test_connection_refused_is_not_retried() -> None:
         with pytest.raises(TransientError, match="refused"):
             await http.get("/health")
     assert methods == ["GET"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (httpx2.Response(200, text="<html>Welcome</html>"), "it is not JSON"),
+        (httpx2.Response(200, json=["a"]), "it is not a JSON object"),
+        (httpx2.Response(200, json={"user": "x"}), "id: Field required"),
+    ],
+)
+async def test_reply_of_foreign_server_is_a_named_error(
+    reply: httpx2.Response, reason: str
+) -> None:
+    async with make_client(lambda _: reply) as http:
+        with pytest.raises(
+            PermanentError, match=f"Unexpected reply from http://server: {reason}"
+        ) as error:
+            http.parse(Identity, await http.get("/v1/whoami"))
+    assert error.value.code == "UNEXPECTED_REPLY"
