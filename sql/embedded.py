@@ -241,10 +241,13 @@ class EmbeddedPostgres:
                     "that data folder from its backup."
                 ),
             )
-        (root / LOCATION_FILE).write_text(
+        draft = root / f"{LOCATION_FILE}.draft"
+        draft.write_text(
             f"{folder}\nPostgres runs as {self._account.pw_name}, which cannot enter {root}. The "
             "tables are in the folder above.\n"
         )
+        # Replaced at once: other commands read it meanwhile.
+        draft.replace(root / LOCATION_FILE)
         folder.mkdir(mode=0o700, exist_ok=True)
         if (root / "data").exists() and not (folder / "data").exists():
             shutil.move(root / "data", folder / "data")

@@ -341,6 +341,13 @@ KILL_POINT_QUERIES = {
     "the bytes": "select count(*) from erasure_items where place = 'blobs'",
     "the rows": "select not exists (select from documents)",
 }
+TABLES_OF_NEXT_STEP = {
+    # The keys are destroyed seconds before the next step: until then processes may cache them.
+    "the keys": (),
+    "the bytes": ("documents",),
+    "the rows": ("lexical_deltas",),
+}
+"""Locked until the worker is killed, so that it cannot get further."""
 
 
 @pytest.mark.parametrize(
@@ -375,11 +382,15 @@ async def test_erasure_of_killed_worker_completes_on_another(
             "default", "tenant", "default"
         )
 
-        async def gone() -> bool:
-            return bool(await house.pool.fetchval(KILL_POINT_QUERIES[after]))
+        async def is_gone(what: str) -> bool:
+            return bool(await house.pool.fetchval(KILL_POINT_QUERIES[what]))
 
-        await eventually(gone)
-        worker.stop(signal.SIGKILL)
+        await eventually(lambda: is_gone("the keys"))
+        async with house.pool.acquire() as connection, connection.transaction():
+            for table in TABLES_OF_NEXT_STEP[after]:
+                await connection.execute(f"lock table {table} in share mode")
+            await eventually(lambda: is_gone(after))
+            worker.stop(signal.SIGKILL)
         assert not await find_completed_receipt(house, receipt)
         await house.start_worker()
         found = await eventually(lambda: find_completed_receipt(house, receipt))
