@@ -228,6 +228,16 @@ class PgSourceStore:
                 load_query("upsert_source_note"), source, key, json.loads(json.dumps(value))
             )
 
+    async def set_notes(self, source: str, notes: Mapping[str, Mapping[str, Any]]) -> None:
+        if notes:
+            await execute(
+                self._pool,
+                "upsert_source_notes",
+                source,
+                list(notes),
+                list(map(dict, notes.values())),
+            )
+
     async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]:
         return {
             row["key"]: row["value"] for row in await fetch_rows(self._pool, "source_notes", source)

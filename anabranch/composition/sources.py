@@ -61,6 +61,7 @@ def _build_factory(
         lambda: load_allowed_folders(settings.ingest.folders, settings.data_dir),
         lambda: build_fetcher(settings.ingest, storage.blobs),
         settings.ingest.max_bytes,
+        settings.ingest.inline_bytes,
         settings.kafka.topic_prefix,
         lambda: _open_change_topics(settings, storage),
     )

@@ -119,6 +119,9 @@ class SourceStore(Protocol):
     async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         """Store a named value for the reader. None deletes it."""
 
+    async def set_notes(self, source: str, notes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Store named values in one transaction."""
+
     async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]: ...
 
     async def delete_state(self, source: str) -> None:

@@ -41,7 +41,7 @@ from streams.sources.change_applier import ChangeApplier
 from streams.sources.change_dead_letters import ChangeDeadLetters
 from streams.sources.folder_reader import FolderReader
 from streams.sources.item_state import STATUS_KEY, ItemStates
-from streams.sources.raw_producer import RawProducer
+from streams.sources.raw_producer import MAX_INLINE_BYTES, RawProducer
 from streams.sources.table_reader import TableReader
 from streams.sources.topic_reader import TopicReader
 from streams.sources.urls_reader import UrlsReader
@@ -60,6 +60,8 @@ class SourceReaderFactory:
     """Read on every call: the owner may approve a folder while the worker runs."""
     build_fetcher: Callable[[], UrlRevisitor]
     max_file_bytes: int
+    inline_bytes: int
+    """Limit of content inside an event (`INGEST__INLINE_BYTES`)."""
     group_prefix: str
     """Prefix of consumer groups on the broker."""
     open_change_topics: Callable[[], AbstractAsyncContextManager[tuple[EventLog, Subscriber]]]
@@ -231,7 +233,13 @@ class SourceReaderFactory:
         return ChangeApplier(self.store, self._build_delivery(spec), mapping, self.storage.log)
 
     def _build_delivery(self, spec: SourceSpec) -> RawProducer:
-        return RawProducer(spec, self.storage.codec, self.storage.blobs, self.clock)
+        return RawProducer(
+            spec,
+            self.storage.codec,
+            self.storage.blobs,
+            self.clock,
+            min(MAX_INLINE_BYTES, self.inline_bytes),
+        )
 
     def _build_item_state(self, source: DeclaredSource) -> ItemStates:
         return ItemStates(

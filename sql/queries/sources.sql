@@ -213,6 +213,12 @@ insert into source_notes (source, key, value)
 values ($1, $2, $3)
 on conflict (source, key) do update set value = excluded.value
 
+-- name: upsert_source_notes
+-- Store notes of a source.
+insert into source_notes (source, key, value)
+select $1, key, value from unnest($2::text[], $3::jsonb[]) as notes (key, value)
+on conflict (source, key) do update set value = excluded.value
+
 -- name: source_notes
 -- Notes of a source.
 select key, value from source_notes where source = $1

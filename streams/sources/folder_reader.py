@@ -1,72 +1,52 @@
-"""Folder source: scans a folder periodically for new, changed, moved and deleted files.
+"""Folder source: ingests new and changed files and withdraws deleted ones.
 
-The path below the folder identifies a document, so a moved file is a withdrawal and a new document.
-Hidden files and folders are ignored. Unreadable files and folders are reported, and their documents
-stay.
+Notifications report changes at once. A periodic scan finds what they missed, and what happened
+while no reader ran. The path below the folder identifies a document, so a moved file is a
+withdrawal and a new document. Documents of files that cannot be read stay.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import Any
 
-from schemas.errors import ConfigurationError, LimitExceeded
+from schemas.errors import LimitExceeded
 from schemas.events import Content, DocumentReceived
 from schemas.ports.engines import BlobStore
 from schemas.sources import FolderSource
-from streams.sources.item_state import ItemStates
+from streams.sources.concurrent_batches import run_in_batches
+from streams.sources.file_access import FileBytes, may_have_writer, open_file, read_file
+from streams.sources.folder_scan import FileStamp, FolderScan, FolderScanner
+from streams.sources.folder_watcher import FolderChanges, watch_folders
+from streams.sources.item_state import ItemChange, ItemStates
 
 CHUNK_BYTES = 1 << 20
+MAX_CONCURRENT_READS = 64
+MAX_HELD_BYTES = 100_000
+"""Longer files are streamed, so that a batch holds at most 64 times this."""
 SETTLE_TIME_S = 1.0
-"""A file modified more recently may be incomplete: it is ingested when the next scan finds it
-unchanged.
-"""
-MAX_NAME_CHARS, MAX_URI_CHARS = 1024, 8192
-FileStamp = tuple[int, int, int]
-"""Size, mtime, ctime in ns. ctime detects a replacement by a file of the same size and mtime."""
+"""A file modified more recently may change again without another stamp, or be incomplete."""
+FIRST_RECHECK_S = 0.02
+MAX_URI_CHARS = 8192
 
 
-@dataclass(slots=True)
-class FolderScan:
-    """Result of one scan. All names are paths below the folder."""
+@dataclass(frozen=True, slots=True)
+class EarlyRead:
+    """A file that was ingested before it had settled. It is read again once it has."""
 
-    files: dict[str, FileStamp] = field(default_factory=dict)
-    empty_files: dict[str, FileStamp] = field(default_factory=dict)
-    """Not documents, or files about to be rewritten."""
-    problems: dict[str, str] = field(default_factory=dict)
-    """Reason by file, or by folder for everything below it."""
-    devices: dict[str, int] = field(default_factory=dict)
-    """Device number of the file system of each folder; `.` is the watched folder."""
-
-    def resolve_device(self, name: str) -> int:
-        """Return the device of the nearest existing parent folder."""
-        return next(
-            self.devices[folder]
-            for parent in PurePosixPath(name).parents
-            if (folder := parent.as_posix()) in self.devices
-        )
-
-    def is_deleted(self, name: str) -> bool:
-        """Return whether the file does not exist: neither found nor in a folder that could not be
-        read.
-        """
-        path_and_parents = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
-        return name not in self.files and not any(
-            folder in self.problems for folder in path_and_parents
-        )
+    stamp: FileStamp
+    read_at: float
 
 
 @dataclass(slots=True)
 class FolderReader:
-    """Runs until cancelled, in one process at a time.
-
-    Raises ConfigurationError if the folder does not exist; a missing folder withdraws no documents.
+    """Runs until cancelled, in one process at a time. Raises ConfigurationError if the folder does
+    not exist.
     """
 
     config: FolderSource
@@ -77,37 +57,183 @@ class FolderReader:
     allowed_roots: Sequence[Path] | None = None
     """Folders to which symbolic links may point; None allows any."""
     previous_stamps: dict[str, FileStamp] = field(default_factory=dict)
-    """Stamps found by the previous scan."""
+    """Stamps found by the previous periodic scan."""
+    early_reads: dict[str, EarlyRead] = field(default_factory=dict)
+    unsettled: set[str] = field(default_factory=set)
+    """Names of files to look at again soon."""
+    problems: dict[str, str] = field(default_factory=dict)
+    last_scan: FolderScan = field(default_factory=FolderScan)
+    next_scan_at: float = 0.0
+    recheck_s: float = FIRST_RECHECK_S
+
+    @property
+    def scanner(self) -> FolderScanner:
+        return FolderScanner(
+            Path(self.config.path), self.config.glob, self.max_bytes, self.allowed_roots
+        )
 
     async def run(self) -> None:
         await self.item_states.load()
+        await self.scan()
         while True:
-            await self.scan()
-            await asyncio.sleep(self.config.every_s)
+            folders = self.last_scan.folders
+            async with watch_folders([self.scanner.root / name for name in folders]) as changes:
+                # New folders, and those replaced by others of their name, have no watch yet.
+                while self.last_scan.folders == folders:
+                    await self._follow(changes)
 
     async def scan(self) -> None:
-        """Scan once, ingest new and changed files and withdraw deleted ones."""
-        folder_scan = await asyncio.to_thread(self._walk)
+        """Scan the folder, ingest new and changed files and withdraw deleted ones."""
+        self.next_scan_at = time.monotonic() + self.config.every_s
+        await self._apply_scan()
+        self.previous_stamps = self.last_scan.files | self.last_scan.empty_files
+
+    async def _follow(self, changes: FolderChanges) -> None:
+        """Wait for changes and ingest them, or scan if that is due."""
+        remaining_s = self.next_scan_at - time.monotonic()
+        if remaining_s <= 0:
+            await self.scan()
+            return
+        paths = await changes.collect(
+            min(remaining_s, self.recheck_s) if self.unsettled else remaining_s
+        )
+        # A file that is being written is looked at soon, then at growing intervals.
+        self.recheck_s = FIRST_RECHECK_S if paths else min(2 * self.recheck_s, SETTLE_TIME_S)
+        if (paths or self.unsettled) and not await self._apply_changes(paths):
+            await self._apply_scan()
+
+    async def _apply_changes(self, paths: Collection[str]) -> bool:
+        """Ingest changed files. Returns False if a scan has to find out what has changed."""
+        prefix = f"{self.scanner.root}/"
+        if not all(path.startswith(prefix) for path in paths):
+            return False
+        names = {path.removeprefix(prefix) for path in paths} | self.unsettled
+        live_names = self.item_states.list_live() & names
+        seen = await asyncio.to_thread(self.scanner.inspect, names, self.last_scan, live_names)
+        # An emptied file may be deleted or about to be written: the periodic scan decides.
+        if seen is None:
+            return False
+        self.unsettled -= names - seen.files.keys()
+        await self._ingest(seen)
+        for name in names:
+            self.problems.pop(name, None)
+        await self._store_status(self.problems | seen.problems)
+        return True
+
+    async def _apply_scan(self) -> None:
+        folder_scan = await asyncio.to_thread(self.scanner.scan)
         # Before any withdrawal: an unmounted share looks like a folder whose files were deleted.
         unmounted = self._find_unmounted(folder_scan)
-        for name, stamp in sorted(folder_scan.files.items()):
-            item, device = self.item_states.items.get(name, {}), folder_scan.resolve_device(name)
-            is_new = not item.get("live") or item.get("stamp") != list(stamp)
-            if is_new and self._is_settled(name, stamp):
-                await self._ingest_file(name, stamp, folder_scan)
-            elif item.get("live") and item.get("device") != device:
-                await self.item_states.store_item(name, {**item, "device": device})
-        for name in sorted(
-            filter(folder_scan.is_deleted, self.item_states.list_live() - unmounted)
-        ):
+        self.unsettled &= folder_scan.files.keys()
+        await self._ingest(folder_scan)
+        await self.item_states.withdraw(
+            name
+            for name in sorted(
+                filter(folder_scan.is_deleted, self.item_states.list_live() - unmounted)
+            )
             # An editor may truncate a file before it writes it again.
-            if name not in folder_scan.empty_files or self._is_settled(
-                name, folder_scan.empty_files[name]
-            ):
-                await self.item_states.publish_withdrawn(name)
+            if name not in folder_scan.empty_files
+            or self._is_settled(name, folder_scan.empty_files[name])
+        )
         folder_scan.problems |= dict.fromkeys(unmounted, "its file system is no longer mounted")
-        self.previous_stamps = folder_scan.files | folder_scan.empty_files
-        await self.item_states.store_status("watching", folder_scan.problems)
+        self.last_scan = folder_scan
+        await self._store_status(folder_scan.problems)
+
+    async def _ingest(self, folder_scan: FolderScan) -> None:
+        """Publish new and changed files, and store the device of those that have moved to
+        another.
+        """
+        await run_in_batches(
+            (
+                self._read_change(name, stamp, folder_scan)
+                for name, stamp in sorted(folder_scan.files.items())
+                if self._is_due(name, stamp, folder_scan)
+            ),
+            MAX_CONCURRENT_READS,
+            self._publish,
+        )
+
+    async def _publish(self, changes: list[ItemChange | None]) -> None:
+        await self.item_states.publish([change for change in changes if change is not None])
+
+    def _is_due(self, name: str, stamp: FileStamp, folder_scan: FolderScan) -> bool:
+        item = self.item_states.items.get(name, {})
+        if item.get("live") and item.get("stamp") == list(stamp):
+            return bool(item.get("device") != folder_scan.resolve_device(name))
+        if self._is_settled(name, stamp):
+            return True
+        self.unsettled.add(name)
+        early_read = self.early_reads.get(name)
+        # One early read in SETTLE_TIME_S: a file that keeps changing is not ingested each time.
+        return early_read is None or (
+            early_read.stamp != stamp
+            and self.clock().timestamp() - early_read.read_at > SETTLE_TIME_S
+        )
+
+    def _is_settled(self, name: str, stamp: FileStamp) -> bool:
+        return (
+            self.previous_stamps.get(name) == stamp
+            or self.clock().timestamp() - stamp[1] / 1e9 > SETTLE_TIME_S
+        )
+
+    async def _read_change(
+        self, name: str, stamp: FileStamp, folder_scan: FolderScan
+    ) -> ItemChange | None:
+        """Read a file. Returns None if nothing is to be stored yet."""
+        path, item = self.scanner.root / name, self.item_states.items.get(name, {})
+        item_fields: dict[str, Any] = {"device": folder_scan.resolve_device(name)}
+        if item.get("live") and item.get("stamp") == list(stamp):
+            return ItemChange(name, item | item_fields)
+        is_settled = self._is_settled(name, stamp)
+        try:
+            file_bytes = await asyncio.to_thread(self._read_file, path, is_settled)
+            # Emptied since the scan: an editor is about to write it.
+            if file_bytes is None or file_bytes.payload == b"":
+                return None
+            if is_settled:
+                # Without a stamp, which a change may share, an early read is repeated, also after
+                # a crash.
+                item_fields["stamp"] = list(stamp)
+                self.early_reads.pop(name, None)
+                self.unsettled.discard(name)
+            else:
+                self.early_reads[name] = EarlyRead(stamp, self.clock().timestamp())
+            # Touched, copied back or restored: the same bytes are no new revision.
+            if item.get("live") and item.get("sha256") == file_bytes.sha256:
+                return ItemChange(name, item | item_fields) if is_settled else None
+            return await self._build_change(name, path, file_bytes, item_fields)
+        except (OSError, LimitExceeded) as error:
+            self.unsettled.discard(name)
+            folder_scan.problems[name] = (
+                error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            )
+            return None
+
+    def _read_file(self, path: Path, is_settled: bool) -> FileBytes | None:
+        """Read a file unless it is being written."""
+        with open_file(path, self.allowed_roots) as file:
+            if not is_settled and may_have_writer(file):
+                return None
+            return read_file(file, min(MAX_HELD_BYTES, self.max_bytes))
+
+    async def _build_change(
+        self, name: str, path: Path, file_bytes: FileBytes, item_fields: dict[str, Any]
+    ) -> ItemChange:
+        # The mark names the staging prefix, so it is chosen before the upload.
+        mark = self.item_states.compute_next_mark(name)
+        producer, sha256 = self.item_states.raw_producer, file_bytes.sha256
+        if file_bytes.payload is None:
+            blob = await self.blobs.put_stream(
+                producer.get_staging_prefix(name, mark),
+                _read_chunks(path, self.allowed_roots),
+                limit=self.max_bytes,
+            )
+            content, sha256 = Content(storage_key=blob.key), blob.sha256
+        else:
+            content = await producer.stage_item(name, mark, file_bytes.payload)
+        return ItemChange(
+            name, {"sha256": sha256, **item_fields}, self._build_document(name, path, content), mark
+        )
 
     def _find_unmounted(self, folder_scan: FolderScan) -> set[str]:
         """Return live documents whose file system was unmounted: their files are not deleted."""
@@ -130,116 +256,16 @@ class FolderReader:
             not in current_devices.get(device, set()) | {device}
         }
 
-    def _walk(self) -> FolderScan:
-        root, folder_scan = Path(self.config.path), FolderScan()
-        if root.is_dir():
-            self._walk_folder(root, root, folder_scan)
-        # The folder itself is missing: without this check every document would be withdrawn.
-        if not folder_scan.devices and not folder_scan.problems:
-            raise ConfigurationError(
-                f"Folder {root} does not exist on this machine.",
-                code="FOLDER_MISSING",
-                remedy="Mount or create it. Until then its documents stay as they are.",
-            )
-        return folder_scan
+    async def _store_status(self, problems: dict[str, str]) -> None:
+        self.problems = problems
+        await self.item_states.store_status("watching", problems)
 
-    def _walk_folder(self, folder: Path, root: Path, folder_scan: FolderScan) -> None:
-        """Collect regular files at any depth, without following links to folders (cycles)."""
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            folder_scan.devices[folder.relative_to(root).as_posix()] = folder.stat().st_dev
-        except FileNotFoundError:  # deleted during the scan
-            return
-        except OSError as error:
-            folder_scan.problems[_replace_undecodable(folder.relative_to(root).as_posix())] = (
-                error.strerror or str(error)
-            )
-            return
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            try:
-                self._walk_entry(entry, root, folder_scan)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                folder_scan.problems[
-                    _replace_undecodable(Path(entry.path).relative_to(root).as_posix())
-                ] = error.strerror or str(error)
-
-    def _walk_entry(self, entry: os.DirEntry[str], root: Path, folder_scan: FolderScan) -> None:
-        path = Path(entry.path)
-        name = path.relative_to(root).as_posix()
-        if name != _replace_undecodable(name):
-            folder_scan.problems[_replace_undecodable(name)] = "the name is not UTF-8"
-        elif entry.is_dir(follow_symlinks=False):
-            self._walk_folder(path, root, folder_scan)
-        elif entry.is_file() and fnmatch(entry.name, self.config.glob):
-            stat = entry.stat()
-            if reason := self._find_rejection_reason(entry, name, stat.st_size):
-                folder_scan.problems[name] = reason
-            else:
-                (folder_scan.files if stat.st_size else folder_scan.empty_files)[name] = (
-                    stat.st_size,
-                    stat.st_mtime_ns,
-                    stat.st_ctime_ns,
-                )
-
-    def _find_rejection_reason(self, entry: os.DirEntry[str], name: str, size: int) -> str | None:
-        if len(name) > MAX_NAME_CHARS:
-            return f"the path has {len(name)} characters; {MAX_NAME_CHARS} are allowed"
-        if size > self.max_bytes:
-            return f"{size:,} bytes; {self.max_bytes:,} are allowed"
-        if (
-            self.allowed_roots is not None
-            and entry.is_symlink()
-            and not any(
-                Path(entry.path).resolve().is_relative_to(root) for root in self.allowed_roots
-            )
-        ):
-            return "a link to a file outside the allowed folders"
-        return None
-
-    def _is_settled(self, name: str, stamp: FileStamp) -> bool:
-        return (
-            self.previous_stamps.get(name) == stamp
-            or self.clock().timestamp() - stamp[1] / 1e9 > SETTLE_TIME_S
-        )
-
-    async def _ingest_file(self, name: str, stamp: FileStamp, folder_scan: FolderScan) -> None:
-        path, file_fields = (
-            Path(self.config.path) / name,
-            {"stamp": list(stamp), "device": folder_scan.resolve_device(name)},
-        )
-        try:
-            sha256 = await asyncio.to_thread(_compute_sha256, path)
-            item = self.item_states.items.get(name, {})
-            # Touched, copied back or restored: the same bytes are no new revision.
-            if item.get("live") and item.get("sha256") == sha256:
-                await self.item_states.store_item(name, {**item, **file_fields})
-                return
-            # The mark names the staging prefix, so it is chosen before the upload.
-            mark = self.item_states.compute_next_mark(name)
-            blob = await self.blobs.put_stream(
-                self.item_states.raw_producer.get_staging_prefix(name, mark),
-                _read_chunks(path),
-                limit=self.max_bytes,
-            )
-        except (OSError, LimitExceeded) as error:
-            folder_scan.problems[name] = (
-                error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            )
-            return
-        await self.item_states.publish_received(
-            self._build_document(name, path, blob.key), mark, {"sha256": blob.sha256, **file_fields}
-        )
-
-    def _build_document(self, name: str, path: Path, key: str) -> DocumentReceived:
+    def _build_document(self, name: str, path: Path, content: Content) -> DocumentReceived:
         spec, uri = self.item_states.source.spec, path.as_uri()
         return DocumentReceived(
             tenant=spec.tenant,
             external_id=name,
-            content=Content(storage_key=key),
+            content=content,
             filename=path.name,
             source_uri=uri if len(uri) <= MAX_URI_CHARS else None,
             collection=spec.collection,
@@ -247,17 +273,8 @@ class FolderReader:
         )
 
 
-def _replace_undecodable(name: str) -> str:
-    """Replace the surrogates by which Python represents file names that are not UTF-8."""
-    return name.encode(errors="replace").decode()
-
-
-def _compute_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-async def _read_chunks(path: Path) -> AsyncIterator[bytes]:
-    with await asyncio.to_thread(path.open, "rb") as file:
+async def _read_chunks(path: Path, allowed_roots: Sequence[Path] | None) -> AsyncIterator[bytes]:
+    file = await asyncio.to_thread(open_file, path, allowed_roots)
+    with file:
         while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
             yield chunk

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from schemas.events import DocumentReceived
@@ -16,6 +17,19 @@ from streams.sources.raw_producer import RawProducer
 ITEM_PREFIX = "item:"
 STATUS_KEY = "status"
 PAGE_SIZE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ItemChange:
+    """A new state of an item, and the event to publish about it."""
+
+    external_id: str
+    item_fields: Mapping[str, Any] = field(default_factory=dict)
+    document: DocumentReceived | None = None
+    """None for a withdrawal, and if the content is the same."""
+    mark: SequenceMark | None = None
+    """Set with `document`."""
+    is_withdrawal: bool = False
 
 
 @dataclass(slots=True)
@@ -65,34 +79,47 @@ class ItemStates:
         # `max`: the clock may go back, and two changes may fall into one millisecond.
         return self.source.epoch, max(int(self.clock().timestamp() * 1000), last_sequence + 1)
 
-    async def publish_received(
-        self, document: DocumentReceived, mark: SequenceMark, item_fields: Mapping[str, Any]
-    ) -> None:
-        """Publish a document and store its state."""
+    async def publish(self, changes: Sequence[ItemChange]) -> None:
+        """Publish the documents and withdrawals of these changes, and store their states."""
+        records, notes = [], {}
+        for change in changes:
+            previous_note = self.items.get(change.external_id, {})
+            note: dict[str, Any] = {
+                "sequence": previous_note.get("sequence", 0),
+                "live": previous_note.get("live", False),
+                **change.item_fields,
+                "epoch": self.source.epoch,
+            }
+            if change.is_withdrawal:
+                mark = self.compute_next_mark(change.external_id)
+                records.append(
+                    await self.raw_producer.build_withdrawal_record(change.external_id, mark)
+                )
+                note |= {"sequence": mark[1], "live": False}
+            elif change.document is not None:
+                assert change.mark is not None, "a document has a mark"
+                records.append(
+                    await self.raw_producer.build_received_record(change.document, change.mark)
+                )
+                note |= {"sequence": change.mark[1], "live": True}
+            notes[change.external_id] = note
         # In this order: after a crash in between it is published again, and equal content changes
         # nothing.
-        assert document.external_id is not None
-        await self.log.append([await self.raw_producer.build_received_record(document, mark)])
-        await self.store_item(
-            document.external_id, {**item_fields, "sequence": mark[1], "live": True}
+        if records:
+            await self.log.append(records)
+        self.items |= notes
+        await self.store.set_notes(
+            self._name, {ITEM_PREFIX + external_id: note for external_id, note in notes.items()}
         )
-        await self.store.record_change_time(self._name)
+        if records:
+            await self.store.record_change_time(self._name)
 
-    async def publish_withdrawn(self, external_id: str) -> None:
-        mark = self.compute_next_mark(external_id)
-        await self.log.append([await self.raw_producer.build_withdrawal_record(external_id, mark)])
-        await self.store_item(external_id, {"sequence": mark[1], "live": False})
-        await self.store.record_change_time(self._name)
-
-    async def store_item(self, external_id: str, note: Mapping[str, Any]) -> None:
-        previous_note = self.items.get(external_id, {})
-        self.items[external_id] = {
-            "sequence": previous_note.get("sequence", 0),
-            "live": previous_note.get("live", False),
-            **note,
-            "epoch": self.source.epoch,
-        }
-        await self.store.set_note(self._name, ITEM_PREFIX + external_id, self.items[external_id])
+    async def withdraw(self, external_ids: Iterable[str]) -> None:
+        remaining = iter(external_ids)
+        while page := [
+            ItemChange(name, is_withdrawal=True) for name in islice(remaining, PAGE_SIZE)
+        ]:
+            await self.publish(page)
 
     async def store_status(self, state: str, problems: Mapping[str, str]) -> None:
         """Store the status with the first problems by name and their total, if it changed."""

@@ -169,6 +169,9 @@ class MemorySourceStore:
         if value is not None:
             notes[key] = dict(value)
 
+    async def set_notes(self, source: str, notes: Mapping[str, Mapping[str, Any]]) -> None:
+        self._get_state(source).notes.update({key: dict(note) for key, note in notes.items()})
+
     async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]:
         return dict(self._get_state(source).notes)
 

@@ -34,6 +34,8 @@ class RawProducer:
     codec: Codec
     blobs: BlobStore
     clock: Callable[[], datetime]
+    inline_bytes: int = MAX_INLINE_BYTES
+    """Limit of content inside an event, `INGEST__INLINE_BYTES` if that is lower."""
 
     async def build_document_records(
         self, emitted_state: EmittedState, document: SourceDocument
@@ -91,6 +93,21 @@ class RawProducer:
         """Return the blob prefix where the bytes of a file or an address wait for ingress."""
         return self._build_staging_prefix(_format_event_id(external_id, mark, 0, ITEM_DIGEST))
 
+    async def stage_item(self, external_id: str, mark: SequenceMark, payload: bytes) -> Content:
+        """Stage the bytes of a file.
+
+        Not inline: `raw` is not encrypted, and a record whose event was superseded would keep them
+        after an erasure.
+        """
+        return await self._stage_payload(
+            _format_event_id(external_id, mark, 0, ITEM_DIGEST), payload
+        )
+
+    async def _stage_payload(self, event_id: str, payload: bytes) -> Content:
+        # A fixed key: a retry writes the same blob again.
+        key = self._build_staging_prefix(event_id) + sha256_hex(payload)
+        return Content(storage_key=(await self.blobs.put(key, payload)).key)
+
     def _build_staging_prefix(self, event_id: str) -> str:
         return upload_staging_prefix(
             self.spec.tenant, make_received_id(self.spec.tenant, self.spec.ce_source, event_id)
@@ -107,12 +124,8 @@ class RawProducer:
             raise MalformedEvent(
                 f"Invalid body of {document.external_id!r}: {error}.", code="MALFORMED_CHANGE"
             ) from error
-        if len(payload) > MAX_INLINE_BYTES:
-            # A fixed key: a retry writes the same blob again.
-            blob = await self.blobs.put(
-                self._build_staging_prefix(event_id) + sha256_hex(payload), payload
-            )
-            return Content(storage_key=blob.key)
+        if len(payload) > self.inline_bytes:
+            return await self._stage_payload(event_id, payload)
         return (
             Content(text=document.text)
             if document.base64 is None

@@ -172,3 +172,14 @@ async def test_notes_are_replaced_and_deleted(store: SourceStore) -> None:
     await store.set_note("crm", "a", {"n": 3})
     await store.set_note("crm", "b", None)
     assert await store.fetch_notes("crm") == {"a": {"n": 3}}
+
+
+async def test_several_notes_are_stored_at_once(store: SourceStore) -> None:
+    await store.set_note("crm", "a", {"n": 1})
+    await store.set_notes("crm", {"a": {"n": 2}, "b": {"text": "Ă©\n", "list": [1, None]}})
+    await store.set_notes("crm", {})
+    assert await store.fetch_notes("crm") == {
+        "a": {"n": 2},
+        "b": {"text": "Ă©\n", "list": [1, None]},
+    }
+    assert await store.fetch_notes("erp") == {}

@@ -3,73 +3,14 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engines.blobs import open_blobs
-from schemas.errors import ConfigurationError
-from schemas.sources import DeclaredSource, FolderSource, SourceSpec
-from streams.codec import Codec
-from streams.memory_log import MemoryLog
-from streams.sources.folder_reader import FolderReader
-from streams.sources.item_state import ItemStates
-from streams.sources.memory_store import MemorySourceStore
-from streams.sources.raw_producer import RawProducer
-from tests.fakes.known_documents import NoKnownDocuments
-from tests.support.raw_documents import read_current_documents
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-OLD_MTIME_S = 1_760_000_000
-
-
-class CountingStore(MemorySourceStore):
-    recalls = 0
-
-    async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]:
-        self.recalls += 1
-        return await super().fetch_notes(source)
-
-
-class WatchedFolder:
-    def __init__(
-        self, folder: Path, *, max_bytes: int = 1000, within: list[Path] | None = None
-    ) -> None:
-        folder.mkdir(exist_ok=True)
-        self.folder, self.log, self.store = folder, MemoryLog(lambda: NOW), CountingStore()
-        source = DeclaredSource(
-            SourceSpec(name="library", connector=FolderSource(path=str(folder))), 1
-        )
-        blobs = open_blobs("memory:///")
-        states = ItemStates(
-            source,
-            self.store,
-            NoKnownDocuments(),
-            RawProducer(source.spec, Codec(), blobs, lambda: NOW),
-            self.log,
-            lambda: NOW,
-        )
-        self.reader = FolderReader(
-            source.spec.connector, states, blobs, max_bytes, lambda: NOW, within
-        )  # type: ignore[arg-type]
-
-    def write_file(self, name: str, text: str = "Herons stand.") -> Path:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        os.utime(path, (OLD_MTIME_S + len(text), OLD_MTIME_S + len(text)))
-        return path
-
-    async def poll(self) -> tuple[set[str], dict[str, str]]:
-        """Poll once; return the documents by the log, and the reported problems."""
-        if not self.reader.item_states.items:
-            await self.log.create_topics({"raw": 1}, retention_ms={})
-        await self.reader.scan()
-        return await read_current_documents(self.log), (await self.store.fetch_notes("library"))[
-            "status"
-        ]["problems"]
+from schemas.errors import ConfigurationError, DatabaseUnavailable
+from tests.support.watched_folder import NOW, WatchedFolder
 
 
 @pytest.mark.parametrize(
@@ -235,3 +176,143 @@ async def test_replaced_file_with_same_size_and_mtime_is_detected(tmp_path: Path
         draft.replace(path)
         await watched.poll()
     assert len([stored async for stored in watched.log.read("raw")]) == before + 2
+
+
+async def test_thousand_files_are_published_in_few_appends_around_problems(tmp_path: Path) -> None:
+    watched = WatchedFolder(tmp_path / "library", within=[tmp_path])
+    for number in range(1000):
+        watched.write_file(f"{number % 7}/{number}.md", f"Heron {number}.")
+    large = {watched.write_file(f"{n}/large-{n}.md", "x" * 1001).name for n in range(7)}
+    (watched.folder / "3/outside.md").symlink_to("/etc/hostname")
+    await watched.poll()
+    assert sorted(await watched.read_texts()) == sorted(
+        (f"{number % 7}/{number}.md", f"Heron {number}.") for number in range(1000)
+    )
+    status = (await watched.store.fetch_notes("library"))["status"]
+    assert (status["items"], status["problem_count"]) == (1000, len(large) + 1)
+    assert watched.log.appends < 200
+
+
+async def test_batch_is_published_again_after_crash_before_its_notes(tmp_path: Path) -> None:
+    watched = WatchedFolder(tmp_path / "library")
+    for number in range(5):
+        watched.write_file(f"{number}.md", f"Heron {number}.")
+    await watched.log.create_topics({"raw": 1}, retention_ms={})
+    watched.store.is_unavailable = True
+    with pytest.raises(DatabaseUnavailable):
+        await watched.reader.scan()
+    published = await watched.read_texts()
+    assert published, "the log has what the notes lack"
+    watched.store.is_unavailable = False
+    await watched.reader.item_states.load()
+    await watched.reader.scan()
+    again = (await watched.read_texts())[len(published) :]
+    assert set(again) == {(f"{n}.md", f"Heron {n}.") for n in range(5)} >= set(published)
+    await watched.reader.scan()
+    assert len(await watched.read_texts()) == len(published) + 5
+
+
+async def test_file_replaced_by_link_to_outside_after_scan_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("of the machine")
+    watched = WatchedFolder(tmp_path / "library", within=[tmp_path / "library"])
+    for name in ("a.md", "b.md", "c.md"):
+        watched.write_file(name)
+
+    def replace() -> None:
+        (watched.folder / "b.md").unlink()
+        (watched.folder / "b.md").symlink_to(tmp_path / "secret")
+
+    watched.change_before_reads(monkeypatch, replace)
+    documents, problems = await watched.poll()
+    assert documents == {"a.md", "c.md"} and list(problems) == ["b.md"]
+    assert "of the machine" not in [text for _, text in await watched.read_texts()]
+
+
+async def test_folder_replaced_by_link_after_resolution_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/a.md").write_text("of the machine")
+    watched = WatchedFolder(tmp_path / "library", within=[tmp_path / "library"])
+    watched.write_file("deep/a.md")
+    resolve = Path.resolve
+
+    def resolve_then_replace(path: Path, strict: bool = False) -> Path:
+        resolved = resolve(path, strict)
+        if path.name == "a.md" and not (watched.folder / "deep").is_symlink():
+            (watched.folder / "deep").rename(tmp_path / "moved")
+            (watched.folder / "deep").symlink_to(tmp_path / "outside")
+        return resolved
+
+    monkeypatch.setattr(Path, "resolve", resolve_then_replace)
+    documents, problems = await watched.poll()
+    assert documents == set() and list(problems) == ["deep/a.md"]
+
+
+async def test_file_replaced_by_pipe_after_scan_does_not_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = WatchedFolder(tmp_path / "library")
+    path = watched.write_file("a.md")
+
+    def replace() -> None:
+        path.unlink()
+        os.mkfifo(path)
+
+    watched.change_before_reads(monkeypatch, replace)
+    assert await watched.poll() == (set(), {"a.md": "not a regular file"})
+
+
+async def test_recent_file_is_ingested_at_once_and_read_again_when_settled(tmp_path: Path) -> None:
+    watched = WatchedFolder(tmp_path / "library")
+    path = watched.write_file("a.md", "Herons stand.")
+    os.utime(path, (NOW.timestamp(), NOW.timestamp()))
+    assert (await watched.poll())[0] == {"a.md"}
+    path.write_text("Egrets stand.")  # of the same size, and maybe within one tick of the clock
+    os.utime(path, (NOW.timestamp(), NOW.timestamp()))
+    watched.now += timedelta(seconds=3)
+    await watched.poll()
+    assert [text for _, text in await watched.read_texts()] == ["Herons stand.", "Egrets stand."]
+    await watched.poll()
+    assert len(await watched.read_texts()) == 2
+    assert not watched.reader.unsettled
+
+
+async def test_file_open_for_writing_is_not_ingested_early(tmp_path: Path) -> None:
+    watched = WatchedFolder(tmp_path / "library")
+    path = watched.write_file("a.md", "Herons")
+    with path.open("a") as file:
+        os.utime(path, (NOW.timestamp(), NOW.timestamp()))
+        await watched.poll()
+        assert await watched.read_texts() == []
+        file.write(" stand.")
+    os.utime(path, (NOW.timestamp(), NOW.timestamp()))
+    await watched.poll()
+    assert [text for _, text in await watched.read_texts()] == ["Herons stand."]
+
+
+async def test_file_that_keeps_changing_is_ingested_once_a_second(tmp_path: Path) -> None:
+    watched = WatchedFolder(tmp_path / "library")
+    for number in range(30):
+        path = watched.write_file("a.md", "x" * (number + 1))
+        watched.now = NOW + timedelta(milliseconds=100 * number)
+        os.utime(path, (watched.now.timestamp(), watched.now.timestamp()))
+        await watched.poll()
+    assert len(await watched.read_texts()) == 3
+    watched.now += timedelta(seconds=2)
+    await watched.poll()
+    assert (await watched.read_texts())[-1] == ("a.md", "x" * 30)
+
+
+async def test_deletion_of_many_files_is_published_in_pages(tmp_path: Path) -> None:
+    watched = WatchedFolder(tmp_path / "library")
+    for number in range(600):
+        watched.write_file(f"{number}.md")
+    await watched.poll()
+    before = watched.log.appends
+    for path in watched.folder.iterdir():
+        path.unlink()
+    assert (await watched.poll())[0] == set()
+    assert watched.log.appends == before + 2
