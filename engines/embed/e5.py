@@ -23,7 +23,7 @@ from schemas.errors import ConfigurationError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding
 
-VERSION = 1
+VERSION = 2
 DIMENSION = 384
 # The model was trained with these prefixes.
 QUERY, PASSAGE = "query: ", "passage: "

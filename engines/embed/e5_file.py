@@ -42,10 +42,9 @@ class ModelShape:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelVocabulary:
-    pieces: list[str]
-    scores: NDArray[np.float32]
-    normalization: dict[int, str]
+class SpecialTokens:
+    """Ids of the tokens that are no text."""
+
     bos: int
     eos: int
     pad: int
@@ -63,13 +62,25 @@ class E5File:
         verify_weights(path)
         self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
         reader = _BinaryReader(self._bytes)
-        self.shape, special, pieces = _read_header(reader)
-        self.vocabulary = _read_vocabulary(reader, special, pieces)
+        self.shape, self.special_tokens, self._piece_count = _read_header(reader)
+        self._vocabulary_offset = reader.offset
+        _skip_vocabulary(reader, self._piece_count)
+        self.normalization = _read_normalization(reader)
         # Data type, count of values, first byte and size of each tensor.
         self._directory: dict[str, tuple[Any, ...]] = {}
         for _ in range(reader.read_struct("<i")[0]):
             name = reader.read_bytes(reader.read_struct("<H")[0]).decode()
             self._directory[name] = reader.read_struct("<BIQQ")
+
+    def read_pieces(self) -> list[tuple[str, float]]:
+        """Read the pieces of the vocabulary with their scores; their indices are the token ids."""
+        reader = _BinaryReader(self._bytes, self._vocabulary_offset)
+        (length,) = reader.read_struct("<Q")
+        offsets = np.frombuffer(reader.read_bytes(4 * (self._piece_count + 1)), "<u4").tolist()
+        scores = np.frombuffer(reader.read_bytes(4 * self._piece_count), "<f4").tolist()
+        blob = reader.read_bytes(length)
+        pieces = (blob[start:end].decode() for start, end in pairwise(offsets))
+        return list(zip(pieces, scores, strict=True))
 
     def read_tensor(self, name: str, rows: int = 0) -> Floats:
         """Read a tensor as float32, flat, or as [rows, columns] if `rows` is given."""
@@ -107,8 +118,8 @@ def verify_weights(path: Path) -> None:
 
 
 class _BinaryReader:
-    def __init__(self, data: NDArray[np.uint8]) -> None:
-        self._data, self.offset = data, 0
+    def __init__(self, data: NDArray[np.uint8], offset: int = 0) -> None:
+        self._data, self.offset = data, offset
 
     def read_struct(self, layout: str) -> tuple[Any, ...]:
         size = struct.calcsize(layout)
@@ -119,7 +130,7 @@ class _BinaryReader:
         return self._data[self.offset - size : self.offset].tobytes()
 
 
-def _read_header(reader: _BinaryReader) -> tuple[ModelShape, tuple[int, ...], int]:
+def _read_header(reader: _BinaryReader) -> tuple[ModelShape, SpecialTokens, int]:
     magic, _version = reader.read_struct("<4sI")
     if magic != b"E5S1":
         raise ConfigurationError(
@@ -131,20 +142,15 @@ def _read_header(reader: _BinaryReader) -> tuple[ModelShape, tuple[int, ...], in
     pieces, *special = reader.read_struct("<5i")
     return (
         ModelShape(hidden, layers, heads, feed_forward, vocabulary, positions, epsilon),
-        tuple(special),
+        SpecialTokens(*special),
         pieces,
     )
 
 
-def _read_vocabulary(
-    reader: _BinaryReader, special: tuple[int, ...], count: int
-) -> ModelVocabulary:
+def _skip_vocabulary(reader: _BinaryReader, pieces: int) -> None:
     (length,) = reader.read_struct("<Q")
-    offsets = np.frombuffer(reader.read_bytes(4 * (count + 1)), "<u4").tolist()
-    scores = np.frombuffer(reader.read_bytes(4 * count), "<f4")
-    blob = reader.read_bytes(length)
-    pieces = [blob[start:end].decode() for start, end in pairwise(offsets)]
-    return ModelVocabulary(pieces, scores, _read_normalization(reader), *special)
+    # An offset for each piece and the end, and a score for each piece.
+    reader.offset += 4 * (pieces + 1) + 4 * pieces + length
 
 
 def _read_normalization(reader: _BinaryReader) -> dict[int, str]:

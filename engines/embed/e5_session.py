@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
-from tokenizers import Tokenizer, models, pre_tokenizers
+from sentencepiece import SentencePieceProcessor
 
-from engines.embed.e5_file import FILE_SHA256, E5File, ModelVocabulary, locate_weights
+from engines.disk import write_atomically
+from engines.embed.e5_file import FILE_SHA256, E5File, locate_weights
 from engines.embed.states import Floats
 
 MAX_TOKENS = 512
@@ -18,35 +20,74 @@ MAX_USEFUL_CHARACTERS = 20_000
 """Longer texts are cut before tokenizing: in practice later characters cannot be among the first
 510 tokens."""
 GRAPH_VERSION = 2
+TOKENIZER_VERSION = 1
+CACHE_PREFIX = f"multilingual-e5-small-{FILE_SHA256[:12]}"
+"""Of the files in the cache folder that are derived from the weights."""
+WORD_MARK = "▁"
+"""Stands for a space in the pieces."""
 _SPACES = re.compile(" {2,}")
 
 
 class E5Tokenizer:
-    """Unigram model (Kudo 2018) over the pieces in the weights file."""
+    """Unigram model (Kudo 2018) over the pieces in the weights file.
 
-    def __init__(self, vocabulary: ModelVocabulary) -> None:
-        model = models.Unigram(
-            list(zip(vocabulary.pieces, vocabulary.scores.tolist(), strict=True)),
-            vocabulary.unk,
-            False,
-        )
-        self._tokenizer = Tokenizer(model)
-        self._tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
-            replacement="▁", prepend_scheme="always", split=False
-        )
-        self.vocabulary = vocabulary
+    The model is cached in `cache_dir`: made from the pieces it takes three times as long to load.
+    """
+
+    def __init__(self, weights: E5File, cache_dir: Path) -> None:
+        self._special, self._normalization = weights.special_tokens, weights.normalization
+        model_path = cache_dir / f"{CACHE_PREFIX}-v{TOKENIZER_VERSION}.spm"
+        if not model_path.exists():
+            model = build_unigram_model(weights)
+            write_atomically(model_path, lambda path: path.write_bytes(model))
+        self._processor = SentencePieceProcessor(model_file=str(model_path))
 
     def encode(self, text: str) -> list[int]:
         """Return at most 512 token ids, including the special tokens."""
-        return [self.vocabulary.bos, *self.tokenize(text)[: MAX_TOKENS - 2], self.vocabulary.eos]
+        ids = self.tokenize(text)[: MAX_TOKENS - 2]
+        return [self._special.bos, *ids, self._special.eos]
 
     def tokenize(self, text: str) -> list[int]:
         """Return the token ids without special tokens and without limit."""
-        normalized = text[:MAX_USEFUL_CHARACTERS].translate(self.vocabulary.normalization)
-        ids: list[int] = self._tokenizer.encode(
-            _SPACES.sub(" ", normalized), add_special_tokens=False
-        ).ids
+        normalized = text[:MAX_USEFUL_CHARACTERS].translate(self._normalization)
+        escaped = _SPACES.sub(" ", normalized).replace(" ", WORD_MARK)
+        # Every text begins with a word, an empty one has none.
+        if escaped and not escaped.startswith(WORD_MARK):
+            escaped = WORD_MARK + escaped
+        ids: list[int] = self._processor.encode(escaped)
         return ids
+
+
+def build_unigram_model(weights: E5File) -> bytes:
+    """Build the model of SentencePiece (sentencepiece_model.proto) that segments escaped text."""
+    # Here, because it imports protobuf, which a process that finds the model does not need.
+    from sentencepiece import sentencepiece_model_pb2
+
+    # protobuf makes the classes at import, where no type checker sees them.
+    protocol: Any = sentencepiece_model_pb2
+    special = weights.special_tokens
+    kinds = {
+        special.unk: protocol.ModelProto.SentencePiece.UNKNOWN,
+        # Never found in text: one that spells a special token is ordinary text.
+        **dict.fromkeys(
+            (special.bos, special.eos, special.pad), protocol.ModelProto.SentencePiece.CONTROL
+        ),
+    }
+    model = protocol.ModelProto()
+    for index, (piece, score) in enumerate(weights.read_pieces()):
+        kind = kinds.get(index, protocol.ModelProto.SentencePiece.NORMAL)
+        model.pieces.add(piece=piece, score=score, type=kind)
+    model.trainer_spec.model_type = protocol.TrainerSpec.UNIGRAM
+    model.trainer_spec.unk_id = special.unk
+    model.trainer_spec.bos_id, model.trainer_spec.eos_id = special.bos, special.eos
+    model.trainer_spec.pad_id = special.pad
+    # The text is normalized and escaped before.
+    model.normalizer_spec.name = "identity"
+    model.normalizer_spec.add_dummy_prefix = False
+    model.normalizer_spec.remove_extra_whitespaces = False
+    model.normalizer_spec.escape_whitespaces = False
+    serialized: bytes = model.SerializeToString()
+    return serialized
 
 
 class E5Encoder:
@@ -58,15 +99,13 @@ class E5Encoder:
 
     def __init__(self, cache_dir: Path) -> None:
         self._file = E5File(locate_weights())
-        self.tokenizer = E5Tokenizer(self._file.vocabulary)
+        self.tokenizer = E5Tokenizer(self._file, cache_dir)
         self.dimension = self._file.shape.hidden
         self._position_embeddings = (
             self._file.read_tensor("emb.pos", self._file.shape.positions)
             + self._file.read_tensor("emb.type")[: self.dimension]
         )
-        graph_path = (
-            cache_dir / f"multilingual-e5-small-{FILE_SHA256[:12]}-fp32-v{GRAPH_VERSION}.onnx"
-        )
+        graph_path = cache_dir / f"{CACHE_PREFIX}-fp32-v{GRAPH_VERSION}.onnx"
         # Several processes may write it at once: the result is the same, and renamed into place.
         if not (graph_path.exists() and graph_path.with_suffix(".weights").exists()):
             # Here, because it imports `onnx`, which a process that finds the graph does not need.

@@ -26,6 +26,7 @@ from engines.embed.e5 import (
     get_background_file_name,
     load_texts,
 )
+from engines.embed.e5_file import E5File, locate_weights
 from engines.embed.e5_session import E5Encoder
 from engines.embed.states import normalize_rows
 
@@ -46,7 +47,7 @@ def make_backgrounds(cache_dir: Path) -> None:
 def make_basis(cache_dir: Path) -> None:
     encoder = E5Encoder(cache_dir)
     sources = [
-        f"passage: {text}" for text in [*load_texts("passages"), *generate_word_salads(encoder)]
+        f"passage: {text}" for text in [*load_texts("passages"), *generate_word_salads()]
     ] + [f"query: {text}" for text in load_texts("questions")]
     rows = np.concatenate(
         [
@@ -58,11 +59,11 @@ def make_basis(cache_dir: Path) -> None:
     np.save(TARGET / "e5_basis.npy", np.ascontiguousarray(directions.T, np.float16))
 
 
-def generate_word_salads(encoder: E5Encoder) -> list[str]:
+def generate_word_salads() -> list[str]:
     """Generate texts of random common words in Latin script, with a fixed seed."""
     words = [
         word
-        for piece in encoder.tokenizer.vocabulary.pieces
+        for piece, _ in E5File(locate_weights()).read_pieces()
         if piece.startswith("▁")
         and len(word := piece[1:]) > 2
         and word.isalpha()

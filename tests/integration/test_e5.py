@@ -46,6 +46,11 @@ def test_tokens_match_the_published_tokenizer(encoder: E5Encoder) -> None:
         "passage: hello world"
     )
     assert len(encoder.tokenizer.encode("word " * 5000)) == 512
+    # Unknown characters in a row are one token.
+    assert encoder.tokenizer.tokenize("\U00013080\U00013081") == [6, 3]
+    assert encoder.tokenizer.tokenize("") == []
+    # A text that spells a special token is ordinary text.
+    assert not {0, 1, 2} & set(encoder.tokenizer.tokenize("<s> </s> <pad>"))
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +164,11 @@ def test_two_processes_can_build_one_cache(tmp_path: Path) -> None:
     for racer in racers:
         racer.join(120)
     assert [racer.exitcode for racer in racers] == [0, 0]
-    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".onnx", ".weights"]
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".onnx", ".spm", ".weights"]
     next(tmp_path.glob("*.weights")).unlink()
+    next(tmp_path.glob("*.spm")).unlink()
     assert E5Encoder(tmp_path).dimension == 384
-    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".onnx", ".weights"]
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".onnx", ".spm", ".weights"]
 
 
 EXIT_DURING_INGEST_SCRIPT = """
