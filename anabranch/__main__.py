@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 from anabranch.cli import main
@@ -13,6 +14,9 @@ def program() -> None:
 
     Taking native threads apart at exit is slow, and at times fatal.
     """
+    # The commands import modules with hundreds of thousands of objects that live as long as the
+    # process. The default thresholds walk them dozens of times, a tenth of the time to start.
+    gc.set_threshold(50_000, 20, 100)
     # A script's background job inherits SIGINT as ignored. raise_signal() would then do nothing,
     # and SIGTERM would be lost.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,11 +10,11 @@ import pytest
 
 from anabranch.cli import build_app
 from anabranch.config.loader import NON_SETTING_VARIABLES, list_setting_names, to_environment_name
-from api.app import create_routes
 from docs.generate import find_outdated_files, replace_section
 from processors import EVENT_CLASSES
 from services.instrumentation.metrics import Metrics
 from tests.golden.error_codes import PACKAGES, collect_codes
+from tests.support.openapi import build_openapi_document
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -51,7 +51,7 @@ def test_reference_lists_every_endpoint() -> None:
     reference = read_text("docs/reference/http.md")
     calls = [
         f"{method.upper()} {path}"
-        for path, methods in create_routes().openapi()["paths"].items()
+        for path, methods in build_openapi_document()["paths"].items()
         for method in methods
     ]
     assert [call for call in calls if f"### `{call}`" not in reference] == []

@@ -17,13 +17,14 @@ from anabranch.composition.api import prepare_api
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from api.app import create_app, create_routes
+from api.app import create_app
 from api.services import Services
 from engines.embed.null import NullEmbedder
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
 from tests.support.api_world import wait_until_ready
 from tests.support.eventually import eventually
+from tests.support.openapi import build_openapi_document
 
 Json = dict[str, Any]
 TENANTS = ("acme", "bolt")
@@ -348,7 +349,7 @@ class ApiOperation:
 
 
 def list_operations() -> list[ApiOperation]:
-    document = create_routes().openapi()
+    document = build_openapi_document()
     found = []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from api.app import create_routes
 from api.app.openapi import OPERATION_PROBLEMS
 from api.problems import MEDIA_TYPE
+from tests.support.openapi import build_openapi_document
 
 ERROR_REFERENCE = Path(__file__).parents[2] / "docs/reference/errors.md"
-DOCUMENT = create_routes().openapi()
-OPERATIONS: dict[str, dict[str, Any]] = {
-    operation["operationId"]: operation
-    for path in DOCUMENT["paths"].values()
-    for operation in path.values()
-}
+
+
+def list_operations() -> dict[str, dict[str, Any]]:
+    return {
+        operation["operationId"]: operation
+        for path in build_openapi_document()["paths"].values()
+        for operation in path.values()
+    }
 
 
 def list_contents(operation: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -29,21 +31,21 @@ def list_contents(operation: dict[str, Any]) -> Iterator[tuple[str, str, dict[st
 def test_every_json_response_has_named_fields() -> None:
     untyped = [
         (name, status, media_type)
-        for name, operation in OPERATIONS.items()
+        for name, operation in list_operations().items()
         for status, media_type, schema in list_contents(operation)
         if "json" in media_type and not ({"$ref", "properties", "anyOf"} & schema.keys())
     ]
-    assert len(OPERATIONS) > 60
+    assert len(list_operations()) > 60
     assert untyped == []
 
 
 def test_every_reference_resolves() -> None:
-    references = set(re.findall(r"#/components/schemas/([^']+)'", str(DOCUMENT)))
-    assert references and references <= DOCUMENT["components"]["schemas"].keys()
+    references = set(re.findall(r"#/components/schemas/([^']+)'", str(build_openapi_document())))
+    assert references and references <= build_openapi_document()["components"]["schemas"].keys()
 
 
 def test_every_error_is_a_problem() -> None:
-    for name, operation in OPERATIONS.items():
+    for name, operation in list_operations().items():
         for status, media_type, schema in list_contents(operation):
             if not status.startswith("2") and (name, status) != ("readyz", "503"):
                 assert media_type == MEDIA_TYPE, (name, status)
@@ -53,7 +55,7 @@ def test_every_error_is_a_problem() -> None:
 def test_codes_of_operations_are_explained_in_the_error_reference() -> None:
     explained = set(re.findall(r"`([A-Z][A-Z_]+)`", ERROR_REFERENCE.read_text()))
     named = set(re.findall(r"[A-Z][A-Z_]+", " ".join(OPERATION_PROBLEMS.values())))
-    assert OPERATION_PROBLEMS.keys() <= OPERATIONS.keys()
+    assert OPERATION_PROBLEMS.keys() <= list_operations().keys()
     assert named - explained == set()
-    conflict = OPERATIONS["start_replay"]["responses"]["409"]
+    conflict = list_operations()["start_replay"]["responses"]["409"]
     assert conflict["description"] == "`NOT_RETAINED`"

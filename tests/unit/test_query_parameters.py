@@ -9,8 +9,8 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from api.app import create_routes
 from tests.support.api_client import api_client
+from tests.support.openapi import build_openapi_document
 from tests.unit.api_fakes import DOCUMENT_ID, make_services
 
 ODD_SPELLINGS = (
@@ -88,7 +88,7 @@ async def test_probes_refuse_unknown_parameters_too(client: httpx2.AsyncClient) 
 
 async def test_documented_parameters_are_known(client: httpx2.AsyncClient) -> None:
     """NUL is refused in any parameter's value, before the operation runs."""
-    for template, path in create_routes().openapi()["paths"].items():
+    for template, path in build_openapi_document()["paths"].items():
         url = re.sub(r"{\w+}", str(DOCUMENT_ID), template)
         for method, operation in path.items():
             for parameter in operation.get("parameters", []):

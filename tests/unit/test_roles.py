@@ -12,18 +12,19 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from api.app import create_app, create_routes
+from api.app import create_app
 from api.audit import AUDITED_ACTIONS
 from api.authentication import MAX_ADDRESSES, WINDOW_S, FailureLimit
 from api.roles import PUBLIC_OPERATIONS, REQUIRED_ROLES
 from schemas.errors import LogUnavailable, Unauthenticated
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.principals import ROLES, Principal, Role
+from tests.support.openapi import build_openapi_document
 from tests.unit.api_fakes import MemoryFeed, RecordingAuditLog, make_services
 
 OPERATIONS = {
     operation["operationId"]: (method, path, operation)
-    for path, methods in create_routes().openapi()["paths"].items()
+    for path, methods in build_openapi_document()["paths"].items()
     for method, operation in methods.items()
 }
 READ_ONLY_OPERATIONS = {"plan_generation", "compare_generations"}
@@ -63,7 +64,7 @@ def test_every_operation_declares_its_role() -> None:
 
 
 def test_every_operation_documents_its_credential() -> None:
-    document = create_routes().openapi()
+    document = build_openapi_document()
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     for name, (_, _, operation) in OPERATIONS.items():
         assert ("security" in operation) == (name not in PUBLIC_OPERATIONS)
