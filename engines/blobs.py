@@ -34,6 +34,9 @@ from schemas.values import BlobRef
 T = TypeVar("T")
 CACHE_BYTES = 64 * 1024 * 1024
 _DOWNLOAD_CHUNK_BYTES = 1 << 20
+MAX_FOLDER_RACES = 20
+MISSING_FOLDER = "(os error 2)"
+"""ENOENT, as obstore reports it for a folder that is missing."""
 _KEY_SEGMENT = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
 
 
@@ -127,9 +130,7 @@ class ObstoreBlobStore:
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
         # The bytes under a key never change, so the existing blob is this one.
         with suppress(FileExistsError):
-            await self._run_operation(
-                key, lambda: obstore.put_async(self._store, key, data, mode="create")
-            )
+            await self._write(key, lambda: obstore.put_async(self._store, key, data, mode="create"))
         return BlobRef(
             key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), media_type=media_type
         )
@@ -150,7 +151,7 @@ class ObstoreBlobStore:
             key = f"{key_prefix}{sha256}"
             # The key is the hash: an existing blob has these bytes.
             if await self.get_size(key) is None:
-                await self._run_operation(
+                await self._write(
                     key, lambda: obstore.put_async(self._store, key, Path(temporary_file.name))
                 )
         return BlobRef(key=key, sha256=sha256, size=size, media_type=media_type)
@@ -210,7 +211,7 @@ class ObstoreBlobStore:
 
     async def copy(self, source: str, target: str) -> None:
         _validate_key(target)
-        await self._run_operation(source, lambda: obstore.copy_async(self._store, source, target))
+        await self._write(source, lambda: obstore.copy_async(self._store, source, target))
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete the blobs, ignoring missing ones."""
@@ -257,6 +258,18 @@ class ObstoreBlobStore:
         ):
             await asyncio.to_thread(target.write, chunk)
         target.flush()
+
+    async def _write(self, key: str, operation: Callable[[], Awaitable[T]]) -> T:
+        """Run an operation that creates the blob's folder."""
+        for _ in range(MAX_FOLDER_RACES):
+            try:
+                return await self._run_operation(key, operation)
+            except EngineUnavailable as error:
+                # A deletion, maybe of another process, has just removed a folder on the way,
+                # which was empty: it is created again.
+                if self._folder is None or MISSING_FOLDER not in error.detail:
+                    raise
+        return await self._run_operation(key, operation)
 
     async def _run_operation(self, key: str, operation: Callable[[], Awaitable[T]]) -> T:
         """Run the operation and translate its errors; FileExistsError is passed on."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
@@ -219,3 +221,18 @@ async def test_listing_is_limited_to_prefix(blobs: BlobStore) -> None:
         await blobs.put(key, b"x")
     assert sorted(await blobs.list_keys("default/one/")) == sorted(keys)
     assert await blobs.list_keys("nobody/") == []
+
+
+def test_write_beside_deletions_that_empty_the_folder(tmp_path: Path) -> None:
+    """An empty folder is removed, also between its creation and the write of another process."""
+
+    async def write_and_delete(writer: int) -> None:
+        store = open_blobs(f"file://{tmp_path}")
+        for number in range(200):
+            key = f"uploads/default/api/{writer}/{number}"
+            await store.put(key, b"text")
+            await store.delete([key])
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda writer: asyncio.run(write_and_delete(writer)), range(8)))
+    assert list(tmp_path.iterdir()) == []
