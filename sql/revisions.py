@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from schemas.amendments import OrderKey
 from schemas.ports.stage_ports import LatestRevision, NewlyVisibleRevision
-from sql.encoding import format_array
-from sql.pool import Pool, execute, fetch_row, fetch_rows, fetch_value
+from sql.batching import CallBatcher
+from sql.encoding import encode_json_text, format_array
+from sql.pool import Pool, execute, fetch_row, fetch_rows
 
 
 class PgRevisions:
@@ -50,23 +52,59 @@ class PgRevisions:
         return {(row["document_id"], tuple(row["ord"])) for row in rows}
 
 
+@dataclass(frozen=True, slots=True)
+class _OwnershipClaim:
+    tenant: str
+    document_id: UUID
+    source: str
+    allowed: Collection[str]
+
+
 class PgDocumentOwners:
     """Implements `schemas.ports.stage_ports.DocumentOwners`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        # Stage `receive` admits documents concurrently.
+        self._fetches = CallBatcher(self._fetch_together)
+        self._claims = CallBatcher(self._claim_together)
 
     async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None:
-        source: str | None = await fetch_value(self._pool, "document_owner", tenant, document_id)
-        return source
+        return await self._fetches.run((tenant, document_id))
 
     async def claim_ownership(
         self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]
     ) -> str:
-        owner: str = await fetch_value(
-            self._pool, "claim_document_owner", tenant, document_id, source, list(allowed)
-        )
-        return owner
+        return await self._claims.run(_OwnershipClaim(tenant, document_id, source, allowed))
+
+    async def _fetch_together(self, documents: Sequence[tuple[str, UUID]]) -> list[str | None]:
+        columns = [tenant for tenant, _ in documents], [document for _, document in documents]
+        rows = await fetch_rows(self._pool, "document_owners", *columns)
+        owners = {(row["tenant"], row["document_id"]): row["source"] for row in rows}
+        return [owners.get(document) for document in documents]
+
+    async def _claim_together(self, claims: Sequence[_OwnershipClaim]) -> list[str]:
+        owners: dict[int, str] = {}
+        # One statement changes a row only once: a repeated document waits for the next one.
+        remaining = list(enumerate(claims))
+        while remaining:
+            by_document = {
+                (claim.tenant, claim.document_id): (index, claim)
+                for index, claim in reversed(remaining)
+            }
+            rows = await fetch_rows(
+                self._pool,
+                "claim_document_owners",
+                [claim.tenant for _, claim in by_document.values()],
+                [claim.document_id for _, claim in by_document.values()],
+                [claim.source for _, claim in by_document.values()],
+                [encode_json_text(list(claim.allowed)) for _, claim in by_document.values()],
+            )
+            for row in rows:
+                index, _ = by_document[row["tenant"], row["document_id"]]
+                owners[index] = row["source"]
+            remaining = [(index, claim) for index, claim in remaining if index not in owners]
+        return [owners[index] for index in range(len(claims))]
 
 
 async def restore_owners(pool: Pool, owners: Mapping[UUID, tuple[str, str]]) -> None:

@@ -226,17 +226,26 @@ where not exists (
 -- When the log received the events of these revisions.
 select accepted_id, received_at from document_revisions where accepted_id = any($1::uuid[])
 
--- name: document_owner
--- The source that owns a document.
-select source from document_owners where tenant = $1 and document_id = $2
+-- name: document_owners
+-- The sources that own these documents.
+select tenant, document_id, source from document_owners
+where (tenant, document_id) in (select * from unnest($1::text[], $2::uuid[]))
 
--- name: claim_document_owner
--- Make source $3 the owner if there is none, or if the owner is one of $4; returns the owner.
+-- name: claim_document_owners
+-- Make sources $3 the owners where there are none, or where the owner is one of those in $4; returns the owners.
 -- `do update` even without a change: `do nothing` would return no row for an existing owner.
-insert into document_owners as o (tenant, document_id, source) values ($1, $2, $3)
-on conflict (tenant, document_id) do update
-  set source = case when o.source = any($4::text[]) or '*' = any($4::text[]) then excluded.source else o.source end
-returning source
+with claim as (
+  select tenant, document_id, source, allowed::jsonb as allowed
+  from unnest($1::text[], $2::uuid[], $3::text[], $4::text[]) c (tenant, document_id, source, allowed)
+)
+insert into document_owners as o (tenant, document_id, source)
+-- Ordered, so that two workers that claim the same documents cannot deadlock.
+select tenant, document_id, source from claim order by tenant, document_id
+on conflict (tenant, document_id) do update set source = (
+  select case when c.allowed ?| array[o.source, '*'] then excluded.source else o.source end
+  from claim c where c.tenant = excluded.tenant and c.document_id = excluded.document_id
+)
+returning tenant, document_id, source
 
 -- name: restore_owners
 -- Restore document owners from the log: the last accepted revision decides.

@@ -20,6 +20,7 @@ from schemas.events import DocumentChunked, Event, EventDeadLettered
 from schemas.events.dead_letters import LogPosition
 from schemas.ids import content_id
 from schemas.ports.ledger import ClaimStatus, MemoKey, ProjectedEvent
+from schemas.ports.stage_ports import ANY_SOURCE
 from schemas.records import Position
 from schemas.rows import (
     ClaimRow,
@@ -42,6 +43,7 @@ from sql.inbox.claim_transaction import claim_documents
 from sql.inbox.ledger import PgLedger
 from sql.integrity import compute_checksum
 from sql.pool import Connection, Pool, close_pool, open_pool
+from sql.revisions import PgDocumentOwners
 from tests.support.eventually import eventually
 from tests.support.generation_copies import apply_control_rows
 from tests.support.ledger_events import (
@@ -687,6 +689,43 @@ class TestMemo:
         await memo.store({key: b"second", others[0]: b"other"})
         assert await memo.fetch([*others, key]) == {key: b"first", others[0]: b"other"}
         assert await memo.fetch([]) == {}
+
+    async def test_concurrent_calls_get_their_own_results(self, pool: Pool) -> None:
+        memo = PgEngineResultCache(pool)
+        keys = [
+            MemoKey(tenant, make_sample_document_id(name), "e", b"\x00")
+            for tenant in ("default", "t")
+            for name in "abc"
+        ]
+        await asyncio.gather(
+            *(memo.store({key: str(n).encode()}) for n, key in enumerate(keys)),
+            memo.store({keys[0]: b"later"}),
+        )
+        found = await asyncio.gather(*(memo.fetch([key]) for key in keys))
+        assert found == [{key: str(n).encode()} for n, key in enumerate(keys)]
+
+
+class TestOwners:
+    async def test_first_of_concurrent_claims_owns_document(self, pool: Pool) -> None:
+        owners = PgDocumentOwners(pool)
+        a, b = map(make_sample_document_id, "ab")
+        claims = [("default", a, "x"), ("default", a, "y"), ("default", b, "y"), ("t", a, "z")]
+        assert await asyncio.gather(
+            *(owners.claim_ownership(*claim, {claim[2]}) for claim in claims)
+        ) == ["x", "x", "y", "z"]
+        assert await asyncio.gather(
+            owners.fetch_owner("default", a),
+            owners.fetch_owner("t", a),
+            owners.fetch_owner("t", b),
+        ) == ["x", "z", None]
+
+    async def test_allowed_sources_change_owner(self, pool: Pool) -> None:
+        owners = PgDocumentOwners(pool)
+        document = make_sample_document_id("a")
+        assert await owners.claim_ownership("default", document, "x", {"x"}) == "x"
+        assert await owners.claim_ownership("default", document, "y", {"y", "{z}"}) == "x"
+        assert await owners.claim_ownership("default", document, 'y"', {'y"', "x"}) == 'y"'
+        assert await owners.claim_ownership("default", document, "z", {ANY_SOURCE}) == "z"
 
 
 async def test_document_without_chunks_becomes_visible(pool: Pool, ledger: PgLedger) -> None:

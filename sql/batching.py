@@ -1,0 +1,69 @@
+"""Batches that form by themselves from concurrent calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from schemas.errors import TransientError
+
+CallT = TypeVar("CallT")
+ResultT = TypeVar("ResultT")
+
+
+class CallBatcher(Generic[CallT, ResultT]):
+    """Run concurrent calls together: those that arrive during a batch form the next one.
+
+    A single call runs at once. `run_batch` returns the results in the order of the calls; if it
+    raises anything but TransientError, each call runs alone, so that only the culprit fails.
+    """
+
+    def __init__(
+        self, run_batch: Callable[[list[CallT]], Awaitable[Sequence[ResultT]]], max_calls: int = 256
+    ) -> None:
+        self._run_batch, self._max_calls = run_batch, max_calls
+        self._waiting: list[tuple[CallT, asyncio.Future[ResultT]]] = []
+        self._runner: asyncio.Task[None] | None = None
+
+    async def run(self, call: CallT) -> ResultT:
+        future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        self._waiting.append((call, future))
+        if self._runner is None:
+            # A task begins with the next round of the event loop, when all callers that are ready
+            # now have called.
+            self._runner = asyncio.create_task(self._run_waiting())
+        return await future
+
+    async def _run_waiting(self) -> None:
+        batch: list[tuple[CallT, asyncio.Future[ResultT]]] = []
+        try:
+            while self._waiting:
+                batch, self._waiting = (
+                    self._waiting[: self._max_calls],
+                    self._waiting[self._max_calls :],
+                )
+                await self._run_together(batch)
+        finally:
+            # Only a cancellation ends the loop early: nobody may wait for ever.
+            for _, future in (*batch, *self._waiting):
+                future.cancel()
+            self._waiting.clear()
+            self._runner = None
+
+    async def _run_together(self, batch: list[tuple[CallT, asyncio.Future[ResultT]]]) -> None:
+        try:
+            results = await self._run_batch([call for call, _ in batch])
+        except Exception as error:
+            if len(batch) == 1 or isinstance(error, TransientError):
+                for _, future in batch:
+                    # A caller may have been cancelled meanwhile.
+                    if not future.done():
+                        future.set_exception(error)
+                return
+            for pair in batch:
+                await self._run_together([pair])
+            return
+        for (_, future), result in zip(batch, results, strict=True):
+            if not future.done():
+                future.set_result(result)
