@@ -302,6 +302,9 @@ class IngestService:
         self, caller: Principal, document: UUID, sha256: str, request: IngestRequest
     ) -> bool:
         """Return whether the document already has these bytes and these fields."""
+        # First, because most documents are new and fetching one costs two large queries.
+        if not await self.documents.has_content(caller.tenant, document, sha256):
+            return False
         # Only unlimited callers see readers; _check_write_access has refused documents that this
         # caller may not read.
         current = await self.documents.fetch_document(replace(caller, readers=None), document)

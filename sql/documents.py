@@ -116,6 +116,9 @@ class PgDocuments:
             return None
         return (_to_document_body(rows[0], caller) if rows else UNSEEN_DOCUMENT) | (status or {})
 
+    async def has_content(self, tenant: str, document_id: UUID, sha256: str) -> bool:
+        return bool(await fetch_rows(self._pool, "has_content", tenant, document_id, sha256))
+
     async def fetch_revisions(
         self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
     ) -> tuple[list[Body], int | None]:

@@ -197,6 +197,9 @@ class DocumentCatalog(Protocol):
         self, caller: Principal, document_id: UUID
     ) -> dict[str, Any] | None: ...
 
+    async def has_content(self, tenant: str, document_id: UUID, sha256: str) -> bool:
+        """Return whether any revision of the document has these bytes."""
+
     async def fetch_revisions(
         self, caller: Principal, document_id: UUID, *, after: int | None, limit: int
     ) -> tuple[list[dict[str, Any]], int | None]:

@@ -174,6 +174,10 @@ select revision, nullif(generation, '') as generation, stage, part, state, attem
 from lines order by started_at, revision, generation, stage, part
 offset $3 limit $4
 
+-- name: has_content
+-- Whether any revision of a document has these bytes.
+select 1 from document_revisions where document_id = $2 and tenant = $1 and content_sha256 = $3 limit 1
+
 -- name: document_text
 -- Markdown of the visible revision, or of the latest one with a text while none is visible.
 select t.document_id, t.markdown, t.blob ->> 'key' as blob_key

@@ -185,6 +185,9 @@ class FakeDocuments:
     ) -> tuple[list[dict[str, Any]], str | None]:
         return [dict(DOCUMENT_BODY)], "more"
 
+    async def has_content(self, tenant: str, document_id: UUID, sha256: str) -> bool:
+        return document_id == DOCUMENT_ID and DOCUMENT_BODY.get("content_sha256") == sha256
+
     async def fetch_document(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None:
         if document_id != DOCUMENT_ID:
             return None
