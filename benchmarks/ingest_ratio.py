@@ -24,12 +24,12 @@ from engines.chunk import create_chunker
 from engines.embed.e5 import E5Embedder
 from engines.ocr.rapidocr import RapidOcr
 from engines.parse import LocalParser
-from processors.embed import build_embedding_text
 from schemas.events import Content, DocumentReceived
 from schemas.generations import ChunkConfig
 from schemas.ids import content_id
 from schemas.ports.engines import LocalFile
 from schemas.records import Record
+from schemas.values import format_embedding_text
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 
@@ -71,7 +71,9 @@ async def time_engines(
                     content_id("bench", number), title or transcript.title, transcript
                 )
                 texts += [
-                    build_embedding_text(child) for parent in parents for child in parent.children
+                    format_embedding_text(child.prefix, child.text)
+                    for parent in parents
+                    for child in parent.children
                 ]
             for start in range(0, len(texts), BATCH):
                 await embedder.embed(texts[start : start + BATCH])

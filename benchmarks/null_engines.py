@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.ids import content_id
-from schemas.ports.engines import LocalFile, ParsePlan, QueryEmbedding, TextEmbedding
+from schemas.ports.engines import (
+    LocalFile,
+    ParsePlan,
+    QueryEmbedding,
+    TextEmbedding,
+    TokenSpans,
+)
 from schemas.values import Block, ChildChunk, ParentChunk, Span, Transcript
 
 CHILD_WORDS = 150
@@ -46,6 +52,9 @@ class FlatEmbedder:
 
     async def embed_query(self, text: str) -> QueryEmbedding:
         return QueryEmbedding(self._vector(text).astype(np.float32))
+
+    async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
+        return [np.zeros((0, 2), np.int64) for _ in texts]
 
     def _vector(self, text: str) -> NDArray[np.float16]:
         vector = np.frombuffer(

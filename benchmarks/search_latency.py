@@ -28,7 +28,7 @@ from benchmarks.harness import (
 )
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
-from schemas.ports.engines import QueryEmbedding, TextEmbedding
+from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 from schemas.ports.search import EntitySeed
 from schemas.questions import Filters
 from sql.lexical import compact_lexical
@@ -203,6 +203,9 @@ class FixedEmbedder:
 
     async def embed_query(self, text: str) -> QueryEmbedding:
         return self.query
+
+    async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
+        return await self.inner.locate_tokens(texts)
 
 
 if __name__ == "__main__":

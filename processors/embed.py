@@ -26,7 +26,7 @@ from schemas.ports.ledger import ClaimStatus, MemoKey, OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.rows import ChildRow, ParentRow, PartCompletedRow, Row
 from schemas.topics import CHUNKED
-from schemas.values import ChildChunk, ChunkVector
+from schemas.values import ChildChunk, ChunkVector, format_embedding_text
 from streams.memoize import build_memo_key, memoize
 from streams.stage import Emission, PendingEvent, Stage
 
@@ -152,20 +152,17 @@ def _list_children(data: DocumentChunked) -> list[ChildChunk]:
     return [child for parent in data.parents for child in parent.children]
 
 
-def build_embedding_text(child: ChildChunk) -> str:
-    """Return the text that is embedded: title and headings, then the chunk."""
-    return f"{child.prefix}\n{child.text}" if child.prefix else child.text
-
-
 def make_embedding_key(tenant: str, document_id: UUID, child: ChildChunk, engine: str) -> MemoKey:
     """Return the cache key of a chunk's embedding by the engine with this fingerprint."""
-    return build_memo_key(tenant, document_id, engine, build_embedding_text(child).encode())
+    return build_memo_key(
+        tenant, document_id, engine, format_embedding_text(child.prefix, child.text).encode()
+    )
 
 
 async def _embed_chunks(
     chunks: Sequence[tuple[DocumentChunked, ChildChunk]], ports: StagePorts
 ) -> list[_CachedEmbedding]:
-    texts = [build_embedding_text(child) for _, child in chunks]
+    texts = [format_embedding_text(child.prefix, child.text) for _, child in chunks]
 
     async def embed(positions: list[int]) -> list[bytes]:
         embeddings = await ports.embedder.embed([texts[position] for position in positions])

@@ -59,6 +59,7 @@ async def _quote(
         result.ranking.candidates.embedded_query,
         resources.embedder,
         reranker if is_reranker_usable else None,
+        resources.states,
         query.profile.rerank.timeout_s,
     )
 

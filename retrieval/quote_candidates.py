@@ -27,7 +27,8 @@ _LINE = re.compile(r"[^\n]*\n?")
 class QuoteCandidate:
     """A span of a chunk: `text` is `chunk.text[start:end]`.
 
-    For a table row, `header` holds the column names.
+    For a table row, `header` holds the column names, and `header_span` their place in the chunk,
+    which the header of a split table lacks.
     """
 
     context: ContextPassage
@@ -35,6 +36,7 @@ class QuoteCandidate:
     start: int
     end: int
     header: tuple[str, ...] | None = None
+    header_span: tuple[int, int] | None = None
 
     @property
     def text(self) -> str:
@@ -105,6 +107,7 @@ def _split_chunk(
     header: tuple[str, ...] | None = (
         parse_prefix_header(chunk.prefix) if chunk.text.lstrip().startswith("|") else None
     )
+    header_span: tuple[int, int] | None = None
     yield from (
         QuoteCandidate(context, chunk, start, end)
         for start, end in find_marked_headings(chunk.text)
@@ -113,12 +116,12 @@ def _split_chunk(
     for kind, start, end in split_blocks(chunk.text):
         if kind == "header":
             names = tuple(split_cells(chunk.text[start:end]))
-            header = names if any(names) else None
+            header, header_span = (names, (start, end)) if any(names) else (None, None)
         elif kind == "row":
-            yield QuoteCandidate(context, chunk, start, end, header)
+            yield QuoteCandidate(context, chunk, start, end, header, header_span)
         else:
             # Prose ends the table: the next row belongs to another one.
-            header = None
+            header = header_span = None
             for sentence_start, sentence_end in (
                 ()
                 if not include_headings and _is_heading_line(chunk.text, start, end)

@@ -157,6 +157,11 @@ class Origin(Value):
     external_id: str | None = None
 
 
+def format_embedding_text(prefix: str, text: str) -> str:
+    """Return the text that is embedded for a chunk: title and headings, then the chunk."""
+    return f"{prefix}\n{text}" if prefix else text
+
+
 class ChildChunk(Value):
     """A unit of search of about 200 tokens.
 

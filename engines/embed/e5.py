@@ -21,7 +21,7 @@ from engines.embed.priority_pool import PriorityThreadPool
 from engines.embed.states import Floats, normalize_rows, quantize
 from schemas.errors import ConfigurationError
 from schemas.ids import fingerprint
-from schemas.ports.engines import QueryEmbedding, TextEmbedding
+from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 
 VERSION = 2
 DIMENSION = 384
@@ -109,6 +109,15 @@ class E5Embedder:
     async def embed_query(self, text: str) -> QueryEmbedding:
         return await self._query_pool.run(lambda: self._load_model().embed_question(text))
 
+    async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
+        return await self._query_pool.run(
+            lambda: (
+                [self._load_model().locate_tokens(text) for text in texts]
+                if self.state_dimension
+                else [np.zeros((0, 2), np.int64) for _ in texts]
+            )
+        )
+
     async def warm(self) -> None:
         """Load the model now instead of with the first question."""
         await self._query_pool.run(self._load_model)
@@ -153,6 +162,12 @@ class E5TextEncoder:
     def strip_special_tokens(self, prefix: str, ids: Sequence[int]) -> NDArray[np.int32]:
         return np.asarray(ids[self._prefix_lengths[prefix] : -1], np.int32)
 
+    def locate_tokens(self, prefix: str, text: str) -> TokenSpans:
+        spans = self._encoder.tokenizer.locate_tokens(prefix + text)
+        # States lack the prefix too; `encode` adds the special token at the start, which has no
+        # span.
+        return spans[self._prefix_lengths[prefix] - 1 :] - len(prefix)
+
     def compute_background(self, name: str) -> Background:
         prefix = BACKGROUND_PREFIXES[name]
         ids = [self.tokenize(prefix, line) for line in load_texts(name)]
@@ -179,6 +194,9 @@ class _E5Model:
 
     def tokenize(self, prefix: str, text: str) -> list[int]:
         return self._encoder.tokenize(prefix, text)
+
+    def locate_tokens(self, text: str) -> TokenSpans:
+        return self._encoder.locate_tokens(PASSAGE, text)
 
     def embed_passages(self, batch: Sequence[Sequence[int]]) -> list[TextEmbedding]:
         return [

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
 from engines.disk import write_atomically
@@ -56,6 +57,27 @@ class E5Tokenizer:
             escaped = WORD_MARK + escaped
         ids: list[int] = self._processor.encode(escaped)
         return ids
+
+    def locate_tokens(self, text: str) -> NDArray[np.int64]:
+        """Return the characters [start, end) of `text` of each token that `encode` keeps, special
+        tokens aside.
+        """
+        normalized: list[str] = []
+        # The index in `text` of each normalized character.
+        sources: list[int] = []
+        for index, original in enumerate(text[:MAX_USEFUL_CHARACTERS]):
+            for character in self._normalization.get(ord(original), original):
+                if character != " " or normalized[-1:] != [" "]:
+                    normalized.append(character)
+                    sources.append(index)
+        escaped = "".join(normalized).replace(" ", WORD_MARK)
+        if escaped and not escaped.startswith(WORD_MARK):
+            escaped, sources = WORD_MARK + escaped, [0, *sources]
+        offsets = self._processor.encode(escaped, return_type="offset_mapping")["offsets"]
+        return np.array(
+            [(sources[start], sources[end - 1] + 1) for start, end in offsets[: MAX_TOKENS - 2]],
+            np.int64,
+        ).reshape(-1, 2)
 
 
 def build_unigram_model(weights: E5File) -> bytes:

@@ -9,16 +9,18 @@ import hashlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engines.embed.states import normalize_rows, quantize
 from schemas.ids import fingerprint
-from schemas.ports.engines import QueryEmbedding, TextEmbedding
+from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 
 VERSION = 1
 _WORD = re.compile(r"\w+")
+MAX_TOKENS = 510
 
 
 class NullEmbedder:
@@ -55,6 +57,15 @@ class NullEmbedder:
             self._compute_vector(words), self._compute_states(words), _hash_token_ids(words), 0.0
         )
 
+    async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
+        return [
+            np.array(
+                [match.span() for match in _find_words(text)] if self.state_dimension else [],
+                np.int64,
+            ).reshape(-1, 2)
+            for text in texts
+        ]
+
     def _compute_vector(self, words: Sequence[str]) -> NDArray[np.float32]:
         return normalize_rows(
             np.stack([_compute_direction(word, self.dimension) for word in words or [""]]).sum(
@@ -67,8 +78,12 @@ class NullEmbedder:
         return np.stack(rows) if rows else np.zeros((0, self.state_dimension), np.float32)
 
 
+def _find_words(text: str) -> list[re.Match[str]]:
+    return list(islice(_WORD.finditer(text), MAX_TOKENS))
+
+
 def _split_words(text: str) -> list[str]:
-    return [word.casefold() for word in _WORD.findall(text)][:510]
+    return [match.group().casefold() for match in _find_words(text)]
 
 
 def _hash_token_ids(words: Sequence[str]) -> NDArray[np.int32]:

@@ -13,7 +13,7 @@ from engines.openai_server import OpenAIServer
 from engines.resilience import ServerCallError, ServerRetryPolicy, ServerSettings
 from schemas.errors import PermanentError, TransientError
 from schemas.ids import fingerprint
-from schemas.ports.engines import QueryEmbedding, TextEmbedding
+from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
 
 VERSION = 1
 PASSAGE_INSTRUCTION = "Represent the user's input."
@@ -68,6 +68,9 @@ class OpenAIEmbedder:
 
     async def embed_query(self, text: str) -> QueryEmbedding:
         return QueryEmbedding((await self._request_vectors([text], QUERY_INSTRUCTION))[0])
+
+    async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
+        return [np.zeros((0, 2), np.int64) for _ in texts]
 
     async def close(self) -> None:
         await self._server.close()

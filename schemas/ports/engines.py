@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from schemas.values import BlobRef, Extraction, Notice, ParentChunk, Transcript
 
 Vectors = NDArray[np.float32]
+TokenSpans = NDArray[np.int64]
+"""[tokens, 2]: the first character of each token, and the one behind its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,12 @@ class Embedder(Protocol):
         """Embed passages, in the order given. The engine batches."""
 
     async def embed_query(self, text: str) -> QueryEmbedding: ...
+
+    async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
+        """Return the characters of each text that the rows of its `states` stand for.
+
+        No rows for an embedder without token states.
+        """
 
 
 @dataclass(frozen=True, slots=True)

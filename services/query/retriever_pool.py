@@ -19,7 +19,7 @@ from retrieval.retriever import Retriever
 from retrieval.timing import Clock
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import EmbedConfig, Generation
-from schemas.ports.engines import Embedder, QueryEmbedding, TextEmbedding
+from schemas.ports.engines import Embedder, QueryEmbedding, TextEmbedding, TokenSpans
 from schemas.ports.ledger import GenerationStore
 from services.engines import make_outdated_error
 from sql.generations import (
@@ -241,4 +241,7 @@ class OutdatedEmbedder:
         raise make_outdated_error(self._generation, ["embed"])
 
     async def embed_query(self, text: str) -> QueryEmbedding:
+        raise make_outdated_error(self._generation, ["embed"])
+
+    async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
         raise make_outdated_error(self._generation, ["embed"])

@@ -21,6 +21,7 @@ from schemas.ports.engines import (
     Parser,
     QueryEmbedding,
     TextEmbedding,
+    TokenSpans,
 )
 from schemas.values import Extraction, ParentChunk, Transcript
 from services.engines import (
@@ -87,6 +88,9 @@ class CountingEmbedder:
     async def embed_query(self, text: str) -> QueryEmbedding:
         # Queries are not part of a build, so they are not counted.
         return await self.inner.embed_query(text)
+
+    async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
+        return await self.inner.locate_tokens(texts)
 
 
 @dataclass(slots=True)

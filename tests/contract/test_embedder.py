@@ -85,6 +85,19 @@ async def test_token_states_are_int8_unit_rows_or_absent(embedder: Embedder) -> 
         assert lengths == pytest.approx(np.ones(len(lengths)), abs=0.05)
 
 
+async def test_located_tokens_fit_the_states_and_the_words(embedder: Embedder) -> None:
+    texts = [*TEXTS, "O  ﬁm…\n\tdo ½ contrato", "| Número | Preço |\n| --- | --- |\n| 7 | 310 € |"]
+    located = await embedder.locate_tokens(texts)
+    for text, item, spans in zip(texts, await embedder.embed(texts), located, strict=True):
+        assert spans.shape == (0 if item.states is None else len(item.states), 2)
+        assert ((spans[:, 0] <= spans[:, 1]) & (spans[:, 1] <= len(text))).all()
+    if embedder.state_dimension:
+        start = TEXTS[0].index("costs")
+        (spans,) = await embedder.locate_tokens(TEXTS[:1])
+        words = {TEXTS[0][max(0, first) : end].strip() for first, end in spans.tolist()}
+        assert any(TEXTS[0][start:].startswith(word) for word in words if word.startswith("c"))
+
+
 async def test_query_is_nearest_to_passage_with_shared_words(embedder: Embedder) -> None:
     query = await embedder.embed_query("How much does the bearing cost?")
     near, far = [

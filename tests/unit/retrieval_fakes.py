@@ -24,6 +24,7 @@ from schemas.ports.engines import (
     QueryEmbedding,
     RerankPassage,
     TextEmbedding,
+    TokenSpans,
 )
 from schemas.values import BlobRef
 
@@ -40,6 +41,17 @@ def token_states_of(text: str) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     words = extract_content_words(text) or ["nothing"]
     ids = [int.from_bytes(hashlib.sha256(word[:4].encode()).digest()[:2], "big") for word in words]
     return np.stack([word_direction(word) for word in words]), np.array(ids, np.int32)
+
+
+def locate_words(text: str) -> NDArray[np.int64]:
+    return np.array(
+        [
+            match.span()
+            for match in re.finditer(r"\w+", text)
+            if extract_content_words(match.group())
+        ],
+        np.int64,
+    ).reshape(-1, 2)
 
 
 def embed_text(text: str) -> NDArray[np.float32]:
@@ -68,9 +80,12 @@ class WordEmbedder:
     model: str = "words"
     dimension: int = DIMENSION
     state_dimension: int = DIMENSION
+    is_locating: bool = True
+    embedded_texts: list[str] = field(default_factory=list)
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         self._check_available()
+        self.embedded_texts.extend(texts)
         return [
             TextEmbedding(embed_text(text).astype(np.float16), *unpack_states(pack_states(text)))
             for text in texts
@@ -80,6 +95,10 @@ class WordEmbedder:
         self._check_available()
         rows, ids = token_states_of(text)
         return QueryEmbedding(embed_text(text), rows, ids, self.background)
+
+    async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
+        self._check_available()
+        return [locate_words(text if self.is_locating else "") for text in texts]
 
     def _check_available(self) -> None:
         if self.unavailable:

@@ -16,7 +16,7 @@ from schemas.profiles import AnswerProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import ScriptedChat, WordReranker
-from tests.unit.retrieval_harness import LEASE, PUMP, make_harness
+from tests.unit.retrieval_harness import LEASE, PUMP, RetrievalHarness, make_harness
 
 RUN_ID = UUID(int=7)
 COST_QUESTION = "How much does the replacement of the bearing cost?"
@@ -69,6 +69,34 @@ async def test_query_answers_with_verified_quote_and_highlighted_value() -> None
     assert lead.quote == "The replacement costs 18,740 euros."
     assert markdown[lead.spans[0].char_start : lead.spans[-1].char_end] == lead.quote
     assert lead.pages == [1] and lead.n == 1
+
+
+async def test_quotes_are_scored_by_stored_states_without_embedding() -> None:
+    built = RetrievalHarness()
+    # Without a title: the stored states of the fakes leave it out.
+    built.add("pump", PUMP)
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
+    )
+    assert response.citations[0].quote == "The replacement costs 18,740 euros."
+    assert built.embedder.embedded_texts == []
+
+
+@pytest.mark.parametrize(
+    ("language", "is_locating"), [("en", False), ("de", True)], ids=["other tokens", "translation"]
+)
+async def test_quotes_are_embedded_when_stored_states_do_not_suit(
+    language: str, is_locating: bool
+) -> None:
+    built = RetrievalHarness()
+    # Without a title: the stored states of the fakes leave it out.
+    built.add("pump", PUMP)
+    built.embedder.is_locating = is_locating
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, language=language), RUN_ID
+    )
+    assert response.citations[0].quote == "The replacement costs 18,740 euros."
+    assert "The replacement costs 18,740 euros." in built.embedder.embedded_texts
 
 
 async def test_every_quote_matches_its_span() -> None:
