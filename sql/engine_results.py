@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from schemas.batching import CallBatcher
 from schemas.ports.ledger import MemoKey
-from sql.batching import CallBatcher
 from sql.pool import Pool, execute, fetch_rows, fetch_value
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from schemas.amendments import OrderKey
+from schemas.batching import CallBatcher
 from schemas.ports.stage_ports import LatestRevision, NewlyVisibleRevision
-from sql.batching import CallBatcher
 from sql.encoding import encode_json_text, format_array
 from sql.pool import Pool, execute, fetch_row, fetch_rows
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 from cachetools import TTLCache
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from schemas.errors import DatabaseUnavailable, DataErased, KeyLost, PermanentError
+from schemas.batching import CallBatcher
+from schemas.errors import DataErased, KeyLost, PermanentError
 from schemas.ids import sha256_hex
 from schemas.ports.keys import TAMPERED, KeyShares, Keystore, StoredKey
 
@@ -30,46 +30,6 @@ KEY_MISSING = "KEY_MISSING"
 MAX_CACHED_KEYS = 20_000
 CACHE_TTL_S = 2.0
 """A destroyed key may still decrypt in a process that cached it, for this long."""
-A = TypeVar("A", bound=Hashable)
-B = TypeVar("B")
-
-
-@dataclass(slots=True)
-class Batcher(Generic[A, B]):
-    """Combines the lookups of one turn of the event loop into one call."""
-
-    load: Callable[[Sequence[A]], Awaitable[Mapping[A, B]]]
-    pending: dict[A, asyncio.Future[B | None]] = field(default_factory=dict)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-
-    async def __call__(self, item: A) -> B | None:
-        if item not in self.pending:
-            if not self.pending:
-                task = asyncio.create_task(self._load_pending())
-                self.tasks.add(task)
-                task.add_done_callback(self.tasks.discard)
-            self.pending[item] = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self.pending[item])  # others may wait for the same future
-
-    async def _load_pending(self) -> None:
-        await asyncio.sleep(0)  # let the other tasks of this turn add theirs
-        # Swapped before the call: lookups that arrive meanwhile form the next batch.
-        pending, self.pending = self.pending, {}
-        try:
-            values = await self.load(list(pending))
-        except BaseException as error:
-            for future in pending.values():
-                future.set_exception(
-                    error
-                    if isinstance(error, Exception)
-                    else DatabaseUnavailable("A batched lookup was cancelled.")
-                )
-                future.exception()  # retrieve it, or asyncio logs it if the caller was cancelled
-            if not isinstance(error, Exception):
-                raise
-        else:
-            for item, future in pending.items():
-                future.set_result(values.get(item))
 
 
 class SealingKeys:
@@ -90,8 +50,8 @@ class SealingKeys:
         self._keystore, self._is_plaintext_tenant = keystore, is_plaintext_tenant
         self._wrapper = KeyWrapper(master_key, shares)
         self._cached_ciphers: TTLCache[UUID, AESGCM] = TTLCache(MAX_CACHED_KEYS, CACHE_TTL_S)
-        self._find_key: Batcher[UUID, StoredKey] = Batcher(keystore.fetch)
-        self._obtain_key: Batcher[tuple[str, UUID], StoredKey] = Batcher(self._create_missing_keys)
+        self._key_lookups = CallBatcher(self._fetch_keys)
+        self._key_requests = CallBatcher(self._obtain_keys)
 
     async def seal(
         self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None
@@ -103,8 +63,7 @@ class SealingKeys:
             key_id, cipher = key, await self._get_cipher(key)
         else:
             # Never from the cache: a key that was destroyed must not seal later events.
-            stored_key = await self._obtain_key((tenant, subject))
-            assert stored_key is not None, "the keystore answers for every subject"
+            stored_key = await self._key_requests.run((tenant, subject))
             key_id, cipher = stored_key.id, self._unwrap_and_cache(stored_key)
         nonce = os.urandom(NONCE_BYTES)
         return key_id, nonce + cipher.encrypt(nonce, payload, context)
@@ -130,7 +89,7 @@ class SealingKeys:
     async def _get_cipher(self, key: UUID) -> AESGCM:
         if (cached := self._cached_ciphers.get(key)) is not None:
             return cached
-        stored_key = await self._find_key(key)
+        stored_key = await self._key_lookups.run(key)
         if stored_key is None:
             raise PermanentError(
                 f"The keystore has no key {key}.",
@@ -148,16 +107,22 @@ class SealingKeys:
         self._cached_ciphers[stored_key.id] = cipher
         return cipher
 
-    async def _create_missing_keys(
-        self, subjects: Sequence[tuple[str, UUID]]
-    ) -> Mapping[tuple[str, UUID], StoredKey]:
+    async def _fetch_keys(self, keys: Sequence[UUID]) -> list[StoredKey | None]:
+        stored_keys = await self._keystore.fetch(list(dict.fromkeys(keys)))
+        return [stored_keys.get(key) for key in keys]
+
+    async def _obtain_keys(self, subjects: Sequence[tuple[str, UUID]]) -> list[StoredKey]:
+        """Return the keys of (tenant, subject), creating missing ones."""
         # Off the event loop: shares are synced to disk.
-        new_keys = await asyncio.to_thread(self._wrapper.generate_keys, subjects)
+        new_keys = await asyncio.to_thread(
+            self._wrapper.generate_keys, list(dict.fromkeys(subjects))
+        )
         stored_keys = await self._keystore.get_or_create(new_keys)
         # Another process may have created a key for the same subject first; the keystore returns
         # that one.
         self._wrapper.release_shares(set(new_keys) - set(stored_keys))
-        return {(stored_key.tenant, stored_key.subject): stored_key for stored_key in stored_keys}
+        by_subject = {(key.tenant, key.subject): key for key in stored_keys}
+        return [by_subject[subject] for subject in subjects]
 
 
 class KeyWrapper:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from schemas.errors import TransientError
-from sql.batching import CallBatcher
+from schemas.batching import CallBatcher
+from schemas.errors import DatabaseUnavailable, TransientError
 
 
 class Doubler:
@@ -73,3 +73,15 @@ async def test_cancelled_caller_does_not_disturb_others() -> None:
     with pytest.raises(asyncio.CancelledError):
         await calls[0]
     assert await batcher.run(3) == 6
+
+
+async def test_cancelled_batch_fails_all_waiting_callers() -> None:
+    """Something that the batch awaits may cancel it: its callers must not wait for ever."""
+
+    async def cancel(numbers: list[int]) -> list[int]:
+        raise asyncio.CancelledError
+
+    batcher = CallBatcher(cancel, max_calls=1)
+    async with asyncio.timeout(10):
+        results = await asyncio.gather(*map(batcher.run, (1, 2)), return_exceptions=True)
+    assert [type(result) for result in results] == [DatabaseUnavailable] * 2

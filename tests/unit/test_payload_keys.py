@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
@@ -23,7 +22,7 @@ from schemas.events.dead_letters import LogPosition
 from schemas.records import Position, Record, StoredRecord
 from schemas.values import Origin
 from streams.codec import Codec
-from streams.payload_keys import Batcher, SealingKeys
+from streams.payload_keys import SealingKeys
 from tests.fakes.key_store import MASTER_KEY, MemoryKeyStore
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -179,27 +178,6 @@ async def test_key_store_outage_fails_all_waiting_calls(
     assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 2
     store.unavailable = False
     assert (await codec.encode(make_removed_event("x"), "accepted", "k")).value
-
-
-async def test_cancelled_key_fetch_fails_all_waiting_calls() -> None:
-    async def fetch(items: Sequence[int]) -> dict[int, int]:
-        await asyncio.Event().wait()
-        return {}
-
-    together = Batcher(fetch)
-    waiting = [
-        asyncio.create_task(together(1)),
-        asyncio.create_task(together(1)),
-        asyncio.create_task(together(2)),
-    ]
-    while not together.tasks:
-        await asyncio.sleep(0)
-    for _ in range(3):
-        await asyncio.sleep(0)
-    next(iter(together.tasks)).cancel()
-    async with asyncio.timeout(10):
-        answers = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 3
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from schemas.errors import TransientError
+from schemas.errors import DatabaseUnavailable, TransientError
 
 CallT = TypeVar("CallT")
 ResultT = TypeVar("ResultT")
@@ -44,11 +44,12 @@ class CallBatcher(Generic[CallT, ResultT]):
                     self._waiting[self._max_calls :],
                 )
                 await self._run_together(batch)
-        finally:
-            # Only a cancellation ends the loop early: nobody may wait for ever.
-            for _, future in (*batch, *self._waiting):
-                future.cancel()
+        except BaseException:
+            # Their own tasks were not cancelled: they may call again.
+            _fail([*batch, *self._waiting], DatabaseUnavailable("A batched call was cancelled."))
             self._waiting.clear()
+            raise
+        finally:
             self._runner = None
 
     async def _run_together(self, batch: list[tuple[CallT, asyncio.Future[ResultT]]]) -> None:
@@ -56,14 +57,18 @@ class CallBatcher(Generic[CallT, ResultT]):
             results = await self._run_batch([call for call, _ in batch])
         except Exception as error:
             if len(batch) == 1 or isinstance(error, TransientError):
-                for _, future in batch:
-                    # A caller may have been cancelled meanwhile.
-                    if not future.done():
-                        future.set_exception(error)
+                _fail(batch, error)
                 return
             for pair in batch:
                 await self._run_together([pair])
             return
         for (_, future), result in zip(batch, results, strict=True):
+            # A caller may have been cancelled meanwhile.
             if not future.done():
                 future.set_result(result)
+
+
+def _fail(calls: list[tuple[CallT, asyncio.Future[ResultT]]], error: Exception) -> None:
+    for _, future in calls:
+        if not future.done():
+            future.set_exception(error)
