@@ -46,6 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the measured ratios, which are recorded as the property `ratio` of a test."""
+    reports = [
+        report
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+        if isinstance(report, pytest.TestReport)
+    ]
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == "ratio":
+                terminalreporter.write_line(f"ratio: {value}")
+
+
 def pytest_collection_finish() -> None:
     """Exclude the loaded modules and collected tests from each later garbage collection."""
     gc.collect()

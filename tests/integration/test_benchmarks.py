@@ -1,32 +1,70 @@
-"""Run each benchmark with minimal input and check that it reports its figures."""
+"""Run each benchmark with minimal input: it reports its figures, and no ratio fell by half."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from benchmarks.peers.report import format_tables
+from benchmarks.ratios import SHORT_RUNS, RatioComparison, compare_ratio, run_program
+
+DIFFERENCES = ("missing", "duplicates", "extra", "wrong")
 
 
 @pytest.mark.parametrize(
     ("arguments", "figures"),
     [
-        (["pipeline_ratio", "--documents", "4"], {"ratio"}),
-        (["rebuild_ratio", "--documents", "4"], {"ratio"}),
         (["search_latency", "--documents", "10", "--questions", "2"], {"ratio_p95", "reranked_ms"}),
         (["upload_latency", "--null", "--repeats", "2"], {"ms"}),
         (["request_trace"], {"upload", "query"}),
     ],
-    ids=["pipeline", "rebuild", "search", "upload", "trace"],
+    ids=["search", "upload", "trace"],
 )
 def test_benchmark_prints_its_figures(arguments: list[str], figures: set[str]) -> None:
-    name, *options = arguments
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", *options],
-        capture_output=True,
-        text=True,
+    assert figures <= run_program(*arguments).keys()
+
+
+@pytest.mark.parametrize("name", SHORT_RUNS)
+def test_ratio_is_above_half_of_the_committed_one(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    comparison = compare_ratio(name)
+    record_property("ratio", str(comparison))
+    assert not comparison.is_regression, comparison
+
+
+@pytest.mark.parametrize(("ratio", "is_regression"), [(0.19, True), (0.21, False)])
+def test_ratio_below_half_is_a_regression(ratio: float, is_regression: bool) -> None:
+    assert RatioComparison("pipeline_ratio", ratio, 0.4).is_regression is is_regression
+
+
+def test_comparison_with_peers_checks_every_row(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    choices = ["--systems=floor,anabranch", "--measure=ingest,live"]
+    sizes = ["--documents=6", "--changes=2", "--new-files=1", "--settle-s=0.2", "--idle-s=0.2"]
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks.peers", "run", *choices, *sizes, "--out", results],
+        check=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert figures <= json.loads(done.stdout).keys()
+    report = json.loads(results.read_text())
+    floor, anabranch = report["systems"]["floor"], report["systems"]["anabranch"]
+    live = anabranch.pop("live")
+    checked = [floor["ingest"], *anabranch.values()]
+    checked += [live[name] for name in ("edit", "delete", "fresh", "restart")]
+    assert len(checked) == 9
+    assert [differences for run in checked if (differences := find_differences(run))] == []
+    assert anabranch["edit"]["embedded"] == anabranch["edit"]["needed"] > 0
+    assert anabranch["unchanged"]["embedded"] == 0
+    assert "exact" in format_tables(report)
+
+
+def find_differences(run: dict[str, Any]) -> dict[str, int]:
+    assert run["expected"] > 0
+    return {name: run[name] for name in DIFFERENCES if run[name]}
