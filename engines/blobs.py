@@ -186,7 +186,13 @@ class ObstoreBlobStore:
         if self._folder is not None:
             path = self._folder / key
             await self._run_operation(key, lambda: _require_file(path))
-            yield path
+            try:
+                yield path
+            except FileNotFoundError as error:
+                # Deleted while the caller read it, by an erasure for example.
+                if path.exists():
+                    raise
+                raise _make_missing_error(key) from error
             return
         with tempfile.NamedTemporaryFile(prefix="anabranch-blob-", dir=self._temporary_dir) as copy:
             await self._run_operation(key, lambda: self._download(key, copy))
@@ -278,11 +284,7 @@ class ObstoreBlobStore:
         try:
             result = await operation()
         except FileNotFoundError as error:
-            raise NotFound(
-                f"Blob {key!r} not found.",
-                code="NO_SUCH_BLOB",
-                remedy="It was deleted, or ANABRANCH_STORAGE__URL names another store.",
-            ) from error
+            raise _make_missing_error(key) from error
         except AlreadyExistsError as error:
             raise FileExistsError(key) from error
         except InvalidPathError as error:
@@ -329,6 +331,14 @@ def _translate_disk_errors() -> Iterator[None]:
         if is_disk_full(error):
             raise NoSpace("No disk space is left for temporary files.") from error
         raise
+
+
+def _make_missing_error(key: str) -> NotFound:
+    return NotFound(
+        f"Blob {key!r} not found.",
+        code="NO_SUCH_BLOB",
+        remedy="It was deleted, or ANABRANCH_STORAGE__URL names another store.",
+    )
 
 
 async def _require_file(path: Path) -> None:

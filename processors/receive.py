@@ -312,7 +312,7 @@ async def _inspect_blob(key: str, ports: StagePorts) -> BlobRef:
         async with ports.blobs.open_local(key) as path:
             digest = await asyncio.to_thread(sha256_of_file, path)
     # Deleted since `get_size`.
-    except FileNotFoundError as error:
+    except NotFound as error:
         raise missing_blob_error(key) from error
     return BlobRef(key=key, sha256=digest, size=size)
 

@@ -126,6 +126,19 @@ async def test_local_file_has_blob_content(blobs: BlobStore) -> None:
         assert path.read_bytes() == b"%PDF"
 
 
+async def test_file_deleted_while_it_is_read_is_a_missing_blob(tmp_path: Path) -> None:
+    store = open_blobs(f"file://{tmp_path}")
+    await store.put("a/b", b"text")
+    with pytest.raises(NotFound, match="'a/b'"):
+        async with store.open_local("a/b") as path:
+            await store.delete(["a/b"])
+            path.read_bytes()
+    await store.put("a/b", b"text")
+    with pytest.raises(FileNotFoundError):
+        async with store.open_local("a/b"):
+            (tmp_path / "another").read_bytes()
+
+
 async def test_copy_survives_deletion_of_source(blobs: BlobStore) -> None:
     await blobs.put("from/a", b"data")
     await blobs.copy("from/a", "to/b")

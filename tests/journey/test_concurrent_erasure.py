@@ -240,7 +240,8 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
             number += 1
             (folder / "draft").write_text(f"{CANARY_TEXT} Version {number}.")
             (folder / "draft").replace(folder / f"{METADATA_CANARY}.md")
-            await asyncio.sleep(0.2)
+            # Each version is a revision in every generation, and the erasure drains them.
+            await asyncio.sleep(1.0)
 
     erased = await eventually(fetch_visible_id)
     desk = build_reindex_service(

@@ -87,6 +87,9 @@ class ApiWorld:
 
 @asynccontextmanager
 async def run_system(settings: Settings, dsn: str, overrides: Overrides) -> AsyncIterator[ApiWorld]:
+    # A connection costs 40 ms of CPU, and a test has little to do at once.
+    database = settings.database.model_copy(update={"worker_pool": 5, "api_pool": 4})
+    settings = settings.model_copy(update={"database": database})
     async with prepare_worker(settings, dsn, overrides=overrides) as worker:
         working = asyncio.create_task(worker.run())
         try:
