@@ -38,7 +38,7 @@ containers: $(INSTALLED) ## Run the integration tests on images of Postgres and 
 faults: $(INSTALLED) ## Inject faults into Kafka, Postgres, workers and engines, and write the results (about 12 minutes)
 	$(BIN)/python -m tests.faults --seed 7 --minutes 12 --write docs/faults.md
 
-attack: $(INSTALLED) ## Attack the product for half an hour, and write down what held
+attack: $(INSTALLED) ## Attack the product, and write down what held (about 10 minutes)
 	$(BIN)/python -m tests.attacks --write
 
 check: lint ## Lint, types, layers, contracts and the fast tests
