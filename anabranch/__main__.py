@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 
 from anabranch.cli import main
@@ -21,10 +22,18 @@ def program() -> None:
     # and SIGTERM would be lost.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in list_stop_signals():
-        # As Ctrl-C: a command that started a server stops it before it ends.
         if number != signal.SIGINT:
-            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+            signal.signal(number, _stop)
     exit_process(main())
+
+
+def _stop(number: int, _frame: object) -> None:
+    """Stop as Ctrl-C does: a command that started a server stops it before it ends."""
+    # Before asyncio.run() takes SIGINT over, nothing is to be stopped, and native code that imports
+    # a module may lose a KeyboardInterrupt.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        os._exit(128 + number)
+    signal.raise_signal(signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from anabranch.config.loader import suggest_scheme
 from schemas.errors import AnabranchError, InvalidRequest, NotFound, PermanentError, TransientError
 
 TIMEOUT_S = 300.0
-M = TypeVar("M", bound=BaseModel)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class ApiClient:
@@ -58,8 +58,8 @@ class ApiClient:
     async def delete(self, path: str) -> dict[str, Any]:
         return self._read_object(await self.request("DELETE", path))
 
-    def parse(self, model: type[M], body: dict[str, Any]) -> M:
-        """Raises PermanentError if the body of a reply does not fit the model."""
+    def parse(self, model: type[ModelT], body: dict[str, Any]) -> ModelT:
+        """Validate the body of a reply. Raises PermanentError if it does not fit the model."""
         try:
             return model.model_validate(body)
         except ValidationError as error:

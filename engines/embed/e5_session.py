@@ -21,9 +21,9 @@ MAX_USEFUL_CHARACTERS = 20_000
 """Longer texts are cut before tokenizing: in practice later characters cannot be among the first
 510 tokens."""
 GRAPH_VERSION = 2
-TOKENIZER_VERSION = 1
+UNIGRAM_MODEL_VERSION = 1
 CACHE_PREFIX = f"multilingual-e5-small-{FILE_SHA256[:12]}"
-"""Of the files in the cache folder that are derived from the weights."""
+"""Prefix of the files in the cache folder that are derived from the weights."""
 WORD_MARK = "▁"
 """Stands for a space in the pieces."""
 _SPACES = re.compile(" {2,}")
@@ -37,7 +37,7 @@ class E5Tokenizer:
 
     def __init__(self, weights: E5File, cache_dir: Path) -> None:
         self._special, self._normalization = weights.special_tokens, weights.normalization
-        model_path = cache_dir / f"{CACHE_PREFIX}-v{TOKENIZER_VERSION}.spm"
+        model_path = cache_dir / f"{CACHE_PREFIX}-v{UNIGRAM_MODEL_VERSION}.spm"
         if not model_path.exists():
             model = build_unigram_model(weights)
             write_atomically(model_path, lambda path: path.write_bytes(model))
@@ -51,11 +51,7 @@ class E5Tokenizer:
     def tokenize(self, text: str) -> list[int]:
         """Return the token ids without special tokens and without limit."""
         normalized = text[:MAX_USEFUL_CHARACTERS].translate(self._normalization)
-        escaped = _SPACES.sub(" ", normalized).replace(" ", WORD_MARK)
-        # Every text begins with a word, an empty one has none.
-        if escaped and not escaped.startswith(WORD_MARK):
-            escaped = WORD_MARK + escaped
-        ids: list[int] = self._processor.encode(escaped)
+        ids: list[int] = self._processor.encode(_mark_words(_SPACES.sub(" ", normalized)))
         return ids
 
     def locate_tokens(self, text: str) -> NDArray[np.int64]:
@@ -70,14 +66,20 @@ class E5Tokenizer:
                 if character != " " or normalized[-1:] != [" "]:
                     normalized.append(character)
                     sources.append(index)
-        escaped = "".join(normalized).replace(" ", WORD_MARK)
-        if escaped and not escaped.startswith(WORD_MARK):
-            escaped, sources = WORD_MARK + escaped, [0, *sources]
-        offsets = self._processor.encode(escaped, return_type="offset_mapping")["offsets"]
+        marked = _mark_words("".join(normalized))
+        if len(marked) > len(sources):
+            sources.insert(0, 0)
+        offsets = self._processor.encode(marked, return_type="offset_mapping")["offsets"]
         return np.array(
             [(sources[start], sources[end - 1] + 1) for start, end in offsets[: MAX_TOKENS - 2]],
             np.int64,
         ).reshape(-1, 2)
+
+
+def _mark_words(normalized: str) -> str:
+    """Put WORD_MARK before each word, also before the first one."""
+    marked = normalized.replace(" ", WORD_MARK)
+    return marked if marked.startswith(WORD_MARK) or not marked else WORD_MARK + marked
 
 
 def build_unigram_model(weights: E5File) -> bytes:

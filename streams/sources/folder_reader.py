@@ -125,6 +125,8 @@ class FolderReader:
         # Before any withdrawal: an unmounted share looks like a folder whose files were deleted.
         unmounted = self._find_unmounted(folder_scan)
         self.unsettled &= folder_scan.files.keys()
+        for name in self.early_reads.keys() - folder_scan.files.keys():
+            del self.early_reads[name]
         await self._ingest(folder_scan)
         await self.item_states.withdraw(
             name

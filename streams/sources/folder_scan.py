@@ -1,4 +1,4 @@
-"""What a folder contains: a scan of all of it, or a look at some of its files.
+"""Scan a folder, or inspect some of its files.
 
 Hidden files and folders are ignored. Unreadable files and folders are reported.
 """
