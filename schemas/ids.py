@@ -13,24 +13,24 @@ IdPart = str | bytes | int | UUID | None | Sequence["IdPart"]
 
 
 def _encode(part: IdPart) -> bytes:
-    match part:
-        case None:
-            tag, body = b"n", b""
-        # Before int(), of which bool is a subclass: True and 1 would give the same id.
-        case bool():
-            raise TypeError("An id part cannot be a boolean. Use a string that names the case.")
-        case str():
-            tag, body = b"s", part.encode()
-        case bytes():
-            tag, body = b"b", part
-        case int():
-            tag, body = b"i", str(part).encode()
-        case UUID():
-            tag, body = b"u", part.bytes
-        case list() | tuple():
-            tag, body = b"l", b"".join(_encode(item) for item in part)
-        case _:
-            raise TypeError(f"An id part cannot be a {type(part).__name__}.")
+    # The common types first: an event has a dozen of these parts.
+    if isinstance(part, str):
+        tag, body = b"s", part.encode()
+    elif isinstance(part, UUID):
+        tag, body = b"u", part.bytes
+    elif isinstance(part, list | tuple):
+        tag, body = b"l", b"".join([_encode(item) for item in part])
+    # Before int, of which bool is a subclass: True and 1 would give the same id.
+    elif isinstance(part, bool):
+        raise TypeError("An id part cannot be a boolean. Use a string that names the case.")
+    elif isinstance(part, int):
+        tag, body = b"i", str(part).encode()
+    elif isinstance(part, bytes):
+        tag, body = b"b", part
+    elif part is None:
+        tag, body = b"n", b""
+    else:
+        raise TypeError(f"An id part cannot be a {type(part).__name__}.")
     # Tag and length keep different part lists apart, such as ("ab", "c") and ("a", "bc").
     return tag + struct.pack(">Q", len(body)) + body
 

@@ -20,12 +20,14 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: Headers = field(default_factory=dict)
+    size_bytes: int = field(init=False, repr=False, compare=False)
+    """Size of key, value and headers, as bounded queues count it."""
 
-    @property
-    def size_bytes(self) -> int:
-        """Size of key, value and headers, as bounded queues count it."""
-        headers = sum(len(name) + len(value) for name, value in self.headers.items())
-        return len(self.key or b"") + len(self.value or b"") + headers
+    def __post_init__(self) -> None:
+        headers = sum(map(len, self.headers)) + sum(map(len, self.headers.values()))
+        size = len(self.key or b"") + len(self.value or b"") + headers
+        # Queues ask for it many times.
+        object.__setattr__(self, "size_bytes", size)
 
 
 @dataclass(frozen=True, slots=True, order=True)

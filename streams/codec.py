@@ -10,9 +10,11 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from cachetools import LRUCache
 from pydantic import ValidationError
 
 from schemas.errors import MalformedEvent, NewerVersion, PermanentError
@@ -48,6 +50,38 @@ SEALED_CONTENT_TYPE = "application/octet-stream"
 OWN_SOURCE_PREFIX = "anabranch/"
 """Prefix of `ce_source` in our own events."""
 DEFAULT_TENANT = "default"
+_OWN_ENVELOPE = (
+    "id",
+    "source",
+    "event_id",
+    "time",
+    "tenant",
+    "document_id",
+    "pipeline_fingerprint",
+    "causation_id",
+    "correlation_id",
+    "traceparent",
+)
+"""Fields that the headers of our own events hold, besides the key."""
+MAX_WRITTEN_BYTES = 8 * 1024 * 1024
+"""Size of the records that a codec recognizes as written by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenRecord:
+    """A record as it was encoded, and what decoding its headers would return.
+
+    The payload is opened again with each reading, so that an erased one is not kept.
+    """
+
+    record: Record
+    event_class: type[EventData]
+    envelope: Mapping[str, Any]
+    sealing_context: bytes | None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.record.size_bytes
 
 
 class Codec:
@@ -76,6 +110,10 @@ class Codec:
             (event_class.topic, event_class.name): event_class.version
             for event_class in event_classes
         }
+        # A stage mostly reads what another one of its process has just written.
+        self._written_records: LRUCache[str, _WrittenRecord] = LRUCache(
+            MAX_WRITTEN_BYTES, getsizeof=lambda written: written.size_bytes
+        )
 
     async def encode(self, event: Event[Any], topic: str, key: str) -> Record:
         # Nulls are left out, except on `outcomes`, which other programs read.
@@ -86,6 +124,8 @@ class Codec:
         subject = event.document_id or next(filter(None, ids), None)
         tenant = event.tenant or getattr(event.data, "tenant", None)
         is_sealed = event.data.topic.is_sealed
+        key_id: UUID | None = None
+        context = b""
         # Only a dead letter may have no tenant: its record named none, and no key is for it.
         has_owner = tenant is not None or hasattr(event.data, "tenant")
         if is_sealed and (subject is None or not has_owner):
@@ -100,18 +140,24 @@ class Codec:
             sealed = await self.keys.seal(tenant, subject, payload, context=context, key=event.key)
             # None: this tenant's events are stored unencrypted.
             if sealed is not None:
-                payload = sealed[1]
+                key_id, payload = sealed
                 headers |= {
-                    "ce_keyid": str(sealed[0]).encode(),
+                    "ce_keyid": str(key_id).encode(),
                     "content-type": SEALED_CONTENT_TYPE.encode(),
                 }
                 headers |= await self._seal_correlation_ids(
-                    headers, tenant, subject, sealed[0], event, topic
+                    headers, tenant, subject, key_id, event, topic
                 )
         if self.signer is not None:
             # Last: the signature covers the sealed payload and all attributes.
             headers[SIGNATURE_HEADER] = self.signer.sign(topic, payload, headers)
-        return Record(topic, key.encode(), payload, headers)
+        record = Record(topic, key.encode(), payload, headers)
+        if event.data.topic != RAW:
+            envelope = {name: getattr(event, name) for name in _OWN_ENVELOPE} | {"key": key_id}
+            self._written_records[event.event_id] = _WrittenRecord(
+                record, type(event.data), envelope, context if key_id else None
+            )
+        return record
 
     async def _seal_correlation_ids(
         self,
@@ -164,6 +210,8 @@ class Codec:
 
         Raises PermanentError with code UNSIGNED_EVENT for foreign records behind ingress.
         """
+        if (written := self._find_written(stored_record)) is not None:
+            return await self._decode_written(written, stored_record)
         topic = get_base_topic(stored_record.position.topic)
         # Before the version is looked at: a forged newer version would otherwise pause the
         # partition.
@@ -188,6 +236,36 @@ class Codec:
         is_ours = attributes["source"].startswith(OWN_SOURCE_PREFIX)
         return _build_foreign_event(
             attributes, data, payload, stored_record, is_ours and self.is_own_record(stored_record)
+        )
+
+    def _find_written(self, stored_record: StoredRecord) -> _WrittenRecord | None:
+        """Return the record as this codec wrote it, unless a byte of it has changed."""
+        record = stored_record.record
+        written = self._written_records.get(
+            record.headers.get("ce_id", b"").decode(errors="replace")
+        )
+        return (
+            written
+            if written is not None
+            and written.record.topic == stored_record.position.topic
+            and written.record.value == record.value
+            and written.record.headers == record.headers
+            else None
+        )
+
+    async def _decode_written(
+        self, written: _WrittenRecord, stored_record: StoredRecord
+    ) -> Event[Any]:
+        payload = written.record.value or b""
+        if written.sealing_context is not None:
+            payload = await self.keys.open(
+                written.envelope["key"], payload, context=written.sealing_context
+            )
+        return Event(
+            **written.envelope,
+            data=_parse_data(written.event_class, written.event_class.version, payload),
+            position=stored_record.position,
+            appended_at=stored_record.appended_at,
         )
 
     async def _open_payload(

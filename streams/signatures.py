@@ -94,15 +94,10 @@ def _compute_signature(key: bytes, topic: str, value: bytes, headers: Headers) -
     """
     # Without the record's key: it only chooses a partition, and a dead letter of `raw` does not
     # store it.
-    signed_headers = sorted(
-        (name, header_value)
-        for name, header_value in headers.items()
-        if name == _CONTENT_TYPE or (name.startswith("ce_") and name != SIGNATURE_HEADER)
-    )
+    parts = [topic.encode(), value]
+    for name in sorted(headers):
+        if name == _CONTENT_TYPE or (name.startswith("ce_") and name != SIGNATURE_HEADER):
+            parts += name.encode(), headers[name]
     # Prefixed lengths keep apart parts that join to the same bytes.
-    parts = [
-        topic.encode(),
-        value,
-        *(part for name, header_value in signed_headers for part in (name.encode(), header_value)),
-    ]
-    return b64encode(compute_mac(key, b"".join(_pack_length(len(part)) + part for part in parts)))
+    framed = [piece for part in parts for piece in (_pack_length(len(part)), part)]
+    return b64encode(compute_mac(key, b"".join(framed)))

@@ -23,6 +23,7 @@ from schemas.records import Position, Record, StoredRecord
 from schemas.values import Origin
 from streams.codec import Codec
 from streams.payload_keys import SealingKeys
+from streams.signatures import SIGNATURE_HEADER, UNSIGNED_EVENT, EventSigner
 from tests.fakes.key_store import MASTER_KEY, MemoryKeyStore
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -296,3 +297,52 @@ async def test_dead_letter_without_document_has_its_own_key(
     )
     assert b"canary" not in (record.value or b"")
     assert [key.subject for key in store.keys.values()] == [RUN]
+
+
+def make_signing_codec(store: MemoryKeyStore, plaintext_tenant: str = "") -> Codec:
+    keys = SealingKeys(
+        store, MASTER_KEY, is_plaintext_tenant=lambda tenant: tenant == plaintext_tenant
+    )
+    return Codec(keys, signer=EventSigner([b"a" * 32]))
+
+
+@pytest.mark.parametrize("plaintext_tenant", ["", "t"])
+@pytest.mark.parametrize("correlation_id", [None, str(UUID(int=3)), "Mr. Smith's order"])
+async def test_codec_decodes_its_own_record_as_another_process_does(
+    store: MemoryKeyStore, plaintext_tenant: str, correlation_id: str | None
+) -> None:
+    writer = make_signing_codec(store, plaintext_tenant)
+    event = replace(
+        make_removed_event("expired"),
+        pipeline_fingerprint="abc",
+        causation_id=UUID(int=2),
+        correlation_id=correlation_id,
+        traceparent="00-" + "a" * 32 + "-" + "b" * 16 + "-01",
+    )
+    record = make_stored_record(await writer.encode(event, "accepted", "k"))
+    decoded = await writer.decode(record)
+    assert decoded == await make_signing_codec(store).decode(record)
+    assert decoded.data == event.data
+    assert decoded.position == record.position
+
+
+@pytest.mark.parametrize("change", ["payload", "attribute", "topic", "signature"])
+async def test_codec_refuses_its_own_record_after_a_change(
+    store: MemoryKeyStore, change: str
+) -> None:
+    writer = make_signing_codec(store)
+    record = await writer.encode(make_removed_event("expired"), "accepted", "k")
+    assert await writer.decode(make_stored_record(record))
+    headers, topic = dict(record.headers), "accepted"
+    match change:
+        case "payload":
+            record = replace(record, value=(record.value or b"") + b" ")
+        case "attribute":
+            headers["ce_document"] = str(UUID(int=11)).encode()
+        case "topic":
+            topic = "accepted_g2"
+        case "signature":
+            del headers[SIGNATURE_HEADER]
+    with pytest.raises(PermanentError) as caught:
+        await writer.decode(make_stored_record(replace(record, headers=headers), topic))
+    assert caught.value.code == UNSIGNED_EVENT
