@@ -223,7 +223,10 @@ def make_part_key(
 async def _parse_part(
     data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, ports: StagePorts
 ) -> bytes:
-    """Parse one part through the cache, so that a long scan resumes here after a rebalance."""
+    """Parse one part, of a long scan through the cache: it resumes here after a rebalance."""
+    # Parsed again in the time that storing the result takes.
+    if plan.pages is None and len(plan.parts) == 1:
+        return await ports.parser.parse(file, plan, part)
 
     async def parse(_: list[int]) -> list[bytes]:
         return [await ports.parser.parse(file, plan, part)]
