@@ -9,6 +9,8 @@ import signal
 from anabranch.cli import main
 from anabranch.process.shutdown import exit_process, list_stop_signals
 
+GC_THRESHOLDS = (50_000, 20, 100)
+
 
 def program() -> None:
     """Run one command, and leave at once when it is done.
@@ -17,7 +19,7 @@ def program() -> None:
     """
     # The commands import modules with hundreds of thousands of objects that live as long as the
     # process. The default thresholds walk them dozens of times, a tenth of the time to start.
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(*GC_THRESHOLDS)
     # A script's background job inherits SIGINT as ignored. raise_signal() would then do nothing,
     # and SIGTERM would be lost.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import logging
 import secrets
@@ -21,6 +22,7 @@ import httpx2
 import structlog
 import uvicorn
 
+from anabranch.__main__ import GC_THRESHOLDS
 from anabranch.composition.api import prepare_api
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import override_settings
@@ -75,6 +77,8 @@ async def run_pipeline(
     `maintenance_s` is the interval of maintenance; a bulk load builds its vector index afterwards.
     """
     silence_logs()
+    # As the program does.
+    gc.set_threshold(*GC_THRESHOLDS)
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
         Path(folder).chmod(0o755)
         server = EmbeddedPostgres(Path(folder) / "postgres")
