@@ -312,10 +312,13 @@ class PgSubscription:
                 partition.track_delivery(ReaderCursor(row["xact"], row["position"]))
                 sink.offer(to_stored_record(partition.topic, row))
             await _wait_for_capacity(partition, sink)
-            # Rows above the horizon become readable when a running transaction ends, which may send
-            # no notification.
-            if not readable_rows:
-                await _wait_for_event(wakeup, HORIZON_POLL_S if rows else self._poll_s)
+            page_bytes = sum(len(row["value"] or b"") for row in readable_rows)
+            if len(readable_rows) < PAGE_RECORDS and page_bytes < PAGE_BYTES:
+                # Rows above the horizon become readable when a running transaction ends, which may
+                # send no notification.
+                await _wait_for_event(
+                    wakeup, HORIZON_POLL_S if len(rows) > len(readable_rows) else self._poll_s
+                )
 
 
 async def _wait_for_capacity(partition: PgPartition, sink: Sink) -> None:

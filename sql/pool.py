@@ -35,6 +35,8 @@ SESSION_SETTINGS: Mapping[str, str] = {
     # with 1 %.
     "hnsw.iterative_scan": "relaxed_order",
 }
+STAGE_SETTINGS: Mapping[str, str] = {"plan_cache_mode": "auto"}
+"""Stages repeat a few statements by key: planning each anew takes a third of the server's time."""
 ASYNC_COMMIT_SETTINGS: Mapping[str, str] = {"synchronous_commit": "off"}
 """For stages whose log is the same database.
 

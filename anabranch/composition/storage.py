@@ -20,7 +20,14 @@ from sql.log import PgLog
 from sql.log_reader import PgSubscriber
 from sql.migrate import migrate
 from sql.offset_store import PgOffsetStore
-from sql.pool import ASYNC_COMMIT_SETTINGS, Pool, build_lock_timeout_settings, close_pool, open_pool
+from sql.pool import (
+    ASYNC_COMMIT_SETTINGS,
+    STAGE_SETTINGS,
+    Pool,
+    build_lock_timeout_settings,
+    close_pool,
+    open_pool,
+)
 from streams.codec import Codec
 
 RECOVERY_POOL_SIZE = 4
@@ -33,20 +40,22 @@ async def prepare_storage(
     *,
     pool_size: int,
     name: str,
-    relaxed_commits: bool = False,
+    for_stages: bool = False,
     lock_wait_s: float | None = None,
     overrides: Overrides = NO_OVERRIDES,
 ) -> AsyncIterator[Storage]:
     """Migrate the tables, create the topics and open everything. Any number of processes may do so
     at once.
 
-    `relaxed_commits` is for stages on the Postgres log, where a commit that a crash loses takes the
-    consumer's cursor with it. With `lock_wait_s`, a statement that waits longer for a lock fails
-    with code TABLES_LOCKED.
+    With `for_stages`, connections have the settings that suit the statements of stages. With
+    `lock_wait_s`, a statement that waits longer for a lock fails with code TABLES_LOCKED.
     """
     await migrate(dsn)
-    # On Kafka the offset lies elsewhere, so a lost commit would be a gap in the tables.
-    options = ASYNC_COMMIT_SETTINGS if relaxed_commits and settings.log_kind == "postgres" else {}
+    options: dict[str, str] = {}
+    if for_stages:
+        options |= STAGE_SETTINGS
+        # On Kafka the offset lies elsewhere, so a lost commit would be a gap in the tables.
+        options |= ASYNC_COMMIT_SETTINGS if settings.log_kind == "postgres" else {}
     pool = await open_pool(
         dsn,
         size=pool_size,
@@ -86,7 +95,7 @@ async def prepare_storage(
 async def recover_database(settings: Settings, dsn: str) -> RecoveryReport | None:
     """Prepare the storage and fill its tables from the log; see `recover_tables`."""
     async with prepare_storage(
-        settings, dsn, pool_size=RECOVERY_POOL_SIZE, name="anabranch rebuild", relaxed_commits=True
+        settings, dsn, pool_size=RECOVERY_POOL_SIZE, name="anabranch rebuild", for_stages=True
     ) as storage:
         return await recover_tables(storage)
 

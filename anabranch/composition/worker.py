@@ -97,7 +97,7 @@ async def prepare_worker(
                 dsn,
                 pool_size=settings.database.worker_pool,
                 name="anabranch worker",
-                relaxed_commits=True,
+                for_stages=True,
                 overrides=overrides,
             )
         )

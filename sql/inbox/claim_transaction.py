@@ -7,7 +7,7 @@ decision depends on.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -66,7 +66,12 @@ async def claim_shared(
     known_entries: InboxEntries,
 ) -> list[ClaimResult]:
     """Claim events of ingress and of shared stages, where only the claim decides."""
-    erased_results = await _find_erased(connection, events)
+    erased_results = _find_erased(
+        events,
+        await fetch_destroyed_keys(
+            connection, {event.event.key for event in events if event.event.key is not None}
+        ),
+    )
     # Before the new claims, whose first attempt the insert itself records.
     await record_redelivery(connection, SHARED_GENERATION, stage, known_entries)
     new_events = [
@@ -125,7 +130,7 @@ async def claim_documents(
     if ordering == OrderingPolicy.LATEST:
         await add_stubs(connection, events)
     # Every decision below reads under these locks.
-    states = await lock_documents(connection, generation, ordering, events)
+    states, destroyed_keys = await lock_documents(connection, generation, ordering, events)
     if ordering == OrderingPolicy.LATEST:
         await load_visible_revisions(connection, generation.name, states)
         # Under the locks, which exclude concurrent amendments of these documents.
@@ -133,7 +138,9 @@ async def claim_documents(
     await record_redelivery(connection, generation.name, stage, known_entries)
     results = {identity: entry.result for identity, entry in known_entries.items()}
     batch = _RevisionBatch(connection, generation, stage, ordering, states, write_rows)
-    erased_results = await _find_erased(connection, events)
+    # Under the locks. An erasure takes them before it deletes rows, so a worker that decrypted the
+    # event just before cannot write after the deletion.
+    erased_results = _find_erased(events, destroyed_keys)
     new_events = [
         event
         for event in _select_new(events, known_entries)
@@ -142,12 +149,23 @@ async def claim_documents(
     # Sequentially: each group decides on the state that the groups before it left.
     for group in _split_batches(new_events):
         results |= await batch.claim(group)
+    changing_events = [
+        event
+        for event in new_events
+        if event.rows
+        # Rows above the visible revision are in no answer.
+        and (
+            ordering == OrderingPolicy.LATEST
+            or tuple(event.event.data.order)
+            <= (states[event.event.data.document_id].visible_order or ())
+        )
+    ]
     # In this transaction, so that cached answers become invalid with its commit.
-    if any(event.rows for event in new_events):
+    if changing_events:
         await record_index_change(
             connection,
             ALL_GENERATIONS if ordering == OrderingPolicy.LATEST else generation.name,
-            collect_tenants(new_events).values(),
+            collect_tenants(changing_events).values(),
         )
     # Last, so that an erased event is done whatever an older claim says.
     results |= erased_results
@@ -246,20 +264,14 @@ class _RevisionBatch:
         )
 
 
-async def _find_erased(
-    connection: Connection, events: Sequence[ProjectedEvent]
+def _find_erased(
+    events: Sequence[ProjectedEvent], destroyed_keys: Collection[UUID]
 ) -> dict[UUID, ClaimResult]:
-    """Return DONE for events whose key was destroyed: none of their rows may be written.
-
-    Call it under the documents' locks. An erasure takes them before it deletes rows, so a worker
-    that decrypted the event just before cannot write after the deletion.
-    """
-    keys = {event.event.id: event.event.key for event in events if event.event.key is not None}
-    destroyed_keys = await fetch_destroyed_keys(connection, set(keys.values()))
+    """Return DONE for events whose key was destroyed: none of their rows may be written."""
     return {
-        identity: ClaimResult(ClaimStatus.DONE)
-        for identity, key in keys.items()
-        if key in destroyed_keys
+        event.event.id: ClaimResult(ClaimStatus.DONE)
+        for event in events
+        if event.event.key in destroyed_keys
     }
 
 

@@ -23,10 +23,11 @@ async def lock_documents(
     generation: Generation,
     ordering: OrderingPolicy,
     events: Sequence[ProjectedEvent],
-) -> dict[UUID, DocumentState]:
+) -> tuple[dict[UUID, DocumentState], set[UUID]]:
     """Lock the documents of these events and load their state.
 
-    Raises MissingDocuments if a document has no row.
+    Returns it with the destroyed keys of these events. Raises MissingDocuments if a document has no
+    row.
     """
     # All writers lock in id order, so that they cannot deadlock.
     ids = sorted(collect_tenants(events))
@@ -47,14 +48,23 @@ async def lock_documents(
     }
     # A separate statement: under READ COMMITTED the one that waited for the locks reads other
     # tables from its own, older snapshot, and would see the pointers from before the wait.
-    for row in await connection.fetch(load_query("visible_orders"), generation.name, ids):
-        state = states[row["document_id"]]
-        state.visible_order, state.chunks = _parse_order(row["ord"]), row["chunks"]
+    destroyed_keys = set[UUID]()
+    for row in await connection.fetch(
+        load_query("visible_orders_and_destroyed_keys"),
+        generation.name,
+        ids,
+        {event.event.key for event in events if event.event.key is not None},
+    ):
+        if row["destroyed_key"] is not None:
+            destroyed_keys.add(row["destroyed_key"])
+        else:
+            state = states[row["document_id"]]
+            state.visible_order, state.chunks = _parse_order(row["ord"]), row["chunks"]
     # A build need not load revisions that the live generation has replaced already.
     if generation.state in ("building", "shadow"):
         for row in await connection.fetch(load_query("live_visible_orders"), ids):
             states[row["document_id"]].live_order = _parse_order(row["ord"])
-    return states
+    return states, destroyed_keys
 
 
 async def add_stubs(connection: Connection, events: Sequence[ProjectedEvent]) -> None:

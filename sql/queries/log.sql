@@ -15,18 +15,27 @@ select array(select position from appended order by position) as positions, (sel
 
 -- name: read_events
 -- Next records of a reader in (transaction, position) order: at most $4, and about $5 bytes.
--- Records above the snapshot horizon have no payload: a running transaction may still insert records before them.
-select xact, position, key, headers::text as headers, appended_at, ripe, case when ripe then value end as value
-from (
+-- Only below the snapshot horizon: a running transaction may still insert records before those above it. The first
+-- record above it is returned as unripe, without payload.
+with following as (
   -- `before` excludes the row itself, so the first one is returned whatever its size.
-  select e.*, e.xact < pg_snapshot_xmin(pg_current_snapshot()) as ripe,
-         sum(coalesce(octet_length(e.value), 0)) over (order by e.xact, e.position rows between unbounded preceding and 1 preceding) as before
+  select e.*, sum(coalesce(octet_length(e.value), 0)) over (order by e.xact, e.position rows between unbounded preceding and 1 preceding) as before
   from events e
-  where e.topic = $1 and (e.xact, e.position) > ($2::xid8, $3::bigint)
+  where e.topic = $1 and (e.xact, e.position) > ($2::xid8, $3::bigint) and e.xact < pg_snapshot_xmin(pg_current_snapshot())
   order by e.xact, e.position
   limit $4
-) following
+)
+select xact, position, key, headers::text as headers, appended_at, value, true as ripe
+from following
 where coalesce(before, 0) < $5
+union all
+(
+  select xact, position, null, null, null, null, false
+  from events
+  where topic = $1 and (xact, position) > ($2::xid8, $3::bigint) and xact >= pg_snapshot_xmin(pg_current_snapshot())
+  order by xact, position
+  limit 1
+)
 order by xact, position
 
 -- name: read_range

@@ -1,6 +1,12 @@
 -- name: visible_orders
 -- Visible orders of these documents.
-select document_id, ord, chunks from visible where generation = $1 and document_id = any($2::uuid[])
+select document_id, ord from visible where generation = $1 and document_id = any($2::uuid[])
+
+-- name: visible_orders_and_destroyed_keys
+-- Visible orders of these documents, and those of the keys $3 that are destroyed.
+select document_id, ord, chunks, null::uuid as destroyed_key from visible where generation = $1 and document_id = any($2::uuid[])
+union all
+select null, null, null, id from keystore.keys where id = any($3::uuid[]) and destroyed_at is not null
 
 -- name: live_visible_orders
 -- Visible orders of these documents in the live generation.

@@ -735,3 +735,17 @@ async def test_document_without_chunks_becomes_visible(pool: Pool, ledger: PgLed
     assert answers[-1].visibility_change is not None
     assert answers[-1].visibility_change.n_chunks == 0
     assert isinstance(make_chunked("a", 1, []).data, DocumentChunked)
+
+
+async def test_rows_change_the_index_only_once_their_revision_is_visible(
+    pool: Pool, ledger: PgLedger
+) -> None:
+    async def count_changes() -> int:
+        return int(
+            await pool.fetchval("select count(*) from index_changes where generation = 'g1'")
+        )
+
+    await claim_events(ledger, make_accepted("a", 1), make_chunked("a", 1, ["one"]))
+    assert await count_changes() == 0
+    await claim_events(ledger, make_embedded("a", 1, ["one"]))
+    assert await count_changes() == 1
