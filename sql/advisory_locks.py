@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from schemas.errors import TransientError
-from sql.pool import Connection
+from sql.errors import translate_database_errors
+from sql.pool import Connection, connect
 
 # Session locks must be released: the pool returns connections without a reset.
 UNLOCK = "select pg_advisory_unlock(hashtext($1))"
@@ -36,6 +37,25 @@ async def wait_for_lock(connection: Connection, name: str) -> AsyncIterator[None
     finally:
         # Even after a cancelled wait: the lock may have been granted at that moment.
         await connection.execute(UNLOCK, name)
+
+
+@asynccontextmanager
+async def hold_session_lock(dsn: str, name: str) -> AsyncIterator[asyncio.Event]:
+    """Lock a name with a connection of its own; yield an event that is set when it is lost.
+
+    The server releases the lock when this process ends, however it ends. Raises
+    DatabaseUnavailable.
+    """
+    connection = await connect(dsn, name=name)
+    lost = asyncio.Event()
+    try:
+        connection.add_termination_listener(lambda _: lost.set())
+        with translate_database_errors():
+            await connection.execute("select pg_advisory_lock(hashtext($1))", name)
+        yield lost
+    finally:
+        # `close` would wait for an answer of a server that may be gone.
+        connection.terminate()
 
 
 async def share_visibility_lock(connection: Connection, generation: str) -> None:

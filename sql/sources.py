@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from schemas.sources import (
     SourceSpec,
     TableFloors,
 )
+from sql.advisory_locks import hold_session_lock
 from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool, execute, execute_many, fetch_rows, fetch_value
 from sql.query_loader import load_query
@@ -150,10 +152,11 @@ class PgSourceTransaction:
 
 
 class PgSourceStore:
-    """Implements `schemas.ports.sources.SourceStore`."""
+    """Implements `schemas.ports.sources.SourceStore`. Sessions have connections of their own."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, dsn: str) -> None:
         self._pool = pool
+        self._dsn = dsn
 
     @asynccontextmanager
     async def begin_transaction(self, source: str) -> AsyncIterator[PgSourceTransaction]:
@@ -245,6 +248,9 @@ class PgSourceStore:
 
     async def delete_state(self, source: str) -> None:
         await execute(self._pool, "delete_source_state", source)
+
+    def open_session(self, owner: UUID) -> AbstractAsyncContextManager[asyncio.Event]:
+        return hold_session_lock(self._dsn, f"anabranch sources {owner}")
 
     async def acquire_lease(self, source: str, owner: UUID, lease_s: float) -> bool:
         await self.fetch_state_id(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -126,6 +127,12 @@ class SourceStore(Protocol):
 
     async def delete_state(self, source: str) -> None:
         """Delete the state of a removed source."""
+
+    def open_session(self, owner: UUID) -> AbstractAsyncContextManager[asyncio.Event]:
+        """Open the session in which an owner may hold leases. Its event is set when it is lost.
+
+        Other owners acquire the leases of an owner without a session at once.
+        """
 
     async def acquire_lease(self, source: str, owner: UUID, lease_s: float) -> bool:
         """Acquire or renew the exclusive lease on a source. Returns whether this owner holds it."""

@@ -69,7 +69,7 @@ class SourceReaderFactory:
 
     @property
     def store(self) -> PgSourceStore:
-        return PgSourceStore(self.storage.pool)
+        return PgSourceStore(self.storage.pool, self.storage.dsn)
 
     @property
     def declarations(self) -> PgSources:

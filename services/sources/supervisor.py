@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -56,13 +56,25 @@ class SourceSupervisor:
     )
 
     async def run(self) -> None:
+        while True:
+            try:
+                async with self.store.open_session(self.owner) as session_lost:
+                    await self._reconcile_until(session_lost)
+            except TransientError as error:
+                log.warning("source_session_postponed", code=error.code, detail=error.detail)
+            await asyncio.sleep(POLL_S)
+
+    async def _reconcile_until(self, session_lost: asyncio.Event) -> None:
+        """Run the readers until the session is lost: another worker may then acquire the leases."""
         try:
-            while True:
+            while not session_lost.is_set():
                 try:
                     await self._reconcile()
                 except TransientError as error:
                     log.warning("source_poll_postponed", code=error.code, detail=error.detail)
-                await asyncio.sleep(POLL_S)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S):
+                        await session_lost.wait()
         finally:
             await self._stop(list(self.running_sources))
 

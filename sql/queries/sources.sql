@@ -33,8 +33,15 @@ order by external_id limit $3
 
 -- name: acquire_source_lease
 -- Acquire the lease that makes one process the reader of a source.
+-- Succeeds if the lease is free, ours, expired, or its process is gone.
 update source_states set lease_owner = $2, lease_until = clock_timestamp() + make_interval(secs => $3)
-where source = $1 and (lease_owner is null or lease_owner = $2 or lease_until < clock_timestamp()) returning 1
+where source = $1
+  and case
+    when lease_owner is null or lease_owner = $2 or lease_until < clock_timestamp() then true
+    -- A process locks its name as long as it lives, see PgSourceStore.open_session.
+    else pg_try_advisory_xact_lock_shared(hashtext('anabranch sources ' || lease_owner))
+  end
+returning 1
 
 -- name: source_linked
 -- These row keys and all keys they were renamed from or to.

@@ -100,6 +100,8 @@ class MemorySourceStore:
     def __init__(self) -> None:
         self._states: dict[str, _SourceState] = {}
         self._created_count = 0
+        self.sessions: dict[UUID | None, asyncio.Event] = {}
+        """Live owners; the test of a lost session sets its event."""
 
     @asynccontextmanager
     async def begin_transaction(self, source: str) -> AsyncIterator[MemorySourceTransaction]:
@@ -178,9 +180,18 @@ class MemorySourceStore:
     async def delete_state(self, source: str) -> None:
         self._states.pop(source, None)
 
+    @asynccontextmanager
+    async def open_session(self, owner: UUID) -> AsyncIterator[asyncio.Event]:
+        lost = self.sessions[owner] = asyncio.Event()
+        try:
+            yield lost
+        finally:
+            del self.sessions[owner]
+
     async def acquire_lease(self, source: str, owner: UUID, lease_s: float) -> bool:
         state = self._get_state(source)
-        state.lease_owner = state.lease_owner or owner
+        if state.lease_owner not in self.sessions:
+            state.lease_owner = owner
         return state.lease_owner == owner
 
     async def release_lease(self, source: str, owner: UUID) -> None:

@@ -24,8 +24,9 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[SourceStore]:
     if request.param == "memory":
         yield MemorySourceStore()
         return
-    pool = await open_pool(request.getfixturevalue("database"), size=4, name="test")
-    yield PgSourceStore(pool)
+    database = request.getfixturevalue("database")
+    pool = await open_pool(database, size=4, name="test")
+    yield PgSourceStore(pool, database)
     await close_pool(pool)
 
 
@@ -147,13 +148,42 @@ async def test_snapshot_completes_when_all_partitions_pass_end(store: SourceStor
 
 async def test_source_lease_has_one_owner(store: SourceStore) -> None:
     one, two = UUID(int=1), UUID(int=2)
-    assert await store.acquire_lease("crm", one, 60)
-    assert not await store.acquire_lease("crm", two, 60)
-    assert await store.acquire_lease("crm", one, 60)
-    await store.release_lease("crm", two)
-    assert not await store.acquire_lease("crm", two, 60)
-    await store.release_lease("crm", one)
-    assert await store.acquire_lease("crm", two, 60)
+    async with store.open_session(one) as lost:
+        assert await store.acquire_lease("crm", one, 60)
+        assert not await store.acquire_lease("crm", two, 60)
+        assert await store.acquire_lease("crm", one, 60)
+        await store.release_lease("crm", two)
+        assert not await store.acquire_lease("crm", two, 60)
+        await store.release_lease("crm", one)
+        assert await store.acquire_lease("crm", two, 60)
+        assert not lost.is_set()
+
+
+async def test_lease_of_ended_session_is_acquired_at_once(store: SourceStore) -> None:
+    one, two = UUID(int=1), UUID(int=2)
+    async with store.open_session(one):
+        assert await store.acquire_lease("crm", one, 60)
+        async with store.open_session(two):
+            assert not await store.acquire_lease("crm", two, 60)
+    async with store.open_session(two):
+        # The server ends a closed connection a moment later.
+        async with asyncio.timeout(5):
+            while not await store.acquire_lease("crm", two, 60):
+                await asyncio.sleep(0.01)
+
+
+async def test_terminated_connection_is_a_lost_session(database: str) -> None:
+    pool = await open_pool(database, size=1, name="test")
+    try:
+        async with PgSourceStore(pool, database).open_session(UUID(int=1)) as lost:
+            assert await pool.fetchval(
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = "
+                f"'anabranch sources {UUID(int=1)}'"
+            )
+            async with asyncio.timeout(5):
+                await lost.wait()
+    finally:
+        await close_pool(pool)
 
 
 async def test_reader_id_changes_after_state_loss(store: SourceStore) -> None:

@@ -73,7 +73,7 @@ async def test_unread_snapshot_rows_are_not_treated_as_deleted(database: str) ->
     late, last = table.records[3:]
     pool = await open_pool(database, size=2, name="test")
     try:
-        source = ScriptedReader(PgSourceStore(pool))
+        source = ScriptedReader(PgSourceStore(pool, database))
         await source.log.create_topics({"raw": 1, TOPIC: 1}, retention_ms={})
         await source.log.append([*inserted, last, late])
         await source.read([*inserted, last], 4, end=6)

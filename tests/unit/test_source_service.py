@@ -310,13 +310,26 @@ async def test_failed_source_reports_reason_and_is_retried(monkeypatch: pytest.M
 async def test_source_leased_by_another_worker_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     world, store = SupervisedSources(), MemorySourceStore()
     world.sources = [make_declared_source()]
-    await store.acquire_lease("library", UUID(int=2), 60)
-    async with run_supervisor(world, store, monkeypatch):
+    other = UUID(int=2)
+    async with store.open_session(other), run_supervisor(world, store, monkeypatch):
+        assert await store.acquire_lease("library", other, 60)
         for _ in range(20):
             await asyncio.sleep(0.001)
         assert world.started == []
-        await store.release_lease("library", UUID(int=2))
+        await store.release_lease("library", other)
         await eventually(lambda: world.started == ["library 1"])
+
+
+async def test_readers_stop_when_the_session_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, store, other = SupervisedSources(), MemorySourceStore(), UUID(int=2)
+    world.sources = [make_declared_source()]
+    async with run_supervisor(world, store, monkeypatch) as hosts:
+        await eventually(lambda: world.started == ["library 1"])
+        monkeypatch.setattr("services.sources.supervisor.POLL_S", 60.0)
+        store.sessions[hosts.owner].set()
+        await eventually(lambda: not hosts.running_sources)
+        async with store.open_session(other):
+            assert await store.acquire_lease("library", other, 60), "the lease was released"
 
 
 async def test_ingress_receives_source_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
