@@ -26,6 +26,7 @@ from benchmarks.harness import (
     run_pipeline,
 )
 from benchmarks.null_engines import NullParser
+from benchmarks.processes import measure_server_cpu
 from engines.embed.null import NullEmbedder
 from engines.extract.null import NullExtractor
 from schemas.events import SourceAdded
@@ -33,25 +34,8 @@ from schemas.sources import FolderSource, SourceSpec
 from schemas.topics import CONTROL
 from streams.publisher import build_root_event
 
-CPU_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 NAME = "library"
 COUNT_RAW = "select count(*) from events where topic = 'raw'"
-
-
-def read_postgres_cpu_s(postmaster: int) -> float:
-    """Return the CPU seconds of the server and its processes, including those that ended."""
-    total = 0.0
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (process / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        pid, parent = int(process.name), int(fields[1])
-        if pid == postmaster:
-            total += sum(map(int, fields[11:15])) * CPU_TICK_S
-        elif parent == postmaster:
-            total += sum(map(int, fields[11:13])) * CPU_TICK_S
-    return total
 
 
 async def add_folder(bench: BenchmarkPipeline, folder: Path) -> None:
@@ -87,12 +71,8 @@ async def measure(files: int, changes: int, words: int) -> dict[str, Any]:
             os.utime(path, (1_760_000_000, 1_760_000_000))
         async with run_pipeline(overrides, ingest={"folders": [str(folder)]}) as bench:
             pool = bench.worker.storage.pool
-            postmaster = int(
-                (Path(await pool.fetchval("show data_directory")) / "postmaster.pid")
-                .read_text()
-                .splitlines()[0]
-            )
-            cpu = time.process_time(), read_postgres_cpu_s(postmaster)
+            postmaster = await bench.fetch_postmaster()
+            cpu = time.process_time(), measure_server_cpu(postmaster)
             await add_folder(bench, folder)
             first = await wait_for(bench, COUNT_RAW, 1)
             in_raw = await wait_for(bench, COUNT_RAW, files)
@@ -101,7 +81,7 @@ async def measure(files: int, changes: int, words: int) -> dict[str, Any]:
             cpu_ms = [
                 (after - before) * 1000 / files
                 for before, after in zip(
-                    cpu, (time.process_time(), read_postgres_cpu_s(postmaster)), strict=True
+                    cpu, (time.process_time(), measure_server_cpu(postmaster)), strict=True
                 )
             ]
             await asyncio.sleep(5)  # the reader has stored its state

@@ -56,6 +56,11 @@ class BenchmarkPipeline:
             await self.push(documents[start : start + 500])
             await self.wait_until_searchable(min(len(documents), start + 500))
 
+    async def fetch_postmaster(self) -> int:
+        """Return the process id of the Postgres server."""
+        folder = Path(await self.worker.storage.pool.fetchval("show data_directory"))
+        return int((folder / "postmaster.pid").read_text().splitlines()[0])
+
     async def wait_until_searchable(self, count: int, *, poll_s: float = 0.02) -> None:
         """Wait until `count` documents are visible or dead letters."""
         query = (

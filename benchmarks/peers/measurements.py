@@ -12,7 +12,6 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from benchmarks.peers.processes import measure_tree_cpu, measure_tree_mb
 from benchmarks.peers.systems import System
 from benchmarks.peers.trial import Trial, kill, open_trial, wait_until
 from benchmarks.peers.workload import (
@@ -21,6 +20,7 @@ from benchmarks.peers.workload import (
     split_text,
     write_files,
 )
+from benchmarks.processes import measure_tree_cpu, measure_tree_mb
 from sql.embedded import EmbeddedPostgres
 
 HNSW = """

@@ -19,7 +19,6 @@ from typing import Any
 import asyncpg
 import numpy as np
 
-from benchmarks.peers.processes import measure_server_cpu, measure_tree_mb
 from benchmarks.peers.systems import NO_TELEMETRY, PROJECT, System
 from benchmarks.peers.workload import (
     CALLS_VARIABLE,
@@ -27,6 +26,7 @@ from benchmarks.peers.workload import (
     compute_vector,
     write_files,
 )
+from benchmarks.processes import measure_server_cpu, measure_tree_mb
 from sql.embedded import EmbeddedPostgres
 
 TIMEOUT_S = 600.0
