@@ -312,7 +312,14 @@ async def _erase_collection(http: httpx2.AsyncClient, collection: str, job: str)
     assert await _wait_until_job_final(http, job) == "searchable"
     answer = await http.post("/v1/erasures", json={"scope": "collection", "name": collection})
     assert answer.status_code == 202, answer.text
-    return str(answer.json()["receipt_id"])
+    receipt_id = str(answer.json()["receipt_id"])
+
+    async def fetch_state() -> str:
+        return str((await http.get(f"/v1/erasures/{receipt_id}")).json().get("state"))
+
+    # Until then the events about the document are shown to all who could read it.
+    await eventually(fetch_state, lambda state: state == "done")
+    return receipt_id
 
 
 async def _collect_ids(stack: TenantStack, who: tuple[str, str]) -> None:
