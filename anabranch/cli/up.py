@@ -150,12 +150,19 @@ def api(
     port
         Port to listen on; 0 picks a free one. [default: 8420]
     attached
-        Stop when stdin ends.
+        Read environment variables from stdin before anything else, and stop when it ends.
     """
     from anabranch.process.api_process import serve_api
     from anabranch.process.logs import configure_logs
-    from anabranch.process.shutdown import exit_process, run_until_stopped
+    from anabranch.process.shutdown import (
+        exit_process,
+        read_parent_variables,
+        run_until_stopped,
+    )
 
+    # After the imports, which take longer than the parent's start of the database.
+    if attached:
+        read_parent_variables()
     settings = common.load_settings(
         *([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else [])
     )
@@ -183,14 +190,20 @@ def worker(
     metrics_host
         Address of the Prometheus metrics. [default: 127.0.0.1]
     attached
-        Stop when stdin ends.
+        Read environment variables from stdin before anything else, and stop when it ends.
     report
         File to write once the stages are running.
     """
     from anabranch.process.logs import configure_logs
-    from anabranch.process.shutdown import exit_process, run_until_stopped
+    from anabranch.process.shutdown import (
+        exit_process,
+        read_parent_variables,
+        run_until_stopped,
+    )
     from anabranch.process.worker_process import run_worker
 
+    if attached:
+        read_parent_variables()
     settings = common.load_settings(
         *([f"worker.metrics_port={metrics_port}"] if metrics_port is not None else []),
         *([f"worker.metrics_host={metrics_host}"] if metrics_host else []),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -76,6 +77,20 @@ class _StopRequest:
                 args=((STOP_TIMEOUT_S, SECOND_SIGNAL_TIMEOUT_S)[self.request_count - 1],),
                 daemon=True,
             ).start()
+
+
+def read_parent_variables() -> None:
+    """Set the environment variables that the parent process sends as a line of JSON on stdin.
+
+    Exits if the parent has ended.
+    """
+    line = b""
+    while not line.endswith(b"\n"):
+        data = os.read(0, 65_536)  # unbuffered: the rest of stdin is only watched for its end
+        if not data:
+            exit_process(0)
+        line += data
+    os.environ.update(json.loads(line))
 
 
 def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: _StopRequest) -> None:

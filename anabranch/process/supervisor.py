@@ -12,7 +12,7 @@ import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -50,13 +50,18 @@ STDERR_FD = 2
 class ChildProcess:
     """Run `anabranch <arguments>` with a pipe as stdin: it stops when this process ends, for
     whatever reason.
+
+    The child starts at once and imports its modules; then it waits on the pipe for `variables`, the
+    environment variables that are only known once the database runs.
     """
 
     name: str
     arguments: Sequence[str]
-    environment: Mapping[str, str]
+    variables: asyncio.Future[Mapping[str, str]]
     output: IO[bytes] | None
     on_start: Callable[[], None]
+    own_variables: Mapping[str, str] = field(default_factory=dict)
+    """Sent to this child only."""
     first_pause_s: float = 0.5
     max_pause_s: float = 15.0
     is_settled: bool = False
@@ -102,10 +107,16 @@ class ChildProcess:
             stdin=PIPE,
             stdout=STDERR_FD if self.output is None else self.output,
             stderr=self.output,
-            env=dict(self.environment),
             # Ctrl-C then reaches only this process, which stops its children in order.
             start_new_session=True,
         )
+        # Shielded: the other children wait for the same future.
+        line = json.dumps({**await asyncio.shield(self.variables), **self.own_variables}) + "\n"
+        if self.process.stdin is not None:
+            # The child may have ended meanwhile; its exit code says why.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self.process.stdin.write(line.encode())
+                await self.process.stdin.drain()
         code = await self.process.wait()
         return loop.time() - started_at, code
 
@@ -167,12 +178,17 @@ async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asynci
         stack.enter_context(lock_folder(plan.settings.data_dir))
         # Before anything is stored: the order of revisions depends on the kind of log.
         store_log_kind(plan.settings.data_dir, plan.settings)
-        dsn = await stack.enter_async_context(
+        port = plan.settings.api.port or find_free_port(plan.settings.api.host)
+        variables: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+        children = _build_children(plan, port, variables, token)
+        # Before the database, which starts while the children import their modules. It is stopped
+        # after them nevertheless.
+        database = await stack.enter_async_context(AsyncExitStack())
+        failed = await stack.enter_async_context(_supervise_children(children))
+        dsn = await database.enter_async_context(
             open_database(plan.settings, is_ephemeral=plan.ephemeral)
         )
-        port = plan.settings.api.port or find_free_port(plan.settings.api.host)
-        children = _build_children(plan, dsn, port, token)
-        failed = await stack.enter_async_context(_supervise_children(children))
+        variables.set_result(_build_variables(plan, dsn))
         server = await _wait_for_server(plan, dsn, port, token, failed)
         for child in children:
             child.is_settled = True
@@ -215,25 +231,29 @@ def _resolve_folder(plan: LaunchPlan) -> Iterator[Settings]:
         yield plan.settings.model_copy(update={"data_dir": Path(folder)})
 
 
-def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[ChildProcess]:
-    environment = {
-        **os.environ,
+def _build_variables(plan: LaunchPlan, dsn: str) -> dict[str, str]:
+    variables = {
         "ANABRANCH_DATA_DIR": str(plan.settings.data_dir),
         "ANABRANCH_DATABASE__URL": dsn,
     }
     # A child has a database URL, with which a new keystore would get no key file.
     if key_file := resolve_key_file_path(plan.settings):
-        environment["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
+        variables["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
+    return variables
+
+
+def _build_children(
+    plan: LaunchPlan, port: int, variables: asyncio.Future[Mapping[str, str]], token: str
+) -> list[ChildProcess]:
     host = ["--host", plan.settings.api.host]
     report = resolve_worker_report(plan.settings)
-    # Unlike an argument, the environment of a process is shown to its own account only.
-    with_token = {**environment, "ANABRANCH_API__TOKEN": token}
     api = ChildProcess(
         "api",
         ["api", "--attached", "--port", str(port), *host, *plan.arguments],
-        with_token,
+        variables,
         plan.output,
         on_start=lambda: None,
+        own_variables={"ANABRANCH_API__TOKEN": token},
     )
     if not plan.stages:
         return [api]
@@ -251,7 +271,7 @@ def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[C
         ChildProcess(
             "worker",
             worker,
-            environment,
+            variables,
             plan.output,
             # A report of an earlier run would make the worker look ready.
             on_start=lambda: report.unlink(missing_ok=True),
@@ -343,9 +363,9 @@ async def _wait_until_ready(url: str, report: Path | None) -> dict[str, str | No
             if loop.time() - reported_at > PROGRESS_INTERVAL_S:
                 reported_at = loop.time()
                 log.info("startup_waiting", missing=missing)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.03)
     while report is not None and not report.exists():
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.03)
     return dict(json.loads(report.read_text())) if report else {}
 
 

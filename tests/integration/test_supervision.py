@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+from collections.abc import Mapping
 
 import pytest
 
@@ -12,13 +12,12 @@ from tests.support.eventually import eventually
 
 def make_child(*arguments: str, settled: bool = False) -> tuple[ChildProcess, list[int]]:
     starts: list[int] = []
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")
-    }
+    variables: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+    variables.set_result({})
     made = ChildProcess(
         "tried",
         arguments,
-        environment,
+        variables,
         None,
         on_start=lambda: starts.append(1),
         first_pause_s=0.01,
