@@ -26,6 +26,7 @@ from schemas.errors import ConfigurationError, DatabaseUnavailable
 from sql.embedded_host import (
     build_shared_memory_options,
     can_enter,
+    compute_maintenance_memory,
     compute_shared_buffers,
     copy_binaries,
     find_free_port,
@@ -68,6 +69,8 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
     "checkpoint_timeout": "15min",
+    # Otherwise each autovacuum worker may use as much memory as an index build.
+    "autovacuum_work_mem": "64MB",
     "random_page_cost": "1.1",
     "log_checkpoints": "off",
 }
@@ -121,6 +124,7 @@ class EmbeddedPostgres:
         self.settings = {
             **SERVER_SETTINGS,
             "shared_buffers": compute_shared_buffers(),
+            "maintenance_work_mem": compute_maintenance_memory(),
             **(settings or {}),
         }
         self._tcp = tcp

@@ -160,6 +160,11 @@ def compute_shared_buffers() -> str:
     return f"{min(max(mib, SHARED_BUFFERS_RANGE_MIB[0]), SHARED_BUFFERS_RANGE_MIB[1])}MB"
 
 
+def compute_maintenance_memory() -> str:
+    """Return an eighth of memory: the limit of one index build."""
+    return f"{detect_memory_bytes() // 8 // 2**20}MB"
+
+
 def detect_memory_bytes(limits: Iterable[Path] = CGROUP_MEMORY_LIMITS) -> int:
     """Return the memory of this machine, or the limit of this container."""
     limit_texts = [path.read_text().strip() for path in limits if path.is_file()]

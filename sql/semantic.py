@@ -20,8 +20,13 @@ from sql.search_scope import SearchScope
 
 EXACT_BELOW = 20_000
 """Below this number of vectors an exact scan is used and no index is built."""
-BUILD_MEMORY = "512MB"
-"""About 3 KB per vector of 1,024 dimensions; beyond it pgvector continues on disk, more slowly."""
+BUILD_MEMORY_MIB = 512
+"""Limit of the memory of a build, unless `maintenance_work_mem` of the server is higher."""
+MIN_BUILD_MEMORY_MIB = 64
+GRAPH_BYTES = 1024
+"""Upper bound of the memory of a vector in a build, besides its two bytes per dimension."""
+
+SERVER_MEMORY_MIB = "select pg_size_bytes(current_setting('maintenance_work_mem')) / 1048576"
 
 
 async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
@@ -33,18 +38,16 @@ async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
-            if (
-                await connection.fetchval(load_query("corpus_size"), generation.name, None)
-                < EXACT_BELOW
-            ):
+            vectors = await connection.fetchval(load_query("corpus_size"), generation.name, None)
+            if vectors < EXACT_BELOW:
                 return False
             # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which
             # CREATE INDEX CONCURRENTLY waits for.
             async with try_lock(connection, _format_index_name(generation)) as acquired:
-                return acquired and await _build_index(connection, generation)
+                return acquired and await _build_index(connection, generation, vectors)
 
 
-async def _build_index(connection: Connection, generation: Generation) -> bool:
+async def _build_index(connection: Connection, generation: Generation, vectors: int) -> bool:
     state = await connection.fetchrow(
         load_query("vector_index"), generation.name, _format_index_name(generation)
     )
@@ -56,7 +59,10 @@ async def _build_index(connection: Connection, generation: Generation) -> bool:
         await connection.execute(
             f'drop index concurrently if exists anabranch."{_format_index_name(generation)}"'
         )
-    await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
+    memory_mib = compute_build_memory_mib(
+        vectors, generation.config.embed.dimension, await connection.fetchval(SERVER_MEMORY_MIB)
+    )
+    await connection.execute(f"set maintenance_work_mem = '{memory_mib}MB'")
     try:
         await connection.execute(
             f'create index concurrently "{_format_index_name(generation)}" on {state["partition"]} '
@@ -66,6 +72,15 @@ async def _build_index(connection: Connection, generation: Generation) -> bool:
     finally:
         await connection.execute("reset maintenance_work_mem")
     return True
+
+
+def compute_build_memory_mib(vectors: int, dimension: int, server_mib: int) -> int:
+    """Return what the graph needs, up to the limit: a parallel build allocates all of it at once.
+
+    With less, pgvector continues on disk, several times as slowly.
+    """
+    needed_mib = vectors * (2 * dimension + GRAPH_BYTES) // 2**20 + MIN_BUILD_MEMORY_MIB
+    return min(needed_mib, max(BUILD_MEMORY_MIB, server_mib))
 
 
 def _format_index_name(generation: Generation) -> str:

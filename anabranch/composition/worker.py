@@ -46,7 +46,8 @@ from sql.revisions import PgDocumentOwners, PgRevisions
 from streams.instrumentation import Instrumentation, NoInstrumentation
 from streams.stage import Stage
 
-BUILD_POOL_SIZE = 4
+BUILD_POOL_SIZE = 6
+"""The builder and up to two claims of each stage that loads rows."""
 
 
 @dataclass(frozen=True, slots=True)

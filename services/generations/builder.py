@@ -33,6 +33,8 @@ from streams.stage import Stage
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.2
+# A poll counts the records that are left, on the Postgres log one by one: rarer in a long load.
+MIN_LOAD_POLL_S, MAX_LOAD_POLL_S, LOAD_POLL_SHARE = 0.05, 5.0, 0.05
 # With CHECK_INTERVAL_S, 30 s for events in flight to reach both generations.
 MAX_CHECKS = 60
 CHECK_INTERVAL_S = 0.5
@@ -186,6 +188,8 @@ class GenerationBuilder:
         """
         assignments = await self._list_assignments(generation)
         topics = {assignment.topic for assignment in assignments}
+        clock = asyncio.get_running_loop().time
+        started_at = clock()
         barrier = {topic: await self.storage.fetch_ends(topic) for topic in sorted(topics)}
         # Upstream first: what a stage has passed is in the next topic.
         for assignment in assignments:
@@ -195,7 +199,10 @@ class GenerationBuilder:
             while await self.storage.log.count_pending(
                 assignment.group, assignment.topic, barrier[assignment.topic]
             ):
-                await asyncio.sleep(POLL_S)
+                elapsed_s = clock() - started_at
+                await asyncio.sleep(
+                    min(max(MIN_LOAD_POLL_S, LOAD_POLL_SHARE * elapsed_s), MAX_LOAD_POLL_S)
+                )
         return barrier
 
     async def _list_assignments(self, generation: Generation) -> list[StageAssignment]:

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.ports.search import Hit
 from schemas.questions import Filters
-from sql.semantic import ensure_vector_index
+from sql.semantic import compute_build_memory_mib, ensure_vector_index
 from tests.support.document_rows import SampleDocument, activate_revision, insert_documents
 from tests.support.postgres_fixture import execute_sql
 from tests.support.search_stack import SearchStack, open_search_stack
@@ -177,3 +177,11 @@ async def test_filtered_query_gets_k_hits_from_the_index(
         assert {hit.document_id for hit in hits} <= {
             doc.id for doc in generate_documents(12, seed=6)
         } and len(hits) == 10
+
+
+@pytest.mark.parametrize(
+    ("vectors", "server_mib", "expected"),
+    [(20_000, 64, 98), (1_000_000, 64, 512), (1_000_000, 2_900, 1_772), (10_000_000, 2_900, 2_900)],
+)
+def test_build_uses_memory_that_graph_needs(vectors: int, server_mib: int, expected: int) -> None:
+    assert compute_build_memory_mib(vectors, 384, server_mib) == expected
