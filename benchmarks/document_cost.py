@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.config.overrides import Overrides
 from benchmarks.harness import (
-    BenchmarkPipeline,
+    fetch_postmaster,
     make_synthetic_texts,
     make_text_records,
     run_benchmark,
     run_pipeline,
 )
-from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
+from benchmarks.null_engines import make_null_overrides
 from benchmarks.processes import measure_server_cpu
-from engines.extract.null import NullExtractor
+from sql.pool import Pool
 
 STATISTICS_DELAY_S = 1.2
 """Backends report their statistics at most once a second."""
@@ -44,14 +44,13 @@ class Usage:
     statistics: dict[str, float]
 
 
-async def read_usage(bench: BenchmarkPipeline) -> Usage:
-    clocks = (
-        time.perf_counter(),
-        time.process_time(),
-        measure_server_cpu(await bench.fetch_postmaster()),
-    )
+async def read_usage(
+    pool: Pool, measure_process_cpu: Callable[[], float] = time.process_time
+) -> Usage:
+    postmaster = await fetch_postmaster(pool)
+    clocks = (time.perf_counter(), measure_process_cpu(), measure_server_cpu(postmaster))
     await asyncio.sleep(STATISTICS_DELAY_S)
-    row = await bench.worker.storage.pool.fetchrow(STATISTICS)
+    row = await pool.fetchrow(STATISTICS)
     return Usage(*clocks, {name: float(value) for name, value in row.items()})
 
 
@@ -74,22 +73,16 @@ def compute_cost(before: Usage, after: Usage, documents: int) -> dict[str, float
 
 
 async def measure(documents: int, singles: int, words: int) -> dict[str, Any]:
-    overrides = Overrides(
-        parser=NullParser(),
-        chunker=WordChunker(),
-        embedder=FlatEmbedder(),
-        extractor=NullExtractor(),
-    )
     records = await make_text_records(make_synthetic_texts(documents + singles, words))
-    async with run_pipeline(overrides) as bench:
-        started = await read_usage(bench)
+    async with run_pipeline(make_null_overrides()) as bench:
+        started = await read_usage(bench.worker.storage.pool)
         await bench.push(records[:documents])
         await bench.wait_until_searchable(documents)
-        loaded = await read_usage(bench)
+        loaded = await read_usage(bench.worker.storage.pool)
         for number, record in enumerate(records[documents:], documents + 1):
             await bench.push([record])
             await bench.wait_until_searchable(number, poll_s=0.01)
-        ended = await read_usage(bench)
+        ended = await read_usage(bench.worker.storage.pool)
     return {
         "benchmark": "document_cost",
         "documents": documents,

@@ -21,6 +21,7 @@ from uuid import uuid4
 from anabranch.config.overrides import Overrides
 from benchmarks.harness import (
     BenchmarkPipeline,
+    fetch_postmaster,
     make_synthetic_texts,
     run_benchmark,
     run_pipeline,
@@ -71,7 +72,7 @@ async def measure(files: int, changes: int, words: int) -> dict[str, Any]:
             os.utime(path, (1_760_000_000, 1_760_000_000))
         async with run_pipeline(overrides, ingest={"folders": [str(folder)]}) as bench:
             pool = bench.worker.storage.pool
-            postmaster = await bench.fetch_postmaster()
+            postmaster = await fetch_postmaster(pool)
             cpu = time.process_time(), measure_server_cpu(postmaster)
             await add_folder(bench, folder)
             first = await wait_for(bench, COUNT_RAW, 1)

@@ -33,6 +33,7 @@ from api.app import create_app
 from schemas.events import Content, DocumentReceived
 from schemas.records import Record
 from sql.embedded import EmbeddedPostgres
+from sql.pool import Pool
 from streams.codec import Codec
 from streams.publisher import build_raw_record
 
@@ -56,11 +57,6 @@ class BenchmarkPipeline:
             await self.push(documents[start : start + 500])
             await self.wait_until_searchable(min(len(documents), start + 500))
 
-    async def fetch_postmaster(self) -> int:
-        """Return the process id of the Postgres server."""
-        folder = Path(await self.worker.storage.pool.fetchval("show data_directory"))
-        return int((folder / "postmaster.pid").read_text().splitlines()[0])
-
     async def wait_until_searchable(self, count: int, *, poll_s: float = 0.02) -> None:
         """Wait until `count` documents are visible or dead letters."""
         query = (
@@ -71,6 +67,26 @@ class BenchmarkPipeline:
             if self.failures:
                 raise self.failures[0]
             await asyncio.sleep(poll_s)
+
+
+async def fetch_postmaster(pool: Pool) -> int:
+    """Return the process id of the Postgres server."""
+    folder = Path(await pool.fetchval("show data_directory"))
+    return int((folder / "postmaster.pid").read_text().splitlines()[0])
+
+
+@asynccontextmanager
+async def start_postgres() -> AsyncIterator[tuple[Path, EmbeddedPostgres]]:
+    """Start an embedded Postgres in a temporary data folder."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        server = EmbeddedPostgres(folder / "postgres")
+        await asyncio.to_thread(server.start)
+        try:
+            yield folder, server
+        finally:
+            await asyncio.to_thread(server.stop)
 
 
 @asynccontextmanager
@@ -84,45 +100,37 @@ async def run_pipeline(
     silence_logs()
     # As the program does.
     gc.set_threshold(*GC_THRESHOLDS)
-    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
-        Path(folder).chmod(0o755)
-        server = EmbeddedPostgres(Path(folder) / "postgres")
-        await asyncio.to_thread(server.start)
-        try:
-            pipeline_settings = Settings(data_dir=Path(folder), **settings)
-            async with prepare_worker(
-                pipeline_settings, server.dsn, overrides=overrides
-            ) as prepared_worker:
-                worker = replace(
-                    prepared_worker,
-                    maintenance=replace(prepared_worker.maintenance, interval_s=maintenance_s),
+    async with start_postgres() as (folder, server):
+        pipeline_settings = Settings(data_dir=folder, **settings)
+        async with prepare_worker(
+            pipeline_settings, server.dsn, overrides=overrides
+        ) as prepared_worker:
+            worker = replace(
+                prepared_worker,
+                maintenance=replace(prepared_worker.maintenance, interval_s=maintenance_s),
+            )
+            bench = BenchmarkPipeline(pipeline_settings, server.dsn, worker)
+            worker_task = asyncio.create_task(worker.run())
+            worker_task.add_done_callback(
+                lambda task: (
+                    bench.failures.append(task.exception() or RuntimeError("the worker stopped"))
+                    if not task.cancelled()
+                    else None
                 )
-                bench = BenchmarkPipeline(pipeline_settings, server.dsn, worker)
-                worker_task = asyncio.create_task(worker.run())
-                worker_task.add_done_callback(
-                    lambda task: (
-                        bench.failures.append(
-                            task.exception() or RuntimeError("the worker stopped")
-                        )
-                        if not task.cancelled()
-                        else None
-                    )
-                )
-                yield bench
-                worker_task.cancel()
-                await asyncio.gather(worker_task, return_exceptions=True)
-        finally:
-            await asyncio.to_thread(server.stop)
+            )
+            yield bench
+            worker_task.cancel()
+            await asyncio.gather(worker_task, return_exceptions=True)
 
 
 @asynccontextmanager
 async def serve_api(
-    bench: BenchmarkPipeline, overrides: Overrides
+    settings: Settings, dsn: str, overrides: Overrides
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """Serve the API over HTTP from this process."""
     token = secrets.token_urlsafe(32)
-    settings = override_settings(bench.settings, [f"api.token={token}"])
-    async with prepare_api(settings, bench.dsn, overrides=overrides) as services:
+    settings = override_settings(settings, [f"api.token={token}"])
+    async with prepare_api(settings, dsn, overrides=overrides) as services:
         server = uvicorn.Server(
             uvicorn.Config(
                 create_app(services),

@@ -9,6 +9,8 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from anabranch.config.overrides import Overrides
+from engines.extract.null import NullExtractor
 from schemas.ids import content_id
 from schemas.ports.engines import (
     LocalFile,
@@ -109,3 +111,12 @@ def _after_words(text: str, start: int, words: int) -> int:
         if position < 0:
             return len(text)
     return position
+
+
+def make_null_overrides() -> Overrides:
+    return Overrides(
+        parser=NullParser(),
+        chunker=WordChunker(),
+        embedder=FlatEmbedder(),
+        extractor=NullExtractor(),
+    )

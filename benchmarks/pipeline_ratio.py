@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.config.overrides import Overrides
 from benchmarks.copy_bound import copy_seconds
 from benchmarks.harness import (
     BenchmarkPipeline,
@@ -17,8 +16,7 @@ from benchmarks.harness import (
     run_benchmark,
     run_pipeline,
 )
-from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
-from engines.extract.null import NullExtractor
+from benchmarks.null_engines import make_null_overrides
 
 TABLES = (
     "documents",
@@ -31,14 +29,8 @@ TABLES = (
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:
-    overrides = Overrides(
-        parser=NullParser(),
-        chunker=WordChunker(),
-        embedder=FlatEmbedder(),
-        extractor=NullExtractor(),
-    )
     records = await make_text_records(make_synthetic_texts(documents, words))
-    async with run_pipeline(overrides) as bench:
+    async with run_pipeline(make_null_overrides()) as bench:
         with Timer() as timer:
             await bench.push(records)
             await bench.wait_until_searchable(documents)

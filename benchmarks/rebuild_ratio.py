@@ -9,7 +9,6 @@ import asyncio
 import time
 from typing import Any
 
-from anabranch.config.overrides import Overrides
 from benchmarks.copy_bound import copy_seconds
 from benchmarks.harness import (
     BenchmarkPipeline,
@@ -19,8 +18,7 @@ from benchmarks.harness import (
     run_benchmark,
     run_pipeline,
 )
-from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
-from engines.extract.null import NullExtractor
+from benchmarks.null_engines import make_null_overrides
 from services.generations.reindex import start_rebuild
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
@@ -29,14 +27,8 @@ from sql.pool import Pool
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:
-    overrides = Overrides(
-        parser=NullParser(),
-        chunker=WordChunker(),
-        embedder=FlatEmbedder(),
-        extractor=NullExtractor(),
-    )
     records = await make_text_records(make_synthetic_texts(documents, words))
-    async with run_pipeline(overrides, maintenance_s=3600) as bench:
+    async with run_pipeline(make_null_overrides(), maintenance_s=3600) as bench:
         await bench.push(records)
         await bench.wait_until_searchable(documents)
         # The graph stages finish after the documents have become searchable.

@@ -61,7 +61,10 @@ class CallTrace:
 
 async def measure() -> dict[str, Any]:
     trace = CallTrace()
-    async with run_pipeline(NO_OVERRIDES) as bench, serve_api(bench, NO_OVERRIDES) as http:
+    async with (
+        run_pipeline(NO_OVERRIDES) as bench,
+        serve_api(bench.settings, bench.dsn, NO_OVERRIDES) as http,
+    ):
         await upload(http, b"warm up", "warm-up")
         await bench.wait_until_searchable(1)
         trace.take_files()

@@ -107,7 +107,7 @@ async def measure_channels(
 async def measure_http(
     bench: BenchmarkPipeline, overrides: Overrides, queries: Sequence[str], profile: str
 ) -> dict[str, float]:
-    async with serve_api(bench, overrides) as client:
+    async with serve_api(bench.settings, bench.dsn, overrides) as client:
         for text in queries[:20]:
             (
                 await client.post("/v1/search", json={"query": text, "profile": profile})

@@ -207,7 +207,7 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
             "select count(*) from child_chunks where generation = $1", name
         )
         queries = [" ".join(text.split()[5:8]) for text in texts[:200]]
-        async with serve_api(bench, overrides) as client:
+        async with serve_api(bench.settings, bench.dsn, overrides) as client:
             await time_post(client, "rollback")
             switching = await measure_switches(client, queries, name)
             dropping = await measure_drop(bench, client, queries, name)
