@@ -22,7 +22,7 @@ from benchmarks.harness import (
     run_pipeline,
 )
 from benchmarks.null_engines import make_null_overrides
-from benchmarks.processes import measure_server_cpu
+from benchmarks.processes import measure_tree_cpu
 from sql.pool import Pool
 
 STATISTICS_DELAY_S = 1.2
@@ -48,7 +48,7 @@ async def read_usage(
     pool: Pool, measure_process_cpu: Callable[[], float] = time.process_time
 ) -> Usage:
     postmaster = await fetch_postmaster(pool)
-    clocks = (time.perf_counter(), measure_process_cpu(), measure_server_cpu(postmaster))
+    clocks = (time.perf_counter(), measure_process_cpu(), measure_tree_cpu(postmaster))
     await asyncio.sleep(STATISTICS_DELAY_S)
     row = await pool.fetchrow(STATISTICS)
     return Usage(*clocks, {name: float(value) for name, value in row.items()})

@@ -27,7 +27,7 @@ from benchmarks.harness import (
     run_pipeline,
 )
 from benchmarks.null_engines import NullParser
-from benchmarks.processes import measure_server_cpu
+from benchmarks.processes import measure_tree_cpu
 from engines.embed.null import NullEmbedder
 from engines.extract.null import NullExtractor
 from schemas.events import SourceAdded
@@ -73,7 +73,7 @@ async def measure(files: int, changes: int, words: int) -> dict[str, Any]:
         async with run_pipeline(overrides, ingest={"folders": [str(folder)]}) as bench:
             pool = bench.worker.storage.pool
             postmaster = await fetch_postmaster(pool)
-            cpu = time.process_time(), measure_server_cpu(postmaster)
+            cpu = time.process_time(), measure_tree_cpu(postmaster)
             await add_folder(bench, folder)
             first = await wait_for(bench, COUNT_RAW, 1)
             in_raw = await wait_for(bench, COUNT_RAW, files)
@@ -82,7 +82,7 @@ async def measure(files: int, changes: int, words: int) -> dict[str, Any]:
             cpu_ms = [
                 (after - before) * 1000 / files
                 for before, after in zip(
-                    cpu, (time.process_time(), measure_server_cpu(postmaster)), strict=True
+                    cpu, (time.process_time(), measure_tree_cpu(postmaster)), strict=True
                 )
             ]
             await asyncio.sleep(5)  # the reader has stored its state

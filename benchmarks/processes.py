@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,27 +11,31 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def measure_server_cpu(pid: int) -> float:
-    """Return the CPU seconds of a Postgres server, including backends that have ended."""
-    running = sum(_read_cpu_ticks(child) for child in _list_children(pid))
-    return (_read_cpu_ticks(pid, with_reaped=True) + running) / TICKS_PER_S
-
-
 def measure_tree_cpu(pid: int) -> float:
-    """Return the CPU seconds of a process and its running descendants."""
-    return sum(_read_cpu_ticks(one) for one in _walk_tree(pid)) / TICKS_PER_S
+    """Return the CPU seconds of a process and its descendants, including those that have ended."""
+    return sum(_read_cpu_ticks(one) for one in walk_tree(pid)) / TICKS_PER_S
 
 
 def measure_tree_mb(pid: int) -> float:
     """Return the resident MiB of a process and its descendants, shared pages counted in each."""
-    pages = sum(int(_read(f"{one}/statm", "0 0").split()[1]) for one in _walk_tree(pid))
+    pages = sum(int(_read(f"{one}/statm", "0 0").split()[1]) for one in walk_tree(pid))
     return pages * PAGE_BYTES / 2**20
 
 
-def _walk_tree(pid: int) -> Iterator[int]:
+def measure_pss_mb(pid: int) -> float:
+    """Return the proportional MiB of a process: shared pages are divided by their users."""
+    match = re.search(r"^Pss:\s+(\d+) kB", _read(f"{pid}/smaps_rollup", ""), re.MULTILINE)
+    return int(match[1]) / 1024 if match else 0.0
+
+
+def read_command(pid: int) -> str:
+    return _read(f"{pid}/cmdline", "").replace("\0", " ").strip()
+
+
+def walk_tree(pid: int) -> Iterator[int]:
     yield pid
     for child in _list_children(pid):
-        yield from _walk_tree(child)
+        yield from walk_tree(child)
 
 
 def _list_children(pid: int) -> list[int]:
@@ -46,10 +51,11 @@ def _list_children(pid: int) -> list[int]:
     ]
 
 
-def _read_cpu_ticks(pid: int, with_reaped: bool = False) -> int:
+def _read_cpu_ticks(pid: int) -> int:
+    """Read the CPU ticks of a process and its descendants that have ended."""
     # Fields 14 to 17: utime, stime, cutime, cstime. The name, field 2, may contain spaces.
     fields = _read(f"{pid}/stat", ") " + "0 " * 15).rpartition(")")[2].split()
-    return sum(int(field) for field in fields[11 : 15 if with_reaped else 13])
+    return sum(int(field) for field in fields[11:15])
 
 
 def _read(name: str, default: str) -> str:

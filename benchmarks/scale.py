@@ -44,7 +44,7 @@ from benchmarks.harness import (
     start_postgres,
 )
 from benchmarks.null_engines import FlatEmbedder, make_null_overrides
-from benchmarks.processes import measure_server_cpu
+from benchmarks.processes import measure_tree_cpu
 from benchmarks.search_latency import compute_quantiles, draw_queries, measure_ms
 from benchmarks.service_processes import ServiceProcess, run_api, run_service, run_worker
 from benchmarks.synthetic_tables import ClusteredVectors, add_copies, store_templates
@@ -158,13 +158,13 @@ async def measure_idle(scale: Scale, worker: ServiceProcess, seconds: float) -> 
 async def build_vector_index(scale: Scale, generation: Generation) -> dict[str, float] | None:
     """Build the index as the worker does; None if there are too few vectors for one."""
     postmaster = await fetch_postmaster(scale.pool)
-    cpu_s = measure_server_cpu(postmaster)
+    cpu_s = measure_tree_cpu(postmaster)
     with Timer() as timer:
         if not await ensure_vector_index(scale.pool, generation):
             return None
     return {
         "seconds": timer.seconds,
-        "postgres_cpu_s": measure_server_cpu(postmaster) - cpu_s,
+        "postgres_cpu_s": measure_tree_cpu(postmaster) - cpu_s,
         "bytes": await scale.pool.fetchval(
             "select pg_relation_size($1::regclass)", f"chunk_vectors_near_{generation.name}"
         ),
@@ -217,9 +217,9 @@ async def measure_questions(scale: Scale, questions: Sequence[str]) -> dict[str,
         for question in draw_queries(questions, 20):
             await ask(client, question)
         postmaster = await fetch_postmaster(scale.pool)
-        cpu_s = measure_server_cpu(postmaster)
+        cpu_s = measure_tree_cpu(postmaster)
         idle = await ask_at_rate(client, questions[:half])
-        cpu_s = measure_server_cpu(postmaster) - cpu_s
+        cpu_s = measure_tree_cpu(postmaster) - cpu_s
         ingest = asyncio.create_task(_ingest(scale))
         try:
             await asyncio.sleep(2)
@@ -250,7 +250,7 @@ async def measure_size(
     scale: Scale, generation: Generation, size: int, singles: int, questions: int
 ) -> dict[str, Any]:
     postmaster = await fetch_postmaster(scale.pool)
-    cpu_s = measure_server_cpu(postmaster)
+    cpu_s = measure_tree_cpu(postmaster)
     present = await scale.pool.fetchval("select count(*) from visible")
     await scale.pool.execute(f"drop index if exists chunk_vectors_near_{generation.name}")
     with Timer() as timer:
@@ -260,7 +260,7 @@ async def measure_size(
         "load": {
             "added": size - present,
             "seconds": timer.seconds,
-            "postgres_cpu_s": measure_server_cpu(postmaster) - cpu_s,
+            "postgres_cpu_s": measure_tree_cpu(postmaster) - cpu_s,
         },
     }
     await scale.pool.execute("vacuum analyze")

@@ -26,7 +26,7 @@ from benchmarks.peers.workload import (
     compute_vector,
     write_files,
 )
-from benchmarks.processes import measure_server_cpu, measure_tree_mb
+from benchmarks.processes import measure_tree_cpu, measure_tree_mb
 from sql.embedded import EmbeddedPostgres
 
 TIMEOUT_S = 600.0
@@ -104,7 +104,7 @@ class Trial:
 
     def measure_postgres_cpu(self) -> float:
         pid_file = self.server.data / "postmaster.pid"
-        return measure_server_cpu(int(pid_file.read_text().splitlines()[0]))
+        return measure_tree_cpu(int(pid_file.read_text().splitlines()[0]))
 
     def start(self, mode: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **NO_TELEMETRY, CALLS_VARIABLE: str(self._calls)}
