@@ -15,13 +15,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from engines.resilience import (
-    CALLER_ABANDONED,
-    ResilientCaller,
-    ServerCallError,
-    ServerRetryPolicy,
-    ServerSettings,
-)
+from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import ConfigurationError, PermanentError
 
 TokenKind = Literal["input", "output"]

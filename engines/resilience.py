@@ -1,4 +1,4 @@
-"""Model servers: settings, retries and a circuit breaker (Nygard, Release It!, 2007).
+"""Calls of model servers with retries and a circuit breaker (Nygard, Release It!, 2007).
 
 Kept apart from the client library, whose import takes a second that local models need not pay.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from typing import TypeVar
 
 import stamina
 from purgatory import AsyncCircuitBreakerFactory
@@ -16,6 +15,11 @@ from purgatory.domain.messages.base import Event
 from purgatory.domain.messages.events import ContextChanged
 from purgatory.domain.model import OpenedState
 
+from engines.server_settings import (
+    NoServerInstrumentation,
+    ServerInstrumentation,
+    ServerRetryPolicy,
+)
 from schemas.errors import EngineUnavailable, PermanentError
 
 T = TypeVar("T")
@@ -23,23 +27,6 @@ T = TypeVar("T")
 CALLER_ABANDONED = "the caller went away while the server was answering"
 """Marks a CancelledError that is no failure of the server; any other one counts as a timeout of the
 server."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerRetryPolicy:
-    """Retries and circuit breaking for one server.
-
-    `total_timeout_s` bounds all attempts with their waits. After `failure_threshold` failures in a
-    row the circuit stays open for `circuit_open_s`.
-    """
-
-    attempts: int = 3
-    first_wait_s: float = 0.2
-    max_wait_s: float = 5.0
-    jitter_s: float = 0.2
-    total_timeout_s: float = 180.0
-    failure_threshold: int = 5
-    circuit_open_s: float = 15.0
 
 
 class ServerCallError(EngineUnavailable):
@@ -56,23 +43,6 @@ class ServerCallError(EngineUnavailable):
     ) -> None:
         super().__init__(detail, code=code, remedy=remedy)
         self.retry_after, self.is_retryable = retry_after, is_retryable
-
-
-CircuitState = Literal["closed", "opened", "half-opened"]
-
-
-class ServerInstrumentation(Protocol):
-    """Hooks for the circuit state and token counts of a server. Must not block."""
-
-    def record_circuit_state(self, state: CircuitState) -> None: ...
-
-    def record_tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None: ...
-
-
-class NoServerInstrumentation:
-    def record_circuit_state(self, state: CircuitState) -> None: ...
-
-    def record_tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None: ...
 
 
 class ResilientCaller:
@@ -157,19 +127,3 @@ class ResilientCaller:
         if error.retry_after is None:
             return True
         return error.retry_after if error.retry_after <= self._retry_policy.max_wait_s else False
-
-
-ServerKind = Literal["openai", "azure", "vllm"]
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """Address, model and protocol of a model server. `timeout_s` bounds one request."""
-
-    base_url: str
-    model: str
-    api_key: str = ""
-    kind: ServerKind = "openai"
-    api_version: str | None = None
-    timeout_s: float = 60.0
-    instrumentation: ServerInstrumentation = field(default_factory=NoServerInstrumentation)

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
-
-from rensa import RMinHash
 
 from retrieval.fusion import FusedCandidate
 from retrieval.words import split_words
 from schemas.ports.search import ChunkView
 from schemas.profiles import Profile
+
+if TYPE_CHECKING:
+    from rensa import RMinHash
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,9 @@ class _Signature:
 
     @cached_property
     def minhash(self) -> RMinHash:
+        # Here, because loading the library takes 30 ms of every start.
+        from rensa import RMinHash
+
         signature = RMinHash(num_perm=PERMUTATIONS, seed=_SEED)
         signature.update(
             [

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from anabranch.config.index_config import require_model
@@ -18,15 +19,17 @@ from anabranch.config.overrides import NO_OVERRIDES, Overrides, watch_nothing
 from anabranch.config.settings import IngestSettings, ModelSettings, Settings
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve
-from engines.http_fetcher import HttpFetcher
 from engines.parsed_blocks import OcrEngine
-from engines.resilience import ServerInstrumentation, ServerSettings
+from engines.server_settings import ServerInstrumentation, ServerSettings
 from schemas.errors import ConfigurationError
 from schemas.generations import EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig
 from schemas.ports.engines import BlobStore, ChatModel, Embedder, Extractor, Parser, Reranker
 from schemas.ports.stage_ports import IngressLimits
 from services.engines import Engines
 from services.worker.engine_registry import OpenEngines, SharedEngines
+
+if TYPE_CHECKING:
+    from engines.http_fetcher import HttpFetcher
 
 WatchFor = Callable[[str], ServerInstrumentation]
 
@@ -254,6 +257,8 @@ def build_disk_reserve(settings: Settings) -> DiskReserve:
 
 
 def build_fetcher(ingest: IngestSettings, blobs: BlobStore) -> HttpFetcher:
+    from engines.http_fetcher import HttpFetcher
+
     return HttpFetcher(
         blobs,
         allowed_hosts=frozenset(ingest.url_allow),

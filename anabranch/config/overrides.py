@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from engines.resilience import NoServerInstrumentation, ServerInstrumentation
+from engines.server_settings import NoServerInstrumentation, ServerInstrumentation
 from schemas.generations import IndexConfig
 from schemas.ports.engines import (
     BlobStore,

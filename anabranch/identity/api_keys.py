@@ -9,12 +9,14 @@ import hashlib
 import re
 import secrets
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
+from argon2.low_level import ARGON2_VERSION
 from cachetools import TTLCache
 
 from anabranch.identity.audit import AuditLog
@@ -34,7 +36,19 @@ KEY_PREFIX = "ab_"
 KEY_PATTERN = re.compile(r"ab_([0-9a-f]{16})_([0-9a-f]{64})")
 HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 """OWASP's minimum, about 20 ms per hash: enough for a secret of 256 random bits."""
-DECOY_HASHES = (HASHER.hash(secrets.token_hex(32)), HASHER.hash(secrets.token_hex(32)))
+
+
+def _make_decoy_hash() -> str:
+    """Return a hash in the format of `HASHER.hash`, at random instead of by computing it."""
+    salt, digest = (
+        b64encode(secrets.token_bytes(length)).decode().rstrip("=")
+        for length in (HASHER.salt_len, HASHER.hash_len)
+    )
+    costs = f"m={HASHER.memory_cost},t={HASHER.time_cost},p={HASHER.parallelism}"
+    return f"$argon2id$v={ARGON2_VERSION}${costs}${salt}${digest}"
+
+
+DECOY_HASHES = (_make_decoy_hash(), _make_decoy_hash())
 """Verified instead of missing hashes, so that unknown ids take as long as known ones.
 
 Two, since one would be cached for both.

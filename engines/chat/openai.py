@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 
 from engines.openai_server import OpenAIServer, parse_completion, read_token_count
-from engines.resilience import ServerRetryPolicy, ServerSettings
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import InvalidModelOutput
 from schemas.ports.engines import ChatReply, ChatUsage, OnDelta
 

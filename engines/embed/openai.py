@@ -10,7 +10,8 @@ import numpy as np
 
 from engines.embed.states import Floats, normalize_rows
 from engines.openai_server import OpenAIServer
-from engines.resilience import ServerCallError, ServerRetryPolicy, ServerSettings
+from engines.resilience import ServerCallError
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import PermanentError, TransientError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans

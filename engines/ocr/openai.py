@@ -16,7 +16,7 @@ from engines.ocr.rapidocr import RapidOcr
 from engines.openai_server import OpenAIServer, parse_completion
 from engines.parse import markdown
 from engines.parsed_blocks import OcrEngine, ParsedBlock
-from engines.resilience import ServerRetryPolicy, ServerSettings
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.ids import fingerprint
 from schemas.values import Box
 

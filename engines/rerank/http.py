@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from engines.openai_server import OpenAIServer
-from engines.resilience import ServerCallError, ServerRetryPolicy, ServerSettings
+from engines.resilience import ServerCallError
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, RerankPassage
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from engines.resilience import CircuitState
+from engines.server_settings import CircuitState
 from schemas.events import DocumentIndexed
 from schemas.ids import make_received_id
 from schemas.judgements import FeedbackRequest

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engines.chat.openai import OpenAIChat
-from engines.resilience import ServerRetryPolicy, ServerSettings
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable, InvalidModelOutput
 from schemas.ports.engines import ChatModel
 from tests.fakes.openai_server import FakeOpenAI, fake_openai

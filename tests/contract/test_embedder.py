@@ -10,7 +10,7 @@ import pytest
 from engines.embed.e5 import E5Embedder
 from engines.embed.null import NullEmbedder
 from engines.embed.openai import OpenAIEmbedder
-from engines.resilience import ServerSettings
+from engines.server_settings import ServerSettings
 from schemas.ports.engines import Embedder
 from tests.fakes.openai_server import fake_openai
 

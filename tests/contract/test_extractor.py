@@ -13,7 +13,7 @@ from engines.extract.null import NullExtractor
 from engines.extract.openai import EntitySchema, OpenAIExtractor
 from engines.extract.rules import RuleExtractor
 from engines.name_folding import fold_name
-from engines.resilience import ServerSettings
+from engines.server_settings import ServerSettings
 from schemas.ports.engines import Extractor
 from tests.fakes.chunks import make_parent
 from tests.fakes.openai_server import fake_openai

@@ -11,7 +11,7 @@ import pytest
 from engines.chat.openai import OpenAIChat
 from engines.embed.openai import OpenAIEmbedder
 from engines.rerank.http import HttpReranker
-from engines.resilience import ServerRetryPolicy, ServerSettings
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable, PermanentError, TransientError
 from tests.fakes.chunks import make_passage
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai

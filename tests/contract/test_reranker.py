@@ -11,7 +11,7 @@ import pytest
 from engines.embed.null import NullEmbedder
 from engines.rerank.http import HttpReranker
 from engines.rerank.maxsim import MaxSimReranker
-from engines.resilience import ServerSettings
+from engines.server_settings import ServerSettings
 from schemas.ports.engines import QueryEmbedding, Reranker, RerankPassage
 from tests.fakes.chunks import make_passage
 from tests.fakes.openai_server import fake_openai

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 
 from engines.ocr.openai import END_OF_SENTENCE, OpenAIOcr, parse_blocks
 from engines.parsed_blocks import ParsedBlock
-from engines.resilience import ServerRetryPolicy, ServerSettings
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable
 from tests.fakes.asgi_server import run_asgi_app
 from tests.fakes.ocr import FakeOcr

@@ -20,7 +20,7 @@ from anabranch.process.shutdown import run_until_stopped
 from anabranch.process.worker_settings import select_stages
 from engines.embed.openai import OpenAIEmbedder
 from engines.parse import LocalParser
-from engines.resilience import ServerRetryPolicy, ServerSettings
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.ports.engines import Embedder, LocalFile, ParsePlan
 from schemas.values import Transcript
 from streams.kafka.subscriber import FaustSubscriber

@@ -20,7 +20,7 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from api.services import Services
 from engines.openai_server import OpenAIServer
-from engines.resilience import ServerRetryPolicy, ServerSettings
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import EngineUnavailable
 from schemas.questions import Progress, QueryRequest, Route, SearchResponse, Trace
 from services.instrumentation.metrics import Metrics

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from engines.chat.openai import OpenAIChat
-from engines.resilience import ServerRetryPolicy, ServerSettings
 from engines.sentence_splitter import RuleSentenceSplitter
+from engines.server_settings import ServerRetryPolicy, ServerSettings
 from retrieval.answer_drafts import (
     clip_spans,
     compute_support,
