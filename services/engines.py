@@ -35,6 +35,8 @@ class Engines:
 
 log = structlog.get_logger(__name__)
 LOCK_FILE = "warming.lock"
+WARM_DELAY_S = 1.0
+"""Leaves the cores to the rest of the start. A use in between does not wait for it."""
 
 
 @runtime_checkable
@@ -59,6 +61,7 @@ async def warm_in_background(engines: Iterable[object], folder: Path) -> AsyncIt
 
 
 async def _warm_engines(engines: Iterable[Warmable], folder: Path) -> None:
+    await asyncio.sleep(WARM_DELAY_S)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK_FILE).open("a") as lock:
         # Polled, since a blocking flock could not be cancelled and would stop the event loop.
