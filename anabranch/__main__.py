@@ -17,6 +17,12 @@ def program() -> None:
 
     Taking native threads apart at exit is slow, and at times fatal.
     """
+    prepare_process()
+    exit_process(main())
+
+
+def prepare_process() -> None:
+    """Set up garbage collection and signals."""
     # The commands import modules with hundreds of thousands of objects that live as long as the
     # process. The default thresholds walk them dozens of times, a tenth of the time to start.
     gc.set_threshold(*GC_THRESHOLDS)
@@ -26,7 +32,6 @@ def program() -> None:
     for number in list_stop_signals():
         if number != signal.SIGINT:
             signal.signal(number, _stop)
-    exit_process(main())
 
 
 def _stop(number: int, _frame: object) -> None:

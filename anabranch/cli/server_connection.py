@@ -103,6 +103,7 @@ async def start_temporary_server(
 
     It logs to `commands.log` in the data folder.
     """
+    from anabranch.process.fork_server import ForkServer
     from anabranch.process.supervisor import LaunchPlan, run_server
 
     print_stderr(
@@ -114,8 +115,7 @@ async def start_temporary_server(
     server_settings = settings.model_copy(
         update={"api": settings.api.model_copy(update={"port": 0})}
     )
-    with (settings.data_dir / "commands.log").open("ab") as output:
-        async with run_server(
-            LaunchPlan(server_settings, common.to_arguments(), stages, output=output)
-        ) as (server, _):
+    with (settings.data_dir / "commands.log").open("ab") as output, ForkServer() as fork_server:
+        plan = LaunchPlan(server_settings, common.to_arguments(), stages, output=output)
+        async with run_server(plan, fork_server) as (server, _):
             yield server

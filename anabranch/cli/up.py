@@ -16,6 +16,7 @@ from anabranch.cli.output import print_stderr
 
 if TYPE_CHECKING:
     from anabranch.process.data_folder import ServerInfo
+    from anabranch.process.fork_server import ForkServer
     from anabranch.process.supervisor import LaunchPlan
 
 Hidden = Parameter(show=False, negative="")
@@ -45,28 +46,27 @@ def up(
     ready_file
         File to write as JSON once everything is ready.
     """
-    from anabranch.process.logs import configure_logs
-    from anabranch.process.shutdown import run_until_stopped
-    from anabranch.process.supervisor import LaunchPlan
+    from anabranch.process.fork_server import ForkServer
 
-    settings = common.load_settings(
-        *([f"api.port={port}"] if port is not None else []),
-        *([f"database.tcp={postgres_port}"] if postgres_port is not None else []),
-    )
-    configure_logs(settings.logging)
-    stage_names = () if stages == "none" else tuple(stages.split(","))
-    return asyncio.run(
-        run_until_stopped(
-            _run_server(
-                LaunchPlan(settings, common.to_arguments(), stage_names, ephemeral),
-                ready_file,
-                common,
-            )
+    # First: it imports the modules of the children meanwhile.
+    with ForkServer() as fork_server:
+        from anabranch.process.logs import configure_logs
+        from anabranch.process.shutdown import run_until_stopped
+        from anabranch.process.supervisor import LaunchPlan
+
+        settings = common.load_settings(
+            *([f"api.port={port}"] if port is not None else []),
+            *([f"database.tcp={postgres_port}"] if postgres_port is not None else []),
         )
-    )
+        configure_logs(settings.logging)
+        stage_names = () if stages == "none" else tuple(stages.split(","))
+        plan = LaunchPlan(settings, common.to_arguments(), stage_names, ephemeral)
+        return asyncio.run(run_until_stopped(_run_server(plan, fork_server, ready_file, common)))
 
 
-async def _run_server(plan: LaunchPlan, ready_file: Path | None, common: CommonOptions) -> None:
+async def _run_server(
+    plan: LaunchPlan, fork_server: ForkServer, ready_file: Path | None, common: CommonOptions
+) -> None:
     from anabranch.cli.http_client import ApiClient
     from anabranch.process.data_folder import write_server
     from anabranch.process.supervisor import run_server
@@ -77,7 +77,7 @@ async def _run_server(plan: LaunchPlan, ready_file: Path | None, common: CommonO
             # Also before the start, so that the file of an earlier server does not look ready.
             ready_file.unlink(missing_ok=True)
             stack.callback(ready_file.unlink, missing_ok=True)
-        async with run_server(plan) as (server, failure):
+        async with run_server(plan, fork_server) as (server, failure):
             async with ApiClient(server.url, server.token) as client:
                 login_url = server.url + (await client.post("/v1/login-links", {}))[
                     "url"
@@ -154,11 +154,7 @@ def api(
     """
     from anabranch.process.api_process import serve_api
     from anabranch.process.logs import configure_logs
-    from anabranch.process.shutdown import (
-        exit_process,
-        read_parent_variables,
-        run_until_stopped,
-    )
+    from anabranch.process.shutdown import read_parent_variables, run_until_stopped
 
     # After the imports, which take longer than the parent's start of the database.
     if attached:
@@ -167,7 +163,7 @@ def api(
         *([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else [])
     )
     configure_logs(settings.logging)
-    exit_process(asyncio.run(run_until_stopped(serve_api(settings), stop_with_parent=attached)))
+    return asyncio.run(run_until_stopped(serve_api(settings), stop_with_parent=attached))
 
 
 def worker(
@@ -195,11 +191,7 @@ def worker(
         File to write once the stages are running.
     """
     from anabranch.process.logs import configure_logs
-    from anabranch.process.shutdown import (
-        exit_process,
-        read_parent_variables,
-        run_until_stopped,
-    )
+    from anabranch.process.shutdown import read_parent_variables, run_until_stopped
     from anabranch.process.worker_process import run_worker
 
     if attached:
@@ -209,11 +201,9 @@ def worker(
         *([f"worker.metrics_host={metrics_host}"] if metrics_host else []),
     )
     configure_logs(settings.logging)
-    exit_process(
-        asyncio.run(
-            run_until_stopped(
-                run_worker(settings, stages.split(","), report), stop_with_parent=attached
-            )
+    return asyncio.run(
+        run_until_stopped(
+            run_worker(settings, stages.split(","), report), stop_with_parent=attached
         )
     )
 

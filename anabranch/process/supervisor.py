@@ -7,11 +7,9 @@ import json
 import os
 import secrets
 import signal
-import sys
 import tempfile
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -33,6 +31,7 @@ from anabranch.process.data_folder import (
     write_server,
 )
 from anabranch.process.database import open_database, strip_password
+from anabranch.process.fork_server import STDERR_FD, ForkedProcess, ForkServer
 from anabranch.process.tcp_ports import find_free_port, wait_for_free_port
 from anabranch.process.worker_settings import check_ingress_settings, select_stages
 from processors import receive
@@ -42,19 +41,18 @@ EXIT_MISCONFIGURED = 2
 HEALTHY_S = 30.0
 STOP_TIMEOUT_S = 8.0
 MAX_FIRST_STARTS = 5
-STDERR_FD = 2
-"""The child's stdout goes to stderr: the parent's stdout is for results."""
 
 
 @dataclass(slots=True)
 class ChildProcess:
-    """Run `anabranch <arguments>` with a pipe as stdin: it stops when this process ends, for
+    """Run `anabranch <arguments>` with a socket as stdin: it stops when this process ends, for
     whatever reason.
 
-    The child starts at once and imports its modules; then it waits on the pipe for `variables`, the
+    The child starts at once and imports its modules; then it waits on stdin for `variables`, the
     environment variables that are only known once the database runs.
     """
 
+    fork_server: ForkServer
     name: str
     arguments: Sequence[str]
     variables: asyncio.Future[Mapping[str, str]]
@@ -65,7 +63,7 @@ class ChildProcess:
     first_pause_s: float = 0.5
     max_pause_s: float = 15.0
     is_settled: bool = False
-    process: Process | None = None
+    process: ForkedProcess | None = None
 
     async def supervise(self) -> None:
         """Supervise until cancelled.
@@ -97,35 +95,31 @@ class ChildProcess:
             log.error("process_restarted", process=self.name, exit_code=code, pause_s=pause)
             await asyncio.sleep(pause)
 
-    async def _run_once(self) -> tuple[float, int]:
-        """Return how long the child ran, and its exit code."""
+    async def _run_once(self) -> tuple[float, int | None]:
+        """Return how long the child ran, and its exit code; None if it was killed."""
         loop = asyncio.get_running_loop()
         started_at = loop.time()
         self.on_start()
-        self.process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "anabranch", *self.arguments),
-            stdin=PIPE,
-            stdout=STDERR_FD if self.output is None else self.output,
-            stderr=self.output,
-            # Ctrl-C then reaches only this process, which stops its children in order.
-            start_new_session=True,
-        )
+        try:
+            self.process = await self.fork_server.fork(
+                self.name,
+                self.arguments,
+                # The parent's stdout is for results.
+                STDERR_FD if self.output is None else self.output.fileno(),
+            )
+        except ConnectionError:
+            return loop.time() - started_at, None
         # Shielded: the other children wait for the same future.
         line = json.dumps({**await asyncio.shield(self.variables), **self.own_variables}) + "\n"
-        if self.process.stdin is not None:
-            # The child may have ended meanwhile; its exit code says why.
-            with suppress(BrokenPipeError, ConnectionResetError):
-                self.process.stdin.write(line.encode())
-                await self.process.stdin.drain()
+        self.process.write(line.encode())
         code = await self.process.wait()
         return loop.time() - started_at, code
 
     async def stop(self) -> None:
         """Terminate the process; kill it after the timeout."""
-        if self.process is None or self.process.returncode is not None:
+        if self.process is None:
             return
-        with suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self.process.wait()
@@ -136,9 +130,8 @@ class ChildProcess:
 
     def kill(self) -> None:
         """Kill the process if it still runs."""
-        if self.process is not None and self.process.returncode is None:
-            with suppress(ProcessLookupError):
-                self.process.kill()
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
 
 
 log = structlog.get_logger(__name__)
@@ -160,7 +153,9 @@ class LaunchPlan:
 
 
 @asynccontextmanager
-async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asyncio.Future[None]]]:
+async def run_server(
+    plan: LaunchPlan, fork_server: ForkServer
+) -> AsyncIterator[tuple[ServerInfo, asyncio.Future[None]]]:
     """Yield the ready server, and a future that fails when it cannot continue.
 
     Everything stops with the context. Raises ConfigurationError (unknown stage, folder in use, port
@@ -180,7 +175,7 @@ async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asynci
         store_log_kind(plan.settings.data_dir, plan.settings)
         port = plan.settings.api.port or find_free_port(plan.settings.api.host)
         variables: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
-        children = _build_children(plan, port, variables, token)
+        children = _build_children(plan, fork_server, port, variables, token)
         # Before the database, which starts while the children import their modules. It is stopped
         # after them nevertheless.
         database = await stack.enter_async_context(AsyncExitStack())
@@ -243,11 +238,16 @@ def _build_variables(plan: LaunchPlan, dsn: str) -> dict[str, str]:
 
 
 def _build_children(
-    plan: LaunchPlan, port: int, variables: asyncio.Future[Mapping[str, str]], token: str
+    plan: LaunchPlan,
+    fork_server: ForkServer,
+    port: int,
+    variables: asyncio.Future[Mapping[str, str]],
+    token: str,
 ) -> list[ChildProcess]:
     host = ["--host", plan.settings.api.host]
     report = resolve_worker_report(plan.settings)
     api = ChildProcess(
+        fork_server,
         "api",
         ["api", "--attached", "--port", str(port), *host, *plan.arguments],
         variables,
@@ -269,6 +269,7 @@ def _build_children(
     return [
         api,
         ChildProcess(
+            fork_server,
             "worker",
             worker,
             variables,
@@ -358,7 +359,8 @@ async def _wait_until_ready(url: str, report: Path | None) -> dict[str, str | No
     """Wait for API and worker; returns the worker's report."""
     loop = asyncio.get_running_loop()
     reported_at = loop.time()
-    async with httpx2.AsyncClient(timeout=5) as client:
+    # HTTP on this machine needs no certificates, which take 30 ms to read.
+    async with httpx2.AsyncClient(timeout=5, verify=False) as client:
         while missing := await _fetch_missing(client, f"{url}/readyz"):
             if loop.time() - reported_at > PROGRESS_INTERVAL_S:
                 reported_at = loop.time()

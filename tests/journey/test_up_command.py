@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import EmbeddedPostgres
@@ -91,17 +92,30 @@ def test_sigkill_loses_no_acknowledged_upload(folder: Path) -> None:
         assert len(listed) == len(texts)
 
 
-def test_killed_worker_and_api_are_restarted(folder: Path) -> None:
+def list_descendants(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [one for child in map(int, children) for one in (child, *list_descendants(child))]
+
+
+def read_parent(pid: int) -> int:
+    # After the name, which may contain spaces: the state, and the parent's id (proc(5)).
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def is_api_or_worker(pid: int) -> bool:
+    # Linux cuts the name of a process at 15 characters.
+    return Path(f"/proc/{pid}/comm").read_text().strip() in ("anabranch-api", "anabranch-worke")
+
+
+@pytest.mark.parametrize("with_fork_server", [False, True])
+def test_killed_worker_and_api_are_restarted(folder: Path, with_fork_server: bool) -> None:
     with run_up(folder) as (first, server), open_http_client(server) as http:
-        children = [
-            int(pid)
-            for pid in Path(f"/proc/{first.process.pid}/task/{first.process.pid}/children")
-            .read_text()
-            .split()
-        ]
-        for child in children:
-            if b"anabranch" in Path(f"/proc/{child}/cmdline").read_bytes():
-                os.kill(child, signal.SIGKILL)
+        killed = [pid for pid in list_descendants(first.process.pid) if is_api_or_worker(pid)]
+        assert len(killed) == 2
+        if with_fork_server:
+            killed.append(read_parent(killed[0]))
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
         receipt: dict[str, Any] = {}
 
         def ingest_and_fetch_state() -> str | None:
