@@ -30,6 +30,7 @@ from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.process.api_process import freeze_heap
 from api.app import create_app
+from retrieval.words import FUNCTION_WORDS
 from schemas.events import Content, DocumentReceived
 from schemas.records import Record
 from sql.embedded import EmbeddedPostgres
@@ -38,6 +39,7 @@ from streams.codec import Codec
 from streams.publisher import build_raw_record
 
 VOCABULARY = 20_000
+NATURAL_VOCABULARY = 200_000
 
 
 @dataclass
@@ -76,10 +78,12 @@ async def fetch_postmaster(pool: Pool) -> int:
 
 
 @asynccontextmanager
-async def start_postgres() -> AsyncIterator[tuple[Path, EmbeddedPostgres]]:
-    """Start an embedded Postgres in a temporary data folder."""
+async def start_postgres(
+    folder: Path | None = None,
+) -> AsyncIterator[tuple[Path, EmbeddedPostgres]]:
+    """Start an embedded Postgres in this data folder, or in a temporary one."""
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as name:
-        folder = Path(name)
+        folder = folder or Path(name)
         folder.chmod(0o755)
         server = EmbeddedPostgres(folder / "postgres")
         await asyncio.to_thread(server.start)
@@ -91,17 +95,21 @@ async def start_postgres() -> AsyncIterator[tuple[Path, EmbeddedPostgres]]:
 
 @asynccontextmanager
 async def run_pipeline(
-    overrides: Overrides, *, maintenance_s: float = 20.0, **settings: Any
+    overrides: Overrides,
+    *,
+    maintenance_s: float = 20.0,
+    folder: Path | None = None,
+    **settings: Any,
 ) -> AsyncIterator[BenchmarkPipeline]:
-    """Start the pipeline.
+    """Start the pipeline, over the database in `folder` or over a temporary one.
 
     `maintenance_s` is the interval of maintenance; a bulk load builds its vector index afterwards.
     """
     silence_logs()
     # As the program does.
     gc.set_threshold(*GC_THRESHOLDS)
-    async with start_postgres() as (folder, server):
-        pipeline_settings = Settings(data_dir=folder, **settings)
+    async with start_postgres(folder) as (data_dir, server):
+        pipeline_settings = Settings(data_dir=data_dir, **settings)
         async with prepare_worker(
             pipeline_settings, server.dsn, overrides=overrides
         ) as prepared_worker:
@@ -128,6 +136,22 @@ async def serve_api(
     settings: Settings, dsn: str, overrides: Overrides
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """Serve the API over HTTP from this process."""
+    async with (
+        open_api(settings, dsn, overrides) as (port, token),
+        httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60,
+        ) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def open_api(
+    settings: Settings, dsn: str, overrides: Overrides
+) -> AsyncIterator[tuple[int, str]]:
+    """Serve the API from this process; yields its port and token."""
     token = secrets.token_urlsafe(32)
     settings = override_settings(settings, [f"api.token={token}"])
     async with prepare_api(settings, dsn, overrides=overrides) as services:
@@ -145,14 +169,8 @@ async def serve_api(
         server_task = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
         freeze_heap()
-        async with httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=60,
-        ) as client:
-            yield client
+        yield server.servers[0].sockets[0].getsockname()[1], token
         server.should_exit = True
         await server_task
 
@@ -185,6 +203,24 @@ def make_synthetic_texts(documents: int, words: int, seed: int = 7) -> list[str]
 
     ranks = np.random.default_rng(seed).zipf(1.3, size=(documents, words)) % VOCABULARY
     return [" ".join(f"w{rank:x}" for rank in row) for row in ranks]
+
+
+def make_natural_texts(documents: int, words: int, seed: int = 7) -> list[str]:
+    """Make texts with the word frequencies of English: Zipf's law as Mandelbrot corrected it.
+
+    The most frequent words are function words, a third of the text.
+    """
+    import numpy as np
+
+    weights = 1 / (np.arange(NATURAL_VOCABULARY) + 2.7)
+    function_words = sorted(FUNCTION_WORDS["en"])
+    vocabulary = np.array(
+        [*function_words, *(f"w{rank:x}" for rank in range(len(function_words), len(weights)))]
+    )
+    drawn = np.random.default_rng(seed).choice(
+        vocabulary, size=(documents, words), p=weights / weights.sum()
+    )
+    return [" ".join(row) for row in drawn]
 
 
 class Timer:
