@@ -90,7 +90,7 @@ async def retrieve_chunks(
         else None
     )
     try:
-        async with open_chunk_loader(snapshot) as chunk_loader:
+        async with open_chunk_loader(snapshot, query.plan.question) as chunk_loader:
             with query.stopwatch.measure_step("channels"):
                 candidates = await _retrieve_to_depth(
                     query,
@@ -357,8 +357,8 @@ def build_fusion_input(
 class ChunkLoader:
     """Load the chunks of one channel's hits while other channels still search."""
 
-    def __init__(self, snapshot: IndexSnapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, snapshot: IndexSnapshot, question: str) -> None:
+        self._snapshot, self._question = snapshot, question
         self._requested_ids: set[UUID] = set()
         self._tasks: list[asyncio.Task[Mapping[UUID, ChunkView]]] = []
 
@@ -368,7 +368,9 @@ class ChunkLoader:
         new_ids = {hit.chunk_id for hit in hits} - self._requested_ids
         if new_ids:
             self._requested_ids |= new_ids
-            self._tasks.append(asyncio.ensure_future(self._snapshot.fetch_chunks(list(new_ids))))
+            self._tasks.append(
+                asyncio.ensure_future(self._snapshot.fetch_chunks(list(new_ids), self._question))
+            )
 
     async def wait_for_chunks(self) -> dict[UUID, ChunkView]:
         """Wait for every started load and return the visible chunks. Raises DatabaseUnavailable."""
@@ -386,9 +388,9 @@ class ChunkLoader:
 
 
 @asynccontextmanager
-async def open_chunk_loader(snapshot: IndexSnapshot) -> AsyncIterator[ChunkLoader]:
+async def open_chunk_loader(snapshot: IndexSnapshot, question: str) -> AsyncIterator[ChunkLoader]:
     """Open a loader whose pending loads are cancelled on exit."""
-    loader = ChunkLoader(snapshot)
+    loader = ChunkLoader(snapshot, question)
     try:
         yield loader
     finally:

@@ -258,7 +258,8 @@ def _score(chunk: ChunkView, pairs: Mapping[Pair, float], config: LexicalConfig)
     }
     for (left, right), weight in pairs.items():
         count = count_adjacent(positions_by_lexeme[left], positions_by_lexeme[right])
-        score += weight * config.compute_weight(count, length)
+        if count:
+            score += weight * config.compute_weight(count, length)
     return score
 
 

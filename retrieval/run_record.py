@@ -62,8 +62,6 @@ PARENT_FIELDS = ("document_id", "section", "char_start", "char_end", "tokens", "
 # Only channels and rerankers use these; the run record holds the resulting numbers.
 UNRECORDED_FIELDS: dict[str, Any] = {
     "positions": {},
-    "background_dense": None,
-    "background_maxsim": None,
     "states": None,
 }
 

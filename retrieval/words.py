@@ -28,7 +28,7 @@ _ALL_FUNCTION_WORDS = frozenset().union(*FUNCTION_WORDS.values())
 
 def split_words(text: str) -> list[str]:
     """Return lower-case words in order, numbers included."""
-    return [match.group().lower() for match in _WORD.finditer(text)]
+    return [word.lower() for word in _WORD.findall(text)]
 
 
 def extract_content_words(text: str, language: str | None = None) -> list[str]:

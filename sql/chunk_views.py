@@ -17,16 +17,24 @@ ENTRY_PATTERN = re.compile(r"(?<!\S)'((?:[^'\\]|''|\\\\)*+)':([\d,ABCD]+)")
 
 
 async def fetch_chunks(
-    connection: Connection, generation: str, ids: Sequence[UUID], readers: ReaderScope
+    connection: Connection,
+    generation: str,
+    ids: Sequence[UUID],
+    question: str,
+    readers: ReaderScope,
 ) -> dict[UUID, ChunkView]:
-    rows = await connection.fetch(load_query("chunks"), generation, list(ids), None, readers)
+    rows = await connection.fetch(
+        load_query("chunks"), generation, list(ids), None, readers, question
+    )
     return {row["id"]: to_chunk_view(row) for row in rows}
 
 
 async def fetch_children(
     connection: Connection, generation: str, parent_ids: Sequence[UUID], readers: ReaderScope
 ) -> list[ChunkView]:
-    rows = await connection.fetch(load_query("chunks"), generation, None, list(parent_ids), readers)
+    rows = await connection.fetch(
+        load_query("chunks"), generation, None, list(parent_ids), readers, None
+    )
     return [to_chunk_view(row) for row in rows]
 
 
@@ -55,9 +63,7 @@ def to_chunk_view(row: asyncpg.Record) -> ChunkView:
         char_end=row["char_end"],
         spans=row["spans"],
         ordinal=row["ordinal"],
-        positions=LexemePositions(row["words"]),
-        background_dense=row["background_dense"],
-        background_maxsim=row["background_maxsim"],
+        positions=LexemePositions(row["words"] or ""),
         states=(row["blob_key"], row["blob_offset"], row["blob_length"])
         if row["blob_key"] is not None
         else None,
@@ -79,11 +85,7 @@ def to_parent_view(row: asyncpg.Record) -> ParentView:
 
 
 class LexemePositions(Mapping[str, Sequence[int]]):
-    """Lexeme → positions, parsed lazily.
-
-    A query needs a few of the hundred lexemes in each of hundreds of chunks, so nothing is parsed
-    in advance.
-    """
+    """Lexeme → positions, parsed lazily: a frequent lexeme has dozens in each of 200 chunks."""
 
     __slots__ = ("_words",)
 

@@ -13,8 +13,12 @@ from sql.query_loader import load_query
 from sql.search_scope import SearchScope
 from sql.text_search_config import resolve_text_search_config
 
+FIRST_BUDGET = 1000
+"""Budget of the first pass: the rarest terms alone mostly prove that no other chunk can rank."""
 WIDENING_FACTOR = 4
-"""Factor on the budget of the second pass, if an unseen chunk could still rank."""
+"""Factor on the budget of the last pass, if an unseen chunk could still rank."""
+SPARE_HITS = 20
+"""Candidates to look up beyond the wanted ones, in place of those that are not visible."""
 UNLIMITED = float("inf")
 MAX_WORDS = 20_000
 """Words per transaction. It must stay short: readers of the log wait for writing transactions."""
@@ -30,23 +34,28 @@ async def search_lexical(
     config: LexicalConfig,
 ) -> LexicalHits:
     terms = await fetch_terms(connection, scope, text, language)
-    candidates = choose_candidates(
-        # A few listed documents bound the candidates already.
-        terms,
-        UNLIMITED if scope.listed_documents is not None else budget,
+    # A few listed documents bound the candidates already.
+    budgets = (
+        [UNLIMITED]
+        if scope.listed_documents is not None
+        else [min(FIRST_BUDGET, budget), budget, budget * WIDENING_FACTOR]
     )
+    candidates, is_exact = choose_candidates(terms, budgets[0]), False
     hits = await _fetch_hits(connection, scope, terms, candidates, k)
-    remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config)
-    # An empty list, not None: None means that the search for a bound was given up.
-    if remaining == []:
-        return LexicalHits(hits, _collect_idf(terms), "exact")
-    candidates, is_exhaustive = _widen_candidates(
-        terms, candidates, remaining, budget * WIDENING_FACTOR
-    )
-    hits = _select_best([*hits, *await _fetch_hits(connection, scope, terms, candidates, k)], k)
+    for next_budget in budgets[1:]:
+        remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config)
+        # An empty list, not None: None means that the search for a bound was given up.
+        if remaining == []:
+            return LexicalHits(hits, _collect_idf(terms), "exact")
+        previous = candidates
+        candidates, is_exact = _widen_candidates(terms, remaining, next_budget)
+        if candidates.conjunctions != previous.conjunctions:
+            wider_hits = await _fetch_hits(connection, scope, terms, candidates, k)
+            hits = _select_best([*hits, *wider_hits], k)
+        if is_exact:
+            return LexicalHits(hits, _collect_idf(terms), "exact")
     is_exact = (
-        is_exhaustive
-        or find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config) == []
+        find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config) == []
     )
     return LexicalHits(hits, _collect_idf(terms), "exact" if is_exact else "bounded")
 
@@ -65,12 +74,9 @@ async def fetch_terms(
 
 
 def _widen_candidates(
-    terms: Sequence[Term],
-    candidates: CandidateSet,
-    remaining: Sequence[tuple[Term, ...]] | None,
-    budget: float,
+    terms: Sequence[Term], remaining: Sequence[tuple[Term, ...]] | None, budget: float
 ) -> tuple[CandidateSet, bool]:
-    """Return the candidates of the second pass, and whether they include every chunk that could
+    """Return the candidates of the next pass, and whether they include every chunk that could
     rank.
     """
     if remaining is not None:
@@ -91,14 +97,13 @@ async def _fetch_hits(
     if scope.is_empty:
         return hits
     for cfg, query in candidates.to_tsqueries().items():
-        rows = await connection.fetch(
-            load_query("lexical_hits"),
-            *scope.to_parameters(),
-            cfg,
-            query,
-            _format_weights(terms, cfg),
-            k,
-        )
+        parameters = [*scope.to_parameters(), cfg, query, _format_weights(terms, cfg), k]
+        # Sorting all candidates would cost as much as scoring them. Nearly all chunks are visible,
+        # so that some spare ones suffice; filters may drop any number.
+        limit = k + SPARE_HITS if scope.filters is None else None
+        rows = await connection.fetch(load_query("lexical_hits"), *parameters, limit)
+        if limit is not None and len(rows) < k:
+            rows = await connection.fetch(load_query("lexical_hits"), *parameters, None)
         hits.extend(Hit(row["id"], row["document_id"], row["score"]) for row in rows)
     return _select_best(hits, k)
 

@@ -154,10 +154,12 @@ class PgSnapshot:
                 connection, scope, seeds, hops=hops, fan_out=fan_out, decay=decay, k=k
             )
 
-    async def fetch_chunks(self, chunk_ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
+    async def fetch_chunks(
+        self, chunk_ids: Sequence[UUID], question: str
+    ) -> Mapping[UUID, ChunkView]:
         async with self._connections.acquire() as connection:
             return await chunk_views.fetch_chunks(
-                connection, self.generation.name, chunk_ids, self._readers
+                connection, self.generation.name, chunk_ids, question, self._readers
             )
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:

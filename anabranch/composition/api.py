@@ -50,7 +50,7 @@ from sql.lineage import PgLineage
 from sql.listings import PgListings
 from sql.log_feed import PgFeed
 from sql.passages import PgPassages
-from sql.pool import close_pool, open_pool
+from sql.pool import QUESTION_SETTINGS, close_pool, open_pool
 from sql.runs import PgFeedback, PgRecordedTexts
 from sql.search import PgSearch
 from streams.offset_feed import OffsetFeed
@@ -85,7 +85,12 @@ async def prepare_api(
         )
         event_log = NotifyingLog(storage.log, metrics.count_published)
         # Its own pool, so that queries and other requests do not wait for each other's connections.
-        pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
+        pool = await open_pool(
+            dsn,
+            size=settings.database.api_pool,
+            name="anabranch questions",
+            settings=QUESTION_SETTINGS,
+        )
         stack.push_async_callback(close_pool, pool)
         # Opened before the retrievers and closed after them: it publishes their last events.
         event_buffer = await stack.enter_async_context(

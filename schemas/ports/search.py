@@ -67,9 +67,10 @@ class ChunkView:
     spans: Sequence[Mapping[str, Any]]
     ordinal: int
     positions: Mapping[str, Sequence[int]]
-    """Lexeme → positions in the chunk (of its prefix and text), for word pairs."""
-    background_dense: float | None
-    background_maxsim: float | None
+    """Lexeme of the question → positions in the chunk (of its prefix and text).
+
+    Empty in chunks that were read by their parents.
+    """
     states: tuple[str, int, int] | None
     """Blob key, offset, length of its token states."""
 
@@ -132,7 +133,9 @@ class IndexSnapshot(Protocol):
         k: int,
     ) -> Sequence[Hit]: ...
 
-    async def fetch_chunks(self, chunk_ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]: ...
+    async def fetch_chunks(
+        self, chunk_ids: Sequence[UUID], question: str
+    ) -> Mapping[UUID, ChunkView]: ...
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
 

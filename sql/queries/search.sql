@@ -76,8 +76,8 @@ order by 1, 3
 
 -- name: lexical_hits
 -- Visible chunks of configuration $13 that match tsquery $14, best BM25 first.
--- `bm <#> weights` is the negative score. All candidates are scored first; `offset 0` delays the lookup of
--- visibility and filters to the best of them.
+-- `bm <#> weights` is the negative score. All candidates are scored first; the limit $17, even if null, delays the
+-- lookup of visibility and filters to the best of them.
 select c.id, c.document_id, -c.distance as score
 from (
   select id, document_id, ord, bm <#> $15::text::sparsevec as distance
@@ -85,7 +85,7 @@ from (
   where generation = $1 and tenant = $2 and cfg = $13::regconfig and tsv @@ $14::text::tsquery
     and ($3::uuid[] is null or document_id = any ($3))
   order by distance, id
-  offset 0
+  limit $17
 ) c
 cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
 where {filter_condition}
@@ -187,21 +187,22 @@ limit $20
 
 -- name: chunks
 -- Visible child chunks by id ($2) or parent ($3), with the fields of a hit, a rerank or a citation.
--- `offset 0` keeps the planner from reordering seven joins, which takes longer than the query.
+-- `words` has the positions of the lexemes of question $5 alone: a whole tsvector takes longer to print than the
+-- rest of the row to read. `offset 0` keeps the planner from reordering six joins, which takes longer than the query.
+with question as materialized (
+  select cfg, tsvector_to_array(to_tsvector(cfg, $5::text)) as lexemes from corpus_deltas where generation = $1 group by cfg
+)
 select
-  c.id, c.parent_id, c.document_id, c.ord, c.kind, c.text, c.prefix, c.char_start, c.char_end, c.spans, c.ordinal, c.language, c.tsv::text as words,
+  c.id, c.parent_id, c.document_id, c.ord, c.kind, c.text, c.prefix, c.char_start, c.char_end, c.spans, c.ordinal, c.language, ts_filter(setweight(c.tsv, 'A', q.lexemes), array['A']::"char"[])::text as words,
   d.external_id, d.source_uri, coalesce(r.revision, d.revision, 0) as revision,
   case when d.latest = c.ord or 'title' = any (d.amended) then coalesce(d.title, t.title, d.filename) else coalesce(t.title, r.title, r.filename, d.title) end as title,
-  n.background_dense, n.background_maxsim, s.blob_key, s.blob_offset, s.blob_length
+  s.blob_key, s.blob_offset, s.blob_length
 from child_chunks c
 cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
+left join question q on q.cfg = c.cfg
 left join lateral (select * from documents d where d.id = c.document_id offset 0) d on true
 left join lateral (select * from document_revisions r where r.document_id = c.document_id and r.ord = c.ord offset 0) r on true
 left join lateral (select t.title from revision_texts t where t.generation = $1 and t.document_id = c.document_id and t.ord = c.ord offset 0) t on true
-left join lateral (
-  select n.background_dense, n.background_maxsim from chunk_vectors n
-  where n.generation = $1 and n.document_id = c.document_id and n.ord = c.ord and n.chunk_id = c.id offset 0
-) n on true
 left join lateral (
   select s.blob_key, s.blob_offset, s.blob_length from chunk_states s
   where s.generation = $1 and s.document_id = c.document_id and s.ord = c.ord and s.chunk_id = c.id offset 0

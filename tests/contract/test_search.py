@@ -158,7 +158,7 @@ async def world(database_or_none: str | None) -> AsyncIterator[SearchWorld]:
 
 
 async def locate(snapshot: IndexSnapshot, hits: Sequence[Hit]) -> dict[Place, float]:
-    views = await snapshot.fetch_chunks([hit.chunk_id for hit in hits])
+    views = await snapshot.fetch_chunks([hit.chunk_id for hit in hits], "")
     return {
         (views[hit.chunk_id].external_id or "", views[hit.chunk_id].ordinal): hit.score
         for hit in hits
@@ -441,7 +441,7 @@ async def test_passages_are_read_with_their_families(world: SearchWorld) -> None
         found = await snapshot.search_lexical(
             "default", "heron", language="en", filters=NO_FILTERS, k=9, budget=5000
         )
-        chunks = await snapshot.fetch_chunks([hit.chunk_id for hit in found.hits])
+        chunks = await snapshot.fetch_chunks([hit.chunk_id for hit in found.hits], "herons?")
         parent_ids = [chunk.parent_id for chunk in chunks.values()]
         parents = await snapshot.fetch_parents(parent_ids)
         children = await snapshot.fetch_children(parent_ids)
@@ -450,9 +450,10 @@ async def test_passages_are_read_with_their_families(world: SearchWorld) -> None
             chunk.text for chunk in chunks.values()
         }
         assert {child.chunk_id for child in children} == set(chunks)
-        assert [chunk.positions["heron"] for chunk in chunks.values()] == [[1], [1]]
+        assert [dict(chunk.positions) for chunk in chunks.values()] == [{"heron": [1]}] * 2
+        assert not any(child.positions for child in children)
     async with world.search.open_snapshot(readers=()) as limited:
-        assert not await limited.fetch_chunks(list(chunks))
+        assert not await limited.fetch_chunks(list(chunks), "")
         assert not await limited.fetch_parents(parent_ids)
         assert not await limited.fetch_children(parent_ids)
 

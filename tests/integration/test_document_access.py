@@ -82,7 +82,7 @@ async def search_all_retrievers(
             filters=filters,
             k=50,
         )
-        chunks = await snapshot.fetch_chunks([doc.chunk_id(0) for doc in ALL_DOCUMENTS])
+        chunks = await snapshot.fetch_chunks([doc.chunk_id(0) for doc in ALL_DOCUMENTS], "")
         parents = await snapshot.fetch_parents([doc.parent_id(0) for doc in ALL_DOCUMENTS])
         children = await snapshot.fetch_children([doc.parent_id(0) for doc in ALL_DOCUMENTS])
     hits = [{hit.document_id for hit in channel} for channel in (lexical.hits, semantic, graph)]

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -201,8 +201,6 @@ class MemoryIndex:
             child.spans or [{"char_start": place, "char_end": place + len(child.text), "page": 1}],
             ordinal,
             positions,
-            child.background,
-            None,
             child.states,
         )
         self._configurations[chunk_id] = configuration
@@ -347,14 +345,24 @@ class MemoryIndex:
             for neighbor in sorted(direction, key=lambda one: -one[1])[:fan_out]
         ]
 
-    async def fetch_chunks(self, chunk_ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
+    async def fetch_chunks(
+        self, chunk_ids: Sequence[UUID], question: str
+    ) -> Mapping[UUID, ChunkView]:
         self._record_call("chunks")
         self.chunk_reads.update(chunk_ids)
         return {
-            chunk_id: self.views[chunk_id]
+            chunk_id: self._keep_positions(self.views[chunk_id], question)
             for chunk_id in chunk_ids
             if chunk_id in self.views and self._may_read(self.views[chunk_id])
         }
+
+    def _keep_positions(self, view: ChunkView, question: str) -> ChunkView:
+        """Keep the positions of the question's lexemes only."""
+        lexemes = _lexeme_positions(question, self._configurations[view.chunk_id])
+        kept = {
+            lexeme: positions for lexeme, positions in view.positions.items() if lexeme in lexemes
+        }
+        return replace(view, positions=kept)
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
         self._record_call("parents")
@@ -367,7 +375,7 @@ class MemoryIndex:
     async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]:
         self._record_call("children")
         return [
-            view
+            replace(view, positions={})
             for view in self.views.values()
             if view.parent_id in set(parent_ids) and self._may_read(view)
         ]

@@ -64,7 +64,9 @@ async def test_chunk_loading_is_cancelled_when_query_ends() -> None:
     read, ended = asyncio.Event(), asyncio.Event()
 
     class Endless(MemoryIndex):
-        async def fetch_chunks(self, ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
+        async def fetch_chunks(
+            self, chunk_ids: Sequence[UUID], question: str
+        ) -> Mapping[UUID, ChunkView]:
             read.set()
             try:
                 await asyncio.Event().wait()
@@ -73,7 +75,7 @@ async def test_chunk_loading_is_cancelled_when_query_ends() -> None:
             return {}
 
     async with asyncio.timeout(10):
-        async with open_chunk_loader(Endless()) as views:
+        async with open_chunk_loader(Endless(), "") as views:
             views.load_hits([Hit(UUID(int=1), UUID(int=2), 1.0)])
             await read.wait()
     assert ended.is_set()
