@@ -252,13 +252,10 @@ def weigh_question_pairs(question: str, idf: Mapping[str, float]) -> dict[Pair, 
 def _score(chunk: ChunkView, pairs: Mapping[Pair, float], config: LexicalConfig) -> float:
     length = (len(chunk.text) + len(chunk.prefix)) * _LEXEMES_PER_CHARACTER
     score = 0.0
-    positions_by_lexeme = {
-        lexeme: chunk.positions.get(lexeme, ())
-        for lexeme in {lexeme for pair in pairs for lexeme in pair}
-    }
+    positions = chunk.positions
     for (left, right), weight in pairs.items():
-        count = count_adjacent(positions_by_lexeme[left], positions_by_lexeme[right])
-        if count:
+        if left in positions and right in positions:
+            count = count_adjacent(positions[left], positions[right])
             score += weight * config.compute_weight(count, length)
     return score
 

@@ -85,33 +85,27 @@ def to_parent_view(row: asyncpg.Record) -> ParentView:
 
 
 class LexemePositions(Mapping[str, Sequence[int]]):
-    """Lexeme → positions, parsed lazily: a frequent lexeme has dozens in each of 200 chunks."""
+    """Lexeme → positions, which are parsed lazily: a frequent lexeme has dozens in each chunk."""
 
-    __slots__ = ("_words",)
+    __slots__ = ("_printed",)
 
     def __init__(self, words: str) -> None:
-        # A leading space, so that the first lexeme is found like all others.
-        self._words = f" {words}"
+        self._printed = {
+            lexeme.replace("''", "'").replace("\\\\", "\\"): positions
+            for lexeme, positions in ENTRY_PATTERN.findall(words)
+        }
 
     def __getitem__(self, lexeme: str) -> Sequence[int]:
-        quoted = lexeme.replace("\\", "\\\\").replace("'", "''")
-        entry = f" '{quoted}':"
-        start = self._words.find(entry)
-        if start < 0:
-            raise KeyError(lexeme)
-        value_start = start + len(entry)
-        # Positions contain no space, unlike lexemes.
-        value_end = self._words.find(" ", value_start)
-        return _parse_positions(self._words[value_start : value_end if value_end >= 0 else None])
+        return _parse_positions(self._printed[lexeme])
+
+    def __contains__(self, lexeme: object) -> bool:
+        return lexeme in self._printed
 
     def __iter__(self) -> Iterator[str]:
-        return (
-            match[1].replace("''", "'").replace("\\\\", "\\")
-            for match in ENTRY_PATTERN.finditer(self._words)
-        )
+        return iter(self._printed)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._printed)
 
 
 def _parse_positions(printed: str) -> list[int]:

@@ -13,10 +13,8 @@ from sql.query_loader import load_query
 from sql.search_scope import SearchScope
 from sql.text_search_config import resolve_text_search_config
 
-FIRST_BUDGET = 1000
-"""Budget of the first pass: the rarest terms alone mostly prove that no other chunk can rank."""
 WIDENING_FACTOR = 4
-"""Factor on the budget of the last pass, if an unseen chunk could still rank."""
+"""Factor on the budget of the second pass, if an unseen chunk could still rank."""
 SPARE_HITS = 20
 """Candidates to look up beyond the wanted ones, in place of those that are not visible."""
 UNLIMITED = float("inf")
@@ -34,28 +32,23 @@ async def search_lexical(
     config: LexicalConfig,
 ) -> LexicalHits:
     terms = await fetch_terms(connection, scope, text, language)
-    # A few listed documents bound the candidates already.
-    budgets = (
-        [UNLIMITED]
-        if scope.listed_documents is not None
-        else [min(FIRST_BUDGET, budget), budget, budget * WIDENING_FACTOR]
+    candidates = choose_candidates(
+        # A few listed documents bound the candidates already.
+        terms,
+        UNLIMITED if scope.listed_documents is not None else budget,
     )
-    candidates, is_exact = choose_candidates(terms, budgets[0]), False
     hits = await _fetch_hits(connection, scope, terms, candidates, k)
-    for next_budget in budgets[1:]:
-        remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config)
-        # An empty list, not None: None means that the search for a bound was given up.
-        if remaining == []:
-            return LexicalHits(hits, _collect_idf(terms), "exact")
-        previous = candidates
-        candidates, is_exact = _widen_candidates(terms, remaining, next_budget)
-        if candidates.conjunctions != previous.conjunctions:
-            wider_hits = await _fetch_hits(connection, scope, terms, candidates, k)
-            hits = _select_best([*hits, *wider_hits], k)
-        if is_exact:
-            return LexicalHits(hits, _collect_idf(terms), "exact")
+    remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config)
+    # An empty list, not None: None means that the search for a bound was given up.
+    if remaining == []:
+        return LexicalHits(hits, _collect_idf(terms), "exact")
+    wider, is_exhaustive = _widen_candidates(terms, remaining, budget * WIDENING_FACTOR)
+    # A frequent term alone exceeds both budgets: the same chunks would be scored again.
+    if wider.conjunctions != candidates.conjunctions:
+        hits = _select_best([*hits, *await _fetch_hits(connection, scope, terms, wider, k)], k)
     is_exact = (
-        find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k), config) == []
+        is_exhaustive
+        or find_unseen_conjunctions(terms, wider, _compute_min_score(hits, k), config) == []
     )
     return LexicalHits(hits, _collect_idf(terms), "exact" if is_exact else "bounded")
 
@@ -76,7 +69,7 @@ async def fetch_terms(
 def _widen_candidates(
     terms: Sequence[Term], remaining: Sequence[tuple[Term, ...]] | None, budget: float
 ) -> tuple[CandidateSet, bool]:
-    """Return the candidates of the next pass, and whether they include every chunk that could
+    """Return the candidates of the second pass, and whether they include every chunk that could
     rank.
     """
     if remaining is not None:

@@ -57,19 +57,27 @@ class PgSearch:
         Raises NotFound for an unknown generation, TransientError if none is live, and
         DatabaseUnavailable.
         """
-        async with self._slots, self._hold_snapshot(generation) as (name, state, live):
+        async with (
+            self._slots,
+            self._hold_snapshot(generation) as (
+                name,
+                state,
+                live,
+                chunks_count,
+            ),
+        ):
             connections = SnapshotConnections(self._pool, name, self._connections)
             try:
-                yield PgSnapshot(live, state, connections, readers)
+                yield PgSnapshot(live, state, chunks_count, connections, readers)
             finally:
                 await connections.close()
 
     @asynccontextmanager
     async def _hold_snapshot(
         self, generation: str | None
-    ) -> AsyncIterator[tuple[str, str, Generation]]:
-        """Export a snapshot; yields its name, its state and the generation while its transaction is
-        open.
+    ) -> AsyncIterator[tuple[str, str, Generation, int]]:
+        """Export a snapshot; yields its name, its state, the generation and its number of chunks
+        while its transaction is open.
         """
         with translate_database_errors():
             connection = await self._pool.acquire()
@@ -90,6 +98,7 @@ class PgSearch:
                 Generation(
                     **{name: row[name] for name in ("name", "config", "how", "topics", "state")}
                 ),
+                row["chunks"],
             )
         finally:
             # Shielded: a cancelled query must still return its connection.
@@ -103,11 +112,12 @@ class PgSnapshot:
         self,
         generation: Generation,
         state: str,
+        chunks_count: int,
         connections: SnapshotConnections,
         readers: ReaderScope,
     ) -> None:
         self.generation, self.state = generation, state
-        self._connections, self._readers = connections, readers
+        self._chunks_count, self._connections, self._readers = chunks_count, connections, readers
 
     async def search_lexical(
         self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int
@@ -127,7 +137,7 @@ class PgSnapshot:
             scope = await resolve_scope(
                 connection, self.generation.name, tenant, filters, self._readers
             )
-            return await semantic.search_semantic(connection, scope, vector, k)
+            return await semantic.search_semantic(connection, scope, vector, k, self._chunks_count)
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         async with self._connections.acquire() as connection:

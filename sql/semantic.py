@@ -88,16 +88,20 @@ def _format_index_name(generation: Generation) -> str:
 
 
 async def search_semantic(
-    connection: Connection, scope: SearchScope, vector: NDArray[np.float32], k: int
+    connection: Connection,
+    scope: SearchScope,
+    vector: NDArray[np.float32],
+    k: int,
+    chunks_count: int,
 ) -> list[Hit]:
-    """Return the best k hits. Raises ValueError if the vector has another dimension than the
-    generation.
+    """Return the best k hits. `chunks_count` is that of the generation.
+
+    Raises ValueError if the vector has another dimension than the generation.
     """
     if scope.is_empty:
         return []
-    vectors = await connection.fetchval(load_query("corpus_size"), scope.generation, None)
     # HNSW would search all documents and drop nearly every hit of a few listed ones.
-    is_exact = scope.listed_documents is not None or vectors < EXACT_BELOW
+    is_exact = scope.listed_documents is not None or chunks_count < EXACT_BELOW
     query = (
         load_query("semantic_exact")
         if is_exact

@@ -26,8 +26,8 @@ CE_SOURCE = "anabranch/api"
 
 @dataclass(slots=True)
 class QueryEventBuffer:
-    """`offer` never waits. Events that are offered while a batch is being written go into the next
-    batch.
+    """`offer` never waits. Events that are offered within `linger_s`, or while a batch is being
+    written, are published together: an append costs as much as a dozen events in it.
 
     While the log is unavailable, the newest `max_pending` events are kept. Events that are too
     large are lost.
@@ -40,6 +40,7 @@ class QueryEventBuffer:
     max_pending: int = 2_000
     batch_size: int = 64
     retry_s: float = 1.0
+    linger_s: float = 0.05
     pending: deque[EventData] = field(default_factory=deque)
     new_event: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -57,6 +58,7 @@ class QueryEventBuffer:
                 # No await between check and `clear`, so no event is missed.
                 self.new_event.clear()
                 await self.new_event.wait()
+                await asyncio.sleep(self.linger_s)
             if not await self._try_send():
                 await asyncio.sleep(self.retry_s)
 

@@ -1,6 +1,7 @@
 -- name: snapshot
--- Export this transaction's snapshot, with generation $1 or the live one.
-select pg_export_snapshot() as snapshot, xact_counter_epoch() || ' ' || pg_current_snapshot() as snapshot_version, name, config, how, topics, state
+-- Export this transaction's snapshot, with generation $1 or the live one and its number of visible chunks.
+select pg_export_snapshot() as snapshot, xact_counter_epoch() || ' ' || pg_current_snapshot() as snapshot_version, name, config, how, topics, state,
+       (select coalesce(sum(chunks), 0)::int from corpus_deltas where generation = generations.name) as chunks
 from generations
 -- Read in the exported snapshot: a switch during the query changes nothing for it.
 where name = coalesce($1::text, (select name from live_generation)) and state <> 'dropped'

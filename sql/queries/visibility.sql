@@ -173,7 +173,7 @@ on conflict (document_id, text_sha256) do update set generation = null where chu
 -- A transaction that was running or had not begun at the snapshot stays invisible in it, so its commit is a
 -- change.
 -- Another counter epoch: transaction ids may have been assigned twice since the snapshot.
-select split_part(s.standing, ' ', 1) = xact_counter_epoch() and not exists (
+select split_part(s.standing, ' ', 1) = server.epoch and not exists (
   select from index_changes c
   where c.tenant = s.tenant and c.generation in ('', s.generation)
     -- Implied by the next condition; it lets the index skip older changes.
@@ -181,6 +181,8 @@ select split_part(s.standing, ' ', 1) = xact_counter_epoch() and not exists (
     and not pg_visible_in_snapshot(c.xact, split_part(s.standing, ' ', 2)::pg_snapshot)
 ) as unchanged
 from unnest($1::text[], $2::text[], $3::text[]) with ordinality s (tenant, generation, standing, place)
+-- Once, not for each version: it reads the server's statistics.
+cross join (select xact_counter_epoch() as epoch offset 0) server
 order by s.place
 
 -- name: visible_orders_of_generation
