@@ -136,22 +136,6 @@ async def serve_api(
     settings: Settings, dsn: str, overrides: Overrides
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """Serve the API over HTTP from this process."""
-    async with (
-        open_api(settings, dsn, overrides) as (port, token),
-        httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=60,
-        ) as client,
-    ):
-        yield client
-
-
-@asynccontextmanager
-async def open_api(
-    settings: Settings, dsn: str, overrides: Overrides
-) -> AsyncIterator[tuple[int, str]]:
-    """Serve the API from this process; yields its port and token."""
     token = secrets.token_urlsafe(32)
     settings = override_settings(settings, [f"api.token={token}"])
     async with prepare_api(settings, dsn, overrides=overrides) as services:
@@ -169,8 +153,14 @@ async def open_api(
         server_task = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
         freeze_heap()
-        yield server.servers[0].sockets[0].getsockname()[1], token
+        async with httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60,
+        ) as client:
+            yield client
         server.should_exit = True
         await server_task
 

@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import multiprocessing
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +30,21 @@ from benchmarks.harness import (
     make_natural_texts,
     make_synthetic_texts,
     make_text_records,
-    open_api,
     print_report,
     run_pipeline,
-    silence_logs,
+    start_postgres,
 )
 from benchmarks.null_engines import NullParser, WordChunker
-from benchmarks.processes import measure_server_cpu, measure_tree_cpu
+from benchmarks.processes import measure_tree_cpu
 from benchmarks.search_latency import (
     FixedEmbedder,
     StatefulEmbedder,
     compute_quantiles,
     draw_queries,
 )
+from benchmarks.service_processes import ServiceProcess, run_api, run_service
 from engines.extract.null import NullExtractor
 from retrieval.words import FUNCTION_WORDS
-from sql.embedded import EmbeddedPostgres
 from sql.lexical import compact_lexical
 from sql.semantic import ensure_vector_index
 
@@ -59,13 +55,6 @@ WORDS = 1200
 WARM_UP = 50
 CONNECTIONS = 32
 """Connections of the API to the database, so that eight questions run at a time."""
-
-
-@dataclass(frozen=True)
-class ApiProcess:
-    pid: int
-    port: int
-    token: str
 
 
 def make_overrides() -> Overrides:
@@ -101,48 +90,22 @@ async def finish_index(bench: BenchmarkPipeline) -> None:
     await pool.execute("vacuum analyze")
 
 
-def serve(folder: Path, dsn: str, question: str, started: Connection) -> None:
-    """Serve the API until the other end of `started` is closed."""
-
-    async def run() -> None:
-        silence_logs()
-        overrides = make_overrides()
-        embedder = StatefulEmbedder()
-        fixed = FixedEmbedder(embedder, await embedder.embed_query(question))
-        settings = Settings(data_dir=folder, database={"api_pool": CONNECTIONS})
-        async with open_api(settings, dsn, replace(overrides, embedder=fixed)) as (port, token):
-            started.send((port, token))
-            await asyncio.to_thread(started.poll, None)
-
-    asyncio.run(run())
+def make_question_overrides() -> Overrides:
+    """Make engines of which the embedder returns the same vector for every question."""
+    embedder = StatefulEmbedder()
+    query = asyncio.run(embedder.embed_query("question"))
+    return replace(make_overrides(), embedder=FixedEmbedder(embedder, query))
 
 
-@asynccontextmanager
-async def run_api(folder: Path, dsn: str, question: str) -> AsyncIterator[ApiProcess]:
-    context = multiprocessing.get_context("spawn")
-    own_end, other_end = context.Pipe()
-    process = context.Process(target=serve, args=(folder, dsn, question, other_end))
-    process.start()
-    other_end.close()
-    try:
-        port, token = await asyncio.to_thread(own_end.recv)
-        assert process.pid is not None
-        yield ApiProcess(process.pid, port, token)
-    finally:
-        own_end.close()
-        await asyncio.to_thread(process.join)
-
-
-async def ask(api: ApiProcess, questions: Sequence[str], profile: str, clients: int) -> list[float]:
+async def ask(
+    api: ServiceProcess, questions: Sequence[str], profile: str, clients: int
+) -> list[float]:
     """Send the questions, as many at a time as there are clients; return the latencies in ms."""
     remaining, latencies_ms = iter(questions), []
+    url, headers = api.ready
 
     async def run_client() -> None:
-        async with httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{api.port}",
-            headers={"Authorization": f"Bearer {api.token}"},
-            timeout=120,
-        ) as client:
+        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=120) as client:
             for question in remaining:
                 started_at = time.perf_counter()
                 response = await client.post(
@@ -156,15 +119,15 @@ async def ask(api: ApiProcess, questions: Sequence[str], profile: str, clients: 
 
 
 async def measure_rate(
-    api: ApiProcess, postmaster: int, questions: Sequence[str], profile: str, clients: int
+    api: ServiceProcess, postmaster: int, questions: Sequence[str], profile: str, clients: int
 ) -> dict[str, float]:
     await ask(api, questions[:WARM_UP], profile, clients)
     started_at = time.perf_counter()
-    cpu_s = (measure_tree_cpu(api.pid), measure_server_cpu(postmaster))
+    cpu_s = (api.measure_cpu(), measure_tree_cpu(postmaster))
     latencies_ms = await ask(api, questions[WARM_UP:], profile, clients)
     seconds, count = time.perf_counter() - started_at, len(latencies_ms)
-    api_ms = 1000 * (measure_tree_cpu(api.pid) - cpu_s[0]) / count
-    postgres_ms = 1000 * (measure_server_cpu(postmaster) - cpu_s[1]) / count
+    api_ms = 1000 * (api.measure_cpu() - cpu_s[0]) / count
+    postgres_ms = 1000 * (measure_tree_cpu(postmaster) - cpu_s[1]) / count
     return {
         "questions_per_second": count / seconds,
         "api_cpu_ms": api_ms,
@@ -180,20 +143,19 @@ async def measure_text(
     texts = TEXTS[kind](documents, WORDS)
     await build_index(folder, texts)
     drawn = draw_distinct_questions(texts, (questions + WARM_UP) * len(PROFILES) * rounds)
-    server = EmbeddedPostgres(folder / "postgres")
-    await asyncio.to_thread(server.start)
     figures: dict[str, list[dict[str, float]]] = {profile: [] for profile in PROFILES}
-    try:
+    settings = Settings(data_dir=folder, database={"api_pool": CONNECTIONS})
+    async with (
+        start_postgres(folder) as (_, server),
+        run_service(run_api, settings, server.dsn, make_question_overrides) as api,
+    ):
         postmaster = int((server.data / "postmaster.pid").read_text().splitlines()[0])
-        async with run_api(folder, server.dsn, drawn[0]) as api:
-            for _ in range(rounds):
-                for profile in PROFILES:
-                    batch, drawn = drawn[: questions + WARM_UP], drawn[questions + WARM_UP :]
-                    figures[profile].append(
-                        await measure_rate(api, postmaster, batch, profile, clients)
-                    )
-    finally:
-        await asyncio.to_thread(server.stop)
+        for _ in range(rounds):
+            for profile in PROFILES:
+                batch, drawn = drawn[: questions + WARM_UP], drawn[questions + WARM_UP :]
+                figures[profile].append(
+                    await measure_rate(api, postmaster, batch, profile, clients)
+                )
     return dict(figures)
 
 
