@@ -29,6 +29,7 @@ STATISTICS_DELAY_S = 1.2
 """Backends report their statistics at most once a second."""
 STATISTICS = """
     select pg_current_wal_insert_lsn() - '0/0'::pg_lsn as wal_bytes,
+           (select wal_fpi from pg_stat_wal) as full_page_images,
            pg_database_size(current_database()) as database_bytes,
            (select xact_commit from pg_stat_database where datname = current_database()) as commits,
            (select sum(n_tup_ins) from pg_stat_user_tables) as inserted,
@@ -68,6 +69,7 @@ def compute_cost(before: Usage, after: Usage, documents: int) -> dict[str, float
         "rows_updated": per_document["updated"],
         "commits": per_document["commits"],
         "wal_kib": per_document["wal_bytes"] / 1024,
+        "full_page_images": per_document["full_page_images"],
         "database_kib": per_document["database_bytes"] / 1024,
     }
 

@@ -11,7 +11,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -79,13 +79,16 @@ async def fetch_postmaster(pool: Pool) -> int:
 
 @asynccontextmanager
 async def start_postgres(
-    folder: Path | None = None,
+    folder: Path | None = None, settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[tuple[Path, EmbeddedPostgres]]:
-    """Start an embedded Postgres in this data folder, or in a temporary one."""
+    """Start an embedded Postgres in this data folder, or in a temporary one.
+
+    `settings` are the server's.
+    """
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as name:
         folder = folder or Path(name)
         folder.chmod(0o755)
-        server = EmbeddedPostgres(folder / "postgres")
+        server = EmbeddedPostgres(folder / "postgres", settings=settings)
         await asyncio.to_thread(server.start)
         try:
             yield folder, server

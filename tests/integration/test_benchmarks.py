@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.harness import make_text_records, run_pipeline
+from benchmarks.null_engines import make_null_overrides
 from benchmarks.peers.report import format_tables
 from benchmarks.ratios import SHORT_RUNS, RatioComparison, compare_ratio, run_program
+from benchmarks.synthetic_tables import add_copies, store_templates
+from sql.integrity import check_integrity
+from tests.support.eventually import eventually
 
 DIFFERENCES = ("missing", "duplicates", "extra", "wrong")
 
@@ -68,3 +73,19 @@ def test_comparison_with_peers_checks_every_row(tmp_path: Path) -> None:
 def find_differences(run: dict[str, Any]) -> dict[str, int]:
     assert run["expected"] > 0
     return {name: run[name] for name in DIFFERENCES if run[name]}
+
+
+async def test_synthetic_tables_pass_integrity_check() -> None:
+    async with run_pipeline(make_null_overrides()) as bench:
+        pool = bench.worker.storage.pool
+        await bench.push(await make_text_records(["one two three"]))
+
+        async def is_complete() -> bool:
+            return await pool.fetchval("select count(*) = 3 from revision_parts") is True
+
+        await eventually(is_complete)
+        await store_templates(pool)
+        await add_copies(pool, start=1, stop=31, words=20)
+        counts = await check_integrity(pool)
+        assert not any(counts.values()), counts
+        assert await pool.fetchval("select sum(chunks) from corpus_deltas") == 31
