@@ -44,15 +44,27 @@ order by received_at desc, document_id desc
 limit $9
 
 -- name: document_counts
--- Number of a tenant's documents per state of the latest revision, including failures at ingress.
-select state, count(*)::int as documents
+-- Number of a tenant's documents per state of the latest revision, including failures at ingress. Nearly all are
+-- visible at their latest revision, which a join of two tables shows; only the others need the view of states.
+with documents_in_view as not materialized (
+  select d.id, coalesce(v.ord = d.latest and (d.withdrawn is null or d.withdrawn < d.latest), false) as is_current
+  from documents d
+  left join visible v on v.document_id = d.id and v.generation = (select name from live_generation)
+  where $1::text is null or d.tenant = $1
+)
+select state, sum(documents)::int as documents
 from (
-  select s.state from documents d join revision_states s on s.document_id = d.id and s.ord = (select max(ord) from document_revisions where document_id = d.id)
-  where ($1::text is null or d.tenant = $1)
+  select 'searchable' as state, count(*) as documents from documents_in_view where is_current
   union all
-  select 'failed' from ingress_failures f where ($1::text is null or f.tenant = $1)
+  select s.state, 1
+  from documents_in_view d
+  join revision_states s on s.document_id = d.id and s.ord = (select max(ord) from document_revisions where document_id = d.id)
+  where not d.is_current
+  union all
+  select 'failed', 1 from ingress_failures f where ($1::text is null or f.tenant = $1)
 ) every
 group by state
+having sum(documents) > 0
 
 -- name: collections
 -- Collections of a tenant with their searchable documents, chunks and languages; null is no collection.
