@@ -19,7 +19,7 @@ from benchmarks.processes import measure_tree_cpu
 
 MakeOverrides = Callable[[], Overrides]
 Serve = Callable[[Settings, str, Overrides, Connection], Coroutine[Any, Any, None]]
-START_TIMEOUT_S = 120
+START_TIMEOUT_S = 300
 STOP_TIMEOUT_S = 30
 
 
