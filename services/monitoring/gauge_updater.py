@@ -24,7 +24,7 @@ from sql.monitoring import fetch_received_times
 log = structlog.get_logger(__name__)
 INTERVAL_S = 15.0
 PAUSE_FACTOR = 20
-"""Pause after an update, in durations of it: counting takes no more than a twentieth of the time."""
+"""Pause after an update, in durations of it: at most a twentieth of the time is for counting."""
 
 
 @dataclass(frozen=True, slots=True)
