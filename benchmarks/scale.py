@@ -53,7 +53,7 @@ from schemas.ports.engines import QueryEmbedding
 from schemas.questions import Filters
 from services.storage import Storage
 from sql.embedded import EmbeddedPostgres
-from sql.pool import Pool, close_pool, open_pool
+from sql.pool import QUESTION_SETTINGS, Pool, close_pool, open_pool
 from sql.search import PgSearch
 from sql.semantic import ensure_vector_index
 
@@ -381,7 +381,7 @@ async def measure(sizes: Sequence[int], singles: int, questions: int) -> dict[st
                 report_progress(figures["sizes"][-1])
             texts = make_synthetic_texts(questions, WORDS, seed=17)
             words = draw_queries(texts, 2 * questions)
-            pool = await open_pool(server.dsn, size=4, name="benchmark")
+            pool = await open_pool(server.dsn, size=4, name="benchmark", settings=QUESTION_SETTINGS)
             figures |= await measure_recall(pool, ClusteredVectors().draw(questions, seed=23))
             figures["lexical_ms"] = await measure_lexical(pool, words[:questions])
             await close_pool(pool)
