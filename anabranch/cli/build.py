@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from anabranch.cli.errors import FAILED, OK
-from anabranch.cli.options import Rate, RemoteOptions, make_conflict_error
+from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     format_cell,
@@ -18,6 +18,7 @@ from anabranch.cli.output import (
     print_table,
     resume_hint,
 )
+from anabranch.cli.rates import Rate
 from anabranch.identity.approvals import approve, find_restricted_settings
 from schemas.errors import NotFound, PermanentError
 

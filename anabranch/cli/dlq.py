@@ -12,8 +12,9 @@ from cyclopts.validators import Number
 
 from anabranch.cli.api_calls import get, post
 from anabranch.cli.errors import OK
-from anabranch.cli.options import Rate, RemoteOptions
+from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import choose_display_name, print_fields, print_stderr, print_table
+from anabranch.cli.rates import Rate
 from schemas.errors import NotFound
 
 app = App(

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter, Token
-from cyclopts.validators import Number
+from cyclopts import Parameter
 
 from anabranch.cli.output import extract_items, print_json, print_json_line, print_stderr
-from schemas.channels import CHANNELS, Channel
 from schemas.errors import ConfigurationError
-from schemas.replay_requests import MAX_EVENTS_PER_S, MIN_EVENTS_PER_S
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
+    from schemas.channels import Channel
     from schemas.errors import InvalidRequest
 
 Flag = Parameter(negative="")
@@ -173,6 +170,8 @@ QUERY_STAGES = ("control", "runs")
 
 def parse_channels(text: str) -> list[Channel]:
     """Parse comma-separated names. Raises ConfigurationError for an unknown one."""
+    from schemas.channels import CHANNELS
+
     requested = [name.strip() for name in text.split(",")]
     unknown = [name for name in requested if name not in CHANNELS]
     if unknown:
@@ -182,13 +181,3 @@ def parse_channels(text: str) -> list[Channel]:
             remedy=f"Available channels: {', '.join(CHANNELS)}.",
         )
     return [channel for channel in CHANNELS if channel in requested]
-
-
-def _parse_rate(_: object, tokens: Sequence[Token]) -> float:
-    return float(tokens[0].value.removesuffix("/s"))
-
-
-Rate = Annotated[
-    float | None,
-    Parameter(converter=_parse_rate, validator=Number(gte=MIN_EVENTS_PER_S, lte=MAX_EVENTS_PER_S)),
-]

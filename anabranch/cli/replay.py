@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.api_calls import format_time, get, post
 from anabranch.cli.errors import FAILED, OK, PARTIAL_FAILURE
-from anabranch.cli.options import Rate, RemoteOptions
+from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import (
     CONTINUES_WHILE_RUNNING,
     print_fields,
@@ -20,6 +20,7 @@ from anabranch.cli.output import (
     print_table,
     resume_hint,
 )
+from anabranch.cli.rates import Rate
 from schemas.errors import InvalidRequest
 
 app = App(

@@ -67,7 +67,6 @@ def up(
 async def _run_server(
     plan: LaunchPlan, fork_server: ForkServer, ready_file: Path | None, common: CommonOptions
 ) -> None:
-    from anabranch.cli.http_client import ApiClient
     from anabranch.process.data_folder import write_server
     from anabranch.process.supervisor import run_server
 
@@ -78,6 +77,9 @@ async def _run_server(
             ready_file.unlink(missing_ok=True)
             stack.callback(ready_file.unlink, missing_ok=True)
         async with run_server(plan, fork_server) as (server, failure):
+            # Here, so that the server starts before the HTTP client is imported.
+            from anabranch.cli.http_client import ApiClient
+
             async with ApiClient(server.url, server.token) as client:
                 login_url = server.url + (await client.post("/v1/login-links", {}))[
                     "url"

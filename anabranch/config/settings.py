@@ -27,6 +27,9 @@ NameList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
 """List of names, comma-separated in the environment."""
 
 
+KEY_FILE_NAME = "shares.key"
+
+
 class SettingsSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -491,6 +494,10 @@ class Settings(BaseSettings):
     @property
     def mode(self) -> Literal["embedded", "external"]:
         return "external" if self.database.url else "embedded"
+
+    def resolve_key_file(self) -> Path | None:
+        default_path = self.data_dir / KEY_FILE_NAME if self.mode == "embedded" else None
+        return self.log.key_file or default_path
 
     def resolve_extraction_server(self) -> ModelSettings:
         """Return the server for entity extraction.

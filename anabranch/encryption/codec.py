@@ -7,12 +7,11 @@ import binascii
 import hmac
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 import structlog
 
-from anabranch.config.settings import Settings
+from anabranch.config.settings import KEY_FILE_NAME, Settings
 from anabranch.encryption.local_keys import KeyFile, load_master_key
 from processors import EVENT_CLASSES
 from schemas.errors import ConfigurationError
@@ -31,7 +30,6 @@ from streams.payload_keys import (
 from streams.signatures import EventSigner, compute_mac, derive_signing_key
 
 logger = structlog.get_logger(__name__)
-KEY_FILE_NAME = "shares.key"
 
 
 class TopicListingLog(EventLog, Protocol):
@@ -121,7 +119,7 @@ async def open_key_file(settings: Settings, pool: Pool) -> KeyFile | None:
 
     Raises ConfigurationError if the keystore refers to a key file that is missing.
     """
-    path, key_file_id = resolve_key_file_path(settings), await PgKeystore(pool).fetch_key_file()
+    path, key_file_id = settings.resolve_key_file(), await PgKeystore(pool).fetch_key_file()
     if path is None and key_file_id is not None:
         path = (
             settings.data_dir / KEY_FILE_NAME
@@ -131,11 +129,6 @@ async def open_key_file(settings: Settings, pool: Pool) -> KeyFile | None:
     if key_file_id is not None and not path.exists():
         raise wrong_key_file_error(key_file_id, None)
     return KeyFile(path)
-
-
-def resolve_key_file_path(settings: Settings) -> Path | None:
-    default_path = settings.data_dir / KEY_FILE_NAME if settings.mode == "embedded" else None
-    return settings.log.key_file or default_path
 
 
 def build_readable_check(settings: Settings) -> Callable[[str], bool]:

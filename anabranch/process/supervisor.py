@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import secrets
@@ -14,11 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-import httpx2
 import structlog
 
 from anabranch.config.settings import Settings
-from anabranch.encryption.codec import resolve_key_file_path
 from anabranch.process.data_folder import (
     SERVER_FILE,
     ServerInfo,
@@ -32,9 +31,8 @@ from anabranch.process.data_folder import (
 )
 from anabranch.process.database import open_database, strip_password
 from anabranch.process.fork_server import STDERR_FD, ForkedProcess, ForkServer
+from anabranch.process.ingress_settings import check_ingress_settings
 from anabranch.process.tcp_ports import find_free_port, wait_for_free_port
-from anabranch.process.worker_settings import check_ingress_settings, select_stages
-from processors import receive
 from schemas.errors import FatalError
 
 EXIT_MISCONFIGURED = 2
@@ -137,8 +135,8 @@ class ChildProcess:
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 RUN_FOLDER = "run"
+READINESS_MODULE = "anabranch.process.readiness"
 PORT_TIMEOUT_S = 5.0
-PROGRESS_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +178,8 @@ async def run_server(
         # after them nevertheless.
         database = await stack.enter_async_context(AsyncExitStack())
         failed = await stack.enter_async_context(_supervise_children(children))
+        # The HTTP client, which is imported while the database starts.
+        asyncio.get_running_loop().call_soon(importlib.import_module, READINESS_MODULE)
         dsn = await database.enter_async_context(
             open_database(plan.settings, is_ephemeral=plan.ephemeral)
         )
@@ -198,7 +198,7 @@ async def _check_plan(plan: LaunchPlan) -> None:
 
     Waits for the port of a killed server, whose children need a moment to end.
     """
-    if receive.STAGE in select_stages(plan.stages):
+    if _includes_ingress(plan.stages):
         check_ingress_settings(plan.settings)
     folder = plan.settings.data_dir
     if not plan.ephemeral:
@@ -213,6 +213,20 @@ async def _check_plan(plan: LaunchPlan) -> None:
         from anabranch.kafka.settings import wait_for_kafka
 
         await wait_for_kafka(plan.settings)
+
+
+def _includes_ingress(stages: Sequence[str]) -> bool:
+    """Return whether the worker will run stage `receive`.
+
+    Raises ConfigurationError for an unknown stage.
+    """
+    if tuple(stages) in ((), ("all",)):
+        return bool(stages)
+    # The stages import most of the program, which the usual start leaves to the fork server.
+    from anabranch.process.stage_selection import select_stages
+    from processors import receive
+
+    return receive.STAGE in select_stages(stages)
 
 
 @contextmanager
@@ -232,7 +246,7 @@ def _build_variables(plan: LaunchPlan, dsn: str) -> dict[str, str]:
         "ANABRANCH_DATABASE__URL": dsn,
     }
     # A child has a database URL, with which a new keystore would get no key file.
-    if key_file := resolve_key_file_path(plan.settings):
+    if key_file := plan.settings.resolve_key_file():
         variables["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
     return variables
 
@@ -318,12 +332,14 @@ async def _wait_for_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
 async def _wait_for_server(
     plan: LaunchPlan, dsn: str, port: int, token: str, failed: asyncio.Future[None]
 ) -> ServerInfo:
+    from anabranch.process.readiness import wait_until_ready
+
     settings = plan.settings
     # A wildcard address is one to listen on, not to connect to.
     host = settings.api.host if settings.api.host not in ("0.0.0.0", "::") else "127.0.0.1"
     url = f"http://{host}:{port}"
     worker_report_body = await _run_unless_failed(
-        failed, _wait_until_ready(url, resolve_worker_report(settings) if plan.stages else None)
+        failed, wait_until_ready(url, resolve_worker_report(settings) if plan.stages else None)
     )
     server_fields = (
         url,
@@ -353,34 +369,3 @@ async def _run_unless_failed(failed: asyncio.Future[None], work: Coroutine[None,
         return await task
     finally:
         task.cancel()
-
-
-async def _wait_until_ready(url: str, report: Path | None) -> dict[str, str | None]:
-    """Wait for API and worker; returns the worker's report."""
-    loop = asyncio.get_running_loop()
-    reported_at = loop.time()
-    # HTTP on this machine needs no certificates, which take 30 ms to read.
-    async with httpx2.AsyncClient(timeout=5, verify=False) as client:
-        while missing := await _fetch_missing(client, f"{url}/readyz"):
-            if loop.time() - reported_at > PROGRESS_INTERVAL_S:
-                reported_at = loop.time()
-                log.info("startup_waiting", missing=missing)
-            await asyncio.sleep(0.03)
-    while report is not None and not report.exists():
-        await asyncio.sleep(0.03)
-    return dict(json.loads(report.read_text())) if report else {}
-
-
-async def _fetch_missing(client: httpx2.AsyncClient, url: str) -> dict[str, str]:
-    """Fetch what is not ready yet, and why."""
-    try:
-        response = await client.get(url)
-    except httpx2.HTTPError:
-        return {"api": "does not answer yet"}
-    if response.status_code == 200:
-        return {}
-    return {
-        name: line["detail"]
-        for name, line in response.json().get("dependencies", {}).items()
-        if not line["ok"]
-    } or {"api": f"answers {response.status_code}"}

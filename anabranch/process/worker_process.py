@@ -20,8 +20,9 @@ from anabranch.config.version import get_program_version
 from anabranch.kafka.settings import wait_for_kafka
 from anabranch.process.data_folder import check_data_folder
 from anabranch.process.database import open_database
+from anabranch.process.ingress_settings import check_ingress_settings
+from anabranch.process.stage_selection import select_stages
 from anabranch.process.tcp_ports import wait_for_free_port
-from anabranch.process.worker_settings import check_ingress_settings, select_stages
 from processors import receive
 from services.engines import make_outdated_error
 from services.instrumentation.metrics import Metrics

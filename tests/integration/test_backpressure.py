@@ -19,7 +19,7 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
-from anabranch.process.worker_settings import select_stages
+from anabranch.process.stage_selection import select_stages
 from engines.embed.null import NullEmbedder
 from schemas.events import DocumentChunked
 from schemas.ids import content_id, make_document_id

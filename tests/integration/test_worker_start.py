@@ -11,7 +11,7 @@ from pathlib import Path
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
-from anabranch.process.worker_settings import select_stages
+from anabranch.process.stage_selection import select_stages
 from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.events import Content, DocumentReceived

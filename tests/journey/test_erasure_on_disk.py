@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from anabranch.config.overrides import Overrides
-from anabranch.config.settings import Settings
-from anabranch.encryption.codec import KEY_FILE_NAME, resolve_master_key
+from anabranch.config.settings import KEY_FILE_NAME, Settings
+from anabranch.encryption.codec import resolve_master_key
 from anabranch.encryption.local_keys import KeyFile
 from schemas.errors import KeyLost
 from schemas.ports.keys import StoredKey

@@ -12,7 +12,7 @@ from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.process.database import open_database
 from anabranch.process.shutdown import run_until_stopped
-from anabranch.process.worker_settings import select_stages
+from anabranch.process.stage_selection import select_stages
 from engines.embed.null import NullEmbedder
 from schemas.ports.engines import TextEmbedding
 from tests.support.simulated_pipeline import LineParser

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.config.engines import build_limits
 from anabranch.config.loader import load_settings
-from anabranch.process.worker_settings import check_ingress_settings
+from anabranch.process.ingress_settings import check_ingress_settings
 from schemas.errors import ConfigurationError
 
 KAFKA = "kafka.bootstrap_servers=127.0.0.1:1"

@@ -22,7 +22,7 @@ from anabranch.process.data_folder import (
     store_log_kind,
     write_server,
 )
-from anabranch.process.worker_settings import select_stages
+from anabranch.process.stage_selection import select_stages
 from processors import STAGES
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound, TransientError
 from schemas.generations import EmbedConfig, Generation, GenerationState, IndexConfig
