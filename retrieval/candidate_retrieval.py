@@ -16,6 +16,13 @@ from uuid import UUID
 import structlog
 
 from retrieval.channels import ChannelOutput, ChannelRequest, Retrieve
+from retrieval.document_links import (
+    MAX_NAMED_DOCUMENTS,
+    DocumentLink,
+    confirm_links,
+    link_documents,
+    weigh_documents,
+)
 from retrieval.fusion import FusionInput, score_pairs
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.query_plan import QueryPlan, choose_channels
@@ -38,6 +45,8 @@ EMBEDDING_CHANNELS = tuple(
 )
 # Limit on deepening a channel, however few documents its candidates belong to.
 MAX_CANDIDATES_PER_CHANNEL = 4000
+# Documents of one name that become candidates although no channel found them.
+MAX_INSERTED = 3
 # Foreign hits stay in smaller corpora: a name that both languages share may be the only match.
 MIN_CORPUS_CHUNKS = 200
 
@@ -60,6 +69,22 @@ class ChannelCandidates:
     lexical: LexicalHits | None
     linked_seeds: Sequence[EntitySeed]
     embedded_query: QueryEmbedding | None
+    links: Sequence[DocumentLink] = ()
+
+
+async def find_links(query: QueryContext, snapshot: IndexSnapshot) -> tuple[DocumentLink, ...]:
+    """Return the documents that the question names, unless request or profile ignore them."""
+    plan = query.plan
+    if not (query.request.prefer_named and query.profile.fusion.named and plan.document_names):
+        return ()
+    with query.stopwatch.measure_step("link"):
+        documents = await snapshot.find_named_documents(
+            query.caller.tenant,
+            sorted({span.key for span in plan.document_names}),
+            filters=query.request.filters,
+            limit=MAX_NAMED_DOCUMENTS,
+        )
+    return link_documents(plan.question, plan.document_names, documents)
 
 
 async def retrieve_chunks(
@@ -68,8 +93,9 @@ async def retrieve_chunks(
     snapshot: IndexSnapshot,
     route: Route,
     depth: int | None,
+    links: Sequence[DocumentLink] = (),
 ) -> tuple[ChannelCandidates, Mapping[UUID, ChunkView]]:
-    """Return the candidates of the route's channels, and their chunks.
+    """Return the candidates of the route's channels and of the named documents, and their chunks.
 
     With a `depth`, each channel is queried again with more candidates until it has that many
     documents or is exhausted. Raises InvalidRequest when the profile disables every channel.
@@ -101,8 +127,15 @@ async def retrieve_chunks(
                     depth,
                     chunk_loader.load_hits,
                 )
+                if links:
+                    candidates = await _search_addressed(
+                        query, snapshot, candidates, links, embedding_task, resources.clock
+                    )
+                    for hits in (*candidates.hits.values(), _list_first_chunks(links)):
+                        chunk_loader.load_hits(hits)
             with query.stopwatch.measure_step("chunks"):
                 chunks = await chunk_loader.wait_for_chunks()
+                candidates = replace(candidates, links=confirm_links(links, chunks))
                 return await _filter_by_language(query, snapshot, candidates, chunks), chunks
     finally:
         # No task outlives its query. The channel that needed a failed embedding has reported the
@@ -110,6 +143,50 @@ async def retrieve_chunks(
         if embedding_task is not None:
             embedding_task.cancel()
             await asyncio.gather(embedding_task, return_exceptions=True)
+
+
+async def _search_addressed(
+    query: QueryContext,
+    snapshot: IndexSnapshot,
+    candidates: ChannelCandidates,
+    links: Sequence[DocumentLink],
+    embedding_task: asyncio.Task[QueryEmbedding] | None,
+    clock: Clock,
+) -> ChannelCandidates:
+    """Add the hits within the documents that the question addresses.
+
+    In a large corpus few of their passages are among the first hits of all documents.
+    """
+    document_ids = [
+        document.document_id for link in links if link.is_address for document in link.documents
+    ]
+    k = {channel: trace.k for channel, trace in candidates.traces.items() if channel != "graph"}
+    if not document_ids or not k:
+        return candidates
+    filters = query.request.filters.model_copy(update={"document_ids": document_ids})
+    scoped = await _retrieve_candidates(
+        replace(query, request=query.request.model_copy(update={"filters": filters})),
+        snapshot,
+        k,
+        embedding_task,
+        clock,
+        lambda hits: None,
+    )
+    hits = {
+        channel: [*channel_hits, *scoped.hits.get(channel, ())]
+        for channel, channel_hits in candidates.hits.items()
+    }
+    return replace(candidates, hits=hits)
+
+
+def _list_first_chunks(links: Sequence[DocumentLink]) -> list[Hit]:
+    """List the first chunks of documents whose name is nearly their own."""
+    return [
+        Hit(document.chunk_id, document.document_id, 0.0)
+        for link in links
+        if len(link.documents) <= MAX_INSERTED
+        for document in link.documents
+    ]
 
 
 async def _retrieve_to_depth(
@@ -351,7 +428,15 @@ def build_fusion_input(
         hits = candidates.hits["lexical"]
         views = [chunks[hit.chunk_id] for hit in hits if hit.chunk_id in chunks]
         pair_scores = score_pairs(query.plan.question, views, candidates.lexical.idf, config)
-    return FusionInput(candidates.hits, candidates.complete, pair_scores)
+    weights = weigh_documents(candidates.links)
+    found = {hit.chunk_id for hits in candidates.hits.values() for hit in hits}
+    found.update(hit.chunk_id for hit in _list_first_chunks(candidates.links))
+    named = {
+        chunk_id: weights[chunks[chunk_id].document_id]
+        for chunk_id in found
+        if chunk_id in chunks and chunks[chunk_id].document_id in weights
+    }
+    return FusionInput(candidates.hits, candidates.complete, pair_scores, named)
 
 
 class ChunkLoader:

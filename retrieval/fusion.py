@@ -8,7 +8,7 @@ since counting pairs would need tens of millions of terms.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -57,11 +57,15 @@ class FusionInput:
     """Hits by channel, exhausted channels and word-pair scores by chunk.
 
     `complete_channels` returned every hit they have, so a chunk that they lack scores 0 there.
+    `named` weighs the chunks of documents that the question names, and `bridged` those that bridges
+    lead to, found by a channel or not.
     """
 
     hits: Mapping[Channel, Sequence[Hit]]
     complete_channels: frozenset[Channel] = frozenset()
     pair_scores: Mapping[UUID, float] | None = None
+    named: Mapping[UUID, float] = field(default_factory=dict)
+    bridged: Mapping[UUID, float] = field(default_factory=dict)
 
 
 def fuse_candidates(
@@ -74,12 +78,15 @@ def fuse_candidates(
     """
     places = {channel: _rank_hits(hits, chunks) for channel, hits in inputs.hits.items() if hits}
     # Sorted, so that floating-point sums do not depend on which channel answered first.
-    ids = sorted({chunk_id for places_by_chunk in places.values() for chunk_id in places_by_chunk})
+    ids = sorted(
+        {chunk_id for places_by_chunk in places.values() for chunk_id in places_by_chunk}
+        | ((inputs.named.keys() | inputs.bridged.keys()) & chunks.keys())
+    )
     if profile.method == "zscore" and len(ids) >= MIN_CANDIDATES:
         fusion = _fuse_z_scores(ids, places, inputs, chunks, profile)
         if fusion is not None:
             return fusion
-    return _fuse_reciprocal_ranks(ids, places, chunks, profile)
+    return _fuse_reciprocal_ranks(ids, places, inputs, chunks, profile)
 
 
 def _rank_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView]) -> dict[UUID, ChannelRank]:
@@ -120,7 +127,7 @@ def _fuse_z_scores(
         total += weight * parts[f"{channel}_z"]
     if not any(numbers[channel]["deviation"] for channel in places):
         return None
-    return _build_fusion(ids, total, parts, places, chunks, numbers)
+    return _build_fusion(ids, total, parts, places, inputs, chunks, profile, numbers)
 
 
 def _fill_scores(
@@ -151,6 +158,7 @@ def compute_z_scores(values: Floats) -> Floats:
 def _fuse_reciprocal_ranks(
     ids: list[UUID],
     places: Mapping[Channel, Mapping[UUID, ChannelRank]],
+    inputs: FusionInput,
     chunks: Mapping[UUID, ChunkView],
     profile: FusionProfile,
 ) -> Fusion:
@@ -181,17 +189,28 @@ def _fuse_reciprocal_ranks(
         "most": max_sum,
     }
     numbers.update({channel: {"weight": profile.get_weight(channel)} for channel in places})
-    return _build_fusion(ids, total, parts, places, chunks, numbers)
+    return _build_fusion(ids, total, parts, places, inputs, chunks, profile, numbers)
 
 
 def _build_fusion(
     ids: list[UUID],
     total: Floats,
-    parts: Mapping[str, Floats],
+    parts: dict[str, Floats],
     places: Mapping[Channel, Mapping[UUID, ChannelRank]],
+    inputs: FusionInput,
     chunks: Mapping[UUID, ChunkView],
-    numbers: Mapping[str, Any],
+    profile: FusionProfile,
+    numbers: dict[str, Any],
 ) -> Fusion:
+    # Not standardized: to be named is evidence by itself, however many others are named.
+    for name, scores_by_chunk, weight in (
+        ("named", inputs.named, profile.named),
+        ("bridged", inputs.bridged, profile.bridged),
+    ):
+        if scores_by_chunk:
+            parts[name] = np.array([scores_by_chunk.get(chunk_id, 0.0) for chunk_id in ids])
+            total = total + weight * parts[name]
+            numbers[name] = {"weight": weight}
     scores, names = total.tolist(), tuple(parts)
     columns = zip(*(values.tolist() for values in parts.values()), strict=True)
     candidates = [

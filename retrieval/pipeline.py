@@ -1,22 +1,33 @@
 """The ten steps of a query, in order.
 
 plan → route → retrieve → fuse → expand → rerank → check relevance → pack → answer → judge.
+Retrieving begins with linking the documents that the question names; fusing ends with following
+the names in the best passages.
 Caching, publishing, dry runs and evaluation wrap them from outside, in `retrieval.retriever`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+from uuid import UUID
 
 from retrieval.answer_drafts import AnswerDraft
 from retrieval.answering import write_draft
-from retrieval.candidate_retrieval import build_fusion_input, retrieve_chunks
-from retrieval.fusion import fuse_candidates
+from retrieval.bridges import follow_bridges
+from retrieval.candidate_retrieval import (
+    ChannelCandidates,
+    build_fusion_input,
+    find_links,
+    retrieve_chunks,
+)
+from retrieval.document_links import find_ask, format_assumption
+from retrieval.fusion import Fusion, fuse_candidates
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.query_context import QueryContext, RetrievalResources
-from retrieval.query_plan import choose_route, escalate_route
+from retrieval.query_plan import choose_route, escalate_route, narrow_question
 from retrieval.relevance import check_relevance
 from retrieval.reranking import RerankResult, rerank_parents
 from retrieval.response_builder import build_response, build_trace
@@ -27,8 +38,9 @@ from retrieval.retrieval_result import (
     attach_results,
     date_result,
 )
+from schemas.errors import AnabranchError
 from schemas.ports.engines import QueryEmbedding
-from schemas.ports.search import IndexSnapshot
+from schemas.ports.search import ChunkView, IndexSnapshot
 from schemas.questions import QueryResponse, Route
 
 Goal = Literal["ranking", "results", "answer"]
@@ -36,8 +48,12 @@ Goal = Literal["ranking", "results", "answer"]
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """`response` is None unless the goal is an answer; `draft` is None also for a refusal."""
+    """`response` is None unless the goal is an answer; `draft` is None also for a refusal.
 
+    `query` has the plan that was used: for an addressed document, of the rest of the question.
+    """
+
+    query: QueryContext
     retrieval: RetrievalResult
     draft: AnswerDraft | None = None
     response: QueryResponse | None = None
@@ -65,26 +81,43 @@ async def run_pipeline(
     documents.
     """
     # 1. Plan: `query.plan` holds the language, keywords and names that `plan_query` found.
-    plan, request, profile = query.plan, query.request, query.profile
+    original_query, request, profile = query, query.request, query.profile
 
     # 2. Route: choose the channels.
     # An escalated run passes its route, or the rules would choose the narrow one again.
-    route = route or choose_route(request, plan)
+    route = route or choose_route(request, query.plan)
 
     # One snapshot for all reads, so that no result mixes two revisions of a document.
     async with resources.search.open_snapshot(query.generation, query.caller.readers) as snapshot:
-        # 3. Retrieve candidates from all channels at once, and load their chunks.
-        candidates, chunks = await retrieve_chunks(query, resources, snapshot, route, depth)
+        # 3. Link the documents that the question names; the words that address them are cut.
+        links = await find_links(query, snapshot)
+        question = query.plan.question
+        asks = (find_ask(question, link.span) for link in links if link.is_address)
+        if ask := next(asks, None):
+            query = replace(query, plan=narrow_question(query.plan, ask))
+        plan = query.plan
+
+        # Retrieve candidates from all channels at once, and load their chunks.
+        candidates, chunks = await retrieve_chunks(query, resources, snapshot, route, depth, links)
 
         # 4. Fuse the channels' scores into one.
         with query.stopwatch.measure_step("fuse"):
-            fusion = fuse_candidates(
-                build_fusion_input(query, candidates, chunks, snapshot.generation.config.lexical),
-                chunks,
-                profile.fusion,
+            inputs = build_fusion_input(
+                query, candidates, chunks, snapshot.generation.config.lexical
             )
-            # 5. Expand child chunks to their parents.
-            parents = expand_to_parents(fusion.candidates, profile.rerank.expand)
+            fusion = fuse_candidates(inputs, chunks, profile.fusion)
+        if profile.fusion.bridged and "graph" in candidates.traces:
+            with query.stopwatch.measure_step("bridge"):
+                candidates, bridged, reached = await _follow_bridges(
+                    query, resources, snapshot, candidates, fusion, chunks
+                )
+                if bridged:
+                    chunks = {**chunks, **reached}
+                    inputs = replace(inputs, bridged=bridged)
+                    fusion = fuse_candidates(inputs, chunks, profile.fusion)
+
+        # 5. Expand child chunks to their parents.
+        parents = expand_to_parents(fusion.candidates, profile.rerank.expand)
 
         # 6. Rerank the best parents, and fold near-duplicates.
         reranked = await _rerank(query, resources, snapshot, parents, candidates.embedded_query)
@@ -99,9 +132,15 @@ async def run_pipeline(
         relevance = check_relevance(
             ranked, plan, ranking.idf, scorer, candidates.embedded_query, profile.answer
         )
-        retrieval = RetrievalResult(snapshot.generation.name, route, ranking, relevance)
+        retrieval = RetrievalResult(
+            snapshot.generation.name,
+            route,
+            ranking,
+            relevance,
+            assumptions=tuple(format_assumption(link, question) for link in candidates.links),
+        )
         if goal == "ranking":
-            return PipelineResult(retrieval)
+            return PipelineResult(query, retrieval)
 
         # 8. Pack: read the best parents as contexts of an answer, or as search results.
         attach = attach_contexts if goal == "answer" else attach_results
@@ -113,10 +152,10 @@ async def run_pipeline(
     reason = f"{route.mode} alone: {relevance.reason}"
     if relevance.refused and (wider_route := escalate_route(route, reason)) is not None:
         # Runs at most once: the wider route is hybrid, which cannot escalate.
-        escalated = await run_pipeline(query, resources, goal, route=wider_route)
+        escalated = await run_pipeline(original_query, resources, goal, route=wider_route)
         return escalated.combine_versions(retrieval)
     if goal == "results":
-        return PipelineResult(retrieval)
+        return PipelineResult(query, retrieval)
 
     # 9. Answer from the contexts. The snapshot is closed: a chat model may take minutes.
     draft = await write_draft(query, retrieval, resources)
@@ -125,7 +164,30 @@ async def run_pipeline(
     response = build_response(
         query, retrieval, draft, lambda: build_trace(query, retrieval, draft, resources)
     )
-    return PipelineResult(retrieval, draft, response)
+    return PipelineResult(query, retrieval, draft, response)
+
+
+async def _follow_bridges(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    candidates: ChannelCandidates,
+    fusion: Fusion,
+    chunks: Mapping[UUID, ChunkView],
+) -> tuple[ChannelCandidates, Mapping[UUID, float], Mapping[UUID, ChunkView]]:
+    """Follow bridges within the time of the graph channel; a failure costs only the bridges."""
+    timeout_s = query.profile.get_channel("graph").timeout_s
+    try:
+        async with asyncio.timeout(timeout_s):
+            scores, reached = await follow_bridges(
+                query, resources, snapshot, candidates, fusion, chunks
+            )
+            return candidates, scores, reached
+    except AnabranchError as error:
+        reason = f"{error.code}: {error.detail}"
+    except TimeoutError:
+        reason = f"TIMED_OUT: Timed out after {timeout_s:g} s."
+    return replace(candidates, failed={**candidates.failed, "graph": reason}), {}, {}
 
 
 async def _rerank(

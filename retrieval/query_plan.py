@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from retrieval.document_links import NameSpan, find_name_spans
 from retrieval.words import (
     extract_content_words,
     guess_language,
@@ -44,6 +45,7 @@ class QueryPlan:
     keywords: tuple[str, ...]
     written_names: tuple[str, ...]
     names: dict[str, float]
+    document_names: tuple[NameSpan, ...] = ()
 
     @property
     def has_topic(self) -> bool:
@@ -79,6 +81,16 @@ def plan_query(
         tuple(dict.fromkeys(extract_content_words(question, language))),
         written_keys,
         weigh_name_keys(question, written_keys, names),
+        tuple(find_name_spans(question)),
+    )
+
+
+def narrow_question(plan: QueryPlan, question: str) -> QueryPlan:
+    """Return the plan for a part of its question; language and entity names stay those of all."""
+    return replace(
+        plan,
+        question=question,
+        keywords=tuple(dict.fromkeys(extract_content_words(question, plan.language))),
     )
 
 

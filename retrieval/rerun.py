@@ -142,7 +142,13 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
                     Hit(candidate.chunk_id, candidate.document_id, score)
                 )
     fusion = fuse_candidates(
-        FusionInput(hits, frozenset(record.run_record.complete), record.get_pair_scores()),
+        FusionInput(
+            hits,
+            frozenset(record.run_record.complete),
+            record.get_parts("word_pairs"),
+            record.get_parts("named"),
+            record.get_parts("bridged"),
+        ),
         chunks,
         profile.fusion,
     )
@@ -167,6 +173,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
         trace.route,
         ranking,
         _restore_relevance(record, parents),
+        assumptions=tuple(record.run_record.assumptions),
         missing_collections=tuple(record.run_record.missing_collections),
     )
 

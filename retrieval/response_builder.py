@@ -220,7 +220,7 @@ def build_response(
         contexts=list(result.results) if includes_contexts else [],
         judge=judgement,
         confidence=rate_confidence(result.relevance, result.contexts, result.ranking.candidates),
-        assumptions=list(draft.assumptions) if draft else [],
+        assumptions=[*result.assumptions, *(draft.assumptions if draft else ())],
         limitations=[
             *(draft.limitations if draft else ()),
             *format_missing_collections(result),
@@ -273,5 +273,5 @@ def build_trace(
         models={**models, **({"answer": draft.model} if draft else {})},
         model_calls=draft.calls if draft else 0,
         tokens=draft.tokens if draft else 0,
-        notes=[*ranking.notes, *format_missing_collections(result)],
+        notes=[*ranking.notes, *result.assumptions, *format_missing_collections(result)],
     )

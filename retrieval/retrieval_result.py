@@ -70,6 +70,7 @@ class RetrievalResult:
     contexts: tuple[ContextPassage, ...] = ()
     results: tuple[SearchResult, ...] = ()
     parent_views: Mapping[UUID, ParentView] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()  # about the documents that the question names
     missing_collections: tuple[str, ...] = ()  # named by the filters, but without documents
     # None when a channel, a model or the reranker failed: an incomplete result must not be cached.
     snapshot_version: SnapshotVersion | None = None

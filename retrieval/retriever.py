@@ -168,10 +168,11 @@ class Retriever:
         # Nothing is published, so the run needs no id.
         query = self._build_context(caller, request, UUID(int=0))
         if isinstance(request, QueryRequest):
-            retrieval, _, response = await self._answer(query)
+            query, retrieval, _, response = await self._answer(query)
             passages = list_ranked_passages(query, retrieval)
             return DryRun(retrieval.generation, passages, response.refused, response.trace)
-        retrieval = (await run_pipeline(query, self._resources, "results")).retrieval
+        result = await run_pipeline(query, self._resources, "results")
+        query, retrieval = result.query, result.retrieval
         refused = retrieval.relevance.refused and query.profile.answer.refuse
         trace = build_trace(query, retrieval, None, self._resources)
         return DryRun(retrieval.generation, list_ranked_passages(query, retrieval), refused, trace)
@@ -252,7 +253,8 @@ class Retriever:
         return outcome
 
     async def _run_search(self, query: QueryContext) -> QueryOutcome[SearchResponse]:
-        retrieval = (await run_pipeline(query, self._resources, "results")).retrieval
+        result = await run_pipeline(query, self._resources, "results")
+        query, retrieval = result.query, result.retrieval
         response = SearchResponse(
             run_id=query.run_id,
             generation=retrieval.generation,
@@ -263,7 +265,7 @@ class Retriever:
         return QueryOutcome(response, event, retrieval.snapshot_version)
 
     async def _run_query(self, query: QueryContext) -> QueryOutcome[QueryResponse]:
-        retrieval, draft, response = await self._answer(query)
+        query, retrieval, draft, response = await self._answer(query)
         event = self._build_answered(query, retrieval, draft, response)
         # An answer that was written during an engine's failure must not be served after it.
         is_cacheable = draft is None or not draft.has_engine_failure
@@ -271,10 +273,10 @@ class Retriever:
 
     async def _answer(
         self, query: QueryContext
-    ) -> tuple[RetrievalResult, AnswerDraft | None, QueryResponse]:
+    ) -> tuple[QueryContext, RetrievalResult, AnswerDraft | None, QueryResponse]:
         result = await run_pipeline(query, self._resources, "answer")
         assert result.response is not None
-        return result.retrieval, result.draft, result.response
+        return result.query, result.retrieval, result.draft, result.response
 
     def _build_answered(
         self,
@@ -312,7 +314,9 @@ def isolate_channel(profile: Profile) -> Profile:
     """Return the profile without additions to a channel's scores, to measure it against others."""
     isolated: Profile = profile.model_copy(
         update={
-            "fusion": profile.fusion.model_copy(update={"bigram": 0.0}),
+            "fusion": profile.fusion.model_copy(
+                update={"bigram": 0.0, "named": 0.0, "bridged": 0.0}
+            ),
             "rerank": profile.rerank.model_copy(update={"reranker": "none"}),
         }
     )

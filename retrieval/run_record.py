@@ -171,6 +171,7 @@ def build_run_record(
         ],
         chunks=[record_chunk(chunk) for chunk in chunks.values()],
         draft=_record_draft(draft) if draft else None,
+        assumptions=list(result.assumptions),
         missing_collections=list(result.missing_collections),
     )
 
@@ -336,11 +337,12 @@ class RecordedRun:
         draft = self.run_record.draft
         return draft is None or draft.model == MODEL or draft.reply is None
 
-    def get_pair_scores(self) -> dict[UUID, float]:
+    def get_parts(self, name: str) -> dict[UUID, float]:
+        """Return an addend of the fused score by chunk."""
         return {
-            candidate.chunk_id: candidate.parts["word_pairs"]
+            candidate.chunk_id: candidate.parts[name]
             for candidate in self.candidates
-            if "word_pairs" in candidate.parts
+            if name in candidate.parts
         }
 
     def check_texts(self, texts: Mapping[UUID, str]) -> None:

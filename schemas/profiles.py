@@ -60,6 +60,24 @@ class FusionProfile(_ChannelWeights):
     bigram: float = Field(
         0.3, ge=0, le=2, description="Weight of adjacent word pairs, added to the lexical score."
     )
+    named: float = Field(
+        20.0,
+        ge=0,
+        le=100,
+        description=(
+            "Weight of a document that the question names, in deviations of the channels' scores. "
+            "0 links no names."
+        ),
+    )
+    bridged: float = Field(
+        18.0,
+        ge=0,
+        le=100,
+        description=(
+            "Weight of a document whose name a seed passage holds, in deviations of the channels' "
+            "scores. 0 follows no bridges."
+        ),
+    )
     per_document: int | None = Field(
         None, ge=1, description="Maximum number of results from one document."
     )
@@ -69,6 +87,31 @@ class FusionProfile(_ChannelWeights):
 
     def get_weight(self, channel: Channel) -> float:
         return float(getattr(self, channel))
+
+
+class BridgeProfile(Value):
+    """How names in passages are followed to the documents that have them.
+
+    Part of the graph channel. Seeds are the documents that the question names, and the best
+    passages.
+    """
+
+    passages: int = Field(3, ge=0, le=20, description="Best passages that are seeds.")
+    passage_weight: float = Field(
+        0.25, ge=0, le=1, description="Weight of such a seed; a named document has up to 1."
+    )
+    max_shared: int = Field(
+        3, ge=1, le=20, description="Documents that may share a name that is followed."
+    )
+    window: int = Field(
+        12, ge=1, le=100, description="Tokens on either side of a name that are compared."
+    )
+    temperature: float = Field(
+        0.06,
+        gt=0,
+        le=10,
+        description="Difference of scores by which a bridge's share falls to 1/e of the best.",
+    )
 
 
 class RerankProfile(Value):
@@ -123,6 +166,7 @@ class Profile(_ChannelProfiles):
     """Settings for answering questions."""
 
     fusion: FusionProfile = FusionProfile()
+    bridges: BridgeProfile = BridgeProfile()
     rerank: RerankProfile = RerankProfile()
     answer: AnswerProfile = AnswerProfile()
 

@@ -87,6 +87,13 @@ class SearchRequest(BaseModel):
     language: Language | None = Field(
         None, description="Language of the question as a BCP 47 tag. Detected if omitted."
     )
+    prefer_named: bool = Field(
+        True,
+        description=(
+            "Prefer documents whose title the question names. The response says which were "
+            "preferred."
+        ),
+    )
     generation: str | None = Field(
         None, description="Search this generation instead of the live one."
     )
@@ -312,7 +319,8 @@ class StepProgress(Value):
 
     name: str = Field(
         description=(
-            "One of `plan`, `channels`, `chunks`, `fuse`, `rerank`, `read`, `answer` and `judge`."
+            "One of `plan`, `link`, `channels`, `chunks`, `fuse`, `bridge`, `rerank`, `read`, "
+            "`answer` and `judge`."
         )
     )
     ms: float | None = Field(

@@ -93,6 +93,7 @@ class RunRecord(Value):
     draft: RecordedDraft | None = Field(
         None, description="How the answer was written. Null if there was no answer."
     )
+    assumptions: list[str] = Field([], description="Assumptions about the documents meant.")
     missing_collections: list[str] = Field(
         [], description="Collections in the filters that no document has."
     )

@@ -160,6 +160,9 @@ SECONDARY_INDEXES = (
     SecondaryIndex("child_chunks", "by_word", "using gin (tsv) with (gin_pending_list_limit = 64)"),
     SecondaryIndex("child_chunks", "by_id", "(id)"),
     SecondaryIndex("child_chunks", "by_parent", "(parent_id)"),
+    SecondaryIndex(
+        "child_chunks", "by_name", "using gin (document_names(prefix, text)) where ordinal = 0"
+    ),
     SecondaryIndex("parent_chunks", "by_id", "(id)"),
     SecondaryIndex("lexical_deltas", "by_word", "(tenant, cfg, lexeme) include (delta)"),
     SecondaryIndex("corpus_deltas", "by_tenant", "(tenant, cfg) include (chunks)"),

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.generations import Generation
-from schemas.ports.search import ChunkView, EntitySeed, Hit, LexicalHits, ParentView
+from schemas.ports.search import (
+    ChunkView,
+    EntitySeed,
+    Hit,
+    LexicalHits,
+    NamedDocument,
+    ParentView,
+)
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
 from sql import chunk_views, graph, lexical, semantic
@@ -138,6 +145,20 @@ class PgSnapshot:
                 connection, self.generation.name, tenant, filters, self._readers
             )
             return await semantic.search_semantic(connection, scope, vector, k, self._chunks_count)
+
+    async def find_named_documents(
+        self, tenant: str, keys: Sequence[str], *, filters: Filters, limit: int
+    ) -> Sequence[NamedDocument]:
+        if not keys:
+            return []
+        async with self._connections.acquire() as connection:
+            scope = await resolve_scope(
+                connection, self.generation.name, tenant, filters, self._readers
+            )
+            rows = await connection.fetch(
+                load_query("named_documents"), *scope.to_parameters(), list(keys), limit
+            )
+        return [NamedDocument(row["key"], row["document_id"], row["chunk_id"]) for row in rows]
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         async with self._connections.acquire() as connection:

@@ -47,6 +47,15 @@ class EntitySeed:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedDocument:
+    """A document that has a name, such as its title, and its first chunk. `key` is normalized."""
+
+    key: str
+    document_id: UUID
+    chunk_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkView:
     """A child chunk with everything that a result, a rerank or a citation needs."""
 
@@ -117,6 +126,14 @@ class IndexSnapshot(Protocol):
         self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int
     ) -> Sequence[Hit]:
         """Search by cosine similarity; exact below 20,000 vectors."""
+
+    async def find_named_documents(
+        self, tenant: str, keys: Sequence[str], *, filters: Filters, limit: int
+    ) -> Sequence[NamedDocument]:
+        """Return the documents with a name among the normalized `keys`, in order of their keys.
+
+        Names are the title, short forms of it, and the words that the text begins with.
+        """
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         """Return the visible entities whose normalized names are among `keys`."""

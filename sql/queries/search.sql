@@ -124,6 +124,29 @@ with near as materialized (
 )
 select chunk_id, document_id, 1 - distance as score from near order by distance, chunk_id
 
+-- name: named_documents
+-- Visible documents that have one of the normalized names $13, with their first chunk; at most $14.
+-- One index scan per name: for a list of names the planner expects most documents, and scans the table.
+select names.key, c.document_id, c.id as chunk_id
+from unnest($13::text[]) names (key)
+cross join lateral (
+  select c.id, c.document_id, c.ord from child_chunks c
+  where c.generation = $1 and c.tenant = $2 and c.ordinal = 0 and document_names(c.prefix, c.text) @> array[names.key]
+    and ($3::uuid[] is null or c.document_id = any ($3))
+  union all
+  -- A title that came with an amendment is in no prefix.
+  select c.id, c.document_id, c.ord
+  from documents d
+  join child_chunks c on c.generation = $1 and c.document_id = d.id and c.ordinal = 0
+  where d.tenant = $2 and 'title' = any (d.amended) and name_key(d.title) = names.key
+    and ($3::uuid[] is null or d.id = any ($3))
+  offset 0
+) c
+cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
+where {filter_condition}
+order by names.key, c.document_id, c.id
+limit $14
+
 -- name: link_entities
 -- Visible entities with these normalized names ($3), weighted by their share of the name's mentions.
 select type, key, (count(*) / sum(count(*)) over (partition by key))::float8 as weight

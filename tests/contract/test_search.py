@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import snowballstemmer
 
+from retrieval.document_links import fold_document_name
 from schemas.errors import NotFound
 from schemas.generations import LexicalConfig
 from schemas.ports.search import EntitySeed, Hit, IndexSnapshot, SearchIndex
@@ -87,7 +88,13 @@ class MemoryWorld:
 def _index(index: MemoryIndex, document: SampleDocument) -> None:
     vectors = document.vectors or [None] * len(document.texts)
     parents = [
-        [IndexedChild(text, vector=None if row is None else np.array(row, np.float32))]
+        [
+            IndexedChild(
+                text,
+                vector=None if row is None else np.array(row, np.float32),
+                prefix=document.prefix,
+            )
+        ]
         for text, row in zip(document.texts, vectors, strict=True)
     ]
     index.add(
@@ -477,3 +484,39 @@ async def test_missing_collections_are_named(world: SearchWorld) -> None:
             "art",
             "x",
         ]
+
+
+async def test_documents_are_found_by_name(world: SearchWorld) -> None:
+    """Also proves that SQL and Python normalize names alike."""
+    titled = SampleDocument(
+        "film",
+        ("A film of 1987.",),
+        title="The Half-Naked Truth (film)",
+        prefix="The Half-Naked Truth (film) > Plot",
+    )
+    scanned = SampleDocument(
+        "scan", ("Ciência da O'Brien is a novel.",), title="scan_0412.pdf", prefix="scan_0412.pdf"
+    )
+    await world.add(titled, scanned)
+    names = ["Half Naked Truth!", "The Half-Naked Truth (Film)", "CIENCIA da OBrien", "Scan 0412"]
+    keys = {fold_document_name(name): name for name in names}
+    async with world.search.open_snapshot() as snapshot:
+        found = await snapshot.find_named_documents(
+            "default", [*keys, "plot"], filters=NO_FILTERS, limit=10
+        )
+        assert {(keys[one.key], one.document_id) for one in found} == {
+            ("Half Naked Truth!", titled.id),
+            ("The Half-Naked Truth (Film)", titled.id),
+            ("CIENCIA da OBrien", scanned.id),
+            ("Scan 0412", scanned.id),
+        }
+        views = await snapshot.fetch_chunks([one.chunk_id for one in found])
+        assert {view.ordinal for view in views.values()} == {0}
+        filtered = Filters(external_ids=["scan"])
+        found = await snapshot.find_named_documents(
+            "default", list(keys), filters=filtered, limit=9
+        )
+        assert {one.document_id for one in found} == {scanned.id}
+        assert not await snapshot.find_named_documents(
+            "other", list(keys), filters=NO_FILTERS, limit=9
+        )

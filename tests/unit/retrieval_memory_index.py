@@ -21,6 +21,7 @@ import snowballstemmer
 from numpy.typing import NDArray
 
 import schemas.ids
+from retrieval.document_links import fold_document_name
 from retrieval.words import FUNCTION_WORDS
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
@@ -29,6 +30,7 @@ from schemas.ports.search import (
     EntitySeed,
     Hit,
     LexicalHits,
+    NamedDocument,
     ParentView,
     SnapshotVersion,
 )
@@ -91,6 +93,21 @@ class IndexedDocument:
 
 def make_document_id(document: IndexedDocument) -> UUID:
     return schemas.ids.make_document_id(document.tenant, "", document.external_id)
+
+
+_LEAD = re.compile(r"[#>*_\s]*([^(),;:?!\n]{2,80}?)\s*(?:[(,\n]|\s(?:is|was|are|were|é|foi)\s)")
+
+
+def _list_names(view: ChunkView) -> set[str]:
+    title = view.prefix.split("\n")[0].split(" > ")[0]
+    lead = _LEAD.match(view.text[:160])
+    names = [
+        title,
+        re.sub(r"\s*\([^()]*\)\s*$", "", title),
+        re.sub(r"\.[a-z]{2,4}[0-9]?$", "", title),
+        lead[1] if lead else "",
+    ]
+    return {key for key in map(fold_document_name, names) if len(key) > 1}
 
 
 @dataclass
@@ -287,6 +304,22 @@ class MemoryIndex:
             for chunk_id, row in self._vectors.items()
         }
         return self._top_hits(tenant, scores, filters, k)
+
+    async def find_named_documents(
+        self, tenant: str, keys: Sequence[str], *, filters: Filters, limit: int
+    ) -> Sequence[NamedDocument]:
+        self._record_call("names")
+        return sorted(
+            (
+                NamedDocument(key, view.document_id, view.chunk_id)
+                for view in self._list_chunks(tenant)
+                if view.ordinal == 0
+                and self._may_read(view)
+                and self._documents[view.document_id].matches(filters)
+                for key in _list_names(view) & set(keys)
+            ),
+            key=lambda named: (named.key, named.document_id),
+        )[:limit]
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         self._record_call("link")
