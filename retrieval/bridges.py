@@ -53,7 +53,8 @@ async def follow_bridges(
     if not bridges:
         return {}, {}
     scores = await score_bridges(query, resources, bridges, weights, chunks, candidates)
-    return scores, await snapshot.fetch_chunks(sorted(scores.keys() - chunks.keys()))
+    missing_ids = sorted(scores.keys() - chunks.keys())
+    return scores, await snapshot.fetch_chunks(missing_ids, query.plan.question)
 
 
 @dataclass(frozen=True, slots=True)

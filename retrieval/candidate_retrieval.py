@@ -23,7 +23,7 @@ from retrieval.document_links import (
     link_documents,
     weigh_documents,
 )
-from retrieval.fusion import FusionInput, score_pairs
+from retrieval.fusion import FusionInput, compute_lexical_coverage, score_pairs
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.query_plan import QueryPlan, choose_channels
 from retrieval.timing import Clock, elapsed_ms
@@ -436,7 +436,15 @@ def build_fusion_input(
         for chunk_id in found
         if chunk_id in chunks and chunks[chunk_id].document_id in weights
     }
-    return FusionInput(candidates.hits, candidates.complete, pair_scores, named)
+    coverage = (
+        compute_lexical_coverage(
+            max((hit.score for hit in candidates.hits.get("lexical", ())), default=0.0),
+            candidates.lexical.idf,
+        )
+        if candidates.lexical is not None
+        else 0.0
+    )
+    return FusionInput(candidates.hits, candidates.complete, pair_scores, coverage, named)
 
 
 class ChunkLoader:

@@ -57,6 +57,7 @@ class FusionInput:
     """Hits by channel, exhausted channels and word-pair scores by chunk.
 
     `complete_channels` returned every hit they have, so a chunk that they lack scores 0 there.
+    `lexical_coverage` is the share of the query's idf mass that the best lexical hit holds.
     `named` weighs the chunks of documents that the question names, and `bridged` those that bridges
     lead to, found by a channel or not.
     """
@@ -64,6 +65,7 @@ class FusionInput:
     hits: Mapping[Channel, Sequence[Hit]]
     complete_channels: frozenset[Channel] = frozenset()
     pair_scores: Mapping[UUID, float] | None = None
+    lexical_coverage: float = 1.0
     named: Mapping[UUID, float] = field(default_factory=dict)
     bridged: Mapping[UUID, float] = field(default_factory=dict)
 
@@ -121,13 +123,25 @@ def _fuse_z_scores(
             values, parts["word_pairs"] = values + profile.bigram * pairs, pairs
         # Over the candidates, not the corpus, which would cost extra reads for .002 to .005 nDCG.
         mean, deviation = float(values.mean()), float(values.std())
-        weight = profile.get_weight(channel)
+        weight = _compute_weight(channel, inputs, profile)
         numbers[channel] = {"weight": weight, "mean": mean, "deviation": deviation}
         parts[f"{channel}_z"] = compute_z_scores(values)
         total += weight * parts[f"{channel}_z"]
     if not any(numbers[channel]["deviation"] for channel in places):
         return None
     return _build_fusion(ids, total, parts, places, inputs, chunks, profile, numbers)
+
+
+def _compute_weight(channel: Channel, inputs: FusionInput, profile: FusionProfile) -> float:
+    """Return the weight of a channel, less where it has little evidence.
+
+    A question that shares few words with every passage is a paraphrase, or in another language. The
+    lexical scores are then noise, which standardizing would blow up.
+    """
+    weight = profile.get_weight(channel)
+    if channel != "lexical" or not profile.full_coverage:
+        return weight
+    return weight * min(1.0, inputs.lexical_coverage / profile.full_coverage)
 
 
 def _fill_scores(
@@ -167,13 +181,12 @@ def _fuse_reciprocal_ranks(
     Scores are a share of the maximum that the channels with hits can reach.
     """
     # `or 1.0`: without hits or with zero weights there is nothing to divide by.
-    max_sum = sum(profile.get_weight(channel) / (profile.rrf_k + 1) for channel in places) or 1.0
+    weights = {channel: _compute_weight(channel, inputs, profile) for channel in places}
+    max_sum = sum(weight / (profile.rrf_k + 1) for weight in weights.values()) or 1.0
     parts = {
         f"{channel}_rrf": np.array(
             [
-                profile.get_weight(channel)
-                / (profile.rrf_k + places_by_chunk[chunk_id].rank)
-                / max_sum
+                weights[channel] / (profile.rrf_k + places_by_chunk[chunk_id].rank) / max_sum
                 if chunk_id in places_by_chunk
                 else 0.0
                 for chunk_id in ids
@@ -188,7 +201,7 @@ def _fuse_reciprocal_ranks(
         "k": profile.rrf_k,
         "most": max_sum,
     }
-    numbers.update({channel: {"weight": profile.get_weight(channel)} for channel in places})
+    numbers.update({channel: {"weight": weight} for channel, weight in weights.items()})
     return _build_fusion(ids, total, parts, places, inputs, chunks, profile, numbers)
 
 
@@ -203,6 +216,8 @@ def _build_fusion(
     numbers: dict[str, Any],
 ) -> Fusion:
     # Not standardized: to be named is evidence by itself, however many others are named.
+    if "lexical" in places:
+        numbers["lexical"]["coverage"] = inputs.lexical_coverage
     for name, scores_by_chunk, weight in (
         ("named", inputs.named, profile.named),
         ("bridged", inputs.bridged, profile.bridged),
@@ -229,6 +244,14 @@ def _build_fusion(
     return Fusion(
         tuple(sorted(candidates, key=lambda item: (-item.score, item.chunk.chunk_id))), numbers
     )
+
+
+def compute_lexical_coverage(best_score: float, idf: Mapping[str, Mapping[str, float]]) -> float:
+    """Return the share of the query's idf mass that a score holds: 1 for every lexeme once in a
+    chunk of average length, more for repeated ones. Lexemes that no chunk has count.
+    """
+    mass = max((sum(weights.values()) for weights in idf.values()), default=0.0)
+    return best_score / mass if mass else 0.0
 
 
 IDF_SHARE = 0.8

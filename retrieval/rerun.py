@@ -146,6 +146,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
             hits,
             frozenset(record.run_record.complete),
             record.get_parts("word_pairs"),
+            record.numbers.get("fusion", {}).get("lexical", {}).get("coverage", 1.0),
             record.get_parts("named"),
             record.get_parts("bridged"),
         ),

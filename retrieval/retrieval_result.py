@@ -43,6 +43,16 @@ class Ranking:
         )
 
     @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each score in the sum, by channel or name of the score."""
+        numbers = {**self.fusion.numbers, "rerank": self.reranked.numbers if self.reranked else {}}
+        return {
+            name: values["weight"]
+            for name, values in numbers.items()
+            if isinstance(values, Mapping) and "weight" in values
+        }
+
+    @property
     def notes(self) -> list[str]:
         return list(self.reranked.notes) if self.reranked else []
 
@@ -112,7 +122,10 @@ async def attach_results(
         result,
         results=tuple(
             build_results(
-                best, views, query_context.plan.keywords, explain=query_context.request.explain
+                best,
+                views,
+                query_context.plan.keywords,
+                result.ranking.weights if query_context.request.explain else None,
             )
         ),
         parent_views=views,
@@ -150,7 +163,7 @@ async def attach_contexts(
         [context.parent for context in contexts],
         views,
         query_context.plan.keywords,
-        explain=query_context.request.explain,
+        result.ranking.weights if query_context.request.explain else None,
     )
     return replace(
         result, contexts=tuple(contexts), results=tuple(context_results), parent_views=views
@@ -168,10 +181,12 @@ def build_results(
     parents: Sequence[RankedParent],
     views: Mapping[UUID, ParentView],
     keywords: Sequence[str],
-    *,
-    explain: bool,
+    weights: Mapping[str, float] | None,
 ) -> list[SearchResult]:
-    """Build results, ranked from 1. Parents that are no longer readable are left out."""
+    """Build results, ranked from 1. Parents that are no longer readable are left out.
+
+    With the `weights` of the scores, results are explained.
+    """
     results: list[SearchResult] = []
     for parent in (parent for parent in parents if parent.parent_id in views):
         view, chunk = views[parent.parent_id], parent.best.chunk
@@ -195,18 +210,19 @@ def build_results(
                 snippet=extract_snippet(chunk.text, keywords),
                 channels=dict(parent.best.channel_places),
                 duplicates=parent.duplicate_documents(),
-                explanation=explain_score(parent) if explain else None,
+                explanation=None if weights is None else explain_score(parent, weights),
             )
         )
     return results
 
 
-def explain_score(parent: RankedParent) -> dict[str, Any]:
+def explain_score(parent: RankedParent, weights: Mapping[str, float]) -> dict[str, Any]:
     """Return every number that entered the score. Fusion addends are those of the best child."""
     return {
         "score": parent.score,
         "rerank_score": parent.rerank_score,
         "children_found": parent.children_count,
+        "weights": dict(weights),
         **parent.score_parts,
     }
 

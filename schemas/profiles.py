@@ -60,6 +60,16 @@ class FusionProfile(_ChannelWeights):
     bigram: float = Field(
         0.3, ge=0, le=2, description="Weight of adjacent word pairs, added to the lexical score."
     )
+    full_coverage: float = Field(
+        0.7,
+        ge=0,
+        le=2,
+        description=(
+            "Share of the question's idf mass in the best lexical hit from which on the lexical "
+            "channel has its full weight; below, the weight shrinks in proportion. 0 never shrinks "
+            "it."
+        ),
+    )
     named: float = Field(
         20.0,
         ge=0,

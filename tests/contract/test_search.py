@@ -510,7 +510,7 @@ async def test_documents_are_found_by_name(world: SearchWorld) -> None:
             ("CIENCIA da OBrien", scanned.id),
             ("Scan 0412", scanned.id),
         }
-        views = await snapshot.fetch_chunks([one.chunk_id for one in found])
+        views = await snapshot.fetch_chunks([one.chunk_id for one in found], "")
         assert {view.ordinal for view in views.values()} == {0}
         filtered = Filters(external_ids=["scan"])
         found = await snapshot.find_named_documents(

@@ -10,6 +10,7 @@ from retrieval.fusion import (
     MIN_CANDIDATES,
     Fusion,
     FusionInput,
+    compute_lexical_coverage,
     count_adjacent,
     fuse_candidates,
     score_pairs,
@@ -288,3 +289,23 @@ def test_unreranked_passage_does_not_displace_reranked_ones() -> None:
         )
         == ranked[:1]
     )
+
+
+def test_lexical_channel_without_evidence_has_little_weight() -> None:
+    """A paraphrase: the only shared word is in a passage that means something else."""
+    index = make_corpus()
+    scores = {n: n / 100 for n in range(30)}
+    found: dict[Channel, list[Hit]] = {
+        "lexical": make_hits(index, {**scores, 3: 2.0}),
+        "semantic": make_hits(index, {**scores, 7: 0.9}),
+    }
+    idf = {"english": {"shared": 2.0, "missing": 9.0, "absent": 9.0}}
+    coverage = compute_lexical_coverage(2.0, idf)
+    assert coverage == pytest.approx(0.1)
+    profile = FusionProfile(full_coverage=0.5)
+    weak = fuse_candidates(FusionInput(found, lexical_coverage=coverage), index.views, profile)
+    full = fuse_candidates(FusionInput(found, lexical_coverage=0.6), index.views, profile)
+    assert weak.numbers["lexical"]["weight"] == pytest.approx(0.2)
+    assert full.numbers["lexical"]["weight"] == 1.0
+    assert weak.candidates[0].chunk.external_id == "d7"
+    assert full.candidates[0].score == pytest.approx(full.candidates[1].score, rel=0.2)

@@ -71,6 +71,9 @@ REQUESTS: list[tuple[str, Mapping[str, Any]]] = [
     (COST_QUESTION, {"mode": "vector"}),
     ("topic 3 with figures", {"filters": Filters(external_ids=["report-3", "report-4"])}),
     ("annual report figures about region", {"k": 40}),
+    # Named documents, as an address that is cut and within the sentence.
+    ("Price list: what is the price of the impeller from Borealis?", {"explain": True}),
+    ("What does the Price list say about the impeller?", {"explain": True}),
     (UNANSWERABLE_QUESTION, {}),
     ("What is it?", {}),
 ]

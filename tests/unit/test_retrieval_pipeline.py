@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, GraphProfile
+from schemas.channels import CHANNELS, GraphProfile
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidRequest
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import QueryEmbedding, RerankPassage
@@ -50,11 +50,10 @@ async def test_explained_parts_sum_to_score() -> None:
         parts = result.explanation
         assert parts is not None
         assert {"lexical_z", "semantic_z"} <= parts.keys()
-        fused = sum(
-            channel.weight * parts.get(f"{channel.name}_z", 0.0) for channel in CHANNEL_DECLARATIONS
-        )
+        weights = parts["weights"]
+        fused = sum(weights.get(name, 0.0) * parts.get(f"{name}_z", 0.0) for name in CHANNELS)
         assert parts["fused"] == pytest.approx(fused)
-        assert result.score == pytest.approx(fused + 2.0 * parts["rerank_z"])
+        assert result.score == pytest.approx(fused + weights["rerank"] * parts["rerank_z"])
 
 
 async def test_query_answers_with_verified_quote_and_highlighted_value() -> None:
