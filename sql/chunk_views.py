@@ -63,7 +63,7 @@ def to_chunk_view(row: asyncpg.Record) -> ChunkView:
         char_end=row["char_end"],
         spans=row["spans"],
         ordinal=row["ordinal"],
-        positions=LexemePositions(row["words"] or ""),
+        positions=LexemePositions(row["words"]) if row["words"] else {},
         states=(row["blob_key"], row["blob_offset"], row["blob_length"])
         if row["blob_key"] is not None
         else None,

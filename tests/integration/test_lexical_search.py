@@ -17,7 +17,7 @@ import snowballstemmer
 from schemas.generations import LexicalConfig
 from schemas.ports.search import LexicalHits
 from schemas.questions import Filters
-from sql.lexical import compact_lexical
+from sql.lexical import SPARE_HITS, compact_lexical
 from sql.text_search_config import resolve_text_search_config
 from tests.support.document_rows import (
     SampleDocument,
@@ -311,6 +311,16 @@ async def test_bounded_is_reported_when_unseen_chunks_may_win(database: str) -> 
         exact = await search_lexical(desk, "zebra wolf tiger", k=20, budget=200)
         assert (bounded.exactness, exact.exactness) == ("bounded", "exact")
         assert bounded.hits[0].document_id == SampleDocument("rare", []).id
+
+
+async def test_hidden_chunks_that_score_higher_displace_no_visible_one(database: str) -> None:
+    hidden = [SampleDocument(f"h-{n}", ["heron"], "en") for n in range(2 * SPARE_HITS)]
+    visible = [SampleDocument(f"v-{n}", ["heron wades in water"], "en") for n in range(5)]
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, *visible)
+        await insert_documents(desk.connection, *hidden, visible=False)
+        found = await search_lexical(desk, "heron", k=5)
+        assert {hit.document_id for hit in found.hits} == {document.id for document in visible}
 
 
 async def test_idfs_include_unknown_words(database: str) -> None:
