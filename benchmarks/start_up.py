@@ -70,10 +70,9 @@ def _classify_process(pid: int) -> str:
         return "postgres"
     if name.startswith("anabranch"):
         return name
-    # `python -m MODULE COMMAND`
+    # `python -m MODULE …`
     words = command.split()
-    module = words.index("-m") + 1
-    return "-".join(word.rpartition(".")[2] for word in words[module : module + 2])
+    return words[words.index("-m") + 1].rpartition(".")[2]
 
 
 @contextmanager
