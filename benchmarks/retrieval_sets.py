@@ -1,7 +1,9 @@
-"""Retrieval quality on test sets: lexical search compared to all channels, with a paired bootstrap
-interval.
+"""Retrieval quality on test sets: all channels compared to single channels and to pairs, with
+paired bootstrap intervals.
 
-    python -m benchmarks.retrieval_sets PATH/TO/faquad PATH/TO/cuad …
+    python -m benchmarks.retrieval_sets --also semantic PATH/TO/faquad PATH/TO/cuad …
+
+`--untitled` leaves the titles of the documents out.
 
 `anabranch eval retrieval PATH [--channels lexical] [--profile rrf]` reports one configuration at a
 time.
@@ -12,7 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +29,19 @@ from schemas.timestamps import utc_now
 CONFIGURATIONS: dict[str, tuple[tuple[Channel, ...] | None, str]] = {
     "lexical": (("lexical",), "default"),
     "semantic": (("semantic",), "default"),
+    "graph": (("graph",), "default"),
+    "lexical and semantic": (("lexical", "semantic"), "default"),
+    "lexical and graph": (("lexical", "graph"), "default"),
+    "semantic and graph": (("semantic", "graph"), "default"),
     "hybrid": (None, "default"),
-    "hybrid without graph": (("lexical", "semantic"), "default"),
     "rrf": (None, "rrf"),
 }
 COMPARED_CONFIGURATIONS = ("lexical", "hybrid")
 
 
-async def measure(path: Path, configurations: Sequence[str]) -> dict[str, Any]:
+async def measure(
+    path: Path, configurations: Sequence[str], *, titled: bool = True
+) -> dict[str, Any]:
     async with start_ephemeral_stack(Settings()) as stack:
         failed: dict[str, str] = {}
         reports: dict[str, Any] = {}
@@ -44,6 +51,8 @@ async def measure(path: Path, configurations: Sequence[str]) -> dict[str, Any]:
 
             async def ingest(documents: Sequence[TestDocument]) -> None:
                 if not reports:
+                    if not titled:
+                        documents = [replace(document, title=None) for document in documents]
                     failed.update(await ingest_documents(stack, documents))
 
             async def ask(
@@ -56,12 +65,10 @@ async def measure(path: Path, configurations: Sequence[str]) -> dict[str, Any]:
             )
     lexical_report = reports["lexical"]
     relevant = read_retrieval_set(path).relevant
-    gain = paired_interval(
-        *(
-            measure_queries(runs[configuration], relevant, MEASURES["ndcg@10"])
-            for configuration in ("lexical", "hybrid")
-        )
-    )
+    ndcg = {
+        configuration: measure_queries(run, relevant, MEASURES["ndcg@10"])
+        for configuration, run in runs.items()
+    }
     return {
         "set": lexical_report["set"],
         "documents": lexical_report["documents"],
@@ -72,7 +79,12 @@ async def measure(path: Path, configurations: Sequence[str]) -> dict[str, Any]:
             configuration: {"metrics": figures["metrics"], "latency_ms": figures["latency_ms"]}
             for configuration, figures in reports.items()
         },
-        "hybrid_gain_ndcg@10": asdict(gain),
+        "titled": titled,
+        "hybrid_gain_ndcg@10": {
+            configuration: asdict(paired_interval(by_query, ndcg["hybrid"]))
+            for configuration, by_query in ndcg.items()
+            if configuration != "hybrid"
+        },
     }
 
 
@@ -90,13 +102,22 @@ def main() -> None:
         default=[],
         help="Also measure this configuration.",
     )
+    parser.add_argument(
+        "--untitled", action="store_true", help="Ingest the documents without their titles."
+    )
     arguments = parser.parse_args()
     silence_logs()
     for folder in arguments.folders:
         print_report(
             {
                 "benchmark": "retrieval_sets",
-                **asyncio.run(measure(folder, [*COMPARED_CONFIGURATIONS, *arguments.also])),
+                **asyncio.run(
+                    measure(
+                        folder,
+                        [*COMPARED_CONFIGURATIONS, *arguments.also],
+                        titled=not arguments.untitled,
+                    )
+                ),
             }
         )
 

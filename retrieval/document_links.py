@@ -2,7 +2,7 @@
 the text begins with.
 
 A named document is preferred, not required: its passages gain `fusion.named` × weight. The weight
-is 1 / √n for a name that n documents share. A question that begins with a name as an address
+is 1 / n for a name that n documents share. A question that begins with a name as an address
 ("Supply Agreement (Acme; Bolt): which law governs?") is searched without the address, since its
 words say which document is meant and not which passage; the named documents are then searched by
 themselves too.
@@ -14,7 +14,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from uuid import UUID
 
 from retrieval.words import FUNCTION_WORDS, extract_content_words
@@ -91,7 +90,7 @@ class DocumentLink:
 
     @property
     def weight(self) -> float:
-        return 1.0 if self.is_address else 1 / sqrt(len(self.documents))
+        return 1.0 if self.is_address else 1 / len(self.documents)
 
 
 def link_documents(

@@ -90,4 +90,4 @@ def test_shared_name_weighs_less() -> None:
     ]
     question = "Who built Heron Dam?"
     links = link_documents(question, list(find_name_spans(question)), documents)
-    assert set(weigh_documents(links).values()) == {0.5}
+    assert set(weigh_documents(links).values()) == {0.25}
