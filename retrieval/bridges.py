@@ -18,7 +18,7 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.candidate_retrieval import ChannelCandidates
-from retrieval.document_links import DocumentLink, NameSpan, fold_document_name
+from retrieval.document_links import DocumentLink, NameSpan, fold_document_name, join_name
 from retrieval.fusion import Fusion
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.words import extract_content_words, stem_word
@@ -93,9 +93,7 @@ def find_mentions(text: str) -> Iterator[tuple[int, int, str]]:
         for first in range(len(matches) - length + 1):
             last = first + length - 1
             if bounds[first] and bounds[last]:
-                words = folded[first : last + 1]
-                # An article in front is part of neither key.
-                key = fold_document_name(" ".join(words)) if length > 1 else words[0]
+                key = join_name(folded[first : last + 1])
                 if len(key) > 2 and not key.isdigit():
                     yield matches[first].start(), matches[last].end(), key
 

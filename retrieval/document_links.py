@@ -44,6 +44,12 @@ def fold_document_name(name: str) -> str:
     return _ARTICLE.sub("", _SEPARATORS.sub(" ", plain).strip())
 
 
+def join_name(folded_words: Sequence[str]) -> str:
+    """Return the key of a name from the keys of its words, which are cheaper to fold once."""
+    has_article = len(folded_words) > 1 and folded_words[0] in ("the", "a", "an")
+    return " ".join(folded_words[1:] if has_article else folded_words)
+
+
 @dataclass(frozen=True, slots=True)
 class NameSpan:
     """Words of the question that may be a document's name. `key` is normalized."""
@@ -68,16 +74,20 @@ def find_name_spans(question: str) -> Iterator[NameSpan]:
         or (number > 0 and match.group()[0].isupper())
         for number, match in enumerate(matches)
     ]
+    texts = [match.group() for match in matches]
+    folded = [fold_document_name(text) for text in texts]
+    # "Burka's" may end the name "Burka".
+    last_words = [fold_document_name(_POSSESSIVE.sub("", text)) for text in texts]
+    ends = [match.start() + len(_POSSESSIVE.sub("", match.group())) for match in matches]
     for length in range(min(MAX_NAME_WORDS, len(matches)), 0, -1):
         for first in range(len(matches) - length + 1):
             last = first + length - 1
             if not (can_bound[first] and can_bound[last]):
                 continue
-            start, end = matches[first].start(), matches[last].end()
-            text = _POSSESSIVE.sub("", question[start:end])
-            key = fold_document_name(text)
+            key = join_name([*folded[first:last], last_words[last]])
             if len(key) > 1:
-                yield NameSpan(start, start + len(text), key, text[0].isupper())
+                start = matches[first].start()
+                yield NameSpan(start, ends[last], key, texts[first][0].isupper())
 
 
 @dataclass(frozen=True, slots=True)
