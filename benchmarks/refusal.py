@@ -26,6 +26,7 @@ from benchmarks.harness import print_report, silence_logs
 from benchmarks.refusal_set import RefusalQuestion, list_documents, load_questions
 from engines.rerank.maxsim import THRESHOLD
 from evaluation.retrieval_eval import read_retrieval_set
+from retrieval.evidence_model import EVIDENCE_MODEL
 from schemas.events import Content, DocumentReceived
 from schemas.questions import Filters, QueryRequest
 from schemas.timestamps import utc_now
@@ -37,8 +38,8 @@ from streams.publisher import build_raw_record
 class ScoredQuestion:
     """A question with its distance from refusal.
 
-    `margin` is the best passage's distance from its threshold. `score_margin` uses only the best
-    score and the engine's threshold.
+    `margin` is the distance of the estimated probability from the one that refuses. `score_margin`
+    uses only the best score and the engine's threshold.
     """
 
     is_answerable: bool
@@ -55,7 +56,7 @@ async def score_question(
         CALLER, QueryRequest(query=text, filters=filters, debug=True), UUID(int=0)
     )
     numbers = response.debug.numbers["refusal"] if response.debug else {}
-    if numbers.get("best") is None:
+    if numbers.get("probability") is None:
         return -1.0, -1.0, False
     scores = [
         candidate["rerank_score"]
@@ -67,7 +68,7 @@ async def score_question(
         text in quotes_text for text in question.expected_quotes
     )
     return (
-        numbers["best"] - numbers["threshold"],
+        -1.0 if numbers["missing_terms"] else numbers["probability"] - EVIDENCE_MODEL.refuse_below,
         max(scores, default=0.0) - numbers["background"] - THRESHOLD,
         is_right,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from retrieval.quote_candidates import QuoteCandidate, resolve_section
 from retrieval.retrieval_result import format_link, list_pages, parse_spans
-from retrieval.words import extract_content_words, stem_word
+from retrieval.words import extract_word_keys
 from schemas.ports.engines import ChatReply
 from schemas.questions import Citation
 from schemas.values import Span
@@ -115,10 +115,6 @@ def clip_spans(spans: Sequence[Span], start: int, end: int) -> list[Span]:
 
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-
-
-def extract_word_keys(text: str) -> set[str]:
-    return {stem_word(word) for word in extract_content_words(text)}
 
 
 def compute_support(sentence: str, sources: Sequence[str]) -> float:

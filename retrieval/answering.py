@@ -1,60 +1,36 @@
-"""Write the draft of an answer: by the chat model, or as quotes when there is none or it fails."""
+"""Weigh the evidence, and write the draft of an answer.
+
+The chat model writes it; without one, or when it fails, it consists of quotes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 
 from retrieval.answer_drafts import AnswerDraft
-from retrieval.extractive_answer import extract_answer
+from retrieval.confidence import assess_evidence
+from retrieval.evidence import Evidence, weigh_evidence
+from retrieval.extractive_answer import compose_quoted_answer
 from retrieval.generative_answer import PartialAnswer, generate_answer
 from retrieval.query_context import QueryContext, RetrievalResources
-from retrieval.quote_candidates import QuoteCandidate, extract_quote_candidates
+from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.response_builder import should_answer
 from retrieval.retrieval_result import RetrievalResult
 from schemas.errors import AnabranchError, InvalidModelOutput
 
 
-async def write_draft(
+async def weigh_contexts(
     query: QueryContext, result: RetrievalResult, resources: RetrievalResources
-) -> AnswerDraft | None:
-    """Write the draft from the contexts of `result`, or return None when they do not suit.
-
-    Falls back to quotes when the chat model fails.
-    """
-    if not should_answer(query, result):
-        return None
-    with query.stopwatch.measure_step("answer"):
-        quote_candidates = extract_quote_candidates(result.contexts, resources.sentences)
-        profile, chat = query.profile.answer, resources.chat
-        if chat is None or profile.model != "default":
-            return await _quote(query, result, quote_candidates, resources)
-        on_delta = PartialAnswer(query.on_progress).feed if query.is_streamed else None
-        try:
-            async with asyncio.timeout(profile.timeout_s):
-                return await generate_answer(
-                    result.contexts, quote_candidates, query.plan, chat, on_delta
-                )
-        # The passages are there: a failed model costs the wording, not the answer.
-        except (AnabranchError, TimeoutError) as error:
-            draft = await _quote(query, result, quote_candidates, resources)
-            return _mark_fallback(draft, chat.model, error, profile.timeout_s)
-
-
-async def _quote(
-    query: QueryContext,
-    result: RetrievalResult,
-    quote_candidates: Sequence[QuoteCandidate],
-    resources: RetrievalResources,
-) -> AnswerDraft:
+) -> tuple[Evidence, RetrievalResult]:
+    """Score the sentences of the contexts, and decide by them whether to answer."""
     reranked, reranker = result.ranking.reranked, resources.reranker
     # A reranker that failed during ranking is not called again.
     is_reranker_usable = reranker is not None and (
         reranked.is_reranked if reranked else reranker.role == "added"
     )
-    return await extract_answer(
-        quote_candidates,
+    evidence = await weigh_evidence(
+        extract_quote_candidates(result.contexts, resources.sentences),
         query.plan,
         result.ranking.candidates.embedded_query,
         resources.embedder,
@@ -62,6 +38,47 @@ async def _quote(
         resources.states,
         query.profile.rerank.timeout_s,
     )
+    relevance = assess_evidence(
+        result.relevance,
+        evidence,
+        result.contexts,
+        [
+            parent.rerank_score
+            for parent in result.ranking.parents
+            if parent.rerank_score is not None
+        ],
+        query.plan,
+        query.profile.answer,
+    )
+    return evidence, replace(result, relevance=relevance)
+
+
+async def write_draft(
+    query: QueryContext, result: RetrievalResult, evidence: Evidence, resources: RetrievalResources
+) -> AnswerDraft | None:
+    """Write the draft from the contexts of `result`, or return None when they do not suit.
+
+    Falls back to quotes when the chat model fails.
+    """
+    if not should_answer(query, result):
+        return None
+    profile, chat = query.profile.answer, resources.chat
+    if chat is None or profile.model != "default":
+        return _quote(query, result, evidence)
+    on_delta = PartialAnswer(query.on_progress).feed if query.is_streamed else None
+    try:
+        async with asyncio.timeout(profile.timeout_s):
+            return await generate_answer(
+                result.contexts, evidence.candidates, query.plan, chat, on_delta
+            )
+    # The passages are there: a failed model costs the wording, not the answer.
+    except (AnabranchError, TimeoutError) as error:
+        draft = _quote(query, result, evidence)
+        return _mark_fallback(draft, chat.model, error, profile.timeout_s)
+
+
+def _quote(query: QueryContext, result: RetrievalResult, evidence: Evidence) -> AnswerDraft:
+    return compose_quoted_answer(evidence, query.plan, is_confident=result.relevance.is_confident)
 
 
 def _mark_fallback(

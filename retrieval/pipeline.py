@@ -1,6 +1,7 @@
-"""The ten steps of a query, in order.
+"""The eleven steps of a query, in order.
 
-plan → route → retrieve → fuse → expand → rerank → check relevance → pack → answer → judge.
+plan → route → retrieve → fuse → expand → rerank → check relevance → pack → weigh evidence → answer
+→ judge.
 Retrieving begins with linking the documents that the question names; fusing ends with following
 the names in the best passages.
 Caching, publishing, dry runs and evaluation wrap them from outside, in `retrieval.retriever`.
@@ -15,7 +16,7 @@ from typing import Literal
 from uuid import UUID
 
 from retrieval.answer_drafts import AnswerDraft
-from retrieval.answering import write_draft
+from retrieval.answering import weigh_contexts, write_draft
 from retrieval.bridges import follow_bridges
 from retrieval.candidate_retrieval import (
     ChannelCandidates,
@@ -24,6 +25,7 @@ from retrieval.candidate_retrieval import (
     retrieve_chunks,
 )
 from retrieval.document_links import find_ask, format_assumption
+from retrieval.evidence import Evidence
 from retrieval.fusion import Fusion, fuse_candidates
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.query_context import QueryContext, RetrievalResources
@@ -48,7 +50,8 @@ Goal = Literal["ranking", "results", "answer"]
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """`response` is None unless the goal is an answer; `draft` is None also for a refusal.
+    """`evidence` and `response` are None unless the goal is an answer; `draft` is None also for a
+    refusal.
 
     `query` has the plan that was used: for an addressed document, of the rest of the question.
     """
@@ -57,6 +60,7 @@ class PipelineResult:
     retrieval: RetrievalResult
     draft: AnswerDraft | None = None
     response: QueryResponse | None = None
+    evidence: Evidence | None = None
 
     def combine_versions(self, earlier: RetrievalResult) -> PipelineResult:
         """Date the result to the earlier of two snapshots, so that a change between them is not
@@ -74,7 +78,7 @@ async def run_pipeline(
     route: Route | None = None,
     depth: int | None = None,
 ) -> PipelineResult:
-    """Run the ten steps, or those that `goal` needs: up to 7 for a ranking, up to 8 for search
+    """Run the eleven steps, or those that `goal` needs: up to 7 for a ranking, up to 8 for search
     results.
 
     Reads one snapshot of the index. With a `depth`, every channel is deepened to that many
@@ -157,14 +161,19 @@ async def run_pipeline(
     if goal == "results":
         return PipelineResult(query, retrieval)
 
-    # 9. Answer from the contexts. The snapshot is closed: a chat model may take minutes.
-    draft = await write_draft(query, retrieval, resources)
+    # 9. Weigh the evidence: score the sentences, and refuse when they hardly hold an answer.
+    with query.stopwatch.measure_step("evidence"):
+        evidence, retrieval = await weigh_contexts(query, retrieval, resources)
 
-    # 10. Judge the draft, and build the response: an answer, or a refusal.
+    # 10. Answer from the contexts. The snapshot is closed: a chat model may take minutes.
+    with query.stopwatch.measure_step("answer"):
+        draft = await write_draft(query, retrieval, evidence, resources)
+
+    # 11. Judge the draft, and build the response: an answer, or a refusal.
     response = build_response(
         query, retrieval, draft, lambda: build_trace(query, retrieval, draft, resources)
     )
-    return PipelineResult(query, retrieval, draft, response)
+    return PipelineResult(query, retrieval, draft, response, evidence)
 
 
 async def _follow_bridges(

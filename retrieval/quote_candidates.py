@@ -7,19 +7,21 @@ others are plain lines, from scans and plain texts, recognized by form.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from retrieval.answer_values import AnswerType, find_value
 from retrieval.context_packing import ContextPassage
 from retrieval.words import split_words
 from schemas.ports.engines import SentenceSplitter
 from schemas.ports.search import ChunkView
+from schemas.values import format_embedding_text
 
 _HEADING = re.compile(r"#{1,6}\s")
 _LIST_MARK = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")
 # Possessive quantifiers keep matching linear on hostile lines.
 _TABLE_RULE = re.compile(r"(?=[\s:|]*+-[\s:-]*+\|)[\s:|-]*+$")
+_UNDERLINE = re.compile(r"(?:={3,}|-{3,}|_{3,}|~{3,}|\*{3,})$")
 _LINE = re.compile(r"[^\n]*\n?")
 
 
@@ -27,8 +29,10 @@ _LINE = re.compile(r"[^\n]*\n?")
 class QuoteCandidate:
     """A span of a chunk: `text` is `chunk.text[start:end]`.
 
-    For a table row, `header` holds the column names, and `header_span` their place in the chunk,
-    which the header of a split table lacks.
+    For a table row, `header` holds the column names, and `header_span` their place in the chunk, or
+    before it in the chunk's prefix, where the header of a split table stands. `lead_in` is the
+    place of the line that introduces the text: its heading, the question that it answers, or the
+    beginning of its list.
     """
 
     context: ContextPassage
@@ -37,10 +41,15 @@ class QuoteCandidate:
     end: int
     header: tuple[str, ...] | None = None
     header_span: tuple[int, int] | None = None
+    lead_in: tuple[int, int] | None = None
 
     @property
     def text(self) -> str:
         return self.chunk.text[self.start : self.end]
+
+    @property
+    def lead_in_text(self) -> str:
+        return self.chunk.text[slice(*self.lead_in)] if self.lead_in else ""
 
     @property
     def is_row(self) -> bool:
@@ -51,13 +60,20 @@ class QuoteCandidate:
         """The text without line breaks; for a table row, its cells, each after its column name."""
         if not self.is_row:
             return " ".join(self.text.split())
-        values = split_cells(self.text)
-        names = self.header or ()
-        return "; ".join(
-            f"{name}: {value}" if name else value
-            for name, value in zip([*names, *[""] * len(values)], values, strict=False)
-            if value
-        )
+        return format_cells(self.header or (), self.cells)
+
+    @property
+    def cells(self) -> list[str]:
+        return split_cells(self.text)
+
+
+def format_cells(names: Sequence[str], values: Sequence[str]) -> str:
+    """Return the cells of a table row, each after its column name."""
+    return "; ".join(
+        f"{name}: {value}" if name else value
+        for name, value in zip([*names, *[""] * len(values)], values, strict=False)
+        if value
+    )
 
 
 def extract_quote_candidates(
@@ -104,10 +120,12 @@ def _split_chunk(
 ) -> Iterator[QuoteCandidate]:
     if chunk.kind == "summary":
         return  # written by the parser, not by the document's author
-    header: tuple[str, ...] | None = (
-        parse_prefix_header(chunk.prefix) if chunk.text.lstrip().startswith("|") else None
-    )
+    header: tuple[str, ...] | None = None
     header_span: tuple[int, int] | None = None
+    if chunk.text.lstrip().startswith("|"):
+        header, header_span = parse_prefix_header(chunk.prefix)
+    heading: tuple[int, int] | None = None
+    list_lead_in: tuple[int, int] | None = None
     yield from (
         QuoteCandidate(context, chunk, start, end)
         for start, end in find_marked_headings(chunk.text)
@@ -117,19 +135,29 @@ def _split_chunk(
         if kind == "header":
             names = tuple(split_cells(chunk.text[start:end]))
             header, header_span = (names, (start, end)) if any(names) else (None, None)
-        elif kind == "row":
-            yield QuoteCandidate(context, chunk, start, end, header, header_span)
-        else:
-            # Prose ends the table: the next row belongs to another one.
-            header = header_span = None
-            for sentence_start, sentence_end in (
-                ()
-                if not include_headings and _is_heading_line(chunk.text, start, end)
-                else sentences.split(chunk.text[start:end])
-            ):
-                yield from _trim_candidate(
-                    context, chunk, start + sentence_start, start + sentence_end
-                )
+            continue
+        if kind == "row":
+            yield QuoteCandidate(context, chunk, start, end, header, header_span, heading)
+            continue
+        # Text ends the table: the next row belongs to another one.
+        header = header_span = None
+        if kind == "heading" or _is_heading_line(chunk.text, start, end):
+            heading, list_lead_in = (start, end), None
+            if kind == "heading" or not include_headings:
+                continue
+        spans = [
+            (start + sentence_start, start + sentence_end)
+            for sentence_start, sentence_end in sentences.split(chunk.text[start:end])
+        ]
+        if kind == "prose":
+            list_lead_in = None
+        question: tuple[int, int] | None = None
+        for span in spans:
+            yield from _trim_candidate(context, chunk, span, question or list_lead_in or heading)
+            if chunk.text[slice(*span)].rstrip().endswith("?"):
+                question = span
+        if kind == "prose" and chunk.text[:end].rstrip().endswith(":"):
+            list_lead_in = spans[-1]
 
 
 def _is_heading_line(text: str, start: int, end: int) -> bool:
@@ -139,31 +167,60 @@ def _is_heading_line(text: str, start: int, end: int) -> bool:
 
 
 def _trim_candidate(
-    context: ContextPassage, chunk: ChunkView, start: int, end: int
+    context: ContextPassage,
+    chunk: ChunkView,
+    span: tuple[int, int],
+    lead_in: tuple[int, int] | None,
 ) -> Iterator[QuoteCandidate]:
+    start, end = span
     text = chunk.text[start:end]
     start += len(text) - len(text.lstrip())
     end -= len(text) - len(text.rstrip())
     if any(char.isalnum() for char in chunk.text[start:end]):
-        yield QuoteCandidate(context, chunk, start, end)
+        yield QuoteCandidate(context, chunk, start, end, lead_in=lead_in)
+
+
+def join_next(candidate: QuoteCandidate, following: QuoteCandidate) -> QuoteCandidate | None:
+    """Return both sentences as one quote, or None unless they follow each other in a paragraph."""
+    between = candidate.chunk.text[candidate.end : following.start]
+    if (
+        candidate.chunk.chunk_id != following.chunk.chunk_id
+        or candidate.is_row
+        or following.is_row
+        or following.start < candidate.end
+        or between.strip()
+        or "\n\n" in between
+    ):
+        return None
+    return replace(candidate, end=following.end)
 
 
 def split_blocks(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (`prose`, `row` or `header`, start, end) of runs of prose and of each line of a table.
+    """Yield (kind, start, end) of runs of text and of each heading and line of a table.
 
-    Headings, blank lines and table rules are skipped. A list item begins a new run, after its mark.
+    Kinds are `prose`, `item` (of a list, after its mark), `heading`, `header` and `row`. Blank
+    lines, table rules and underlines are skipped.
     """
     lines = [(match.start(), match.group()) for match in _LINE.finditer(text) if match.group()]
-    prose_start: int | None = None
+    kind, run_start = "prose", None
     for number, (start, line) in enumerate(lines):
         stripped = line.strip()
         list_mark = _LIST_MARK.match(line.lstrip())
-        ends_prose = (
-            not stripped or stripped.startswith("|") or _HEADING.match(stripped) or list_mark
+        is_underline = bool(_UNDERLINE.match(stripped))
+        ends_run = (
+            not stripped
+            or stripped.startswith("|")
+            or is_underline
+            or _HEADING.match(stripped)
+            or list_mark
         )
-        if prose_start is not None and ends_prose:
-            yield "prose", prose_start, start
-            prose_start = None
+        if run_start is not None and ends_run:
+            # One line that is underlined is a heading (Markdown's setext, also in plain text).
+            is_heading = is_underline and run_start == lines[number - 1][0]
+            yield "heading" if is_heading else kind, run_start, start
+            run_start = None
+        if is_underline:
+            continue
         if stripped.startswith("|"):
             if not _TABLE_RULE.match(stripped):
                 row_start = start + len(line) - len(line.lstrip())
@@ -173,11 +230,13 @@ def split_blocks(text: str) -> Iterator[tuple[str, int, int]]:
                     row_start + len(stripped),
                 )
         elif list_mark:
-            prose_start = start + len(line) - len(line.lstrip()) + list_mark.end()
-        elif stripped and not _HEADING.match(stripped) and prose_start is None:
-            prose_start = start
-    if prose_start is not None:
-        yield "prose", prose_start, len(text)
+            kind, run_start = "item", start + len(line) - len(line.lstrip()) + list_mark.end()
+        elif stripped and (heading := MARKDOWN_HEADING.match(line)):
+            yield "heading", start + heading.start("words"), start + heading.end("words")
+        elif stripped and run_start is None:
+            kind, run_start = "prose", start
+    if run_start is not None:
+        yield kind, run_start, len(text)
 
 
 def _is_table_rule(lines: Sequence[tuple[int, str]], line_number: int) -> bool:
@@ -188,14 +247,22 @@ def _is_table_rule(lines: Sequence[tuple[int, str]], line_number: int) -> bool:
     )
 
 
-def parse_prefix_header(prefix: str) -> tuple[str, ...] | None:
-    """Return the column names of a split table, whose header row is in the chunk's prefix."""
+def parse_prefix_header(
+    prefix: str,
+) -> tuple[tuple[str, ...] | None, tuple[int, int] | None]:
+    """Return the column names of a split table, whose header row is in the chunk's prefix, and
+    their place relative to the chunk's text.
+    """
+    offset = -len(format_embedding_text(prefix, ""))
     rows = [
-        line
-        for line in prefix.splitlines()
-        if line.strip().startswith("|") and not _TABLE_RULE.match(line.strip())
+        (offset + match.start(), match.group())
+        for match in re.finditer(r"[^\n]+", prefix)
+        if match.group().strip().startswith("|") and not _TABLE_RULE.match(match.group().strip())
     ]
-    return tuple(split_cells(rows[-1])) if rows else None
+    if not rows:
+        return None, None
+    start, row = rows[-1]
+    return tuple(split_cells(row)), (start, start + len(row))
 
 
 def split_cells(row: str) -> list[str]:
@@ -269,109 +336,3 @@ def is_heading_like(text: str) -> bool:
 def _strip_numbering(text: str) -> list[str]:
     text_words = split_words(text)
     return text_words[1:] if len(text_words) > 1 and text_words[0].isdigit() else text_words
-
-
-AnswerType = Literal["money", "percentage", "number", "date", "contact"]
-
-# In order: "how much does it cost" must match money before number.
-_QUESTION_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
-    "percentage": re.compile(
-        r"percent|por cento|porcentag|percentual|porcentaje|pourcent|prozent|what share"
-        r"|interest rate|taxa de|tasa de|\btaux\b",
-        re.I,
-    ),
-    "money": re.compile(
-        r"how much\b(?:(?!how much\b).)*?\b(?:cost|pay|paid|price|fee|worth|charge|rent|owe)"
-        r"|\b(?:price|cost|fee|rent|salary|budget|amount)s? of\b"
-        r"|what (?:is|was|are) the (?:(?!what (?:is|was|are) the ).)*?"
-        r"\b(?:price|cost|fee|rent|salary|budget|amount)"
-        r"|quanto (?:custa|custou|paga|pagou|é pago|vale)"
-        r"|qual (?:é |foi )?o (?:valor|preço|custo|montante)"
-        r"|cuánto (?:cuesta|costó|vale|paga)"
-        r"|combien coûte|quel (?:est )?(?:le )?(?:prix|coût|montant)"
-        r"|was kostet|wie ?viel kostet",
-        re.I,
-    ),
-    "number": re.compile(
-        r"how (?:many|long|far|old|big|large|high|much)|quant[oa]s?\b|cuánt[oa]s?\b|combien"
-        r"|wie ?(?:viele?|lange|hoch|groß)|what number",
-        re.I,
-    ),
-    "date": re.compile(
-        r"\bwhen\b|what (?:date|day|year|time)|which (?:date|day|year)"
-        r"|\bquando\b|(?:qual|que|em que) (?:a )?(?:data|dia|ano)"
-        r"|cuándo|qué (?:fecha|día|año)|\bquand\b|quelle date"
-        r"|\bwann\b|welche[ms]? (?:datum|tag|jahr)",
-        re.I,
-    ),
-    "contact": re.compile(
-        r"e-?mail|phone|telephone|telefone|teléfono|téléphone|telefon|web ?site", re.I
-    ),
-}
-_MONTHS = (
-    "january|february|march|april|may|june|july|august|september|october|november|december|"
-    "janeiro|fevereiro|março|abril|maio|junho|julho|agosto|setembro|outubro|novembro|dezembro|"
-    "enero|febrero|marzo|mayo|junio|julio|septiembre|octubre|noviembre|diciembre|"
-    "janvier|février|mars|avril|mai|juin|juillet|août|septembre|octobre|novembre|décembre|"
-    "januar|februar|märz|juni|juli|oktober|dezember"
-)
-_NUMBER = r"(?<!\d)\d++(?:[.,\u00a0 ]\d{3}){0,10}(?:[.,]\d++)?"
-_VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
-    "percentage": re.compile(
-        rf"{_NUMBER}\s?(?:%|percent|per cent|por cento|por ciento|pour cent|prozent)", re.I
-    ),
-    "money": re.compile(
-        rf"(?:[$€£¥]|R\$|US\$|USD|EUR|BRL|GBP)\s?{_NUMBER}"
-        r"(?:\s(?:million|billion|mil|milhões|millones|millions|Millionen))?"
-        rf"|{_NUMBER}\s?(?:€|£|euros?|dollars?|reais|dólares|pounds|EUR|USD|BRL|CHF)\b",
-        re.I,
-    ),
-    "number": re.compile(rf"(?<![\w.]){_NUMBER}(?![\w])"),
-    "date": re.compile(
-        r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
-        r"|\b\d{1,2}(?:st|nd|rd|th|º)?\.? "
-        rf"(?:de |of )?(?:{_MONTHS})(?:,? (?:de |del )?\d{{4}})?\b"
-        rf"|\b(?:{_MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?\b"
-        rf"|\b(?:{_MONTHS}) (?:de |del )?\d{{4}}\b"
-        r"|\b(?:1[5-9]|20)\d{2}\b",
-        re.I,
-    ),
-    "contact": re.compile(
-        r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++|https?://\S+|\+?\d[\d ()/-]{6,}\d"
-    ),
-}
-
-
-def detect_answer_type(question: str) -> AnswerType | None:
-    return next(
-        (
-            answer_type
-            for answer_type, pattern in _QUESTION_PATTERNS.items()
-            if pattern.search(question)
-        ),
-        None,
-    )
-
-
-def find_value(
-    answer_type: AnswerType | None, sentence: str, question: str
-) -> tuple[int, int] | None:
-    """Return the span of the first value of the type that the query itself does not contain."""
-    if answer_type is None:
-        return None
-    return next(
-        (
-            match.span()
-            for match in _VALUE_PATTERNS[answer_type].finditer(sentence)
-            if match.group() not in question
-        ),
-        None,
-    )
-
-
-def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:
-    """Return the sentence with the value in bold (Markdown)."""
-    if value_span is None:
-        return sentence
-    start, end = value_span
-    return f"{sentence[:start]}**{sentence[start:end]}**{sentence[end:]}"

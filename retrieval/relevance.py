@@ -1,4 +1,7 @@
-"""Relevance check: refuse to answer from passages that are not relevant to the query.
+"""Relevance check by rules: refuse to answer from passages that are not relevant to the query.
+
+Where the index has token states, `retrieval.confidence` decides instead when a question is
+answered; these rules then only widen a route that found nothing.
 
 Each of the first passages is judged by itself, and one relevant passage is enough.
 
@@ -16,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from retrieval.candidate_retrieval import ChannelCandidates
 from retrieval.context_packing import ContextPassage
+from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.parent_expansion import RankedParent
 from retrieval.query_plan import QueryPlan
 from retrieval.words import LexemeIndex, extract_content_words
@@ -50,6 +55,9 @@ class RelevanceDecision:
 
     `best` and `threshold` belong to the passage with the largest margin; `background` was
     subtracted from its score. `refused` takes effect only when the profile allows refusal.
+    `probability` is that the quotes answer the question (`retrieval.confidence`), None when the
+    rules here decided. `missing_terms` are codes of the question that no passage holds, and
+    `alternatives` similar ones that they hold.
     """
 
     refused: bool
@@ -57,6 +65,14 @@ class RelevanceDecision:
     threshold: float | None
     background: float
     reason: str
+    probability: float | None = None
+    missing_terms: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+
+    @property
+    def is_confident(self) -> bool:
+        """True unless the estimated confidence is low."""
+        return self.probability is None or self.probability >= EVIDENCE_MODEL.medium_from
 
 
 def check_relevance(
@@ -179,8 +195,9 @@ def rate_confidence(
 ) -> Confidence:
     """Rate an answer as high, medium or low.
 
-    High: a clear best score, and two sources or a linked entity. Low: refused, no contexts, a
-    failed channel, or a score just above the threshold.
+    By the estimated probability; without one, high for a clear best score and two sources or a
+    linked entity, low for a score just above the threshold. Always low when refused, without
+    contexts, or after a failed channel.
     """
     n_sources = len({context.parent.document_id for context in contexts})
     is_clear = (
@@ -198,8 +215,16 @@ def rate_confidence(
         else []
     )
     reasons += [f"channel {channel} failed" for channel in candidates.failed]
+    if relevance.missing_terms:
+        reasons.append(f"no passage contains {', '.join(relevance.missing_terms)}")
+    probability = relevance.probability
     if relevance.refused or candidates.failed or not contexts:
-        return Confidence(level="low", reasons=reasons)
+        return Confidence(level="low", probability=probability, reasons=reasons)
+    if probability is not None:
+        level: Literal["high", "medium", "low"] = "low"
+        if probability >= EVIDENCE_MODEL.medium_from:
+            level = "high" if probability >= EVIDENCE_MODEL.high_from else "medium"
+        return Confidence(level=level, probability=probability, reasons=reasons)
     if is_clear and (n_sources >= 2 or candidates.linked_seeds):
         return Confidence(level="high", reasons=reasons)
     return Confidence(

@@ -11,17 +11,16 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-
 from retrieval.answer_drafts import AnswerDraft
 from retrieval.candidate_retrieval import ChannelCandidates
-from retrieval.extractive_answer import FloatArray, compose_quoted_answer
+from retrieval.evidence import Evidence
+from retrieval.extractive_answer import compose_quoted_answer
 from retrieval.fusion import FusionInput, fuse_candidates
 from retrieval.generative_answer import generate_answer
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.query_context import QueryContext
 from retrieval.query_plan import QueryPlan
-from retrieval.quote_candidates import QuoteCandidate, extract_quote_candidates
+from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult, combine_scores
 from retrieval.response_builder import build_response, should_answer
@@ -212,6 +211,9 @@ def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> 
         threshold,
         recorded["background"],
         recorded["reason"],
+        recorded.get("probability"),
+        tuple(recorded.get("missing_terms", ())),
+        tuple(recorded.get("alternatives", ())),
     )
 
 
@@ -228,10 +230,13 @@ async def _redraft(
             code="RUN_INCOMPLETE",
             remedy="Send the query again.",
         )
-    quote_candidates = extract_quote_candidates(result.contexts, sentences)
+    quote_candidates = tuple(extract_quote_candidates(result.contexts, sentences))
     if record.is_quoted or recorded.reply is None:
-        draft = await compose_quoted_answer(
-            quote_candidates, plan, _RecordedCloseness(recorded.closeness)
+        # Another version of the splitter may find other sentences, which the scores do not fit.
+        usable = recorded.closeness and len(recorded.closeness) == len(quote_candidates)
+        scores = tuple(recorded.closeness or ()) if usable else None
+        draft = compose_quoted_answer(
+            Evidence(quote_candidates, scores), plan, is_confident=result.relevance.is_confident
         )
     else:
         draft = await generate_answer(
@@ -246,18 +251,6 @@ async def _redraft(
         calls=recorded.calls,
         tokens=recorded.tokens,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _RecordedCloseness:
-    """Return the recorded closeness scores instead of calling an engine."""
-
-    closeness: Sequence[float] | None
-
-    async def __call__(self, offered: Sequence[QuoteCandidate]) -> FloatArray | None:
-        # Another version of the splitter may offer other sentences, which the scores do not fit.
-        usable = self.closeness is not None and len(self.closeness) == len(offered)
-        return np.array(self.closeness, np.float64) if usable else None
 
 
 class _RecordedChat:

@@ -7,13 +7,13 @@ run here. The other five need a judge model and are reported as not checked.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from retrieval.answer_drafts import AnswerDraft, compute_support, find_unsupported_numbers
 from retrieval.context_packing import ContextPassage
 from retrieval.query_context import QueryContext, RetrievalResources
-from retrieval.relevance import rate_confidence
+from retrieval.relevance import RelevanceDecision, rate_confidence
 from retrieval.retrieval_result import RetrievalResult
 from schemas.questions import (
     JudgeCheck,
@@ -175,12 +175,45 @@ MESSAGES: dict[RefusalCode, dict[str, str]] = {
 }
 
 
+# After NO_SUITABLE_CONTEXT, when a code of the question stands in no passage: with similar codes
+# that the passages hold, and without.
+COVERED_CODES = {
+    "en": "The passages found mention {alternatives}, not {missing}.",
+    "pt": "Os trechos encontrados mencionam {alternatives}, não {missing}.",
+    "es": "Los pasajes encontrados mencionan {alternatives}, no {missing}.",
+    "fr": "Les passages trouvés mentionnent {alternatives}, pas {missing}.",
+    "de": "Die gefundenen Stellen nennen {alternatives}, nicht {missing}.",
+}
+MISSING_CODES = {
+    "en": "The passages found do not mention {missing}.",
+    "pt": "Os trechos encontrados não mencionam {missing}.",
+    "es": "Los pasajes encontrados no mencionan {missing}.",
+    "fr": "Les passages trouvés ne mentionnent pas {missing}.",
+    "de": "Die gefundenen Stellen nennen {missing} nicht.",
+}
+
+
 def format_refusal(code: RefusalCode, language: str | None, collections: Sequence[str] = ()) -> str:
     """Format the message. `collections` fills in the names for NO_SUCH_COLLECTION."""
-    texts = MESSAGES[code]
-    return texts.get(language or FALLBACK_LANGUAGE, texts[FALLBACK_LANGUAGE]).replace(
+    return _choose_language(MESSAGES[code], language).replace(
         "{names}", ", ".join(map(repr, collections))
     )
+
+
+def format_missing_codes(relevance: RelevanceDecision, language: str | None) -> list[str]:
+    """Format one sentence about the codes of the question that no passage holds, if any."""
+    if not relevance.missing_terms:
+        return []
+    texts = COVERED_CODES if relevance.alternatives else MISSING_CODES
+    return [
+        _choose_language(texts, language)
+        .replace("{alternatives}", ", ".join(relevance.alternatives))
+        .replace("{missing}", ", ".join(relevance.missing_terms))
+    ]
+
+
+def _choose_language(texts: Mapping[str, str], language: str | None) -> str:
+    return texts.get(language or FALLBACK_LANGUAGE, texts[FALLBACK_LANGUAGE])
 
 
 def should_answer(query_context: QueryContext, result: RetrievalResult) -> bool:
@@ -212,9 +245,7 @@ def build_response(
         answer=published_draft.text if published_draft else None,
         refused=code is not None,
         code=code,
-        message=format_refusal(code, query_context.plan.language, result.missing_collections)
-        if code
-        else None,
+        message=_format_message(code, query_context, result) if code else None,
         language=query_context.plan.language,
         citations=list(published_draft.citations) if published_draft else [],
         contexts=list(result.results) if includes_contexts else [],
@@ -223,11 +254,20 @@ def build_response(
         assumptions=[*result.assumptions, *(draft.assumptions if draft else ())],
         limitations=[
             *(draft.limitations if draft else ()),
+            *(format_missing_codes(result.relevance, query_context.plan.language) if draft else ()),
             *format_missing_collections(result),
             *(f"Channel {name} did not answer." for name in result.ranking.candidates.failed),
         ],
         trace=build_trace(),
     )
+
+
+def _format_message(code: RefusalCode, query_context: QueryContext, result: RetrievalResult) -> str:
+    language = query_context.plan.language
+    sentences = [format_refusal(code, language, result.missing_collections)]
+    if code == "NO_SUITABLE_CONTEXT":
+        sentences += format_missing_codes(result.relevance, language)
+    return " ".join(sentences)
 
 
 def format_missing_collections(result: RetrievalResult) -> list[str]:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from retrieval.answer_cache import AnswerCache, AnswerKey
 from retrieval.answer_drafts import AnswerDraft
+from retrieval.evidence import Evidence
 from retrieval.parent_expansion import RankedParent, limit_per_document
 from retrieval.pipeline import run_pipeline
 from retrieval.profiles import ProfileCatalog
@@ -17,7 +18,7 @@ from retrieval.query_context import (
     RetrievalResources,
     format_readers_key,
 )
-from retrieval.query_plan import plan_query
+from retrieval.query_plan import QueryPlan, plan_query
 from retrieval.reranking import TokenStateReader, UnpackTokenStates
 from retrieval.response_builder import build_trace
 from retrieval.retrieval_result import RetrievalResult, get_numbers
@@ -176,6 +177,15 @@ class Retriever:
         refused = retrieval.relevance.refused and query.profile.answer.refuse
         trace = build_trace(query, retrieval, None, self._resources)
         return DryRun(retrieval.generation, list_ranked_passages(query, retrieval), refused, trace)
+
+    async def weigh_evidence(
+        self, caller: Principal, request: QueryRequest
+    ) -> tuple[QueryPlan, RetrievalResult, Evidence]:
+        """Run a query without publishing anything, and return the evidence behind its answer."""
+        query = self._build_context(caller, request, UUID(int=0))
+        result = await run_pipeline(query, self._resources, "answer")
+        assert result.evidence is not None
+        return result.query.plan, result.retrieval, result.evidence
 
     async def rank_documents(
         self, caller: Principal, request: SearchRequest, depth: int = 100

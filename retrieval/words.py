@@ -31,6 +31,11 @@ def split_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
+def is_function_word(word: str) -> bool:
+    """Tell whether any of the languages has this function word."""
+    return word.lower() in _ALL_FUNCTION_WORDS
+
+
 def extract_content_words(text: str, language: str | None = None) -> list[str]:
     """Return topical words in order. Without a language, function words of all five languages are
     removed.
@@ -128,3 +133,8 @@ def stem_word(word: str) -> str:
     stem = stem[:-1] if len(stem) > 4 and stem[-1] in "aeiouy" else stem
     # Numbers may differ in any digit, so they are never cut.
     return stem if stem.isdigit() else stem[:6]
+
+
+def extract_word_keys(text: str) -> set[str]:
+    """Return the keys of the text's topical words."""
+    return {stem_word(word) for word in extract_content_words(text)}

@@ -157,7 +157,17 @@ class AnswerProfile(Value):
     threshold: float | None = Field(
         None,
         description=(
-            "Score below which a question is refused, instead of the reranker's own threshold."
+            "Rerank score below which a question is refused, instead of by the estimated "
+            "probability or the reranker's own threshold."
+        ),
+    )
+    min_confidence: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description=(
+            "Estimated probability of a right answer below which a question is refused, instead of "
+            "the measured default."
         ),
     )
     trim: float = Field(

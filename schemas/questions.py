@@ -267,6 +267,13 @@ class Confidence(Value):
 
     level: Literal["high", "medium", "low"] = Field(description="Level of confidence.")
     reasons: list[str] = Field(description="Reasons for the level.")
+    probability: float | None = Field(
+        None,
+        description=(
+            "Estimated probability that the quoted answer is right, by a model that was calibrated "
+            "on public questions. Null when the passages have no token states to judge by."
+        ),
+    )
 
 
 class SearchResponse(Value):
@@ -320,7 +327,7 @@ class StepProgress(Value):
     name: str = Field(
         description=(
             "One of `plan`, `link`, `channels`, `chunks`, `fuse`, `bridge`, `rerank`, `read`, "
-            "`answer` and `judge`."
+            "`evidence`, `answer` and `judge`."
         )
     )
     ms: float | None = Field(

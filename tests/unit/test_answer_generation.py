@@ -16,6 +16,7 @@ from retrieval.answer_drafts import (
     find_unsupported_numbers,
     is_verbatim,
 )
+from retrieval.answer_values import detect_answer_type, find_value, highlight_value
 from retrieval.context_packing import ContextPassage
 from retrieval.fusion import FusedCandidate
 from retrieval.generative_answer import (
@@ -28,10 +29,7 @@ from retrieval.parent_expansion import RankedParent
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import (
     QuoteCandidate,
-    detect_answer_type,
     extract_quote_candidates,
-    find_value,
-    highlight_value,
     parse_prefix_header,
     resolve_section,
     split_blocks,
@@ -223,16 +221,17 @@ def test_answer_schema_is_strict_and_prompt_names_language() -> None:
     ) and "{language}" not in build_system_prompt(None)
 
 
-def test_blocks_exclude_headings_and_table_rules() -> None:
+def test_blocks_have_kinds_and_exclude_table_rules() -> None:
     text = (
         "# Title\n\nFirst line\nsecond line.\n\n- item one\n- item two\n\n"
         "| A | B |\n|---|---|\n| 1 | 2 |\nAfter."
     )
     found = [(kind, text[start:end].strip()) for kind, start, end in split_blocks(text)]
     assert found == [
+        ("heading", "Title"),
         ("prose", "First line\nsecond line."),
-        ("prose", "item one"),
-        ("prose", "item two"),
+        ("item", "item one"),
+        ("item", "item two"),
         ("header", "| A | B |"),
         ("row", "| 1 | 2 |"),
         ("prose", "After."),
@@ -297,10 +296,12 @@ def test_title_is_quoted_only_without_other_text(text: str) -> None:
 
 
 def test_header_of_split_table_comes_from_prefix() -> None:
-    assert (
-        parse_prefix_header("Title > Section\n| Part | Price |\n|---|---|") == ("Part", "Price")
-        and parse_prefix_header("Title") is None
-    )
+    prefix = "Title > Section\n| Part | Price |\n|---|---|"
+    names, span = parse_prefix_header(prefix)
+    assert names == ("Part", "Price") and span is not None
+    # Negative: the header stands before the chunk's text.
+    assert f"{prefix}\n"[slice(*span)] == "| Part | Price |"
+    assert parse_prefix_header("Title") == (None, None)
     assert split_cells(r"| a \| b | c |") == ["a | b", "c"]
 
 
@@ -401,6 +402,7 @@ async def test_steps_are_reported_and_deltas_only_when_streaming(stream: bool, w
         "fuse",
         "rerank",
         "read",
+        "evidence",
         "answer",
         "judge",
     ]

@@ -81,18 +81,13 @@ async def test_quotes_are_scored_by_stored_states_without_embedding() -> None:
     assert built.embedder.embedded_texts == []
 
 
-@pytest.mark.parametrize(
-    ("language", "is_locating"), [("en", False), ("de", True)], ids=["other tokens", "translation"]
-)
-async def test_quotes_are_embedded_when_stored_states_do_not_suit(
-    language: str, is_locating: bool
-) -> None:
+async def test_quotes_are_embedded_when_stored_states_do_not_suit() -> None:
     built = RetrievalHarness()
     # Without a title: the stored states of the fakes leave it out.
     built.add("pump", PUMP)
-    built.embedder.is_locating = is_locating
+    built.embedder.is_locating = False
     response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, language=language), RUN_ID
+        LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID
     )
     assert response.citations[0].quote == "The replacement costs 18,740 euros."
     assert "The replacement costs 18,740 euros." in built.embedder.embedded_texts

@@ -1,0 +1,246 @@
+"""Find the value that a question asks for: an amount, a date, a number, a name or a table cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from retrieval.question_terms import find_question_terms, index_text_terms
+from retrieval.words import extract_content_words, extract_word_keys, stem_word
+
+AnswerType = Literal["money", "percentage", "number", "date", "contact", "name"]
+
+# In order: "how much does it cost" must match money before number.
+_QUESTION_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
+    "percentage": re.compile(
+        r"percent|por cento|porcentag|percentual|porcentaje|pourcent|prozent|what share"
+        r"|interest rate|rate (?:of|does|do|is) interest|taxa de|tasa de|\btaux\b",
+        re.I,
+    ),
+    "money": re.compile(
+        r"how much\b(?:(?!how much\b).)*?\b(?:cost|pay|paid|price|fee|worth|charge|rent|owe)"
+        r"|\b(?:price|cost|fee|rent|salary|budget|amount)s? of\b"
+        r"|what (?:is|was|are) the (?:(?!what (?:is|was|are) the ).)*?"
+        r"\b(?:price|cost|fee|rent|salary|budget|amount)"
+        r"|quanto (?:custa|custou|paga|pagou|é pago|vale)"
+        r"|qual (?:é |foi )?o (?:valor|preço|custo|montante)"
+        r"|cuánto (?:cuesta|costó|vale|paga)"
+        r"|combien coûte|quel (?:est )?(?:le )?(?:prix|coût|montant)"
+        r"|\bwhat (?:do|does|did|would|will) (?:(?!\bwhat (?:do|does|did|would|will) ).)*?\bcost"
+        r"|how (?:expensive|cheap)"
+        r"|was kostet|wie ?viel kostet",
+        re.I,
+    ),
+    "number": re.compile(
+        r"how (?:many|long|far|old|big|large|high|much|often|quickly|fast|soon|deep|heavy|thick"
+        r"|tall|wide|loud|hot|cold|early|late)\b|quant[oa]s?\b|cuánt[oa]s?\b|combien"
+        r"|wie ?(?:viele?|lange|hoch|groß|oft|schwer|tief|schnell|weit|breit)"
+        r"|(?:what|which|que|qual|qué|cuál|quelle?|welche[rs]?) (?:is |was |é |es |est |ist )?"
+        r"(?:the |an? |a |o |el |la |le |die |der |das )?(?:\w+ ){0,2}"
+        r"(?:number|temperature|torque|altitude|height|length|weight|width|depth|speed|pressure"
+        r"|capacity|limit|distance|size|volume|age|rate|score|period|deadline|duration|notice"
+        r"|temperatura|altura|peso|prazo|idade|número|taxa|limite|plazo|edad|température|hauteur"
+        r"|poids|délai|âge|numéro|temperatur|höhe|gewicht|frist|alter|nummer)\b",
+        re.I,
+    ),
+    "date": re.compile(
+        r"\bwhen\b|what (?:date|day|year|time)|which (?:date|day|year)"
+        r"|\bquando\b|(?:qual|que|em que) (?:a )?(?:data|dia|ano)"
+        r"|cuándo|qué (?:fecha|día|año)|\bquand\b|quelle date"
+        r"|\bwann\b|welche[ms]? (?:datum|tag|jahr)",
+        re.I,
+    ),
+    "contact": re.compile(
+        r"e-?mail|phone|telephone|telefone|teléfono|téléphone|telefon|web ?site", re.I
+    ),
+    # Only at the beginning: "an employee who …" asks for no name.
+    "name": re.compile(
+        r"^\W*(?:(?:by|to|from|with|for|a|de|por|para|com|con|à|par|an|mit|von) )?"
+        r"(?:who|whom|whose|quem|quién(?:es)?|qui|wer|wem|wen)\b",
+        re.I,
+    ),
+}
+_MONTHS = (
+    "january|february|march|april|may|june|july|august|september|october|november|december|"
+    "janeiro|fevereiro|março|abril|maio|junho|julho|agosto|setembro|outubro|novembro|dezembro|"
+    "enero|febrero|marzo|mayo|junio|julio|septiembre|octubre|noviembre|diciembre|"
+    "janvier|février|mars|avril|mai|juin|juillet|août|septembre|octobre|novembre|décembre|"
+    "januar|februar|märz|juni|juli|oktober|dezember"
+)
+_NAME_WORD = r"[^\W\d_a-zà-öø-ÿ][\w'’-]+"
+_NUMBER = r"(?<!\d)\d++(?:[.,\u00a0 ]\d{3}){0,10}(?:[.,]\d++)?"
+_VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
+    "percentage": re.compile(
+        rf"{_NUMBER}\s?(?:%|percent|per cent|por cento|por ciento|pour cent|prozent)", re.I
+    ),
+    "money": re.compile(
+        rf"(?:[$€£¥]|R\$|US\$|USD|EUR|BRL|GBP)\s?{_NUMBER}"
+        r"(?:\s(?:million|billion|mil|milhões|millones|millions|Millionen))?"
+        rf"|{_NUMBER}\s?(?:€|£|euros?|dollars?|reais|dólares|pounds|EUR|USD|BRL|CHF)\b",
+        re.I,
+    ),
+    # Not a part of a code, nor the number of a section ("KV3-20", "Artigo 3.º").
+    "number": re.compile(rf"(?<![\w.-]){_NUMBER}(?!\w|\.?º)"),
+    "date": re.compile(
+        r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
+        r"|\b\d{1,2}(?:st|nd|rd|th|º)?\.? "
+        rf"(?:de |of )?(?:{_MONTHS})(?:,? (?:de |del )?\d{{4}})?\b"
+        rf"|\b(?:{_MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?\b"
+        rf"|\b(?:{_MONTHS}) (?:de |del )?\d{{4}}\b"
+        r"|\b(?:1[5-9]|20)\d{2}\b"
+        r"|(?<![\w:.])(?:[01]?\d|2[0-3])(?::[0-5]\d| ?h ?[0-5]\d)(?![\w:])",
+        re.I,
+    ),
+    "contact": re.compile(
+        r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++|https?://\S+|\+?\d[\d ()/-]{6,}\d"
+    ),
+    "name": re.compile(rf"(?<!\w){_NAME_WORD}(?: (?:(?:de|da|do|dos|van|von|del) )?{_NAME_WORD})*"),
+}
+# A number that is spelled out.
+_NUMERAL_WORDS = (
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty"
+    r"|forty|fifty|sixty|half|once|twice"
+    r"|uma?|dois|duas|três|quatro|cinco|seis|sete|oito|nove|dez|doze|quinze|vinte|trinta|sessenta"
+    r"|dos|tres|siete|ocho|nueve|diez|veinte|treinta|deux|trois|quatre|cinq|sept|huit|neuf|dix|vingt"
+    r"|trente|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|zwölf|zwanzig|dreißig)\b"
+)
+_NUMERAL = re.compile(rf"\d|\b(?:{_NUMERAL_WORDS}|annual(?:ly)?|daily|weekly|monthly|yearly)", re.I)
+_NUMERAL_VALUE = re.compile(rf"{_VALUE_PATTERNS['number'].pattern}|\b{_NUMERAL_WORDS}", re.I)
+# More than a clause shares words.
+_CODE_WEIGHT = 10
+_COUNTED = re.compile(
+    r"\b(?:how many|quant[oa]s|cuánt[oa]s|combien de|wie ?viele) (?P<noun>\w+)", re.I
+)
+_CLAUSE_END = re.compile(r"[,;:.!?](?=\s)|\s(?:and|but|or|e|mas|ou|y|pero|et|mais|und|aber|oder)\s")
+
+
+def detect_answer_type(question: str) -> AnswerType | None:
+    return next(
+        (
+            answer_type
+            for answer_type, pattern in _QUESTION_PATTERNS.items()
+            if pattern.search(question)
+        ),
+        None,
+    )
+
+
+def find_value(
+    answer_type: AnswerType | None, sentence: str, question: str
+) -> tuple[int, int] | None:
+    """Return the span of the first value of the type that the query itself does not contain."""
+    if answer_type is None:
+        return None
+    return next(
+        (
+            match.span()
+            for match in _VALUE_PATTERNS[answer_type].finditer(sentence)
+            if match.group() not in question
+        ),
+        None,
+    )
+
+
+def holds_numeral(text: str) -> bool:
+    """Tell whether the text has a number in digits or in words."""
+    return bool(_NUMERAL.search(text))
+
+
+def holds_name(text: str, question: str) -> bool:
+    """Tell whether the text has a capitalized word, but the first, that the question lacks."""
+    return find_value("name", text.partition(" ")[2], question) is not None
+
+
+def choose_value(
+    answer_type: AnswerType | None, sentence: str, question: str
+) -> tuple[int, int] | None:
+    """Return the span of the value that suits the question best, or None if none stands out.
+
+    Of several values, it is the number before the noun that is counted, or the value whose clause
+    holds a code of the question, else the one whose clause shares most words with it; the words
+    right behind a number weigh double.
+    """
+    if answer_type is None:
+        return None
+    pattern = _NUMERAL_VALUE if answer_type == "number" else _VALUE_PATTERNS[answer_type]
+    matches = [
+        match
+        for match in pattern.finditer(sentence)
+        if match.group() not in question
+        # The first word of a sentence is always capitalized.
+        and (answer_type != "name" or _is_inside_sentence(sentence, match.start()))
+    ]
+    question_keys = {stem_word(word) for word in extract_content_words(question)}
+    codes = find_question_terms(question, None).codes
+    counted = _COUNTED.search(question)
+    counted_keys = extract_word_keys(counted["noun"]) if counted else set()
+
+    def rate(match: re.Match[str]) -> int:
+        start, end = _find_clause(sentence, match)
+        clause_terms = index_text_terms([sentence[start:end]])
+        following_words = " ".join(sentence[match.end() :].split(maxsplit=3)[:3])
+        counts_noun = bool(counted_keys & extract_word_keys(following_words))
+        return (
+            _CODE_WEIGHT * sum(clause_terms.holds_code(code) for code in codes)
+            + _CODE_WEIGHT * counts_noun
+            + len(question_keys & extract_word_keys(sentence[start:end]))
+            + 2 * len(question_keys & extract_word_keys(following_words))
+        )
+
+    ratings = [rate(match) for match in matches]
+    best = max(ratings, default=0)
+    if not matches or (len(matches) > 1 and ratings.count(best) > 1):
+        return None
+    return matches[ratings.index(best)].span()
+
+
+def _is_inside_sentence(sentence: str, start: int) -> bool:
+    return bool(re.search(r"[^.!?:\s]\s+$", sentence[:start]))
+
+
+def _find_clause(sentence: str, match: re.Match[str]) -> tuple[int, int]:
+    ends = list(_CLAUSE_END.finditer(sentence))
+    start = max((end.end() for end in ends if end.end() <= match.start()), default=0)
+    return start, min(
+        (end.start() for end in ends if end.start() >= match.end()), default=len(sentence)
+    )
+
+
+def choose_cell(
+    names: Sequence[str], values: Sequence[str], question: str, answer_type: AnswerType | None
+) -> int | None:
+    """Return the index of the table cell that the question asks for.
+
+    It is the cell whose column name shares most words with the question, among cells that hold
+    anything the question does not say; without such a name, the only cell with a value of the
+    type. None if no cell stands out.
+    """
+    question_keys = {stem_word(word) for word in extract_content_words(question)}
+    open_cells = [
+        index
+        for index, value in enumerate(values)
+        if value and not extract_word_keys(value) <= question_keys
+    ]
+    shares = {
+        index: len(question_keys & extract_word_keys(names[index]))
+        for index in open_cells
+        if index < len(names)
+    }
+    most_shared = max(shares.values(), default=0)
+    named_cells = [index for index, share in shares.items() if share == most_shared > 0]
+    typed_cells = [
+        index
+        for index in (named_cells or open_cells)
+        if answer_type is not None and find_value(answer_type, values[index], question)
+    ]
+    chosen_cells = typed_cells if len(typed_cells) == 1 else named_cells
+    return chosen_cells[0] if len(chosen_cells) == 1 else None
+
+
+def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:
+    """Return the sentence with the value in bold (Markdown)."""
+    if value_span is None:
+        return sentence
+    start, end = value_span
+    return f"{sentence[:start]}**{sentence[start:end]}**{sentence[end:]}"

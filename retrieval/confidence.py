@@ -1,0 +1,194 @@
+"""Estimate the probability that the quoted answer is right, and refuse when it is low.
+
+A logistic regression over the scores of the selected sentences and passages, the question's words
+that they hold, and its codes and names that they lack. Its weights are learned and measured by
+`benchmarks.evidence_model`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from retrieval.answer_values import detect_answer_type, find_value
+from retrieval.context_packing import ContextPassage
+from retrieval.evidence import Evidence, Similarities, list_unit_texts, rank_rows
+from retrieval.evidence_model import EVIDENCE_MODEL
+from retrieval.query_plan import QueryPlan
+from retrieval.question_terms import (
+    TextTerms,
+    find_alternatives,
+    find_question_terms,
+    index_text_terms,
+)
+from retrieval.quote_candidates import QuoteCandidate
+from retrieval.relevance import RelevanceDecision
+from retrieval.words import extract_content_words, stem_word
+from schemas.profiles import AnswerProfile
+
+# Sentences that the quotes are chosen from.
+N_QUOTED = 3
+# Similarity below which a word of the question has no counterpart.
+WEAK_SIMILARITY = 0.45
+N_COMPARED_PASSAGES = 10
+
+
+def assess_evidence(
+    relevance: RelevanceDecision,
+    evidence: Evidence,
+    contexts: Sequence[ContextPassage],
+    rerank_scores: Sequence[float],
+    plan: QueryPlan,
+    profile: AnswerProfile,
+) -> RelevanceDecision:
+    """Replace the decision by rules with the learned one.
+
+    Without token states, and for a profile with a threshold of its own, the rules stand, and also
+    where they found nothing to judge.
+    """
+    if (
+        evidence.similarities is None
+        or evidence.scores is None
+        or profile.threshold is not None
+        or (relevance.refused and relevance.best is None)
+    ):
+        return relevance
+    above_background = sorted(
+        (score - relevance.background for score in rerank_scores), reverse=True
+    )
+    documents = list_quoted_documents(evidence.candidates, evidence.scores, contexts)
+    features = compute_confidence_features(
+        evidence, evidence.similarities, evidence.scores, documents, above_background, plan
+    )
+    probability = estimate_probability(
+        features, EVIDENCE_MODEL.confidence, EVIDENCE_MODEL.intercept
+    )
+    missing_terms = find_missing_terms(
+        index_text_terms(documents), plan, is_foreign=features["is_foreign"] > 0
+    )
+    min_confidence = (
+        EVIDENCE_MODEL.refuse_below if profile.min_confidence is None else profile.min_confidence
+    )
+    reason = f"estimated probability {probability:.0%} that the quotes answer the question"
+    return replace(
+        relevance,
+        # However close its meaning, a passage about another product, year or person is no answer.
+        refused=bool(missing_terms) or probability < min_confidence,
+        reason=f"the documents lack {', '.join(missing_terms)}" if missing_terms else reason,
+        probability=probability,
+        missing_terms=tuple(missing_terms),
+        alternatives=tuple(find_alternatives(missing_terms, documents)),
+    )
+
+
+def list_quoted_documents(
+    candidates: Sequence[QuoteCandidate],
+    scores: Sequence[float],
+    contexts: Sequence[ContextPassage],
+) -> list[str]:
+    """Return what was read of the documents of the best sentences, a text for each passage."""
+    document_ids = {candidates[row].chunk.document_id for row in rank_rows(scores)[:N_QUOTED]}
+    return [
+        context.readable_text for context in contexts if context.parent.document_id in document_ids
+    ]
+
+
+def find_missing_terms(held: TextTerms, plan: QueryPlan, *, is_foreign: bool) -> list[str]:
+    """Return the identifying codes and the names of the question that are not held.
+
+    Names are translated: their absence from a foreign text says nothing.
+    """
+    terms = find_question_terms(plan.question, plan.language)
+    return [code for code in terms.identifiers if not held.holds_code(code)] + [
+        name for name in terms.names if not is_foreign and not held.holds_name(name)
+    ]
+
+
+def compute_confidence_features(
+    evidence: Evidence,
+    similarities: Similarities,
+    scores: Sequence[float],
+    documents: Sequence[str],
+    rerank_scores: Sequence[float],
+    plan: QueryPlan,
+) -> dict[str, float]:
+    """Return the features by name. `rerank_scores` are above the engine's background, best first.
+
+    Codes and names are looked for in the best sentences with their neighbors and headings, and in
+    `documents`, which is everything that was read of the documents of these sentences.
+    """
+    candidates = evidence.candidates
+    rows = rank_rows(scores)
+    lead = rows[0]
+    quoted_rows = rows[:N_QUOTED]
+    chunk_rows = {
+        row: [
+            other
+            for other in (row - 1, row, row + 1)
+            if 0 <= other < len(candidates)
+            and candidates[other].chunk.chunk_id == candidates[row].chunk.chunk_id
+        ]
+        for row in quoted_rows
+    }
+    unit_texts = {
+        row: [text for other in chunk_rows[row] for text in list_unit_texts(candidates[other])]
+        for row in quoted_rows
+    }
+    quoted_terms = index_text_terms(text for texts in unit_texts.values() for text in texts)
+    lead_terms = index_text_terms(unit_texts[lead])
+    document_terms = index_text_terms(documents)
+    terms = find_question_terms(plan.question, plan.language)
+    keys = {stem_word(word) for word in extract_content_words(plan.question, plan.language)}
+    is_foreign = plan.is_foreign(candidates[lead].chunk.language)
+    window = similarities.tokens[chunk_rows[lead]].max(axis=0)
+    weights = similarities.weights / similarities.weights.sum()
+    relative_scores = np.array(scores) - scores[lead]
+    shares = np.exp(relative_scores) / np.exp(relative_scores).sum()
+    answer_type = detect_answer_type(plan.question)
+    has_value = any(
+        find_value(answer_type, candidates[row].readable_text, plan.question) for row in quoted_rows
+    )
+
+    def count_missing_names(held: TextTerms) -> int:
+        return 0 if is_foreign else sum(not held.holds_name(name) for name in terms.names)
+
+    best_rerank, *other_reranks = [*rerank_scores, 0.0]
+    return {
+        "window_similarity": float(window @ weights),
+        "lead_similarity": float(similarities.score([lead])[0]),
+        "weak_share": float((window < WEAK_SIMILARITY) @ weights),
+        "lead_share": float(shares[lead]),
+        "entropy": float(-(shares * np.log(shares + 1e-12)).sum()),
+        "score_margin": float(scores[lead] - np.sort(scores)[-N_COMPARED_PASSAGES:].mean()),
+        "rerank_score": best_rerank,
+        "rerank_gap": best_rerank - other_reranks[0] if other_reranks else 0.0,
+        "rerank_margin": best_rerank
+        - sum(rerank_scores[:N_COMPARED_PASSAGES])
+        / max(1, len(rerank_scores[:N_COMPARED_PASSAGES])),
+        "lead_coverage": 0.0 if is_foreign else _compute_coverage(keys, lead_terms),
+        "quoted_coverage": 0.0 if is_foreign else _compute_coverage(keys, quoted_terms),
+        "document_coverage": 0.0 if is_foreign else _compute_coverage(keys, document_terms),
+        "is_foreign": float(is_foreign),
+        "lacks_value": float(answer_type is not None and not has_value),
+        "codes_missing": float(any(not quoted_terms.holds_code(code) for code in terms.codes)),
+        "codes_missing_in_document": float(
+            any(not document_terms.holds_code(code) for code in terms.codes)
+        ),
+        "names_missing": float(count_missing_names(quoted_terms)),
+        "names_missing_in_document": float(count_missing_names(document_terms)),
+        "log_keywords": math.log1p(len(keys)),
+    }
+
+
+def _compute_coverage(keys: set[str], terms: TextTerms) -> float:
+    return len(keys & terms.stems) / len(keys) if keys else 0.0
+
+
+def estimate_probability(
+    features: Mapping[str, float], weights: Mapping[str, float], intercept: float
+) -> float:
+    logit = intercept + sum(weight * features[name] for name, weight in weights.items())
+    return 1 / (1 + math.exp(-logit))

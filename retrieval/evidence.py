@@ -1,0 +1,393 @@
+"""Weigh the evidence for an answer: score every sentence and table row of the contexts.
+
+Sentences are compared with the question by late interaction (`engines.rerank.maxsim`) over the
+token states that the index holds for their characters, after subtracting the mean state: raw states
+point in nearly one direction, which hides differences. A linear model over this similarity, shared
+words, the values asked for and the rank of the passage gives the score. Its weights are learned
+(`benchmarks.evidence_model`) and belong to the states of one embedder.
+
+Without token states, a reranker or the cosine of embedded sentences takes the similarity's place,
+and without any engine shared words decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.answer_values import detect_answer_type, find_value, holds_name, holds_numeral
+from retrieval.evidence_model import EVIDENCE_MODEL
+from retrieval.fusion import compute_z_scores
+from retrieval.query_plan import QueryPlan
+from retrieval.question_terms import find_question_terms, index_text_terms
+from retrieval.quote_candidates import QuoteCandidate
+from retrieval.reranking import TokenStateReader, TokenStates
+from retrieval.words import extract_content_words, extract_word_keys, stem_word
+from schemas.errors import AnabranchError
+from schemas.ids import content_id
+from schemas.ports.engines import Embedder, QueryEmbedding, Reranker, RerankPassage, TokenSpans
+from schemas.values import format_embedding_text
+
+FloatArray = NDArray[np.float64]
+
+# Without stored states sentences must be embedded: about 700 tokens, a third of a second on one
+# core.
+MAX_EMBEDDED_SENTENCES = 24
+LEXICAL_WEIGHT = 0.5
+VALUE_BONUS = 0.15
+# Subtracted for each context ranked before the sentence's own, up to three.
+RANK_PENALTY = 0.1
+# Most that the sentence before it adds to the similarity of a sentence. Measured: 99 % gain less.
+MAX_GAIN = 0.25
+# Brings scores without a model to the scale of learned ones, which are logarithms: three quarters
+# of the best score lie 2.3 below it.
+FALLBACK_SCALE = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Similarities:
+    """How close each sentence is to the question, by the token states of the index.
+
+    `tokens` is the highest similarity of each question token to a token of each sentence
+    [sentences, question tokens], `weights` the idf of the question's tokens, and `reverse` the mean
+    over a sentence's tokens of the highest similarity to the question.
+    """
+
+    tokens: FloatArray
+    weights: FloatArray
+    reverse: FloatArray
+
+    def score(self, rows: Sequence[int] | None = None) -> FloatArray:
+        """Return the weighted mean similarity of each sentence, or of `rows` read together."""
+        tokens = self.tokens if rows is None else self.tokens[list(rows)].max(axis=0)[None, :]
+        return np.asarray(tokens @ self.weights / self.weights.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Quote candidates in order of contexts and text, with their scores.
+
+    Scores are None when no engine could compare the sentences. `similarities` are None unless the
+    index has token states.
+    """
+
+    candidates: tuple[QuoteCandidate, ...]
+    scores: tuple[float, ...] | None = None
+    similarities: Similarities | None = None
+    has_engine_failure: bool = False
+
+    def get_scores(self, plan: QueryPlan) -> tuple[float, ...]:
+        """Return the scores, by shared words alone when no engine made any."""
+        if self.scores is not None or not self.candidates:
+            return self.scores or ()
+        return combine_closeness(self.candidates, plan, range(len(self.candidates)), None)
+
+
+async def weigh_evidence(
+    candidates: Sequence[QuoteCandidate],
+    plan: QueryPlan,
+    query: QueryEmbedding | None,
+    embedder: Embedder,
+    reranker: Reranker | None,
+    stored_states: TokenStateReader,
+    timeout_s: float,
+) -> Evidence:
+    """Score the candidates. When the engines fail or exceed `timeout_s`, there are no scores."""
+    evidence = Evidence(tuple(candidates))
+    if not candidates:
+        return evidence
+    try:
+        async with asyncio.timeout(timeout_s):
+            if reranker is None or reranker.role == "added":
+                similarities = await _compare_stored_states(
+                    candidates, query, embedder, stored_states
+                )
+                if similarities is not None:
+                    features = compute_selection_features(candidates, plan, similarities)
+                    return Evidence(tuple(candidates), combine_features(features), similarities)
+            rows = _preselect(candidates, plan)
+            closeness = await _compute_closeness(
+                [candidates[row] for row in rows], plan, query, embedder, reranker
+            )
+    except (AnabranchError, TimeoutError):
+        return Evidence(tuple(candidates), has_engine_failure=True)
+    if closeness is None:
+        return evidence
+    return Evidence(tuple(candidates), combine_closeness(candidates, plan, rows, closeness))
+
+
+async def _compare_stored_states(
+    candidates: Sequence[QuoteCandidate],
+    query: QueryEmbedding | None,
+    embedder: Embedder,
+    stored_states: TokenStateReader,
+) -> Similarities | None:
+    """Compare by the stored states; None unless the question and every sentence have some."""
+    if query is None or query.states is None or query.token_ids is None or not len(query.states):
+        return None
+    chunks = {candidate.chunk.chunk_id: candidate.chunk for candidate in candidates}
+    states_by_chunk = await stored_states.read(list(chunks.values()))
+    if len(states_by_chunk) < len(chunks):
+        return None
+    texts = [format_embedding_text(chunk.prefix, chunk.text) for chunk in chunks.values()]
+    spans_by_chunk = dict(zip(chunks, await embedder.locate_tokens(texts), strict=True))
+    sentence_states = [
+        _select_states(
+            candidate,
+            spans_by_chunk[candidate.chunk.chunk_id],
+            states_by_chunk[candidate.chunk.chunk_id],
+        )
+        for candidate in candidates
+    ]
+    # Long texts are cut before the embedding, and another program version may have embedded other
+    # texts.
+    present = [states for states in sentence_states if states is not None]
+    if len(present) < len(sentence_states):
+        return None
+    return await asyncio.to_thread(compare_states, present, query.states, query.token_ids)
+
+
+def _select_states(
+    candidate: QuoteCandidate, spans: TokenSpans, states: TokenStates
+) -> TokenStates | None:
+    """Return the states of the sentence's tokens, of its column names and of its lead-in."""
+    rows, token_ids = states
+    if len(spans) != len(rows):
+        return None
+    spans = spans - len(format_embedding_text(candidate.chunk.prefix, ""))
+    places = ((candidate.start, candidate.end), candidate.header_span, candidate.lead_in)
+    is_selected = np.any(
+        [
+            (spans[:, 1] > place[0]) & (spans[:, 0] < place[1])
+            for place in places
+            if place is not None
+        ],
+        axis=0,
+    )
+    return (rows[is_selected], token_ids[is_selected]) if is_selected.any() else None
+
+
+def compare_states(
+    sentences: Sequence[TokenStates],
+    question_states: NDArray[np.float32],
+    question_ids: NDArray[np.int32],
+) -> Similarities:
+    """Blocks for a few milliseconds."""
+    starts = np.cumsum([0, *(len(rows) for rows, _ in sentences[:-1])])
+    states = np.concatenate([rows for rows, _ in sentences]).astype(np.float32) / 127
+    ids = np.concatenate([token_ids for _, token_ids in sentences])
+    mean = states.mean(axis=0)
+    similarities = _normalize(question_states - mean) @ _normalize(states - mean).T
+    holds_token = np.logical_or.reduceat(question_ids[:, None] == ids[None, :], starts, axis=1)
+    lengths = np.diff(np.append(starts, len(ids)))
+    return Similarities(
+        np.maximum.reduceat(similarities, starts, axis=1).T.astype(np.float64),
+        np.log1p(len(sentences) / (1 + holds_token.sum(axis=1))),
+        np.add.reduceat(similarities.max(axis=0), starts) / lengths,
+    )
+
+
+def _normalize(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6))
+
+
+def compute_selection_features(
+    candidates: Sequence[QuoteCandidate], plan: QueryPlan, similarities: Similarities
+) -> Mapping[str, FloatArray]:
+    """Return the features by name, one number for each candidate.
+
+    Measures that have no fixed scale are standardized over the candidates.
+    """
+    similarity = similarities.score()
+    with_previous = np.array(
+        [
+            similarities.score([row - 1, row])[0]
+            if _continues(candidates, row)
+            else similarity[row]
+            for row in range(len(candidates))
+        ]
+    )
+    is_foreign = np.array([plan.is_foreign(candidate.chunk.language) for candidate in candidates])
+    # Across languages, shared words are chance.
+    overlaps = np.where(is_foreign, 0.0, compute_overlaps(candidates, plan))
+    answer_type = detect_answer_type(plan.question)
+    ranks = np.array([candidate.context.n - 1 for candidate in candidates])
+    parents = [candidate.context.parent for candidate in candidates]
+    texts = [candidate.readable_text for candidate in candidates]
+    return {
+        "similarity": compute_z_scores(similarity),
+        "reverse_similarity": compute_z_scores(similarities.reverse),
+        "overlap": overlaps,
+        "passage_rerank_score": compute_z_scores(
+            np.array([parent.rerank_score or 0.0 for parent in parents])
+        ),
+        "gain_of_previous": np.minimum(with_previous - similarity, MAX_GAIN),
+        "terms": _compute_term_shares(candidates, plan),
+        "is_first_passage": (ranks == 0).astype(np.float64),
+        "passage_rank": np.minimum(ranks, 5).astype(np.float64),
+        "has_value": np.array(
+            [find_value(answer_type, text, plan.question) is not None for text in texts],
+            np.float64,
+        ),
+        "has_numeral": np.array(
+            [
+                answer_type not in (None, "contact", "name") and holds_numeral(text)
+                for text in texts
+            ],
+            np.float64,
+        ),
+        "has_name": np.array(
+            [answer_type == "name" and holds_name(text, plan.question) for text in texts],
+            np.float64,
+        ),
+        "is_row": np.array([candidate.is_row for candidate in candidates], np.float64),
+        "log_length": np.log1p([len(text.split()) for text in texts]),
+    }
+
+
+def combine_features(features: Mapping[str, FloatArray]) -> tuple[float, ...]:
+    scores = sum(weight * features[name] for name, weight in EVIDENCE_MODEL.selection.items())
+    return tuple(np.asarray(scores, np.float64).tolist())
+
+
+def _continues(candidates: Sequence[QuoteCandidate], row: int) -> bool:
+    """Tell whether a sentence follows another one in the same chunk."""
+    return (
+        row > 0
+        and candidates[row - 1].chunk.chunk_id == candidates[row].chunk.chunk_id
+        and not candidates[row].is_row
+    )
+
+
+def _compute_term_shares(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> FloatArray:
+    """Return the share of the question's codes and names that each sentence, with the names above
+    it, holds.
+    """
+    terms = find_question_terms(plan.question, plan.language)
+    n_terms = len(terms.codes) + len(terms.names)
+    if not n_terms:
+        return np.zeros(len(candidates))
+    shares = []
+    for candidate in candidates:
+        text_terms = index_text_terms(list_unit_texts(candidate))
+        held = [text_terms.holds_code(code) for code in terms.codes]
+        held += [text_terms.holds_name(name) for name in terms.names]
+        shares.append(sum(held) / n_terms)
+    return np.array(shares, np.float64)
+
+
+def list_unit_texts(candidate: QuoteCandidate) -> list[str]:
+    """Return the texts that say what a sentence is about: its own and the names above it."""
+    return [
+        candidate.readable_text,
+        candidate.lead_in_text,
+        candidate.context.view.section,
+        candidate.chunk.title or "",
+        " ".join(candidate.header or ()),
+    ]
+
+
+def compute_overlaps(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> FloatArray:
+    """Return the share of the question's idf mass that each sentence contains.
+
+    Idf is over the sentences themselves. The headings above a sentence count as its words, and the
+    column names of a table row.
+    """
+    question_keys = list(
+        dict.fromkeys(map(stem_word, extract_content_words(plan.question, plan.language)))
+    )
+    if not question_keys:
+        return np.zeros(len(candidates))
+    matches = np.zeros((len(candidates), len(question_keys)))
+    for row, candidate in enumerate(candidates):
+        words = extract_word_keys(
+            f"{candidate.readable_text} {candidate.lead_in_text} {candidate.context.view.section}"
+        )
+        matches[row] = [key in words for key in question_keys]
+    idf = np.array([math.log(1 + len(candidates) / (1 + count)) for count in matches.sum(axis=0)])
+    return np.asarray(matches @ idf / idf.sum())
+
+
+def _preselect(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> list[int]:
+    """Return indices of the sentences to embed.
+
+    Half are chosen by words, half from the best child of each context: the question may share no
+    word with its answer.
+    """
+    overlaps = compute_overlaps(candidates, plan)
+    by_words = sorted(range(len(candidates)), key=lambda index: (-overlaps[index], index))[
+        : MAX_EMBEDDED_SENTENCES // 2
+    ]
+    from_best = [
+        index
+        for index, candidate in enumerate(candidates)
+        if candidate.chunk.chunk_id == candidate.context.parent.best.chunk.chunk_id
+    ]
+    other_indices = [index for index in range(len(candidates)) if index not in set(from_best)]
+    chosen_indices = list(dict.fromkeys([*by_words, *from_best, *other_indices]))
+    return sorted(chosen_indices[:MAX_EMBEDDED_SENTENCES])
+
+
+async def _compute_closeness(
+    candidates: Sequence[QuoteCandidate],
+    plan: QueryPlan,
+    query: QueryEmbedding | None,
+    embedder: Embedder,
+    reranker: Reranker | None,
+) -> FloatArray | None:
+    """Score each sentence by the cross-encoder, else by cosine; None without an embedding."""
+    texts = [item.readable_text for item in candidates]
+    if reranker is not None and reranker.role == "replaces":
+        passages = [RerankPassage(content_id("quote", text), text) for text in texts]
+        return np.array(await reranker.rerank(plan.question, query, passages))
+    if query is None:
+        return None
+    embedded = await embedder.embed(texts)
+    return np.array([float(item.vector.astype(np.float32) @ query.vector) for item in embedded])
+
+
+def combine_closeness(
+    candidates: Sequence[QuoteCandidate],
+    plan: QueryPlan,
+    rows: Sequence[int],
+    closeness: FloatArray | None,
+) -> tuple[float, ...]:
+    """Add closeness, shared words and the bonuses of the given rows; other rows score lowest."""
+    offered = [candidates[row] for row in rows]
+    sums = (
+        LEXICAL_WEIGHT * _scale_min_max(compute_overlaps(candidates, plan)[list(rows)])
+        + (_scale_min_max(closeness) if closeness is not None else 0.0)
+        + _compute_bonus(offered, plan.question)
+    )
+    logarithms = FALLBACK_SCALE * np.log(np.maximum(sums, 1e-3))
+    scores = np.full(len(candidates), logarithms.min() - FALLBACK_SCALE)
+    scores[list(rows)] = logarithms
+    return tuple(scores.tolist())
+
+
+def _compute_bonus(candidates: Sequence[QuoteCandidate], question: str) -> FloatArray:
+    answer_type = detect_answer_type(question)
+    return np.array(
+        [
+            (VALUE_BONUS if find_value(answer_type, item.readable_text, question) else 0.0)
+            - RANK_PENALTY * min(item.context.n - 1, 3)
+            for item in candidates
+        ],
+        np.float64,
+    )
+
+
+def _scale_min_max(values: FloatArray) -> FloatArray:
+    low, high = values.min(), values.max()
+    scaled: FloatArray = (values - low) / (high - low) if high > low else np.zeros(len(values))
+    return scaled
+
+
+def rank_rows(scores: Sequence[float]) -> list[int]:
+    """Return the indices of the candidates, best first, ties in order of the text."""
+    return sorted(range(len(scores)), key=lambda row: (-scores[row], row))

@@ -1,0 +1,148 @@
+"""Find the terms of a question that an answer must be about: codes, numbers and names.
+
+A passage about HX-9 is close in meaning to a question about HX-12, and does not answer it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from retrieval.words import is_function_word, split_words, stem_word, strip_accents
+
+_TOKEN = re.compile(r"\w+(?:[-./,:]\w+)*")
+_PARTS = re.compile(r"[-./,:]")
+_RANGE = re.compile(
+    r"(?<![\w.,])(\d{1,4}) ?(?:to|until|through|and|a|até|e|hasta|y|bis|und|à|et|[-–—]) ?(\d{1,4})"
+    r"(?![\w]|[.,]\d)"
+)
+# Wider pairs of numbers are rarely ranges: "between 9 and 2000".
+_MAX_RANGE = 400
+_SENTENCE_END = re.compile(r"[.!?:¿¡\"“«(]\s*$")
+# Languages that capitalize every noun, where a capital marks no name.
+_CAPITALIZING_LANGUAGES = ("de",)
+# 10:30, 10h30, 5kg, 20th, 3/5/2024, 1.50: times, amounts and dates may be written otherwise.
+_MEASURE = re.compile(r"\d+(?:[.,:/-]\d+)+$|\d[\d.,]*(?:h\d*|[a-zº°]+)$")
+_YEAR = re.compile(r"(?:1[5-9]|20)\d\d$")
+_NEXT_WORD = re.compile(r"\s*(?P<word>[^\W\d_]+|[%‰€$£°])")
+MAX_ALTERNATIVES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionTerms:
+    """`codes` contain a digit, and `names` are capitalized words.
+
+    `identifiers` are the codes that say what the question is about, as HX-12, 2014 and the 45 of
+    "week 45" do, and not how much, as the 15 of "15 guests" does.
+    """
+
+    codes: tuple[str, ...]
+    names: tuple[str, ...]
+    identifiers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextTerms:
+    """The terms that a text holds, for many look-ups."""
+
+    tokens: frozenset[str]
+    stems: frozenset[str]
+    ranges: tuple[tuple[int, int], ...]
+
+    def holds_code(self, code: str) -> bool:
+        """Tell whether the text holds the code, or a range of numbers that includes it."""
+        folded_code = _fold(code)
+        if folded_code in self.tokens:
+            return True
+        if folded_code.isdecimal() and len(folded_code) <= 4:
+            return any(low <= int(folded_code) <= high for low, high in self.ranges)
+        return False
+
+    def holds_name(self, name: str) -> bool:
+        return stem_word(name) in self.stems
+
+
+def find_question_terms(question: str, language: str | None) -> QuestionTerms:
+    """Return the codes and names of the question, each once.
+
+    A number of one digit is a quantity that may be spelled out, so it is no code.
+    """
+    codes: dict[str, None] = {}
+    names: dict[str, None] = {}
+    identifiers: dict[str, None] = {}
+    # In a title, capitals mark no names.
+    has_lower_case = any(
+        word[0].islower() and not is_function_word(word)
+        for word in re.findall(r"[^\W\d_]{2,}", question)
+    )
+    for match in _TOKEN.finditer(question):
+        token = match.group()
+        if any(char.isdigit() for char in token):
+            if len(token) > 1:
+                codes[token] = None
+                if _is_identifier(token, question[match.end() :]):
+                    identifiers[token] = None
+        elif (
+            has_lower_case
+            and token[0].isupper()
+            and len(token) > 2
+            and language not in _CAPITALIZING_LANGUAGES
+            and question[: match.start()].strip()
+            and not _SENTENCE_END.search(question[: match.start()])
+            and not is_function_word(token)
+        ):
+            names[token] = None
+    return QuestionTerms(tuple(codes), tuple(names), tuple(identifiers))
+
+
+def _is_identifier(token: str, following: str) -> bool:
+    """Tell whether a token with a digit names something, rather than counting or measuring it."""
+    if _MEASURE.match(token):
+        return False
+    if any(char.isalpha() for char in token) or _YEAR.match(token):
+        return True
+    next_word = _NEXT_WORD.match(following)
+    return token.isdecimal() and (next_word is None or is_function_word(next_word["word"]))
+
+
+def index_text_terms(texts: Iterable[str]) -> TextTerms:
+    text = _fold("\n".join(texts))
+    tokens: set[str] = set()
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        tokens.update((token, *(part for part in _PARTS.split(token) if part)))
+        # 2,450 and 2.450 and 2450 are one number.
+        tokens.update([_PARTS.sub("", token)] if token[0].isdigit() else [])
+    ranges = [(int(low), int(high)) for low, high in _RANGE.findall(text)]
+    return TextTerms(
+        frozenset(tokens),
+        frozenset(stem_word(word) for word in split_words(text)),
+        tuple((low, high) for low, high in ranges if low < high <= low + _MAX_RANGE),
+    )
+
+
+def find_alternatives(missing: Iterable[str], texts: Iterable[str]) -> list[str]:
+    """Return the codes of the shape of a missing one that the texts hold: HX-9 for HX-12.
+
+    A bare number has no alternatives: any other number would do.
+    """
+    shapes = {_get_shape(code) for code in missing}
+    shapes = {shape for shape in shapes if "0" in shape and shape.strip("0-./,:")}
+    counts = Counter(
+        match.group()
+        for text in texts
+        for match in _TOKEN.finditer(text)
+        if shapes and _get_shape(match.group()) in shapes
+    )
+    return sorted(code for code, _ in counts.most_common(MAX_ALTERNATIVES))
+
+
+def _get_shape(token: str) -> str:
+    """Return the token with every run of digits as `0`, and without a letter that ends it."""
+    return re.sub(r"\d+", "0", re.sub(r"(?<=\d)[a-z]$", "", _fold(token)))
+
+
+def _fold(text: str) -> str:
+    return strip_accents(text.lower())

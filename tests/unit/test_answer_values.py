@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from retrieval.answer_values import choose_cell, choose_value, detect_answer_type
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "value"),
+    [
+        (
+            "How much is the fee for the second boat?",
+            "The fee is 210 euros for the first boat and 90 euros for the second.",
+            "90 euros",
+        ),
+        (
+            "How many days may a guest stay?",
+            "Two guests may stay for 14 days and pay 3 keys.",
+            "14",
+        ),
+        (
+            "To how many Nm are the bolts of the QR-35 tightened?",
+            "Bolts are tightened to 45 Nm for the QR-20, 60 Nm for the QR-35.",
+            "60",
+        ),
+        ("How long is the notice?", "Artigo 3.º O prazo é de vinte dias.", "vinte"),
+        ("Who keeps the keys?", "The keys are kept by Nora Kestrel.", "Nora Kestrel"),
+        # Nothing tells the two numbers apart.
+        ("How many are there?", "Room 12 lies above room 14.", None),
+        ("What does an employee who leaves lose?", "For a year, Nora pays.", None),
+    ],
+)
+def test_value_nearest_to_the_words_of_the_question_is_chosen(
+    question: str, sentence: str, value: str | None
+) -> None:
+    span = choose_value(detect_answer_type(question), sentence, question)
+    assert (sentence[slice(*span)] if span else None) == value
+
+
+SITES = ("Site", "Opened", "Staff")
+
+
+@pytest.mark.parametrize(
+    ("question", "cell"),
+    [
+        ("How many staff does Porto have?", 2),
+        ("When was Porto opened?", 1),
+        ("What about Porto?", None),
+    ],
+)
+def test_cell_under_the_column_of_the_question_is_chosen(question: str, cell: int | None) -> None:
+    answer_type = detect_answer_type(question)
+    assert choose_cell(SITES, ["Porto", "2023", "64"], question, answer_type) == cell

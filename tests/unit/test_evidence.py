@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from engines.sentence_splitter import RuleSentenceSplitter
+from retrieval.confidence import assess_evidence
+from retrieval.context_packing import ContextPassage
+from retrieval.evidence import (
+    Evidence,
+    combine_features,
+    compare_states,
+    compute_selection_features,
+)
+from retrieval.extractive_answer import select_quotes
+from retrieval.fusion import FusedCandidate
+from retrieval.parent_expansion import RankedParent
+from retrieval.query_plan import QueryPlan, plan_query
+from retrieval.quote_candidates import extract_quote_candidates
+from retrieval.relevance import RelevanceDecision
+from retrieval.response_builder import format_missing_codes
+from schemas.profiles import AnswerProfile
+from tests.unit.retrieval_fakes import (
+    GuessedLanguageDetector,
+    LowercaseNameFolder,
+    token_states_of,
+)
+from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
+
+RULES = RelevanceDecision(False, 0.9, 0.5, 0.0, "rules")
+
+
+def plan(question: str) -> QueryPlan:
+    return plan_query(question, "en", GuessedLanguageDetector(), LowercaseNameFolder())
+
+
+def make_contexts(*texts: str) -> list[ContextPassage]:
+    contexts = []
+    for n, text in enumerate(texts, 1):
+        index = MemoryIndex()
+        index.add(IndexedDocument(f"note-{n}", [[IndexedChild(text)]], None))
+        (chunk,) = index.views.values()
+        parent = RankedParent(
+            chunk.parent_id, chunk.document_id, 1.0 / n, FusedCandidate(chunk, 1.0, {}, {}), 1
+        )
+        contexts.append(ContextPassage(n, parent, index.parent_views[chunk.parent_id], (chunk,)))
+    return contexts
+
+
+def weigh(question: str, contexts: Sequence[ContextPassage]) -> Evidence:
+    candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
+    states, token_ids = token_states_of(question)
+    similarities = compare_states(
+        [
+            ((rows * 127).astype(np.int8), ids)
+            for rows, ids in (token_states_of(item.readable_text) for item in candidates)
+        ],
+        states,
+        token_ids,
+    )
+    features = compute_selection_features(candidates, plan(question), similarities)
+    return Evidence(candidates, combine_features(features), similarities)
+
+
+def quote(question: str, *texts: str) -> list[str]:
+    contexts = make_contexts(*texts)
+    return [item.text for item in select_quotes(weigh(question, contexts), plan(question))]
+
+
+def test_answer_in_the_next_sentence_is_quoted_with_its_lead() -> None:
+    text = "The standby pump did not start. Its switch had been left in the manual position."
+    assert quote("Why did the standby pump not start?", text)[0] == text
+
+
+def test_lead_with_the_requested_value_is_quoted_alone() -> None:
+    text = "The replacement of the bearing costs 18,740 euros. It takes two technicians one day."
+    assert quote("What does the replacement of the bearing cost?", text)[0] == (
+        "The replacement of the bearing costs 18,740 euros."
+    )
+
+
+def test_sentence_in_another_paragraph_is_not_joined() -> None:
+    text = "The standby pump did not start.\n\nVisitors sign the book at the gate."
+    assert quote("Why did the standby pump not start?", text)[0] == (
+        "The standby pump did not start."
+    )
+
+
+def test_row_with_the_code_of_the_question_is_the_lead() -> None:
+    table = (
+        "| Code | Meaning |\n|---|---|\n| E23 | Probe fault |\n| E17 | Water missing |\n"
+        "| E24 | Probe fault |"
+    )
+    assert quote("What does code E17 mean?", table)[0] == "| E17 | Water missing |"
+
+
+FAQ = (
+    "STAFF QUESTIONS\n===============\n\nMay I lend my badge?\n--------------------\n\n"
+    "Never. A badge belongs to one person.\n\nThings to bring:\n\n- a towel\n- a lock\n"
+)
+
+
+def test_underlined_heading_is_a_lead_in_and_never_quoted() -> None:
+    candidates = extract_quote_candidates(make_contexts(FAQ), RuleSentenceSplitter())
+    assert [(item.text, item.lead_in_text.strip()) for item in candidates] == [
+        ("Never.", "May I lend my badge?"),
+        ("A badge belongs to one person.", "May I lend my badge?"),
+        ("Things to bring:", "May I lend my badge?"),
+        ("a towel", "Things to bring:"),
+        ("a lock", "Things to bring:"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "missing", "message"),
+    [
+        (
+            "What is the warranty of an HX-12?",
+            ("HX-12",),
+            "The passages found mention HX-11, HX-9, not HX-12.",
+        ),
+        (
+            "What did the warranty cost in 2014?",
+            ("2014",),
+            "The passages found do not mention 2014.",
+        ),
+        (
+            "Who sells the HX-9 in Elmstead?",
+            ("Elmstead",),
+            "The passages found do not mention Elmstead.",
+        ),
+    ],
+)
+def test_term_that_no_document_has_refuses_with_what_they_mention(
+    question: str, missing: tuple[str, ...], message: str
+) -> None:
+    contexts = make_contexts("The warranty of an HX-9 is 36 months. That of an HX-11 is 24 months.")
+    decision = assess_evidence(
+        RULES, weigh(question, contexts), contexts, [0.9], plan(question), AnswerProfile()
+    )
+    assert decision.refused and decision.missing_terms == missing
+    assert format_missing_codes(decision, "en") == [message]
+
+
+def test_held_terms_are_left_to_the_estimated_probability() -> None:
+    question = "What is the warranty of an HX-9?"
+    contexts = make_contexts("The warranty of an HX-9 is 36 months.", "Visitors sign the book.")
+    evidence = weigh(question, contexts)
+    decisions = [
+        assess_evidence(RULES, evidence, contexts, [0.9, 0.1], plan(question), profile)
+        for profile in (AnswerProfile(min_confidence=0.0), AnswerProfile(min_confidence=1.0))
+    ]
+    assert [decision.refused for decision in decisions] == [False, True]
+    assert decisions[0].probability == decisions[1].probability is not None
+
+
+def test_profile_threshold_keeps_the_rules() -> None:
+    question = "What is the warranty of an HX-12?"
+    contexts = make_contexts("The warranty of an HX-9 is 36 months.")
+    profile = AnswerProfile(threshold=0.5)
+    evidence = weigh(question, contexts)
+    assert assess_evidence(RULES, evidence, contexts, [0.9], plan(question), profile) is RULES
+
+
+def test_without_token_states_the_rules_stand() -> None:
+    contexts = make_contexts("The warranty of an HX-9 is 36 months.")
+    candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
+    decision = assess_evidence(
+        RULES, Evidence(candidates, (0.0,)), contexts, [0.9], plan("HX-12?"), AnswerProfile()
+    )
+    assert decision is RULES

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from retrieval.question_terms import find_alternatives, find_question_terms, index_text_terms
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "codes", "names"),
+    [
+        ("What is the warranty of an HX-12?", "en", ("HX-12",), ()),
+        ("Who is on call in week 45?", "en", ("45",), ()),
+        ("What did Bergen Marine earn in 2014?", "en", ("2014",), ("Bergen", "Marine")),
+        # The first word of a question or sentence, and a quantity of one digit, are no terms.
+        ("My dog ate 3 shoes. Who pays?", "en", (), ()),
+        ("¿Cuánto cuesta?", "es", (), ()),
+        # German capitalizes every noun.
+        ("Was kostet der Filter F7?", "de", ("F7",), ()),
+        ("WHO PAYS THE RENT OF UNIT 7C?", "en", ("7C",), ()),
+    ],
+)
+def test_codes_and_names_of_question_are_found(
+    question: str, language: str, codes: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    terms = find_question_terms(question, language)
+    assert (terms.codes, terms.names) == (codes, names)
+
+
+@pytest.mark.parametrize(
+    ("question", "identifiers"),
+    [
+        ("Who is on call in week 45?", ("45",)),
+        ("What does § 52 of the rules demand?", ("52",)),
+        ("What did it earn in 2014?", ("2014",)),
+        ("What is the rent of Unit 7C?", ("7C",)),
+        ("May I bring 15 guests?", ()),
+        ("Is it open at 10:30 or at 21h?", ()),
+        ("Is there a 25% discount above 1,500 euros?", ()),
+        ("What happened on 3/5/2024?", ()),
+    ],
+)
+def test_quantities_are_no_identifiers(question: str, identifiers: tuple[str, ...]) -> None:
+    assert find_question_terms(question, "en").identifiers == identifiers
+
+
+def test_capitals_of_a_title_mark_no_names() -> None:
+    assert find_question_terms("What Is the Annual Fee for Members?", "en").names == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "is_held"),
+    [
+        ("The warranty of an HX-9 is 36 months.", "HX-12", False),
+        ("The warranty of an hx-12 is 36 months.", "HX-12", True),
+        ("Models HX-11S and HX-9", "HX-11", False),
+        ("Duty rota, weeks 36 to 41", "38", True),
+        ("Duty rota, weeks 36 to 41", "45", False),
+        ("Semanas 36 a 41", "40", True),
+        ("The fee is 2,450 euros.", "2450", True),
+        ("The fee is 12,450 euros.", "450", True),
+    ],
+)
+def test_code_is_matched_as_a_whole_or_within_a_range(text: str, code: str, is_held: bool) -> None:
+    assert index_text_terms([text]).holds_code(code) is is_held
+
+
+def test_alternatives_have_the_shape_of_the_missing_code() -> None:
+    texts = ["The HX-9 and the HX-11 are brazed; the FT-180 is not.", "An HX-9 weighs 5 kg."]
+    assert find_alternatives(["HX-12"], texts) == ["HX-11", "HX-9"]
+    assert find_alternatives(["45"], ["weeks 40 and 41"]) == []
