@@ -11,7 +11,9 @@ from anabranch.cli.options import LocalOptions
 from anabranch.cli.output import print_stderr, print_table
 
 app = App(
-    name="eval", help="Measure the quality of retrieval and parsing.", result_action="return_value"
+    name="eval",
+    help="Measure the quality of retrieval, answers and parsing.",
+    result_action="return_value",
 )
 DEFAULT = LocalOptions()
 
@@ -63,6 +65,66 @@ def retrieval(
         print_stderr(
             f"{report['documents']} documents, {report['queries']} queries; p50 "
             f"{report['latency_ms']['p50']:.0f} ms",
+            quiet=common.quiet,
+        )
+    return 0
+
+
+@app.command
+def answers(
+    path: Path,
+    /,
+    *,
+    profile: str = "default",
+    responses_out: Path | None = None,
+    common: LocalOptions = DEFAULT,
+) -> int:
+    """Ingest a set of files through the real pipeline, in a temporary data folder, ask all its
+    questions, and compare the answers with gold texts.
+
+    Parameters
+    ----------
+    path
+        Folder with manifest.jsonl, questions.jsonl and the files.
+    profile
+        Retrieval profile.
+    responses_out
+        File to write each question's id and response to, as JSON Lines.
+    """
+    from anabranch.eval.runner import run_answers_eval
+    from anabranch.process.logs import configure_logs
+    from evaluation.answers_eval import format_measures, write_responses
+
+    settings = common.load_settings("logging.level=warning")
+    configure_logs(settings.logging)
+    report, responses = asyncio.run(run_answers_eval(path, settings, profile=profile))
+    if responses_out is not None:
+        write_responses(responses_out, responses)
+    if common.is_json:
+        common.print_result(report)
+    else:
+        print_table(("measure", "value", "95 %"), format_measures(report["overall"]))
+        print_table(
+            ("kind", "questions", "right", "lead right", "falsely refused", "correctly refused"),
+            [
+                (
+                    kind,
+                    str(figures["n"]),
+                    *(
+                        f"{figures[name]['value']:.2f}" if name in figures else ""
+                        for name in (
+                            "right",
+                            "lead_right",
+                            "falsely_refused",
+                            "correctly_refused",
+                        )
+                    ),
+                )
+                for kind, figures in report["kinds"].items()
+            ],
+        )
+        print_stderr(
+            f"{report['questions']} questions; answered p50 {report['latency_ms']['p50']:.0f} ms",
             quiet=common.quiet,
         )
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.worker import Worker, prepare_worker
@@ -18,6 +20,12 @@ from anabranch.config.index_config import build_index_config
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
 from anabranch.process.database import open_database
+from evaluation.answers_eval import (
+    AnswerQuestion,
+    SetFile,
+    evaluate_answers,
+    read_answers_set,
+)
 from evaluation.documents_eval import TestFile, evaluate_documents
 from evaluation.metrics import Run
 from evaluation.retrieval_eval import TestDocument, evaluate_retrieval
@@ -30,7 +38,7 @@ from schemas.ids import make_received_id, sha256_hex
 from schemas.ports.engines import BlobStore, LocalFile
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
-from schemas.questions import SearchRequest
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest
 from schemas.records import Record
 from schemas.topics import OUTCOMES
 from services.monitoring.lag_diagnosis import fetch_stage_lags
@@ -113,14 +121,17 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class BulkDocument:
+    """A Markdown text, or a file of any format with its bytes."""
+
     id: str
     title: str | None
-    text: str
+    text: str | bytes
+    filename: str | None = None
 
 
 @dataclass(slots=True)
 class BulkProducer:
-    """Producer of Markdown documents, whose ids become external ids."""
+    """Producer of documents, whose ids become external ids."""
 
     log: EventLog
     blobs: BlobStore
@@ -152,20 +163,26 @@ class BulkProducer:
         await self._wait_for_outcomes({document.id for document in documents}, next_offsets)
 
     async def _build_record(self, document: BulkDocument) -> Record:
-        payload = document.text.encode()
+        is_text = isinstance(document.text, str)
+        payload = document.text.encode() if isinstance(document.text, str) else document.text
         if len(payload) <= self.inline_bytes:
-            content = Content(text=document.text)
+            content = (
+                Content(text=document.text)
+                if isinstance(document.text, str)
+                else Content(base64=base64.b64encode(payload).decode())
+            )
         else:
             key = upload_staging_prefix(
                 "default", make_received_id("default", BULK_SOURCE, document.id)
             ) + sha256_hex(payload)
-            blob = await self.blobs.put(key, payload, media_type="text/markdown")
+            media_type = "text/markdown" if is_text else None
+            blob = await self.blobs.put(key, payload, media_type=media_type)
             content = Content(storage_key=blob.key)
         data = DocumentReceived(
             external_id=document.id,
             title=document.title,
-            media_type="text/markdown",
-            filename=f"{sha256_hex(document.id.encode())[:16]}.md",
+            media_type="text/markdown" if is_text else None,
+            filename=document.filename or f"{sha256_hex(document.id.encode())[:16]}.md",
             content=content,
         )
         return await build_raw_record(
@@ -248,6 +265,16 @@ async def ingest_documents(
 
     Returns the error code of each failed document by id.
     """
+    return await ingest_bulk(
+        stack,
+        [BulkDocument(document.id, document.title, document.text) for document in documents],
+        overrides,
+    )
+
+
+async def ingest_bulk(
+    stack: EphemeralStack, documents: Sequence[BulkDocument], overrides: Overrides = NO_OVERRIDES
+) -> dict[str, str]:
     producer = BulkProducer(
         stack.storage.log,
         stack.storage.blobs,
@@ -256,16 +283,36 @@ async def ingest_documents(
         stack.settings.ingest.inline_bytes,
         stack.check_worker,
     )
-    bulk_documents = [
-        BulkDocument(document.id, document.title, document.text) for document in documents
-    ]
-    await producer.ingest(bulk_documents)
-    raise_if_all_failed(producer, bulk_documents)
+    await producer.ingest(documents)
+    raise_if_all_failed(producer, documents)
     # A document's outcome does not wait for its entities.
     while any(line["lag"] for line in await fetch_stage_lags(stack.storage)):
         stack.check_worker()
         await asyncio.sleep(0.2)
     return {document_id: failure.code or "" for document_id, failure in producer.failures.items()}
+
+
+async def run_answers_eval(
+    path: Path, settings: Settings, *, profile: str, overrides: Overrides = NO_OVERRIDES
+) -> tuple[dict[str, Any], list[tuple[AnswerQuestion, QueryResponse]]]:
+    """Ingest the files into a temporary stack, ask every question, and return the report and the
+    responses.
+    """
+    files, questions = read_answers_set(path)
+    async with start_ephemeral_stack(settings, overrides) as stack:
+        failures = await ingest_bulk(stack, [_read_file(file) for file in files], overrides)
+
+        async def ask(question: str) -> QueryResponse:
+            return await stack.retriever.query(
+                CALLER, QueryRequest(query=question, profile=profile), uuid4()
+            )
+
+        report, responses = await evaluate_answers(questions, ask)
+    return {**report, "set": path.name, "profile": profile, "failed": failures}, responses
+
+
+def _read_file(file: SetFile) -> BulkDocument:
+    return BulkDocument(file.external_id, None, file.path.read_bytes(), file.path.name)
 
 
 async def run_documents_eval(

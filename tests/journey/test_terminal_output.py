@@ -179,6 +179,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "kafka stop": [[]],
         "kafka status": [[]],
         "eval retrieval": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
+        "eval answers": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
         "eval documents": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
         "doctor": [[]],
         "config show": [[], ["--set", f"chat.model={CONTROL_SEQUENCES}"]],
