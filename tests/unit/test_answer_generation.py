@@ -397,9 +397,11 @@ async def test_steps_are_reported_and_deltas_only_when_streaming(stream: bool, w
     steps = [progress for progress in reported if isinstance(progress, StepProgress)]
     assert [step.name for step in steps if step.ms is None] == [
         "plan",
+        "link",
         "channels",
         "chunks",
         "fuse",
+        "bridge",
         "rerank",
         "read",
         "evidence",
