@@ -79,7 +79,7 @@ async def measure(documents: int, singles: int, words: int) -> dict[str, Any]:
     async with run_pipeline(make_null_overrides()) as bench:
         started = await read_usage(bench.worker.storage.pool)
         await bench.push(records[:documents])
-        await bench.wait_until_searchable(documents)
+        await bench.wait_until_searchable(documents, poll_s=0.2)
         loaded = await read_usage(bench.worker.storage.pool)
         for number, record in enumerate(records[documents:], documents + 1):
             await bench.push([record])

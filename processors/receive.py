@@ -352,6 +352,9 @@ async def _fetch_url(
 
 
 async def _copy_to_pinned(incoming: BlobRef, key: str, ports: StagePorts) -> BlobRef:
+    # Inline bytes are stored under this key at once.
+    if incoming.key == key:
+        return incoming
     # The key contains the hash, so a blob of the same size is a finished copy of an earlier
     # attempt.
     if await ports.blobs.get_size(key) != incoming.size:

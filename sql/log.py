@@ -246,6 +246,7 @@ class PgLog:
                 [r.key for r in batch],
                 [encode_headers(r.headers) for r in batch],
                 [r.value for r in batch],
+                [None] * len(batch),
             )
             with translate_log_errors():
                 offsets = await self._pool.fetchval(load_query("append_events"), *columns)

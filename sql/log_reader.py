@@ -191,6 +191,7 @@ class PgPartition:
         self.moved = asyncio.Event()
         self.resumed = asyncio.Event()
         self._open: deque[ReaderCursor] = deque()
+        self._skipped: set[ReaderCursor] = set()
         self._positions: set[int] = set()
         self._uncommitted: deque[ReaderCursor] = deque()
         self._highest = 0
@@ -217,6 +218,14 @@ class PgPartition:
         self._positions.add(cursor.position)
         self.read = cursor
 
+    def skip(self, cursor: ReaderCursor) -> None:
+        """Pass a record that the group has processed already, once those before it are finished."""
+        self._highest = max(self._highest, cursor.position)
+        self.read = cursor
+        self._skipped.add(cursor)
+        self._open.append(cursor)
+        self._finish_skipped()
+
     def acknowledge(self, next_offset: int) -> None:
         """Finish the record at `next_offset - 1` and all records delivered before it.
 
@@ -226,6 +235,13 @@ class PgPartition:
         while not self._closed and next_offset - 1 in self._positions:
             self.finished = self._open.popleft()
             self._positions.discard(self.finished.position)
+            self.moved.set()
+        self._finish_skipped()
+
+    def _finish_skipped(self) -> None:
+        while not self._closed and self._open and self._open[0] in self._skipped:
+            self.finished = self._open.popleft()
+            self._skipped.discard(self.finished)
             self.moved.set()
 
     def resume(self) -> None:
@@ -305,11 +321,16 @@ class PgSubscription:
                     partition.read.position,
                     PAGE_RECORDS,
                     PAGE_BYTES,
+                    self._lease.group,
                 )
             readable_rows = [row for row in rows if row["ripe"]]
             for row in readable_rows:
+                cursor = ReaderCursor(row["xact"], row["position"])
+                if row["applied"]:
+                    partition.skip(cursor)
+                    continue
                 await _wait_for_capacity(partition, sink)
-                partition.track_delivery(ReaderCursor(row["xact"], row["position"]))
+                partition.track_delivery(cursor)
                 sink.offer(to_stored_record(partition.topic, row))
             await _wait_for_capacity(partition, sink)
             page_bytes = sum(len(row["value"] or b"") for row in readable_rows)

@@ -38,6 +38,9 @@ class Publisher:
 
     async def build_record(self, emission: Emission) -> Record:
         """Build one record. Raises LimitExceeded if it is larger than any log accepts."""
+        return await self.encode(self.build_event(emission))
+
+    def build_event(self, emission: Emission) -> Event[Any]:
         cause, data = emission.cause, emission.data
         # Derived, never random: after a crash the same emission must get the same id.
         event_id = (
@@ -47,7 +50,7 @@ class Publisher:
                 self.producer_name, self.pipeline_fingerprint, cause.id, emission.ordinal
             )
         )
-        event = Event(
+        return Event(
             id=event_id,
             data=data,
             source=f"anabranch/{self.producer_name}",
@@ -62,12 +65,15 @@ class Publisher:
             traceparent=cause.traceparent,
             key=cause.key,
         )
+
+    async def encode(self, event: Event[Any]) -> Record:
+        """Encode an event for its topic. Raises LimitExceeded if no log accepts its size."""
         record = await self.codec.encode(
-            event, self.resolve_topic(data), str(event.document_id or cause.id)
+            event, self.resolve_topic(event.data), str(event.document_id or event.causation_id)
         )
         if record.size_bytes > MAX_EVENT_BYTES:
             raise LimitExceeded(
-                f"The event {data.event_type()} has {record.size_bytes} bytes; "
+                f"The event {event.data.event_type()} has {record.size_bytes} bytes; "
                 f"{MAX_EVENT_BYTES} are allowed.",
                 code="EVENT_TOO_LARGE",
                 remedy="Send less metadata, or split the document.",

@@ -36,6 +36,7 @@ from schemas.errors import (
 from schemas.events import Event
 from schemas.ports.ledger import (
     ATTEMPTS_RECORDED_BY_CLAIM,
+    ChainedDocument,
     ClaimResult,
     ClaimStatus,
     Ledger,
@@ -85,6 +86,9 @@ class WorkItem:
     timeouts: int = 0
     is_delegated: bool = False
     """True if another program reacts to it."""
+    may_chain: bool = True
+    chained: ChainedDocument | None = None
+    """The document as `streams.stage_chain` has processed it, to be committed at once."""
 
     @property
     def is_suspect(self) -> bool:

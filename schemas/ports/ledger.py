@@ -5,7 +5,8 @@ cache.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Protocol
 from uuid import UUID
@@ -13,6 +14,7 @@ from uuid import UUID
 from schemas.amendments import OrderKey
 from schemas.events import Event, EventDeadLettered
 from schemas.generations import Generation
+from schemas.records import Record
 from schemas.rows import DocumentRow, Row
 
 
@@ -134,6 +136,62 @@ class Ledger(Protocol):
         """Delete the claims of records below this offset, which are not delivered again.
 
         Never called for ingress.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionPreview:
+    """What a claim would decide about a revision, read without locks."""
+
+    result: ClaimResult
+    visible_order: OrderKey | None
+    is_new: bool
+    """False if the revision's rows exist already."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageTiming:
+    stage: str
+    started_at: datetime
+    duration_ms: float
+
+
+@dataclass(slots=True)
+class ChainedEvent:
+    """An event that its consumers have processed in memory, before it is in the log."""
+
+    event: Event  # type: ignore[type-arg]
+    record: Record
+    groups: Sequence[str] = ()
+    """Consumer groups that need not read it again."""
+    rows: list[Row] = field(default_factory=list)
+    timings: list[StageTiming] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainedDocument:
+    """A revision that has passed all stages in memory. Its first event is the accepted one."""
+
+    received_id: UUID
+    events: Sequence[ChainedEvent]
+    preview: RevisionPreview
+    visibility_change: VisibilityChange
+
+
+class ChainLedger(Protocol):
+    """Commits whole documents: their events, their rows and the claim of ingress, or nothing.
+
+    Possible where the log is in the tables' database. Both methods raise DatabaseUnavailable.
+    """
+
+    async def preview_revisions(self, events: Sequence[ProjectedEvent]) -> list[RevisionPreview]:
+        """Return what `claim` would decide now, for at most one revision per document."""
+
+    async def commit_chains(self, documents: Sequence[ChainedDocument]) -> set[UUID]:
+        """Commit documents; return the received ids of those that are not committed.
+
+        Those have changed since their preview, or the tables reject them. A document whose reaction
+        at ingress is done counts as committed, so a repeated call is safe.
         """
 
 

@@ -24,15 +24,19 @@ class OutcomeLoggingLog:
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         positions = await self.inner.append(records)
-        for record in records:
-            if record.topic == OUTCOMES:
-                outcome = json.loads(record.value or b"{}")
-                event_type = record.headers.get("ce_type", b"").decode().partition(".v")[0]
-                fields = {
-                    name: outcome[name] for name in LOGGED_FIELDS if outcome.get(name) is not None
-                }
-                log.info(event_type, **fields)
+        log_outcomes(records)
         return positions
+
+
+def log_outcomes(records: Sequence[Record]) -> None:
+    for record in records:
+        if record.topic == OUTCOMES:
+            outcome = json.loads(record.value or b"{}")
+            event_type = record.headers.get("ce_type", b"").decode().partition(".v")[0]
+            fields = {
+                name: outcome[name] for name in LOGGED_FIELDS if outcome.get(name) is not None
+            }
+            log.info(event_type, **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import structlog
 
+from processors import STAGES
 from schemas.errors import AnabranchError, TransientError
 from schemas.events import EventDeadLettered
 from schemas.generations import Generation
@@ -19,7 +20,8 @@ from schemas.ports.consumers import ALL_PARTITIONS
 from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, OrderingPolicy, ProjectedEvent
 from schemas.ports.log import RecordAppender, Subscriber
 from schemas.ports.stage_ports import StagePorts
-from schemas.records import StoredRecord
+from schemas.records import Record, StoredRecord
+from schemas.topics import ACCEPTED, CONTROL
 from services.engines import Engines, make_outdated_error
 from services.generations.stage_assignments import (
     RETRANSCRIBE,
@@ -34,6 +36,7 @@ from services.instrumentation.event_log_decorators import (
     NotifyingLog,
     OutcomeLoggingLog,
     OutcomeSuppressingLog,
+    log_outcomes,
 )
 from services.storage import Storage
 from services.worker.engine_registry import EngineRegistry
@@ -48,6 +51,7 @@ from streams.partition_sink import STATUS_RENEWAL_S, PartitionLimits
 from streams.publisher import Publisher
 from streams.runner import StageRunner, WorkItem
 from streams.stage import Stage
+from streams.stage_chain import ChainedRunner, ChainLink, StageChain
 from streams.stage_consumer import StageConsumer
 
 # How far a build may run ahead of its rate, and the longest sleep before a new pace applies.
@@ -104,6 +108,8 @@ class BuildThrottle:
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.5
+MAX_CHAINED_DOCUMENTS = 128
+"""Documents in the chain at once; they share transactions."""
 FIRST_POLL_S = 0.05
 """Poll interval until the first generation exists."""
 BUILD_TRANSACTIONS = 2
@@ -176,7 +182,7 @@ class ConsumerSupervisor:
     async def _reconcile(self, generations: Sequence[Generation], group: asyncio.TaskGroup) -> None:
         """Start and stop consumers.
 
-        Until the first generation is projected, only shared stages run: `control` projects it.
+        Until the first generation is projected, only stages of `control` run, which project it.
         """
         assignments = assign_stages(
             generations or [self.initial_generation], self.stages, self.storage.producer_topics
@@ -184,7 +190,7 @@ class ConsumerSupervisor:
         wanted_assignments = {
             assignment.key: assignment
             for assignment in assignments
-            if generations or assignment.stage.serves_all_generations
+            if generations or assignment.stage.topic == CONTROL
         }
         # Stop before starting: a successor continues in the consumer group of a stopped consumer.
         await self._stop_consumers(
@@ -195,7 +201,7 @@ class ConsumerSupervisor:
             if (
                 key not in self.assignment_tasks
                 and key not in self.delegated
-                and (consumer := await self._build_consumer(assignment)) is not None
+                and (consumer := await self._build_consumer(assignment, assignments)) is not None
             ):
                 self.assignment_tasks[key] = (
                     assignment,
@@ -261,7 +267,9 @@ class ConsumerSupervisor:
             )
             await self._record_failure(assignment.generation.name, error)
 
-    async def _build_consumer(self, assignment: StageAssignment) -> StageConsumer | None:
+    async def _build_consumer(
+        self, assignment: StageAssignment, assignments: Sequence[StageAssignment]
+    ) -> StageConsumer | None:
         """Build the consumer; None if this process lacks what the generation needs, or delegates
         it.
         """
@@ -316,21 +324,76 @@ class ConsumerSupervisor:
         throttle = (
             await self._load_throttle(generation.name) if assignment.suppresses_outcomes else None
         )
-        runner = (
-            ThrottledRunner(
+        runner: StageRunner
+        limits = self.bounds
+        if throttle:
+            runner = ThrottledRunner(
                 throttle, *runner_args, max_abandoned_attempts=self.max_abandoned_attempts
             )
-            if throttle
-            else StageRunner(*runner_args, max_abandoned_attempts=self.max_abandoned_attempts)
-        )
+        elif assignment.stage.name == "receive" and (
+            chain := await self._build_chain(generation, assignments, ports)
+        ):
+            runner = ChainedRunner(
+                *runner_args,
+                max_abandoned_attempts=self.max_abandoned_attempts,
+                chain=chain,
+                on_published=self._report_published,
+            )
+            # Small documents: together they hold less memory than one large one.
+            limits = replace(limits, max_reactions=MAX_CHAINED_DOCUMENTS)
+        else:
+            runner = StageRunner(*runner_args, max_abandoned_attempts=self.max_abandoned_attempts)
         return StageConsumer(
             runner,
             self.subscriber,
             assignment.topic,
-            self.bounds,
+            limits,
             group=assignment.group,
             reader_status=PgReaderStatus(self.storage.pool),
         )
+
+    async def _build_chain(
+        self, generation: Generation, assignments: Sequence[StageAssignment], ports: StagePorts
+    ) -> StageChain | None:
+        """Build the chain of the generation's consumers behind ingress; None if this process may
+        not run all of them.
+        """
+        links = [
+            assignment
+            for assignment in assignments
+            if assignment.generation.name == generation.name
+            and not assignment.stage.serves_all_generations
+        ]
+        if (
+            not self.storage.log.is_in_database
+            # Other processes host the other stages.
+            or any(stage not in self.stages for stage in STAGES)
+            or generation.state not in SERVING_STATES
+            or links[0].topic != ACCEPTED
+            # Texts come from elsewhere than the stage that decides about revisions.
+            or links[0].role is not StageRole.PRODUCE
+            or await self.engine_registry.find_outdated_stages(generation)
+        ):
+            return None
+        return StageChain(
+            [
+                ChainLink(
+                    assignment.stage,
+                    assignment.topic,
+                    assignment.group,
+                    Publisher(
+                        assignment.emitting_stage, generation, self.storage.codec, self.clock
+                    ),
+                )
+                for assignment in links
+            ],
+            PgLedger(self.storage.pool, generation),
+            ports,
+        )
+
+    def _report_published(self, records: Sequence[Record]) -> None:
+        log_outcomes(records)
+        self.instrumentation.count_published(records)
 
     def _delegate(self, assignment: StageAssignment) -> None:
         """Leave the events untouched: a worker of the version that built the generation continues

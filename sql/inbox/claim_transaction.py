@@ -21,6 +21,7 @@ from schemas.ports.ledger import (
 )
 from schemas.records import is_repeat
 from sql.advisory_locks import share_visibility_lock
+from sql.encoding import format_array
 from sql.inbox import amendments, revision_rows
 from sql.inbox.document_state import (
     add_stubs,
@@ -204,6 +205,11 @@ class _RevisionBatch:
             )
             for event in events
         ]
+        finished_ids = await self._find_finished(verdicts)
+        finished_results = {identity: ClaimResult(ClaimStatus.DONE) for identity in finished_ids}
+        verdicts = [verdict for verdict in verdicts if verdict.event.event.id not in finished_ids]
+        if not verdicts:
+            return finished_results
         await claim_events(
             self.connection, self.generation.name, self.stage, self.ordering, verdicts
         )
@@ -212,12 +218,35 @@ class _RevisionBatch:
             if self.ordering == OrderingPolicy.LATEST
             else self._write_parts(verdicts)
         )
-        return {
+        return finished_results | {
             verdict.event.event.id: replace(
                 verdict.result, visibility_change=visibility_changes.get(verdict.event.event.id)
             )
             for verdict in verdicts
         }
+
+    async def _find_finished(self, verdicts: Sequence[Verdict]) -> set[UUID]:
+        """Return superseded events that the stage has finished before, without a claim left.
+
+        Their document has its outcome already: "superseded" would contradict it.
+        """
+        superseded = [
+            verdict.event.event
+            for verdict in verdicts
+            if verdict.claim is ClaimStatus.SUPERSEDED and verdict.revived_order is None
+        ]
+        if not superseded:
+            return set()
+        rows = await self.connection.fetch(
+            load_query("finished_events"),
+            self.generation.name,
+            self.stage,
+            [event.id for event in superseded],
+            [event.data.document_id for event in superseded],
+            [format_array(event.data.order) for event in superseded],
+            [getattr(event.data, "part", 1) for event in superseded],
+        )
+        return {row["event_id"] for row in rows}
 
     async def _write_revisions(self, verdicts: Sequence[Verdict]) -> dict[UUID, VisibilityChange]:
         await revision_rows.write_revisions(self.connection, verdicts, self.states)

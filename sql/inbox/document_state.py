@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+import asyncpg
+
 from schemas.amendments import OrderKey
 from schemas.generations import Generation
 from schemas.ports.ledger import OrderingPolicy, ProjectedEvent
@@ -37,6 +39,29 @@ async def lock_documents(
     # Inserting here would take locks out of id order; the caller inserts and restarts.
     if len(rows) < len(ids):
         raise MissingDocuments
+    return await _load_states(connection, generation, events, rows)
+
+
+async def read_documents(
+    connection: Connection, generation: Generation, events: Sequence[ProjectedEvent]
+) -> dict[UUID, DocumentState]:
+    """Load the state of the documents of these events without locks; it may change at once."""
+    new_states = {
+        document: DocumentState(None, None, 0, None) for document in collect_tenants(events)
+    }
+    rows = await connection.fetch(load_query("lock_documents"), list(new_states))
+    if not rows:
+        return new_states
+    states, _ = await _load_states(connection, generation, events, rows)
+    return new_states | states
+
+
+async def _load_states(
+    connection: Connection,
+    generation: Generation,
+    events: Sequence[ProjectedEvent],
+    rows: Sequence[asyncpg.Record],
+) -> tuple[dict[UUID, DocumentState], set[UUID]]:
     states = {
         row["id"]: DocumentState(
             _parse_order(row["latest"]),
@@ -52,7 +77,7 @@ async def lock_documents(
     for row in await connection.fetch(
         load_query("visible_orders_and_destroyed_keys"),
         generation.name,
-        ids,
+        list(states),
         {event.event.key for event in events if event.event.key is not None},
     ):
         if row["destroyed_key"] is not None:
@@ -62,7 +87,7 @@ async def lock_documents(
             state.visible_order, state.chunks = _parse_order(row["ord"]), row["chunks"]
     # A build need not load revisions that the live generation has replaced already.
     if generation.state in ("building", "shadow"):
-        for row in await connection.fetch(load_query("live_visible_orders"), ids):
+        for row in await connection.fetch(load_query("live_visible_orders"), list(states)):
             states[row["document_id"]].live_order = _parse_order(row["ord"])
     return states, destroyed_keys
 

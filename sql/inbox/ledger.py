@@ -15,19 +15,28 @@ The second one, `PgLedger.complete`, marks the events once their reactions are p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 import asyncpg
+import structlog
 
 from schemas.errors import TransientError
 from schemas.events import EventDeadLettered
 from schemas.generations import Generation
-from schemas.ports.ledger import ClaimResult, OrderingPolicy, ProjectedEvent
+from schemas.ports.ledger import (
+    ChainedDocument,
+    ClaimResult,
+    OrderingPolicy,
+    ProjectedEvent,
+    RevisionPreview,
+)
 from schemas.rows import ChildRow, Row, VectorRow
 from sql.derived_tables import copy_rows, insert_rows
 from sql.encoding import encode_json_text
 from sql.errors import translate_database_errors
+from sql.inbox import chain_transaction
 from sql.inbox.claim_transaction import (
     SHARED_GENERATION,
     InboxEntries,
@@ -44,10 +53,12 @@ MAX_TRANSACTION_COST = 200.0
 """Approximate cost of one transaction, in chunks: about half a second of work."""
 COST_BY_ROW_TYPE: Mapping[type[Row], float] = {ChildRow: 1.0, VectorRow: 0.25}
 DEFAULT_ROW_COST = 0.1
+ItemT = TypeVar("ItemT")
+log = structlog.get_logger(__name__)
 
 
 class PgLedger:
-    """Implements `schemas.ports.ledger.Ledger`.
+    """Implements `schemas.ports.ledger.Ledger` and `ChainLedger`.
 
     `generation` may be None for stages whose ordering policy is `once_per_id` or `always`.
     """
@@ -98,6 +109,32 @@ class PgLedger:
             attempts,
             [None] * len(completed) + errors,
         )
+
+    async def preview_revisions(self, events: Sequence[ProjectedEvent]) -> list[RevisionPreview]:
+        with translate_database_errors():
+            async with self._pool.acquire() as connection:
+                return await chain_transaction.preview_revisions(
+                    connection, self.generation, events
+                )
+
+    async def commit_chains(self, documents: Sequence[ChainedDocument]) -> set[UUID]:
+        rejected_ids = set[UUID]()
+        for part in _split_chains(documents):
+            try:
+                with translate_database_errors():
+                    async with self._pool.acquire() as connection, connection.transaction():
+                        rejected_ids |= await chain_transaction.commit_chains(
+                            connection, self.generation, part
+                        )
+            # The ordinary path finds the document that the tables reject.
+            except (
+                chain_transaction.ChainContradicted,
+                MissingDocuments,
+                asyncpg.PostgresError,
+            ) as error:
+                log.warning("chains_rejected", documents=len(part), error=repr(error))
+                rejected_ids |= {document.received_id for document in part}
+        return rejected_ids
 
     async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
         await execute(
@@ -170,19 +207,36 @@ class PgLedger:
             )
 
 
+def _estimate_cost(rows: Iterable[Row]) -> float:
+    return sum(COST_BY_ROW_TYPE.get(type(row), DEFAULT_ROW_COST) for row in rows)
+
+
 def _split_transactions(events: Sequence[ProjectedEvent]) -> Iterator[list[ProjectedEvent]]:
     """Split events so that no transaction costs more than MAX_TRANSACTION_COST, keeping their
     order.
     """
-    part: list[ProjectedEvent] = []
+    return _split_by_cost(events, lambda event: _estimate_cost(event.rows))
+
+
+def _split_chains(documents: Sequence[ChainedDocument]) -> Iterator[list[ChainedDocument]]:
+    return _split_by_cost(
+        documents,
+        lambda document: sum(_estimate_cost(event.rows) for event in document.events),
+    )
+
+
+def _split_by_cost(
+    items: Sequence[ItemT], estimate_cost: Callable[[ItemT], float]
+) -> Iterator[list[ItemT]]:
+    part: list[ItemT] = []
     cost = 0.0
-    for event in events:
-        event_cost = sum(COST_BY_ROW_TYPE.get(type(row), DEFAULT_ROW_COST) for row in event.rows)
-        # An event is never split, whatever it costs.
-        if part and cost + event_cost > MAX_TRANSACTION_COST:
+    for item in items:
+        item_cost = estimate_cost(item)
+        # An item is never split, whatever it costs.
+        if part and cost + item_cost > MAX_TRANSACTION_COST:
             yield part
             part, cost = [], 0.0
-        part.append(event)
-        cost += event_cost
+        part.append(item)
+        cost += item_cost
     if part:
         yield part

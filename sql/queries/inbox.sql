@@ -96,6 +96,40 @@ set state = case when s.error is null then 'done' else 'failed' end,
 from completed s
 where j.generation = s.generation and j.document_id = s.document_id and j.ord = s.ord and j.stage = $2 and j.part = s.part
 
+-- name: pending_revisions
+-- Keys, among $1, of documents with accepted events that group $2, stage $3 of generation $4, has not claimed.
+select distinct e.key from events e
+where e.topic = 'accepted' and e.applied_by is null and e.key = any($1::bytea[])
+  and (e.xact, e.position) > (select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $2 and topic = 'accepted')
+  and not exists (select from inbox h where h.generation = $4 and h.stage = $3 and h.event_id = (e.headers ->> 'ce_id')::uuid)
+
+-- name: finished_events
+-- The subset of these events (ids $3, with document, order and part) that stage $2 has finished in generation $1.
+select e.event_id
+from unnest($3::uuid[], $4::uuid[], $5::text[], $6::int[]) e (event_id, document_id, ord, part)
+join job_stages j on j.generation = $1 and j.document_id = e.document_id and j.ord = e.ord::bigint[] and j.stage = $2 and j.part = e.part
+where j.state = 'done'
+
+-- name: complete_ingress
+-- Mark the reactions of stage $1 to these events as done; returns those that exist, and whether they were done before.
+with mine as (
+  select event_id, is_reaction_done from inbox where generation = '' and stage = $1 and event_id = any($2::uuid[])
+  order by event_id for update
+), completed as (
+  update inbox h set is_reaction_done = true
+  from mine where h.generation = '' and h.stage = $1 and h.event_id = mine.event_id and not mine.is_reaction_done
+)
+select event_id, is_reaction_done from mine
+
+-- name: record_chained_stages
+-- Store the status of stages that have finished with an event, in generation $1.
+insert into job_stages (generation, document_id, ord, stage, part, state, attempts, log_topic, log_partition, log_offset, started_at, duration_ms)
+select $1, document_id, ord::bigint[], stage, part, 'done', 1, log_topic, log_partition, log_offset, started_at, duration_ms
+from unnest($2::uuid[], $3::text[], $4::text[], $5::int[], $6::text[], $7::int[], $8::bigint[], $9::timestamptz[], $10::real[])
+  n (document_id, ord, stage, part, log_topic, log_partition, log_offset, started_at, duration_ms)
+order by document_id, ord, stage, part
+on conflict (generation, document_id, ord, stage, part) do update set attempts = job_stages.attempts + 1, state = excluded.state
+
 -- name: prune_inbox
 -- Delete claims below the acknowledged prefix.
 -- Unhandled claims stay for another 10,000 offsets: on the Postgres log a lower position may come later in reading

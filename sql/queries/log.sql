@@ -1,36 +1,47 @@
 -- name: append_events
 -- Append records in order, notify readers of their topics, and return the positions in that order.
+-- $5 consumer groups, separated by commas, that have processed a record already, or null.
 with appended as (
-  insert into events (topic, key, headers, value)
-  select r.topic, r.key, r.headers::jsonb, r.value
-  from unnest($1::text[], $2::bytea[], $3::text[], $4::bytea[]) with ordinality r (topic, key, headers, value, n)
+  insert into events (topic, key, headers, value, applied_by)
+  select r.topic, r.key, r.headers::jsonb, r.value, string_to_array(r.applied_by, ',')
+  from unnest($1::text[], $2::bytea[], $3::text[], $4::bytea[], $5::text[]) with ordinality r (topic, key, headers, value, applied_by, n)
   -- The identity assigns positions in this order, which the caller relies on.
   order by r.n
-  returning position, topic
+  returning position, topic, applied_by
+), unread as (
+  select distinct topic from appended a
+  -- Readers that need not read a record find it at their next poll.
+  where applied_by is null or exists (select from log_readers r where r.topic = a.topic and r.reader <> all (a.applied_by))
 ), reported as materialized (
   -- Sent with the commit, one for all topics: a notification per record would flood the queue.
-  select pg_notify('anabranch_events', string_agg(distinct topic, ',')) from appended
+  select pg_notify('anabranch_events', string_agg(topic, ',')) from unread having count(*) > 0
 )
 select array(select position from appended order by position) as positions, (select count(*) from reported) as reported
 
 -- name: read_events
--- Next records of a reader in (transaction, position) order: at most $4, and about $5 bytes.
--- Only below the snapshot horizon: a running transaction may still insert records before those above it. The first
+-- Next records of group $6 in (transaction, position) order: at most $4, and about $5 bytes.
+-- Records that the group has processed already come without payload. Only below the snapshot horizon: a running transaction may still insert records before those above it. The first
 -- record above it is returned as unripe, without payload.
 with following as (
   -- `before` excludes the row itself, so the first one is returned whatever its size.
-  select e.*, sum(coalesce(octet_length(e.value), 0)) over (order by e.xact, e.position rows between unbounded preceding and 1 preceding) as before
+  select e.xact, e.position, e.key, e.appended_at, a.applied,
+         case when not a.applied then e.headers end as headers,
+         case when not a.applied then e.value end as value,
+         sum(case when a.applied then 0 else coalesce(octet_length(e.value), 0) end)
+           over (order by e.xact, e.position rows between unbounded preceding and 1 preceding) as before
   from events e
+  -- Tables that are younger than the event (an imported log, a recovery) do not have its effects.
+  cross join lateral (select coalesce($6 = any (e.applied_by) and e.appended_at >= (select min(created_at) from generations), false) as applied) a
   where e.topic = $1 and (e.xact, e.position) > ($2::xid8, $3::bigint) and e.xact < pg_snapshot_xmin(pg_current_snapshot())
   order by e.xact, e.position
   limit $4
 )
-select xact, position, key, headers::text as headers, appended_at, value, true as ripe
+select xact, position, key, headers::text as headers, appended_at, value, applied, true as ripe
 from following
 where coalesce(before, 0) < $5
 union all
 (
-  select xact, position, null, null, null, null, false
+  select xact, position, null, null, null, null, false, false
   from events
   where topic = $1 and (xact, position) > ($2::xid8, $3::bigint) and xact >= pg_snapshot_xmin(pg_current_snapshot())
   order by xact, position
@@ -167,7 +178,7 @@ select partition, expected, stored from missed order by partition
 -- When the first record of topic $2 was appended that reader $1 has not finished.
 select e.appended_at
 from events e
-where e.topic = $2 and (e.xact, e.position) > (select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $1 and topic = $2)
+where e.topic = $2 and not coalesce($1 = any (e.applied_by) and e.appended_at >= (select min(created_at) from generations), false) and (e.xact, e.position) > (select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $1 and topic = $2)
 order by e.xact, e.position
 limit 1
 
@@ -298,7 +309,7 @@ select position from log_readers where reader = $1 and topic = $2 and xact > '0'
 -- Number of records of topic $2 that reader $1 has not finished, below position $3 if given.
 select count(*)
 from events e
-where e.topic = $2 and ($3::bigint is null or e.position < $3) and (e.xact, e.position) > (select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $1 and topic = $2)
+where e.topic = $2 and ($3::bigint is null or e.position < $3) and not coalesce($1 = any (e.applied_by) and e.appended_at >= (select min(created_at) from generations), false) and (e.xact, e.position) > (select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $1 and topic = $2)
 
 -- name: record_xact
 -- Transaction of a record.

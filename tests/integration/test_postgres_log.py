@@ -137,6 +137,65 @@ async def test_acknowledgement_follows_transaction_order_not_position(
         assert await found.wait_for_values(1) == [b"young"]
 
 
+async def insert_generation(pool: Pool) -> None:
+    await pool.execute(
+        "insert into generations (name, config, how, topics, state) "
+        "values ('g1', '{}', '{}', '{}', 'live')"
+    )
+
+
+async def append_applied(pool: Pool, value: bytes, *groups: str) -> None:
+    await pool.execute(
+        "insert into events (topic, headers, value, applied_by) values ('t', '{}', $1, $2)",
+        value,
+        list(groups),
+    )
+
+
+async def test_reader_passes_records_that_its_group_has_applied(
+    pool: Pool, database: str, log: PgLog
+) -> None:
+    await insert_generation(pool)
+    await append_applied(pool, b"applied", "other", "g")
+    await append_applied(pool, b"applied by another group", "other")
+    await log.append([make_record("new")])
+    await append_applied(pool, b"last applied", "g")
+    assert await log.count_pending("g", "t") == 2
+    async with run_subscription(pool, database) as found:
+        assert await found.wait_for_values(2) == [b"applied by another group", b"new"]
+        last = await pool.fetchval("select max(position) from events")
+        await eventually(
+            lambda: pool.fetchval("select position from log_readers where reader = 'g'"),
+            lambda position: position == last,
+        )
+    # Other readers of the log get all records.
+    assert len([stored async for stored in log.read("t")]) == 4
+
+
+async def test_applied_record_is_read_again_into_younger_tables(
+    pool: Pool, database: str, log: PgLog
+) -> None:
+    await append_applied(pool, b"applied", "g")
+    await insert_generation(pool)
+    await append_applied(pool, b"applied later", "g")
+    assert await log.count_pending("g", "t") == 1
+    async with run_subscription(pool, database) as found:
+        assert await found.wait_for_values(1) == [b"applied"]
+
+
+async def test_passed_record_does_not_acknowledge_unfinished_ones(
+    pool: Pool, database: str, log: PgLog
+) -> None:
+    await insert_generation(pool)
+    await log.append([make_record("unfinished")])
+    await append_applied(pool, b"applied", "g")
+    async with run_subscription(pool, database, acknowledge=False) as found:
+        assert await found.wait_for_values(1) == [b"unfinished"]
+        await asyncio.sleep(0.3)
+    async with run_subscription(pool, database) as found:
+        assert await found.wait_for_values(1) == [b"unfinished"]
+
+
 async def test_interrupted_bulk_read_misses_nothing(pool: Pool, log: PgLog) -> None:
     async with pool.acquire() as early:
         transaction = early.transaction()

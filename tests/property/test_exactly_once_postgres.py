@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
 from sql.inbox.ledger import PgLedger
 from sql.integrity import compute_checksum
+from sql.log import PgLog
 from sql.pool import close_pool, open_pool
 from sql.revisions import PgRevisions
 from streams.partition_sink import PartitionLimits
@@ -27,13 +29,18 @@ TEXTS = [
     None,
 ]
 
+FEW_NAMES = "abcd"
+MANY_NAMES = "abcdefghijklmnopqrst"
+"""A document with several events at once is mostly not chained."""
+
 
 async def run_script(
-    dsn: str, folder: Path, seed: int, *, interrupted: bool
-) -> tuple[str, int, dict[str, list[str]]]:
+    dsn: str, folder: Path, seed: int, names: str, *, interrupted: bool, chained: bool
+) -> tuple[dict[str, Any], int, dict[str, list[str]]]:
     """Run a seeded script of pushes and withdrawals.
 
-    Returns the checksum, the number of worker lives, and the outcomes of the events.
+    Returns the checksums, the number of worker lives, and the outcomes of the events. The events
+    that chains appended are then delivered again, to every stage.
     """
     script = random.Random(seed)
     pool = await open_pool(dsn, size=6, name="test")
@@ -47,7 +54,9 @@ async def run_script(
             if interrupted
             else PartitionLimits()
         )
-        deaths = sorted(script.sample(range(1, 160), 6)) if interrupted else []
+        # A document that a crash redelivers is not chained again.
+        n_deaths, n_steps = (3, 60) if chained else (6, 160)
+        deaths = sorted(script.sample(range(1, n_steps), n_deaths)) if interrupted else []
         world = SimulatedPipeline(
             folder,
             deaths,
@@ -55,12 +64,13 @@ async def run_script(
             bounds,
             tables_ledger=PgLedger(pool, GENERATION),
             revisions=PgRevisions(pool),
+            chained_log=PgLog(pool) if chained else None,
         )
         world.embedder.flaky = False
         await world.create_generation()
         pushes = random.Random(seed)
         for number in range(14):
-            name, text = pushes.choice("abcd"), pushes.choice(TEXTS)
+            name, text = pushes.choice(names), pushes.choice(TEXTS)
             event = (
                 DocumentWithdrawn(external_id=name)
                 if text is None
@@ -69,26 +79,47 @@ async def run_script(
             await world.push(event, f"e{number}")
         await world.run()
         found = await compute_checksum(pool, include_history=True)
+        chained_records = [
+            stored.record
+            for topic in await PgLog(pool).list_topics()
+            async for stored in PgLog(pool).read(topic)
+        ]
+        for record in chained_records:
+            if record.topic == "outcomes":
+                world.log.store(record)
+        outcomes = world.list_outcomes()
+        for record in chained_records:
+            world.log.store(record)
+        world.crash_points = []
+        await world.run()
+        assert await compute_checksum(pool, include_history=True) == found
+        assert chained or not chained_records
+        tables = found["tables"]
+        if names != FEW_NAMES:
+            # A revision that is withdrawn before its chunks are known leaves no history, and a
+            # chain knows them at once.
+            del tables["chunk_history"]
         return (
-            found["checksum"],
+            tables,
             len(deaths) - len(world.crash_injector.crash_points),
-            world.list_outcomes(),
+            outcomes,
         )
     finally:
         await close_pool(pool)
 
 
+@pytest.mark.parametrize(("names", "chained"), [(FEW_NAMES, False), (MANY_NAMES, True)])
 @pytest.mark.parametrize("seed", range(6))
 async def test_crashing_run_leaves_same_tables_as_clean_run(
-    seed: int, database: str, other_database: str, tmp_path: Path
+    seed: int, names: str, chained: bool, database: str, other_database: str, tmp_path: Path
 ) -> None:
     (tmp_path / "clean").mkdir()
     (tmp_path / "troubled").mkdir()
     clean, _, clean_outcomes = await run_script(
-        database, tmp_path / "clean", seed, interrupted=False
+        database, tmp_path / "clean", seed, names, interrupted=False, chained=False
     )
     troubled, lives, outcomes = await run_script(
-        other_database, tmp_path / "troubled", seed, interrupted=True
+        other_database, tmp_path / "troubled", seed, names, interrupted=True, chained=chained
     )
     assert lives > 0
     assert troubled == clean
@@ -96,3 +127,22 @@ async def test_crashing_run_leaves_same_tables_as_clean_run(
         assert {event: len(kinds) for event, kinds in kinds_by_event.items()} == {
             f"e{number}": 1 for number in range(14)
         }
+
+
+async def test_chained_run_leaves_same_tables_as_ordinary_run(
+    database: str, other_database: str, tmp_path: Path
+) -> None:
+    (tmp_path / "ordinary").mkdir()
+    (tmp_path / "chained").mkdir()
+    ordinary = await run_script(
+        database, tmp_path / "ordinary", 7, MANY_NAMES, interrupted=False, chained=False
+    )
+    chained = await run_script(
+        other_database, tmp_path / "chained", 7, MANY_NAMES, interrupted=False, chained=True
+    )
+    assert chained[0] == ordinary[0]
+    pool = await open_pool(other_database, size=1, name="test")
+    try:
+        assert await pool.fetchval("select count(*) from events where topic = 'embedded'") > 3
+    finally:
+        await close_pool(pool)

@@ -35,6 +35,8 @@ from schemas.ports.stage_ports import (
 )
 from schemas.records import Position, Record, StoredRecord
 from schemas.values import BlobRef, Block, ChildChunk, Extraction, ParentChunk, Span, Transcript
+from sql.inbox.ledger import PgLedger
+from sql.log import PgLog
 from streams.codec import Codec
 from streams.instrumentation import NoInstrumentation
 from streams.partition_sink import PartitionLimits, PartitionSink
@@ -42,6 +44,7 @@ from streams.publisher import Publisher, build_raw_record, build_root_event
 from streams.retry import Backoff
 from streams.runner import StageRunner
 from streams.stage import Stage
+from streams.stage_chain import ChainedRunner, ChainLink, StageChain
 from tests.fakes.memory_ledger import MemoryLedger, MemoryMemo
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -77,9 +80,13 @@ class CrashInjector:
 class ListLog:
     crash_injector: CrashInjector
     topics: dict[str, list[StoredRecord]] = field(default_factory=dict)
+    table: PgLog | None = None
+    """Gets the accepted events too, since chains look for them there."""
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         self.crash_injector.step()
+        if self.table is not None:
+            await self.table.append([record for record in records if record.topic == "accepted"])
         positions = [self.store(record) for record in records]
         await asyncio.sleep(0)
         self.crash_injector.step()
@@ -118,6 +125,17 @@ class CrashingLedger:
 
     async def prune(self, *given: Any) -> None:
         await self.inner.prune(*given)
+
+    async def preview_revisions(self, *given: Any) -> Any:
+        assert isinstance(self.inner, PgLedger)
+        return await self.inner.preview_revisions(*given)
+
+    async def commit_chains(self, *given: Any) -> Any:
+        assert isinstance(self.inner, PgLedger)
+        self.crash_injector.step()
+        rejected = await self.inner.commit_chains(*given)
+        self.crash_injector.step()
+        return rejected
 
 
 class FlakyEmbedder:
@@ -287,11 +305,13 @@ class SimulatedPipeline:
     tables_ledger: Ledger | None = None
     """In place of the one in memory."""
     revisions: LatestRevisions | None = None
+    chained_log: PgLog | None = None
+    """Documents pass the chain, which appends their events here and not to `log`."""
 
     def __post_init__(self) -> None:
         self.crash_injector = CrashInjector([])
         self.rng = random.Random(self.seed)
-        self.log = ListLog(self.crash_injector)
+        self.log = ListLog(self.crash_injector, table=self.chained_log)
         self.memory_ledger = MemoryLedger(GENERATION)
         self.ledger = CrashingLedger(self.tables_ledger or self.memory_ledger, self.crash_injector)
         self.embedder = FlakyEmbedder(self.crash_injector, self.rng)
@@ -350,7 +370,7 @@ class SimulatedPipeline:
         finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         partition = FakePartition(stage.topic, len(records), start, finished)
         publisher = Publisher(stage.name, GENERATION, self.codec, lambda: EPOCH)
-        runner = StageRunner(
+        runner_args: Any = (
             stage,
             self.ledger,
             self.log,
@@ -358,8 +378,18 @@ class SimulatedPipeline:
             publisher,
             self.codec,
             NoInstrumentation(),
-            backoff=Backoff(0, 0),
-        )  # type: ignore[arg-type]
+        )
+        runner = (
+            ChainedRunner(
+                *runner_args,
+                backoff=Backoff(0, 0),
+                chain=self._build_chain(),
+                on_published=lambda _: None,
+                pause_s=0,
+            )
+            if self.chained_log is not None and stage.name == "receive"
+            else StageRunner(*runner_args, backoff=Backoff(0, 0))
+        )
         sink = PartitionSink(
             runner,
             partition,
@@ -376,6 +406,19 @@ class SimulatedPipeline:
         finally:
             await sink.close()
         return partition.acknowledged
+
+    def _build_chain(self) -> StageChain:
+        links = [
+            ChainLink(
+                stage,
+                stage.topic,
+                f"{stage.name}.g1",
+                Publisher(stage.name, GENERATION, self.codec, lambda: EPOCH),
+            )
+            for stage in STAGES
+            if not stage.serves_all_generations
+        ]
+        return StageChain(links, self.ledger, self.ports)
 
     def list_outcomes(self) -> dict[str, list[str]]:
         """Return the distinct outcomes of each producer's event id."""
