@@ -136,9 +136,7 @@ async def score_bridges(
     candidates: ChannelCandidates,
 ) -> dict[UUID, float]:
     """Return the score of each target's first chunk."""
-    # The spans of an address are those of the whole question, from which it has been cut.
-    has_address = any(link.is_address for link in candidates.links)
-    named = [] if has_address else [link.span for link in candidates.links]
+    named = [link.span for link in candidates.links]
     fits = await _score_contexts(
         query, resources, bridges, chunks, named, candidates.embedded_query
     )

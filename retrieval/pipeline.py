@@ -110,7 +110,9 @@ async def run_pipeline(
                 query, candidates, chunks, snapshot.generation.config.lexical
             )
             fusion = fuse_candidates(inputs, chunks, profile.fusion)
-        if profile.fusion.bridged and "graph" in candidates.traces:
+        # An address says that the answer is within the document: bridges cost cuad .013 nDCG@10.
+        has_address = any(link.is_address for link in candidates.links)
+        if profile.fusion.bridged and "graph" in candidates.traces and not has_address:
             with query.stopwatch.measure_step("bridge"):
                 candidates, bridged, reached = await _follow_bridges(
                     query, resources, snapshot, candidates, fusion, chunks

@@ -59,6 +59,20 @@ async def test_bridges_belong_to_the_graph_channel() -> None:
     assert found[1] != "Mira Koslov"
 
 
+async def test_addressed_document_is_not_left_by_bridges() -> None:
+    response = (
+        await make_harness()
+        .make_retriever()
+        .search(
+            LOCAL_CALLER,
+            SearchRequest(query="Silent Harbor: who directed the film?", explain=True),
+            RUN_ID,
+        )
+    )
+    assert response.results[0].external_id == "Silent Harbor"
+    assert all("bridged" not in (result.explanation or {}) for result in response.results)
+
+
 async def test_answer_names_preferred_document_and_request_can_ignore_it() -> None:
     retriever = make_harness().make_retriever()
     request = QueryRequest(query="Which film is Silent Harbor?")
