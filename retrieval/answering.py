@@ -24,19 +24,13 @@ async def weigh_contexts(
     query: QueryContext, result: RetrievalResult, resources: RetrievalResources
 ) -> tuple[Evidence, RetrievalResult]:
     """Score the sentences of the contexts, and decide by them whether to answer."""
-    reranked, reranker = result.ranking.reranked, resources.reranker
-    # A reranker that failed during ranking is not called again.
-    is_reranker_usable = reranker is not None and (
-        reranked.is_reranked if reranked else reranker.role == "added"
-    )
-    evidence = await weigh_evidence(
-        extract_quote_candidates(result.contexts, resources.sentences),
-        query.plan,
-        result.ranking.candidates.embedded_query,
-        resources.embedder,
-        reranker if is_reranker_usable else None,
-        resources.states,
-        query.profile.rerank.timeout_s,
+    evidence = (
+        # A cross-encoder's scores decide nothing that the chat model does not.
+        Evidence(tuple(extract_quote_candidates(result.contexts, resources.sentences)))
+        if _writes_by_chat(query, resources)
+        and resources.reranker is not None
+        and resources.reranker.role == "replaces"
+        else await _weigh(query, result, resources)
     )
     relevance = assess_evidence(
         result.relevance,
@@ -51,6 +45,29 @@ async def weigh_contexts(
         query.profile.answer,
     )
     return evidence, replace(result, relevance=relevance)
+
+
+def _writes_by_chat(query: QueryContext, resources: RetrievalResources) -> bool:
+    return resources.chat is not None and query.profile.answer.model == "default"
+
+
+async def _weigh(
+    query: QueryContext, result: RetrievalResult, resources: RetrievalResources
+) -> Evidence:
+    reranked, reranker = result.ranking.reranked, resources.reranker
+    # A reranker that failed during ranking is not called again.
+    is_reranker_usable = reranker is not None and (
+        reranked.is_reranked if reranked else reranker.role == "added"
+    )
+    return await weigh_evidence(
+        extract_quote_candidates(result.contexts, resources.sentences),
+        query.plan,
+        result.ranking.candidates.embedded_query,
+        resources.embedder,
+        reranker if is_reranker_usable else None,
+        resources.states,
+        query.profile.rerank.timeout_s,
+    )
 
 
 async def write_draft(
@@ -73,6 +90,8 @@ async def write_draft(
             )
     # The passages are there: a failed model costs the wording, not the answer.
     except (AnabranchError, TimeoutError) as error:
+        if evidence.scores is None:
+            evidence = await _weigh(query, result, resources)
         draft = _quote(query, result, evidence)
         return _mark_fallback(draft, chat.model, error, profile.timeout_s)
 

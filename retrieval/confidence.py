@@ -76,12 +76,21 @@ def assess_evidence(
     return replace(
         relevance,
         # However close its meaning, a passage about another product, year or person is no answer.
-        refused=bool(missing_terms) or probability < min_confidence,
+        refused=bool(missing_terms)
+        or probability < min_confidence
+        or _get_lead_score(evidence, relevance) < EVIDENCE_MODEL.min_rerank_score,
         reason=f"the documents lack {', '.join(missing_terms)}" if missing_terms else reason,
         probability=probability,
         missing_terms=tuple(missing_terms),
         alternatives=tuple(find_alternatives(missing_terms, documents)),
     )
+
+
+def _get_lead_score(evidence: Evidence, relevance: RelevanceDecision) -> float:
+    """Return the rerank score, above the background, of the passage with the best sentence."""
+    assert evidence.scores is not None
+    lead = evidence.candidates[rank_rows(evidence.scores)[0]].context.parent
+    return math.inf if lead.rerank_score is None else lead.rerank_score - relevance.background
 
 
 def list_quoted_documents(

@@ -16,7 +16,8 @@ from importlib.resources import files
 class EvidenceModel:
     """`selection` weighs the features of a sentence; `confidence`, with `intercept`, those of an
     answer. Probabilities below `refuse_below` refuse, and those of `medium_from` and `high_from`
-    begin a level of confidence.
+    begin a level of confidence. Questions are refused as far from the documents when the passage of
+    the best sentence has a rerank score, above the background, below `min_rerank_score`.
     """
 
     selection: Mapping[str, float]
@@ -25,6 +26,7 @@ class EvidenceModel:
     refuse_below: float
     medium_from: float
     high_from: float
+    min_rerank_score: float
 
 
 EVIDENCE_MODEL = EvidenceModel(

@@ -50,9 +50,11 @@ async def test_near_misses_are_refused_and_scan_headings_not_quoted(
                 for name in ("notice-to-mariners.png", "ferry-service-agreement.docx")
             )
         )
-        assert (await world.ask("How often is the ferry bell rung in fog?"))[
-            "code"
-        ] == "NO_SUITABLE_CONTEXT"
+        other_buoy = await world.ask("How far was buoy B-17 moved?")
+        assert other_buoy["code"] == "NO_SUITABLE_CONTEXT" and "B-17" in other_buoy["message"]
+        # The topic is there, the fact is not.
+        absent_fact = await world.ask("How often is the ferry bell rung in fog?")
+        assert absent_fact["confidence"]["level"] == "low"
         moved = await world.ask("How far was buoy 14 moved?")
         assert "40 metres" in moved["citations"][0]["quote"]
         assert "Buoy 14 moved" not in [citation["quote"] for citation in moved["citations"]]

@@ -48,11 +48,14 @@ async def test_trace_has_models_calls_tokens_reranker_and_timings(stack: ApiStac
     )
     assert {
         "plan",
+        "link",
         "channels",
         "chunks",
         "fuse",
+        "bridge",
         "rerank",
         "read",
+        "evidence",
         "answer",
         "judge",
         "total",
