@@ -104,6 +104,11 @@ class IndexConfig(Value):
     embed: EmbedConfig = EmbedConfig()
     lexical: LexicalConfig = LexicalConfig()
 
+    @property
+    def calls_model_servers(self) -> bool:
+        """Return whether a server embeds or extracts, which may take seconds."""
+        return "openai" in (self.extract.engine, self.embed.engine)
+
 
 class Generation(Value):
     """One complete index with its configuration."""

@@ -369,6 +369,9 @@ class ConsumerSupervisor:
             # Other processes host the other stages.
             or any(stage not in self.stages for stage in STAGES)
             or generation.state not in SERVING_STATES
+            # The ordinary path embeds and extracts many documents at once, and shows a document
+            # before its entities are known.
+            or generation.config.calls_model_servers
             or links[0].topic != ACCEPTED
             # Texts come from elsewhere than the stage that decides about revisions.
             or links[0].role is not StageRole.PRODUCE

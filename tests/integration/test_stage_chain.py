@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from engines.extract.null import NullExtractor
 from schemas.errors import EngineUnavailable
+from schemas.generations import EmbedConfig, ExtractConfig, IndexConfig
 from schemas.ports.engines import TextEmbedding
+from services.generations.stage_assignments import assign_stages
 from streams import stage_chain
 from tests.support.pipeline import Pipeline, run_pipeline
 
@@ -75,6 +79,27 @@ async def test_document_waits_for_engine_on_ordinary_path(database: str, tmp_pat
         await pipeline.push_and_wait({"a": "The toll is four pounds."})
         assert await pipeline.pool.fetchval(TRANSACTIONS) > 4
         assert await fetch_visible_text(pipeline, "a") == "The toll is four pounds."
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        IndexConfig(extract=ExtractConfig(engine="openai")),
+        IndexConfig(embed=EmbedConfig(engine="openai")),
+    ],
+)
+async def test_documents_do_not_wait_for_model_servers_in_a_chain(
+    config: IndexConfig, database: str, tmp_path: Path
+) -> None:
+    async with run_pipeline(tmp_path, database) as pipeline:
+        await pipeline.push_and_wait({"a": "The toll is four pounds."})
+        supervisor, generation = pipeline.worker.consumers, pipeline.worker.generation
+        assignments = assign_stages([generation], supervisor.stages)
+        runners = supervisor.list_runners()
+        ports = runners["receive", None].ports
+        assert await supervisor._build_chain(generation, assignments, ports) is not None
+        slow = generation.model_copy(update={"config": config})
+        assert await supervisor._build_chain(slow, assignments, ports) is None
 
 
 async def test_tables_that_reject_a_chain_leave_it_to_ordinary_path(
