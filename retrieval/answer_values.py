@@ -100,13 +100,18 @@ _VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
 # A number that is spelled out.
 _NUMERAL_WORDS = (
     r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty"
-    r"|forty|fifty|sixty|half|once|twice"
+    r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|half|once|twice"
     r"|uma?|dois|duas|três|quatro|cinco|seis|sete|oito|nove|dez|doze|quinze|vinte|trinta|sessenta"
     r"|dos|tres|siete|ocho|nueve|diez|veinte|treinta|deux|trois|quatre|cinq|sept|huit|neuf|dix|vingt"
     r"|trente|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|zwölf|zwanzig|dreißig)\b"
 )
 _NUMERAL = re.compile(rf"\d|\b(?:{_NUMERAL_WORDS}|annual(?:ly)?|daily|weekly|monthly|yearly)", re.I)
-_NUMERAL_VALUE = re.compile(rf"{_VALUE_PATTERNS['number'].pattern}|\b{_NUMERAL_WORDS}", re.I)
+# All of "ninety-seven", and nothing of "one-way".
+_NUMERAL_VALUE = re.compile(
+    rf"{_VALUE_PATTERNS['number'].pattern}"
+    rf"|(?<![\w-])(?:[^\W\d_]{{1,20}}-)?{_NUMERAL_WORDS}(?!-\w)",
+    re.I,
+)
 # More than a clause shares words.
 _CODE_WEIGHT = 10
 _COUNTED = re.compile(

@@ -258,10 +258,12 @@ class _Turn:
 class ChainedRunner(StageRunner):
     """Runs ingress, and the whole chain where it can.
 
-    `on_published` is called with the records of a committed chain.
+    `is_ready` returns whether the tables of the chain's generation exist. `on_published` is called
+    with the records of a committed chain.
     """
 
     chain: StageChain = field(kw_only=True)
+    is_ready: Callable[[], bool] = field(kw_only=True)
     on_published: Callable[[Sequence[Record]], None] = field(kw_only=True)
     pause_s: float = field(default=PAUSE_S, kw_only=True)
     _paused_until_s: float = field(default=0.0, init=False)
@@ -314,7 +316,8 @@ class ChainedRunner(StageRunner):
     def _is_chainable(self, item: WorkItem) -> bool:
         data = item.emissions[0].data
         return (
-            isinstance(data, DocumentAccepted)
+            self.is_ready()
+            and isinstance(data, DocumentAccepted)
             and data.blob.size <= MAX_DOCUMENT_BYTES
             and not (data.media_type or "").startswith(UNCHAINED_MEDIA_TYPES)
             # A worker died with it before: the ordinary path finds the stage that is at fault.

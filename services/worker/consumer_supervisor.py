@@ -21,7 +21,7 @@ from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, OrderingPolic
 from schemas.ports.log import RecordAppender, Subscriber
 from schemas.ports.stage_ports import StagePorts
 from schemas.records import Record, StoredRecord
-from schemas.topics import ACCEPTED, CONTROL
+from schemas.topics import ACCEPTED
 from services.engines import Engines, make_outdated_error
 from services.generations.stage_assignments import (
     RETRANSCRIBE,
@@ -144,6 +144,8 @@ class ConsumerSupervisor:
     delegated: dict[tuple[object, ...], StageAssignment] = field(default_factory=dict)
     """Assignments that another version of this program has to emit."""
     pauses_renewed_at: float | None = None
+    has_generations: bool = False
+    """True once the tables of the first generation exist."""
 
     async def run(self) -> None:
         """Run until cancelled.
@@ -170,6 +172,7 @@ class ConsumerSupervisor:
             # Before `_reconcile`, which starts again what this removes.
             await self._retry_stopped()
             if generations:
+                self.has_generations = True
                 await self._reconcile(generations, group)
                 await self._renew_pauses(
                     {generation.name: generation for generation in generations}
@@ -182,7 +185,7 @@ class ConsumerSupervisor:
     async def _reconcile(self, generations: Sequence[Generation], group: asyncio.TaskGroup) -> None:
         """Start and stop consumers.
 
-        Until the first generation is projected, only stages of `control` run, which project it.
+        Until the first generation is projected, only shared stages run: `control` projects it.
         """
         assignments = assign_stages(
             generations or [self.initial_generation], self.stages, self.storage.producer_topics
@@ -190,7 +193,7 @@ class ConsumerSupervisor:
         wanted_assignments = {
             assignment.key: assignment
             for assignment in assignments
-            if generations or assignment.stage.topic == CONTROL
+            if generations or assignment.stage.serves_all_generations
         }
         # Stop before starting: a successor continues in the consumer group of a stopped consumer.
         await self._stop_consumers(
@@ -337,6 +340,7 @@ class ConsumerSupervisor:
                 *runner_args,
                 max_abandoned_attempts=self.max_abandoned_attempts,
                 chain=chain,
+                is_ready=lambda: self.has_generations,
                 on_published=self._report_published,
             )
             # Small documents: together they hold less memory than one large one.

@@ -245,6 +245,7 @@ class _RevisionBatch:
             [event.data.document_id for event in superseded],
             [format_array(event.data.order) for event in superseded],
             [getattr(event.data, "part", 1) for event in superseded],
+            [event.data.origin.accepted_id for event in superseded],
         )
         return {row["event_id"] for row in rows}
 

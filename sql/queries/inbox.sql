@@ -104,10 +104,12 @@ where e.topic = 'accepted' and e.applied_by is null and e.key = any($1::bytea[])
   and not exists (select from inbox h where h.generation = $4 and h.stage = $3 and h.event_id = (e.headers ->> 'ce_id')::uuid)
 
 -- name: finished_events
--- The subset of these events (ids $3, with document, order and part) that stage $2 has finished in generation $1.
+-- The subset of these events that stage $2 has finished in generation $1: ids $3, with document, order, part, and the
+-- id of the accepted event that they follow from, since two events of a document may have the same order.
 select e.event_id
-from unnest($3::uuid[], $4::uuid[], $5::text[], $6::int[]) e (event_id, document_id, ord, part)
+from unnest($3::uuid[], $4::uuid[], $5::text[], $6::int[], $7::uuid[]) e (event_id, document_id, ord, part, accepted_id)
 join job_stages j on j.generation = $1 and j.document_id = e.document_id and j.ord = e.ord::bigint[] and j.stage = $2 and j.part = e.part
+join document_revisions r on r.document_id = j.document_id and r.ord = j.ord and r.accepted_id = e.accepted_id
 where j.state = 'done'
 
 -- name: complete_ingress

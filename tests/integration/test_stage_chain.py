@@ -36,6 +36,15 @@ class FailingOnceEmbedder(NullEmbedder):
         return await super().embed(texts)
 
 
+async def wait_for_tables(pipeline: Pipeline) -> None:
+    """Wait for the first generation; what arrives before takes the ordinary path."""
+
+    async def exist() -> bool:
+        return pipeline.worker.consumers.has_generations
+
+    await pipeline.wait_for(exist)
+
+
 async def list_stages(pipeline: Pipeline) -> list[str]:
     rows = await pipeline.pool.fetch("select stage, state from job_stages order by stage")
     assert {row["state"] for row in rows} == {"done"}
@@ -55,6 +64,7 @@ async def test_small_document_is_committed_in_one_transaction(
     database: str, tmp_path: Path
 ) -> None:
     async with run_pipeline(tmp_path, database) as pipeline:
+        await wait_for_tables(pipeline)
         await pipeline.push_and_wait({"a": "The toll is four pounds."})
         assert await pipeline.pool.fetchval(TRANSACTIONS) == 1
         assert await list_stages(pipeline) == STAGES
@@ -76,6 +86,7 @@ async def test_large_document_takes_ordinary_path(database: str, tmp_path: Path)
 async def test_document_waits_for_engine_on_ordinary_path(database: str, tmp_path: Path) -> None:
     overrides = Overrides(embedder=FailingOnceEmbedder(), extractor=NullExtractor())
     async with run_pipeline(tmp_path, database, overrides) as pipeline:
+        await wait_for_tables(pipeline)
         await pipeline.push_and_wait({"a": "The toll is four pounds."})
         assert await pipeline.pool.fetchval(TRANSACTIONS) > 4
         assert await fetch_visible_text(pipeline, "a") == "The toll is four pounds."
@@ -106,7 +117,7 @@ async def test_tables_that_reject_a_chain_leave_it_to_ordinary_path(
     database: str, tmp_path: Path
 ) -> None:
     async with run_pipeline(tmp_path, database) as pipeline:
-        await pipeline.push_and_wait({"a": "Warm up."})
+        await wait_for_tables(pipeline)
         # Only the first attempt of each document fails: the chain's.
         await pipeline.pool.execute("""
             create sequence refusals;

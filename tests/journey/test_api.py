@@ -39,7 +39,8 @@ async def test_ingested_document_is_cited_in_answer(world: ApiWorld) -> None:
 
 async def test_unanswerable_question_is_refused_in_its_language(world: ApiWorld) -> None:
     await world.ingest_until_searchable(HANDBOOK)
-    answer = await world.ask("Qual é a receita de bacalhau com natas da avó Joaquina?")
+    # The engines here have no meaning to judge by: the name decides.
+    answer = await world.ask("Quem descobriu o Brasil?")
     assert (answer["refused"], answer["answer"], answer["code"]) == (
         True,
         None,

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from tests.support.eventually import eventually_blocking
-from tests.support.server_process import open_http_client, run_anabranch, run_up
+from tests.support.server_process import list_descendants, open_http_client, run_anabranch, run_up
 
 
 def test_local_token_authenticates_cli_and_is_private_to_owner(folder: Path) -> None:
@@ -60,10 +60,14 @@ def kill_api_and_wait(supervisor: int, http: httpx2.Client) -> None:
 
 
 def find_api_pid(supervisor: int) -> int | None:
-    for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
-        if b"\0api\0" in Path(f"/proc/{child}/cmdline").read_bytes():
-            return int(child)
-    return None
+    return next(
+        (
+            pid
+            for pid in list_descendants(supervisor)
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "anabranch-api"
+        ),
+        None,
+    )
 
 
 def is_api_alive(http: httpx2.Client) -> bool:

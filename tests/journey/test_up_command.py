@@ -13,6 +13,7 @@ from anabranch.process.database import POSTGRES_FOLDER
 from sql.embedded import EmbeddedPostgres
 from tests.support.eventually import eventually_blocking
 from tests.support.server_process import (
+    list_descendants,
     open_http_client,
     run_anabranch,
     run_up,
@@ -90,11 +91,6 @@ def test_sigkill_loses_no_acknowledged_upload(folder: Path) -> None:
             lambda items: len(items) >= len(texts),
         )
         assert len(listed) == len(texts)
-
-
-def list_descendants(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [one for child in map(int, children) for one in (child, *list_descendants(child))]
 
 
 def read_parent(pid: int) -> int:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from engines.disk import FOLDER
 from tests.support.eventually import eventually_blocking
-from tests.support.server_process import run_up
+from tests.support.server_process import list_descendants, run_up
 
 CANARY = b"Quetzalcoatlus"
 REQUEST_HEAD = (
@@ -29,7 +28,7 @@ def test_restart_deletes_partial_upload_of_killed_api(folder: Path, tmp_path: Pa
         spooled = eventually_blocking(lambda: find_spooled_files(folder))
         assert CANARY in spooled[0].read_bytes()
         assert list(elsewhere.glob("anabranch-upload-*")) == []
-        for pid in (*list_child_pids(first.process.pid), first.process.pid):
+        for pid in (*list_descendants(first.process.pid), first.process.pid):
             os.kill(pid, signal.SIGKILL)
         first.process.wait()
     assert find_spooled_files(folder), "nobody could clear up"
@@ -48,10 +47,3 @@ def send_partial_upload(server: dict[str, Any]) -> socket.socket:
 
 def find_spooled_files(folder: Path) -> list[Path]:
     return [path for path in (folder / FOLDER).rglob("anabranch-upload-*") if path.stat().st_size]
-
-
-def list_child_pids(pid: int) -> list[int]:
-    found = subprocess.run(
-        ["pgrep", "-P", str(pid), "-f", "anabranch"], capture_output=True, text=True, check=False
-    ).stdout
-    return [int(line) for line in found.split()]

@@ -125,3 +125,9 @@ def search_snippets(server: dict[str, Any], words: str) -> list[str]:
     with open_http_client(server) as http:
         response = http.post("/v1/search", json={"query": words})
     return [result["snippet"] for result in response.json()["results"]]
+
+
+def list_descendants(pid: int) -> list[int]:
+    """Return the children of a process, their children, and so on."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [one for child in map(int, children) for one in (child, *list_descendants(child))]

@@ -384,6 +384,7 @@ class SimulatedPipeline:
                 *runner_args,
                 backoff=Backoff(0, 0),
                 chain=self._build_chain(),
+                is_ready=lambda: True,
                 on_published=lambda _: None,
                 pause_s=0,
             )

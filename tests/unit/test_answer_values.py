@@ -24,6 +24,8 @@ from retrieval.answer_values import choose_cell, choose_value, detect_answer_typ
             "60",
         ),
         ("How long is the notice?", "Artigo 3.º O prazo é de vinte dias.", "vinte"),
+        ("How many steps are there?", "She counts ninety-seven steps.", "ninety-seven"),
+        ("How many rooms are there?", "A one-way street leads to five rooms.", "five"),
         ("Who keeps the keys?", "The keys are kept by Nora Kestrel.", "Nora Kestrel"),
         # Nothing tells the two numbers apart.
         ("How many are there?", "Room 12 lies above room 14.", None),

@@ -79,7 +79,10 @@ async def test_stream_emits_steps_deltas_and_final_answer(corpus: IndexedCorpus)
     names = [name for name, _ in messages]
     assert (names[0], names[-1], set(names[1:-1])) == ("started", "answer", {"step", "delta"})
     ended = [data["name"] for name, data in messages if name == "step" and data["ms"] is not None]
-    assert ended == ["plan", "channels", "chunks", "fuse", "rerank", "read", "answer", "judge"]
+    assert ended == [
+        *("plan", "link", "channels", "chunks", "fuse", "bridge"),
+        *("rerank", "read", "evidence", "answer", "judge"),
+    ]
     deltas = [data for name, data in messages if name == "delta"]
     answer = messages[-1][1]
     assert len(deltas) > 3 and {delta["draft"] for delta in deltas} == {1}
