@@ -1,15 +1,16 @@
-"""Batches that form by themselves from concurrent calls."""
+"""Batches: from concurrent calls, and from long lists."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from schemas.errors import DatabaseUnavailable, TransientError
 
 CallT = TypeVar("CallT")
 ResultT = TypeVar("ResultT")
+ItemT = TypeVar("ItemT")
 
 
 class CallBatcher(Generic[CallT, ResultT]):
@@ -72,3 +73,23 @@ def _fail(calls: list[tuple[CallT, asyncio.Future[ResultT]]], error: Exception) 
     for _, future in calls:
         if not future.done():
             future.set_exception(error)
+
+
+def split_by_cost(
+    items: Sequence[ItemT], estimate_cost: Callable[[ItemT], float], max_cost: float
+) -> Iterator[list[ItemT]]:
+    """Split items, in their order, into batches of at most `max_cost`.
+
+    An item that costs more is a batch of its own.
+    """
+    batch: list[ItemT] = []
+    cost = 0.0
+    for item in items:
+        item_cost = estimate_cost(item)
+        if batch and cost + item_cost > max_cost:
+            yield batch
+            batch, cost = [], 0.0
+        batch.append(item)
+        cost += item_cost
+    if batch:
+        yield batch

@@ -87,6 +87,7 @@ class WorkItem:
     is_delegated: bool = False
     """True if another program reacts to it."""
     may_chain: bool = True
+    """False if the caller of `react` changes its emissions before `finish`."""
     chained: ChainedDocument | None = None
     """The document as `streams.stage_chain` has processed it, to be committed at once."""
 

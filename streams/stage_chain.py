@@ -13,14 +13,14 @@ which retries, reports and dead-letters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 import structlog
 
-from schemas.batching import CallBatcher
+from schemas.batching import CallBatcher, split_by_cost
 from schemas.errors import EngineUnavailable, FatalError, TransientError
 from schemas.events import DocumentAccepted, Event
 from schemas.ports.ledger import (
@@ -145,7 +145,9 @@ class StageChain:
 
     async def _run_batch(self, admissions: Sequence[_Admission]) -> list[ChainedDocument | None]:
         documents: list[ChainedDocument | None] = []
-        for part in _split_by_size(admissions):
+        for part in split_by_cost(
+            admissions, lambda admission: admission.accepted.data.blob.size, MAX_BATCH_BYTES
+        ):
             try:
                 async with asyncio.timeout(DEADLINE_S):
                     documents += await self._run_part(part)
@@ -362,17 +364,3 @@ class ChainedRunner(StageRunner):
 def _get_document_id(item: WorkItem) -> UUID | None:
     """Return the document that ingress has admitted with this item."""
     return getattr(item.emissions[0].data, "document_id", None) if item.emissions else None
-
-
-def _split_by_size(admissions: Sequence[_Admission]) -> Iterator[list[_Admission]]:
-    part: list[_Admission] = []
-    size = 0
-    for admission in admissions:
-        document_bytes = admission.accepted.data.blob.size
-        if part and size + document_bytes > MAX_BATCH_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(admission)
-        size += document_bytes
-    if part:
-        yield part

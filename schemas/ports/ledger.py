@@ -141,7 +141,7 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RevisionPreview:
-    """What a claim would decide about a revision, read without locks."""
+    """The decision that a claim would make about a revision, read without locks."""
 
     result: ClaimResult
     visible_order: OrderKey | None

@@ -15,13 +15,13 @@ The second one, `PgLedger.complete`, marks the events once their reactions are p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 import asyncpg
 import structlog
 
+from schemas.batching import split_by_cost
 from schemas.errors import TransientError
 from schemas.events import EventDeadLettered
 from schemas.generations import Generation
@@ -53,7 +53,6 @@ MAX_TRANSACTION_COST = 200.0
 """Approximate cost of one transaction, in chunks: about half a second of work."""
 COST_BY_ROW_TYPE: Mapping[type[Row], float] = {ChildRow: 1.0, VectorRow: 0.25}
 DEFAULT_ROW_COST = 0.1
-ItemT = TypeVar("ItemT")
 log = structlog.get_logger(__name__)
 
 
@@ -212,31 +211,12 @@ def _estimate_cost(rows: Iterable[Row]) -> float:
 
 
 def _split_transactions(events: Sequence[ProjectedEvent]) -> Iterator[list[ProjectedEvent]]:
-    """Split events so that no transaction costs more than MAX_TRANSACTION_COST, keeping their
-    order.
-    """
-    return _split_by_cost(events, lambda event: _estimate_cost(event.rows))
+    return split_by_cost(events, lambda event: _estimate_cost(event.rows), MAX_TRANSACTION_COST)
 
 
 def _split_chains(documents: Sequence[ChainedDocument]) -> Iterator[list[ChainedDocument]]:
-    return _split_by_cost(
+    return split_by_cost(
         documents,
         lambda document: sum(_estimate_cost(event.rows) for event in document.events),
+        MAX_TRANSACTION_COST,
     )
-
-
-def _split_by_cost(
-    items: Sequence[ItemT], estimate_cost: Callable[[ItemT], float]
-) -> Iterator[list[ItemT]]:
-    part: list[ItemT] = []
-    cost = 0.0
-    for item in items:
-        item_cost = estimate_cost(item)
-        # An item is never split, whatever it costs.
-        if part and cost + item_cost > MAX_TRANSACTION_COST:
-            yield part
-            part, cost = [], 0.0
-        part.append(item)
-        cost += item_cost
-    if part:
-        yield part
