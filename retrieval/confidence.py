@@ -1,8 +1,8 @@
 """Estimate the probability that the quoted answer is right, and refuse when it is low.
 
 A logistic regression over the scores of the selected sentences and passages, the question's words
-that they hold, and its codes and names that they lack. Its weights are learned and measured by
-`benchmarks.evidence_model`.
+that they hold, and its codes and names that they lack. `benchmarks.evidence_model` learns its
+weights; `docs/measurements.md` says how the shipped ones were made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Load the learned weights of evidence and confidence.
 
-`evidence_model.json` is written by `benchmarks.evidence_model`, and belongs to the token states of
-the local embedder.
+`evidence_model.json` belongs to the token states of the local embedder. `benchmarks.evidence_model`
+replaces it.
 """
 
 from __future__ import annotations
