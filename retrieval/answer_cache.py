@@ -16,7 +16,7 @@ from retrieval.timing import Clock
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import IndexChanges
 
-# Tenant, readers key, generation, request type and the whole request as JSON.
+# Tenant, readers key, generation, request type and the hash of the whole request.
 AnswerKey = tuple[str, str, str, str, str]
 # A chat model may hang: after this time each caller of an identical query tries for itself.
 DUPLICATE_WAIT_S = 10.0

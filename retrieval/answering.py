@@ -82,11 +82,11 @@ async def write_draft(
     profile, chat = query.profile.answer, resources.chat
     if chat is None or profile.model != "default":
         return _quote(query, result, evidence)
-    on_delta = PartialAnswer(query.on_progress).feed if query.is_streamed else None
+    on_delta = PartialAnswer(query.on_progress, query.redactor).feed if query.is_streamed else None
     try:
         async with asyncio.timeout(profile.timeout_s):
             return await generate_answer(
-                result.contexts, evidence.candidates, query.plan, chat, on_delta
+                result.contexts, evidence.candidates, query.plan, query.redactor, chat, on_delta
             )
     # The passages are there: a failed model costs the wording, not the answer.
     except (AnabranchError, TimeoutError) as error:
@@ -97,7 +97,9 @@ async def write_draft(
 
 
 def _quote(query: QueryContext, result: RetrievalResult, evidence: Evidence) -> AnswerDraft:
-    return compose_quoted_answer(evidence, query.plan, is_confident=result.relevance.is_confident)
+    return compose_quoted_answer(
+        evidence, query.plan, query.redactor, is_confident=result.relevance.is_confident
+    )
 
 
 def _mark_fallback(

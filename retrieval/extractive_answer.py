@@ -19,6 +19,7 @@ from retrieval.answer_values import (
 from retrieval.evidence import Evidence, rank_rows
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate, format_cells, join_next
+from retrieval.redaction import Redactor
 from schemas.questions import Citation
 
 MODEL = "extractive"
@@ -30,16 +31,22 @@ _QUOTED_NOTE = "Quoted from the documents; not written by a language model."
 
 
 def compose_quoted_answer(
-    evidence: Evidence, plan: QueryPlan, *, is_confident: bool
+    evidence: Evidence, plan: QueryPlan, redactor: Redactor, *, is_confident: bool
 ) -> AnswerDraft:
     """Quote the best evidence. Values are marked only in an answer that is likely to be right."""
+    # Before texts are cut into cells: the column name may tell what a number is.
+    redactor.learn(candidate.readable_text for candidate in evidence.candidates)
     sentences: list[DraftSentence] = []
     citations: list[Citation] = []
     for quote in select_quotes(evidence, plan):
         citation = build_citation(len(citations) + 1, quote)
         if citation is None:
             continue
-        text = mark_value(quote, plan.question) if is_confident else quote.readable_text
+        text = (
+            mark_value(quote, plan.question, redactor)
+            if is_confident
+            else redactor.mask(quote.readable_text)
+        )
         sentences.append(DraftSentence(text, (citation.n,)))
         citations.append(citation)
     return AnswerDraft(
@@ -77,16 +84,24 @@ def select_quotes(evidence: Evidence, plan: QueryPlan) -> list[QuoteCandidate]:
     return [joined or candidates[lead], *(candidates[row] for row in sorted(supporting))]
 
 
-def mark_value(quote: QuoteCandidate, question: str) -> str:
-    """Return the readable text of the quote, with the value that the question asks for in bold."""
+def mark_value(quote: QuoteCandidate, question: str, redactor: Redactor) -> str:
+    """Return the readable text of the quote, with the value that the question asks for in bold.
+
+    The value is chosen in the text as it is stored, and marked in the masked text.
+    """
     answer_type = detect_answer_type(question)
     if not quote.is_row:
         text = quote.readable_text
-        return highlight_value(text, choose_value(answer_type, text, question))
+        value_span = choose_value(answer_type, text, question)
+        for start, end in redactor.find_ranges(text):
+            # A number of a masked identifier stands for all of it.
+            if value_span and start < value_span[1] and value_span[0] < end:
+                value_span = min(start, value_span[0]), max(end, value_span[1])
+        return highlight_value(redactor.mask(text), value_span)
     names, values = quote.header or (), quote.cells
     cell = choose_cell(names, values, question, answer_type)
     marked_values = [
         highlight_value(value, (0, len(value))) if index == cell else value
-        for index, value in enumerate(values)
+        for index, value in enumerate(map(redactor.mask, values))
     ]
     return format_cells(names, marked_values)

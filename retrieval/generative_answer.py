@@ -21,12 +21,14 @@ from retrieval.answer_drafts import (
 from retrieval.context_packing import ContextPassage
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate
+from retrieval.redaction import Redactor
 from schemas.errors import InvalidModelOutput
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
 from schemas.questions import AnswerDelta, Citation, OnProgress
 
 # A sentence so far. Quotes inside a JSON string are escaped, so only the key itself matches.
 _TEXT = re.compile(r'"text"\s*:\s*"((?:[^"\\]|\\.)*)')
+_COMPLETE_TEXT = re.compile(rf'{_TEXT.pattern}"')
 # Ends before an incomplete escape or half a surrogate pair.
 _COMPLETE_ESCAPES = re.compile(
     r"(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*"
@@ -37,11 +39,12 @@ _OPEN_MARK = re.compile(r"\s*\[[^\]]*$|\s+$")
 class PartialAnswer:
     """Collect pieces of JSON as the chat port streams them, and report new words.
 
-    A draft's text only grows.
+    A draft's text only grows. Identifiers are masked, and a sentence is then reported when it is
+    complete: its beginning may be a piece of one.
     """
 
-    def __init__(self, on_progress: OnProgress) -> None:
-        self._on_progress = on_progress
+    def __init__(self, on_progress: OnProgress, redactor: Redactor) -> None:
+        self._on_progress, self._redactor = on_progress, redactor
         self._draft, self._json, self._published_length = 0, "", 0
 
     def feed(self, draft: int, piece: str, /) -> None:
@@ -49,18 +52,19 @@ class PartialAnswer:
         if draft != self._draft:
             self._draft, self._json, self._published_length = draft, "", 0
         self._json += piece
-        text = parse_partial_text(self._json)
+        sentence = _COMPLETE_TEXT if self._redactor.is_active else _TEXT
+        text = self._redactor.mask(parse_partial_text(self._json, sentence))
         if len(text) > self._published_length:
             self._on_progress(AnswerDelta(draft=draft, text=text[self._published_length :]))
             self._published_length = len(text)
 
 
-def parse_partial_text(answer: str) -> str:
+def parse_partial_text(answer: str, sentence: re.Pattern[str] = _TEXT) -> str:
     """Return the sentences of an unfinished answer.
 
     Citation marks are left out, also those that may only be beginning.
     """
-    sentences = [_decode_partial(match.group(1)) for match in _TEXT.finditer(answer)]
+    sentences = [_decode_partial(match.group(1)) for match in sentence.finditer(answer)]
     if sentences:
         sentences[-1] = _OPEN_MARK.sub("", sentences[-1])
     return " ".join(filter(None, map(strip_citation_marks, sentences)))
@@ -108,6 +112,7 @@ async def generate_answer(
     contexts: Sequence[ContextPassage],
     candidates: Sequence[QuoteCandidate],
     plan: QueryPlan,
+    redactor: Redactor,
     chat: ChatModel,
     on_delta: OnDelta | None = None,
 ) -> AnswerDraft:
@@ -117,7 +122,7 @@ async def generate_answer(
     """
     reply = await chat.complete(
         build_system_prompt(plan.language),
-        build_user_prompt(contexts, plan.question),
+        build_user_prompt(contexts, plan.question, redactor),
         build_answer_schema(),
         name="answer",
         on_delta=on_delta,
@@ -141,8 +146,8 @@ def build_system_prompt(language: str | None) -> str:
     return template.replace("{language}", f" ({language})" if language else "")
 
 
-def build_user_prompt(contexts: Sequence[ContextPassage], question: str) -> str:
-    """Write one JSON object with one passage per line.
+def build_user_prompt(contexts: Sequence[ContextPassage], question: str, redactor: Redactor) -> str:
+    """Write one JSON object with one passage per line. The model sees no masked identifier.
 
     JSON escaping keeps any title, section or text from passing for another passage or for the
     query.
@@ -150,9 +155,11 @@ def build_user_prompt(contexts: Sequence[ContextPassage], question: str) -> str:
     passages = [
         {
             "n": context.n,
-            "title": normalize_whitespace(context.parent.best.chunk.title or "", MAX_TITLE),
-            "section": normalize_whitespace(context.view.section or "", MAX_SECTION),
-            "text": normalize_whitespace(context.text),
+            "title": normalize_whitespace(
+                redactor.mask(context.parent.best.chunk.title or ""), MAX_TITLE
+            ),
+            "section": normalize_whitespace(redactor.mask(context.view.section or ""), MAX_SECTION),
+            "text": normalize_whitespace(redactor.mask(context.text)),
         }
         for context in contexts
     ]
@@ -160,7 +167,7 @@ def build_user_prompt(contexts: Sequence[ContextPassage], question: str) -> str:
     return (
         f'{{"passages": [\n{lines}\n],\n'
         '"question": '
-        f"{json.dumps(normalize_whitespace(question), ensure_ascii=False)}}}"
+        f"{json.dumps(normalize_whitespace(redactor.mask(question)), ensure_ascii=False)}}}"
     )
 
 

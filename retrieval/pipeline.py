@@ -172,8 +172,10 @@ async def run_pipeline(
         draft = await write_draft(query, retrieval, evidence, resources)
 
     # 11. Judge the draft, and build the response: an answer, or a refusal.
-    response = build_response(
-        query, retrieval, draft, lambda: build_trace(query, retrieval, draft, resources)
+    response = query.redactor.redact_response(
+        build_response(
+            query, retrieval, draft, lambda: build_trace(query, retrieval, draft, resources)
+        )
     )
     return PipelineResult(query, retrieval, draft, response, evidence)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 from uuid import UUID
@@ -13,6 +13,7 @@ from uuid import UUID
 from cachetools import LRUCache
 
 from retrieval.query_plan import QueryPlan
+from retrieval.redaction import Redactor
 from retrieval.reranking import TokenStateReader
 from retrieval.timing import Clock, Stopwatch
 from schemas.ports.engines import ChatModel, Embedder, QueryEmbedding, Reranker, SentenceSplitter
@@ -75,6 +76,7 @@ class QueryContext:
     on_progress: OnProgress
     generation: str | None = None  # None: the live generation at the time of each snapshot
     use_cache: bool = False
+    redactor: Redactor = field(default_factory=Redactor)
 
     @property
     def is_streamed(self) -> bool:

@@ -21,6 +21,7 @@ from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_par
 from retrieval.query_context import QueryContext
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import extract_quote_candidates
+from retrieval.redaction import Redactor
 from retrieval.relevance import RelevanceDecision
 from retrieval.reranking import RerankResult, combine_scores
 from retrieval.response_builder import build_response, should_answer
@@ -66,22 +67,27 @@ async def rerun_run(
     query_context = _restore_context(record, caller)
     result = _restore_ranking(record, recovered_texts)
     snapshot = record.restore_snapshot(recovered_texts)
+    redact = query_context.redactor.redact_response
     response: SearchResponse | QueryResponse
     if isinstance(query_context.request, QueryRequest):
         result = await attach_contexts(query_context, result, snapshot)
         draft = (
-            await _redraft(result, record, query_context.plan, sentences)
+            await _redraft(result, record, query_context, sentences)
             if should_answer(query_context, result)
             else None
         )
-        response = build_response(query_context, result, draft, lambda: record.response.trace)
+        response = redact(
+            build_response(query_context, result, draft, lambda: record.response.trace)
+        )
     else:
         result = await attach_results(query_context, result, snapshot)
-        response = SearchResponse(
-            run_id=query_context.run_id,
-            generation=result.generation,
-            results=list(result.results),
-            trace=record.response.trace,
+        response = redact(
+            SearchResponse(
+                run_id=query_context.run_id,
+                generation=result.generation,
+                results=list(result.results),
+                trace=record.response.trace,
+            )
         )
     new_fields, recorded_fields = (
         response.model_dump(mode="json"),
@@ -125,6 +131,7 @@ def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
         # The trace is copied from the record, so these timings are never shown.
         Stopwatch(lambda: datetime.fromtimestamp(0, UTC)),
         ignore_progress,
+        redactor=Redactor(run_record.profile.redaction, run_record.question),
     )
 
 
@@ -218,7 +225,10 @@ def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> 
 
 
 async def _redraft(
-    result: RetrievalResult, record: RecordedRun, plan: QueryPlan, sentences: SentenceSplitter
+    result: RetrievalResult,
+    record: RecordedRun,
+    query: QueryContext,
+    sentences: SentenceSplitter,
 ) -> AnswerDraft:
     """Rebuild sentences and citations; copy model, cost, limitations and assumptions from the
     record.
@@ -236,11 +246,18 @@ async def _redraft(
         usable = recorded.closeness and len(recorded.closeness) == len(quote_candidates)
         scores = tuple(recorded.closeness or ()) if usable else None
         draft = compose_quoted_answer(
-            Evidence(quote_candidates, scores), plan, is_confident=result.relevance.is_confident
+            Evidence(quote_candidates, scores),
+            query.plan,
+            query.redactor,
+            is_confident=result.relevance.is_confident,
         )
     else:
         draft = await generate_answer(
-            result.contexts, quote_candidates, plan, _RecordedChat(recorded.reply)
+            result.contexts,
+            quote_candidates,
+            query.plan,
+            query.redactor,
+            _RecordedChat(recorded.reply),
         )
     limitations, assumptions = tuple(recorded.limitations), tuple(recorded.assumptions)
     return replace(

@@ -124,8 +124,8 @@ async def attach_results(
             build_results(
                 best,
                 views,
-                query_context.plan.keywords,
-                result.ranking.weights if query_context.request.explain else None,
+                query_context,
+                result.ranking,
             )
         ),
         parent_views=views,
@@ -162,8 +162,8 @@ async def attach_contexts(
     context_results = build_results(
         [context.parent for context in contexts],
         views,
-        query_context.plan.keywords,
-        result.ranking.weights if query_context.request.explain else None,
+        query_context,
+        result.ranking,
     )
     return replace(
         result, contexts=tuple(contexts), results=tuple(context_results), parent_views=views
@@ -180,13 +180,11 @@ MAX_SNIPPET_CHARACTERS = 400
 def build_results(
     parents: Sequence[RankedParent],
     views: Mapping[UUID, ParentView],
-    keywords: Sequence[str],
-    weights: Mapping[str, float] | None,
+    query: QueryContext,
+    ranking: Ranking,
 ) -> list[SearchResult]:
-    """Build results, ranked from 1. Parents that are no longer readable are left out.
-
-    With the `weights` of the scores, results are explained.
-    """
+    """Build results, ranked from 1. Parents that are no longer readable are left out."""
+    weights = ranking.weights if query.request.explain else None
     results: list[SearchResult] = []
     for parent in (parent for parent in parents if parent.parent_id in views):
         view, chunk = views[parent.parent_id], parent.best.chunk
@@ -207,7 +205,7 @@ def build_results(
                 section=view.section,
                 pages=pages,
                 spans=spans,
-                snippet=extract_snippet(chunk.text, keywords),
+                snippet=extract_snippet(query.redactor.mask(chunk.text), query.plan.keywords),
                 channels=dict(parent.best.channel_places),
                 duplicates=parent.duplicate_documents(),
                 explanation=None if weights is None else explain_score(parent, weights),

@@ -19,6 +19,7 @@ from retrieval.query_context import (
     format_readers_key,
 )
 from retrieval.query_plan import QueryPlan, plan_query
+from retrieval.redaction import Redactor
 from retrieval.reranking import TokenStateReader, UnpackTokenStates
 from retrieval.response_builder import build_trace
 from retrieval.retrieval_result import RetrievalResult, get_numbers
@@ -33,6 +34,7 @@ from retrieval.run_record import (
 )
 from retrieval.timing import Clock, Stopwatch
 from schemas.events import QueryAnswered
+from schemas.ids import sha256_hex
 from schemas.ports.engines import (
     BlobStore,
     ChatModel,
@@ -217,7 +219,8 @@ class Retriever:
             use_cache=True,
         )
         # Published before the work starts, so that a query that fails is on record too.
-        self._publish(build_query_received(run_id, caller, request, self._clock()))
+        received = build_query_received(run_id, caller, request, self._clock())
+        self._publish(query_context.redactor.redact(received))
         return query_context
 
     def _build_context(
@@ -232,7 +235,15 @@ class Retriever:
         with stopwatch.measure_step("plan"):
             query_plan = plan_query(request.query, request.language, self._languages, self._names)
         return QueryContext(
-            caller, run_id, request, profile, query_plan, stopwatch, on_progress, request.generation
+            caller,
+            run_id,
+            request,
+            profile,
+            query_plan,
+            stopwatch,
+            on_progress,
+            request.generation,
+            redactor=Redactor(profile.redaction, request.query),
         )
 
     async def _run_cached(
@@ -265,11 +276,13 @@ class Retriever:
     async def _run_search(self, query: QueryContext) -> QueryOutcome[SearchResponse]:
         result = await run_pipeline(query, self._resources, "results")
         query, retrieval = result.query, result.retrieval
-        response = SearchResponse(
-            run_id=query.run_id,
-            generation=retrieval.generation,
-            results=list(retrieval.results),
-            trace=build_trace(query, retrieval, None, self._resources),
+        response = query.redactor.redact_response(
+            SearchResponse(
+                run_id=query.run_id,
+                generation=retrieval.generation,
+                results=list(retrieval.results),
+                trace=build_trace(query, retrieval, None, self._resources),
+            )
         )
         event = self._build_answered(query, retrieval, None, response)
         return QueryOutcome(response, event, retrieval.snapshot_version)
@@ -296,7 +309,7 @@ class Retriever:
         response: SearchResponse | QueryResponse,
     ) -> QueryAnswered:
         record = build_run_record(query, retrieval, draft)
-        return build_query_answered(
+        answered = build_query_answered(
             query.caller.tenant,
             response,
             retrieval.ranking,
@@ -304,6 +317,7 @@ class Retriever:
             self._clock(),
             record,
         )
+        return query.redactor.redact(answered)
 
 
 def make_cache_key(query: QueryContext) -> AnswerKey | None:
@@ -316,7 +330,8 @@ def make_cache_key(query: QueryContext) -> AnswerKey | None:
         format_readers_key(query.caller.readers),
         query.generation,
         type(query.request).__name__,
-        query.request.model_dump_json(),
+        # A hash: the cache keeps no text of questions.
+        sha256_hex(query.request.model_dump_json().encode()),
     )
 
 

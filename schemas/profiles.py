@@ -5,12 +5,12 @@ Files in `profiles/` are validated by these models. A profile never affects what
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, create_model
 
 from schemas.channels import CHANNEL_DECLARATIONS, Channel, ChannelProfile
-from schemas.values import Value
+from schemas.values import IdentifierKind, Value
 
 
 class _NamedProfile(Value):
@@ -182,6 +182,27 @@ class AnswerProfile(Value):
     timeout_s: float = Field(120.0, gt=0, description="Seconds to wait for the answer.")
 
 
+class RedactionProfile(Value):
+    """Which personal identifiers are masked after retrieval, in responses and stored runs."""
+
+    kinds: list[IdentifierKind] = Field(
+        [],
+        max_length=6,
+        description=(
+            "Kinds to mask: US social security numbers, e-mail addresses, phone numbers, payment "
+            "cards, and the Brazilian CPF and CNPJ. Empty masks nothing."
+        ),
+    )
+    phone_regions: list[Annotated[str, Field(pattern="^[A-Z]{2}$")]] = Field(
+        ["US", "BR"],
+        max_length=20,
+        description=(
+            "Countries (ISO 3166) whose national phone numbers are recognized. Numbers with a `+` "
+            "are recognized for every country."
+        ),
+    )
+
+
 class Profile(_ChannelProfiles):
     """Settings for answering questions."""
 
@@ -189,6 +210,7 @@ class Profile(_ChannelProfiles):
     bridges: BridgeProfile = BridgeProfile()
     rerank: RerankProfile = RerankProfile()
     answer: AnswerProfile = AnswerProfile()
+    redaction: RedactionProfile = RedactionProfile()
 
     def get_channel(self, channel: Channel) -> ChannelProfile:
         settings: ChannelProfile = getattr(self, channel)

@@ -282,6 +282,9 @@ class SearchResponse(Value):
     run_id: UUID = Field(description="Id of this run, for `/v1/runs` and feedback.")
     generation: str = Field(description="Generation that was searched.")
     results: list[SearchResult] = Field(description="Passages, best first.")
+    redacted: int = Field(
+        0, description="Places in this response where a personal identifier is masked."
+    )
     trace: Trace = Field(description="How the response was produced.")
 
 
@@ -317,6 +320,9 @@ class QueryResponse(Value):
     confidence: Confidence = Field(description="How far the answer can be trusted.")
     assumptions: list[str] = Field([], description="Assumptions that the answer makes.")
     limitations: list[str] = Field([], description="Limitations of the answer.")
+    redacted: int = Field(
+        0, description="Places in this response where a personal identifier is masked."
+    )
     trace: Trace = Field(description="How the response was produced.")
     debug: DebugInfo | None = Field(None, description="Debug data. Only with `debug`.")
 

@@ -51,6 +51,9 @@ Order = Annotated[
 ]
 
 
+IdentifierKind = Literal["ssn", "email", "phone", "card", "cpf", "cnpj"]
+"""A kind of personal identifier that can be recognized by its form."""
+
 MAX_NAME_BYTES = 1024
 
 

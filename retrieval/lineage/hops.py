@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.lineage.evidence_reader import BlobEvidence, EventEvidence
+from retrieval.redaction import holds_quote
 from retrieval.run_record import hash_text
 from schemas.events import (
     ChunksEmbedded,
@@ -35,16 +36,15 @@ class QuotePosition:
     text: str
     char_start: int
     char_end: int
+    redacted: Sequence[tuple[int, int]] = ()
 
     def is_in(self, markdown: str) -> bool:
         """True when the Markdown holds the quote near its position.
 
         Spans may omit its first and last characters.
         """
-        return (
-            self.text
-            in markdown[max(0, self.char_end - len(self.text)) : self.char_start + len(self.text)]
-        )
+        around = slice(max(0, self.char_end - len(self.text)), self.char_start + len(self.text))
+        return holds_quote(markdown[around], self.text, self.redacted)
 
 
 def build_hop(
@@ -102,7 +102,10 @@ def check_chunk(
             f"its text hashes to {text_sha256}, but the answer was read from "
             f"{recorded.text_sha256}",
         ),
-        _fault_unless(citation.quote in text, "its text does not contain the quote"),
+        _fault_unless(
+            holds_quote(text, citation.quote, citation.redacted),
+            "its text does not contain the quote",
+        ),
         _fault_unless(
             all(_get_location(span) in locations for span in citation.spans),
             "the citation names a page or box outside the chunk",

@@ -183,7 +183,10 @@ class LineageTracer:
             # A citation is traced from the quote back to the bytes, a document from the bytes on.
             *reversed(
                 _check_to_text(
-                    evidence, hops.QuotePosition(citation.quote, *_get_span(citation, recorded))
+                    evidence,
+                    hops.QuotePosition(
+                        citation.quote, *_get_span(citation, recorded), citation.redacted
+                    ),
                 )
             ),
         ]

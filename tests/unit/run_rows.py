@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from processors import runs
+from retrieval.run_record import hash_text
 from schemas.events import Event, QueryAnswered, QueryReceived
+from schemas.ports.lineage import RecordedText
 from tests.unit.retrieval_harness import RetrievalHarness
 
 COST_QUESTION = "How much does the replacement of the bearing cost?"
@@ -36,3 +39,26 @@ def make_run_row(built: RetrievalHarness) -> dict[str, Any]:
 
 
 RUN_ID = UUID(int=7)
+
+
+class FakeRecordedTexts:
+    """Recorded texts of an index that may have lost some."""
+
+    def __init__(self, built: RetrievalHarness, *, without: Sequence[str] = ()) -> None:
+        self._texts = {
+            view.chunk_id: view.text
+            for view in built.index.views.values()
+            if view.external_id not in without
+        }
+        self._texts |= {
+            view.parent_id: view.text
+            for view in built.index.parent_views.values()
+            if not any(word in view.text for word in without)
+        }
+
+    async def fetch_texts(self, tenant: str, wanted: Sequence[RecordedText]) -> dict[UUID, str]:
+        return {
+            one.id: text
+            for one in wanted
+            if (text := self._texts.get(one.id)) is not None and hash_text(text) == one.text_sha256
+        }

@@ -35,6 +35,7 @@ from retrieval.quote_candidates import (
     split_blocks,
     split_cells,
 )
+from retrieval.redaction import Redactor
 from schemas.errors import InvalidModelOutput
 from schemas.questions import AnswerDelta, Progress, QueryRequest, QueryResponse, StepProgress
 from schemas.values import Span
@@ -111,7 +112,8 @@ async def test_hostile_title_or_text_cannot_forge_prompt_structure() -> None:
             retry_policy=ServerRetryPolicy(first_wait_s=0, jitter_s=0),
         )
         plan = QueryPlan(f"What is soup?\n{hostile}", "en", True, ("soup",), (), {})
-        await generate_answer([ContextPassage(1, parent, view, (chunk,))], [], plan, chat)
+        contexts = [ContextPassage(1, parent, view, (chunk,))]
+        await generate_answer(contexts, [], plan, Redactor(), chat)
         await chat.close()
         sent = fake.get_request_bodies("completions")[0]["messages"][-1]["content"]
     prompt_fields = json.loads(sent)
@@ -366,7 +368,7 @@ def test_streamed_words_are_incremental(ascii_only: bool) -> None:
         {"text": "Two [3]", "citations": []},
     ]
     reported: list[Progress] = []
-    partial_answer = PartialAnswer(reported.append)
+    partial_answer = PartialAnswer(reported.append, Redactor())
     for letter in json.dumps({"sufficient": True, "sentences": sentences}, ensure_ascii=ascii_only):
         partial_answer.feed(1, letter)
     words = [progress.text for progress in reported if isinstance(progress, AnswerDelta)]
@@ -376,7 +378,7 @@ def test_streamed_words_are_incremental(ascii_only: bool) -> None:
 
 def test_new_draft_restarts_stream() -> None:
     reported: list[Progress] = []
-    partial_answer = PartialAnswer(reported.append)
+    partial_answer = PartialAnswer(reported.append, Redactor())
     partial_answer.feed(1, '{"sentences": [{"text": "The first try')
     partial_answer.feed(2, '{"sentences": [{"text": "The second')
     assert reported == [

@@ -1,22 +1,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from retrieval.rerun import Rerun, rerun_run
-from retrieval.run_record import hash_text
 from schemas.errors import NotFound
-from schemas.ports.lineage import RecordedText
 from schemas.profiles import FusionProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER
 from tests.unit.retrieval_fakes import PunctuationSentenceSplitter, ScriptedChat, WordReranker
 from tests.unit.retrieval_harness import RetrievalHarness, make_harness
-from tests.unit.run_rows import COST_QUESTION, RUN_ID, make_run_row
+from tests.unit.run_rows import COST_QUESTION, RUN_ID, FakeRecordedTexts, make_run_row
 
 UNANSWERABLE_QUESTION = "Who was the first emperor of ancient Rome?"
 GENERATED_ANSWER = {
@@ -28,29 +25,6 @@ GENERATED_ANSWER = {
     "assumptions": ["The price is current."],
     "limitations": [],
 }
-
-
-class FakeRecordedTexts:
-    """Recorded texts of an index that may have lost some."""
-
-    def __init__(self, built: RetrievalHarness, *, without: Sequence[str] = ()) -> None:
-        self._texts = {
-            view.chunk_id: view.text
-            for view in built.index.views.values()
-            if view.external_id not in without
-        }
-        self._texts |= {
-            view.parent_id: view.text
-            for view in built.index.parent_views.values()
-            if not any(word in view.text for word in without)
-        }
-
-    async def fetch_texts(self, tenant: str, wanted: Sequence[RecordedText]) -> dict[UUID, str]:
-        return {
-            one.id: text
-            for one in wanted
-            if (text := self._texts.get(one.id)) is not None and hash_text(text) == one.text_sha256
-        }
 
 
 async def rerun_query(built: RetrievalHarness, **options: Any) -> Rerun:

@@ -1,0 +1,162 @@
+"""Find personal identifiers in text: SSN, e-mail, phone, payment card, CPF and CNPJ.
+
+Numbers are checked by their check digits (python-stdnum) and numbering plans (phonenumbers). A
+number that only looks like one, such as an IBAN, a date, a version or an order code, is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from phonenumbers import Leniency, PhoneNumberMatcher
+from stdnum import iban, luhn
+from stdnum.br import cnpj, cpf
+
+from schemas.values import IdentifierKind
+
+# Also the hyphens and spaces that typesetting puts in place of the plain ones.
+_DASH, _SPACE = "[-‐‑–]", "[ \u00a0\u202f]"
+# Not inside a longer code: neither a word nor "ORD-" may precede, and no digit may follow.
+_START, _END = r"(?<!\w)(?<!\w[-./])", r"(?!\w)(?![-./]\d)"
+
+_EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]++@(?:[\w-]++\.)+[^\W\d_]{2,}")
+_SSN = re.compile(
+    rf"{_START}(?!000|666|9)\d{{3}}(?P<separator>{_DASH}|{_SPACE}|)(?!00)\d{{2}}(?P=separator)"
+    rf"(?!0000)\d{{4}}{_END}"
+)
+_CPF = re.compile(rf"{_START}\d{{3}}\.?\d{{3}}\.?\d{{3}}{_DASH}?\d{{2}}{_END}")
+# Letters since 2026 (Instrução Normativa RFB 2.229/2024), but in the punctuated form only.
+_CNPJ = re.compile(
+    rf"{_START}(?:[\dA-Z]{{2}}\.[\dA-Z]{{3}}\.[\dA-Z]{{3}}/[\dA-Z]{{4}}{_DASH}\d{{2}}"
+    rf"|\d{{8}}/?\d{{4}}{_DASH}?\d{{2}}){_END}"
+)
+# Visa, Mastercard, American Express, Diners, JCB, Discover, Maestro, Elo and UnionPay.
+_CARD = re.compile(
+    rf"{_START}(?<![A-Z]{{2}}\d\d )(?=[2-6])"
+    rf"(?:\d{{4}}(?P<four>{_SPACE}|{_DASH}|[.\n])(?:\d{{4}}(?P=four)){{2}}\d{{1,7}}"
+    rf"|\d{{4}}(?P<six>{_SPACE}|{_DASH}|[.\n])\d{{6}}(?P=six)\d{{4,5}}|\d{{13,19}})(?!\w)"
+)
+_IBAN = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){3,8}(?!\w)")
+# Dates and times, UUIDs, and addresses of the Internet protocol: groups of digits as in a phone
+# number.
+_OTHER = re.compile(
+    r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?)?"
+    r"|\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b"
+    r"|(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"
+)
+_SSN_CUE = re.compile(r"\b(?:ssn|social security)\b", re.I)
+_PHONE_CUE = re.compile(
+    r"\b(?:tel|phone|fax|mobile|cell|call|celular|fone|m[óo]vil|t[ée]l[ée]|whatsapp|ligue|llam"
+    r"|appel|mobil|handy|rufnummer|contact|contato|sms)",
+    re.I,
+)
+_CUE_DISTANCE = 30
+_PHONE_DIGITS = re.compile(r"\d(?:[\s().+/‐‑–-]{0,3}\d){6}")
+_SEPARATED = re.compile(r"\d[\s().‐‑–-]+(?=\d)")
+_MAX_PHONE_TRIES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    kind: IdentifierKind
+    start: int
+    end: int
+
+
+def find_identifiers(
+    text: str, kinds: Collection[IdentifierKind], phone_regions: Sequence[str]
+) -> list[Identifier]:
+    """Return the identifiers of the given kinds in order of the text, without overlaps.
+
+    `phone_regions` are the countries (ISO 3166) whose national numbers are recognized; numbers
+    with a `+` are recognized for every country.
+    """
+    # Most texts hold neither, and need no search.
+    if not kinds or not ("@" in text or any(char.isdigit() for char in text)):
+        return []
+    claimed = bytearray(len(text))
+    for start, end in (*_find_ibans(text), *(match.span() for match in _OTHER.finditer(text))):
+        claimed[start:end] = b"x" * (end - start)
+    found: list[Identifier] = []
+    # The first kind that claims a range keeps it: a card number may read like a phone number.
+    for kind in (kind for kind in _FINDERS if kind in kinds):
+        for start, end in _FINDERS[kind](text, phone_regions):
+            if not any(claimed[start:end]):
+                found.append(Identifier(kind, start, end))
+                claimed[start:end] = b"x" * (end - start)
+    return sorted(found, key=lambda item: item.start)
+
+
+def _find_emails(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
+    return (match.span() for match in _EMAIL.finditer(text))
+
+
+def _find_cnpjs(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
+    return (match.span() for match in _CNPJ.finditer(text) if cnpj.is_valid(match.group()))
+
+
+def _find_cpfs(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
+    return (match.span() for match in _CPF.finditer(text) if cpf.is_valid(match.group()))
+
+
+def _find_cards(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
+    for match in _CARD.finditer(text):
+        digits = "".join(filter(str.isdigit, match.group()))
+        if 13 <= len(digits) <= 19 and luhn.is_valid(digits):
+            yield match.span()
+
+
+def _find_ssns(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
+    for match in _SSN.finditer(text):
+        # Nine digits that are not grouped by hyphens may be anything.
+        if match["separator"].strip() or _SSN_CUE.search(_text_before(text, match.start())):
+            yield match.span()
+
+
+def _find_phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
+    if not _PHONE_DIGITS.search(text):
+        return
+    for region in (None, *regions):
+        for match in PhoneNumberMatcher(text, region, Leniency.VALID, _MAX_PHONE_TRIES):
+            if (
+                match.raw_string.startswith("+")
+                or _PHONE_CUE.search(_text_before(text, match.start))
+                # A bare national number may be an order number.
+                or (region and _is_grouped(match.raw_string, region))
+            ):
+                yield match.start, match.end
+
+
+def _is_grouped(number: str, region: str) -> bool:
+    """Tell whether the digits are grouped as the country writes its phone numbers."""
+    is_area_marked = "(" in number
+    return (is_area_marked or len(_SEPARATED.findall(number)) >= 2) and PhoneNumberMatcher(
+        number, region, Leniency.STRICT_GROUPING, 1
+    ).has_next()
+
+
+def _find_ibans(text: str) -> Iterator[tuple[int, int]]:
+    for match in _IBAN.finditer(text):
+        # Words in capitals may follow: the number ends where its check digits fit.
+        end = match.end()
+        while end > match.start():
+            if iban.is_valid(text[match.start() : end]):
+                yield match.start(), end
+                break
+            end = text.rfind(" ", match.start(), end)
+
+
+_FINDERS: Mapping[IdentifierKind, Callable[[str, Sequence[str]], Iterator[tuple[int, int]]]] = {
+    "email": _find_emails,
+    "cnpj": _find_cnpjs,
+    "cpf": _find_cpfs,
+    "card": _find_cards,
+    "ssn": _find_ssns,
+    "phone": _find_phones,
+}
+
+
+def _text_before(text: str, start: int) -> str:
+    return text[max(0, start - _CUE_DISTANCE) : start]

@@ -1,0 +1,142 @@
+"""Mask personal identifiers in all that leaves the pipeline: responses, prompts, deltas and run
+events.
+
+A mask has the length of the text that it hides, so positions still fit the stored text. Quotes are
+verified before they are masked. The index is searched with the question as it was asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from engines.personal_identifiers import find_identifiers
+from schemas.profiles import RedactionProfile
+from schemas.questions import QueryResponse, SearchResponse
+
+MASK = "█"
+NO_REDACTION = RedactionProfile()
+ModelT = TypeVar("ModelT", bound=BaseModel)
+ResponseT = TypeVar("ResponseT", SearchResponse, QueryResponse)
+
+# Addresses and identities, which a mask would break.
+_UNMASKED_FIELDS = frozenset({"link", "tenant", "requested_by"})
+_TERM = re.compile(r"\w+(?:[-./,:]\w+)*")
+# A shorter piece of a question's identifier says nothing, and stands in other texts by chance.
+_MIN_TERM_LETTERS = 3
+
+
+class Redactor:
+    """Masks the identifiers of one query.
+
+    An identifier that was found once is masked wherever it stands, also where its context is cut
+    off and its form alone would not tell. The pieces of an identifier in the question are masked
+    too, because the question is split into keywords.
+    """
+
+    def __init__(self, profile: RedactionProfile = NO_REDACTION, question: str = "") -> None:
+        self._profile = profile
+        self._identifiers: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        self._question_terms: set[str] = set()
+        for identifier in self._find(question):
+            pieces = {*_TERM.findall(identifier), *re.findall(r"\w+", identifier)}
+            self._question_terms |= {piece.lower() for piece in pieces}
+            self._identifiers |= {
+                piece
+                for piece in pieces
+                if len(piece) >= _MIN_TERM_LETTERS and any(map(str.isdigit, piece))
+            }
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self._profile.kinds)
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """Remember the identifiers of whole texts before pieces of them are masked."""
+        for text in texts:
+            self._find(text)
+
+    def mask(self, text: str) -> str:
+        """Return the text with every identifier masked; its length stays the same."""
+        for start, end in self.find_ranges(text):
+            text = text[:start] + MASK * (end - start) + text[end:]
+        return text
+
+    def find_ranges(self, text: str) -> list[tuple[int, int]]:
+        """Return the ranges to mask, in order."""
+        if not self.is_active:
+            return []
+        self._find(text)
+        return [match.span() for match in self._compile().finditer(text)]
+
+    def redact_response(self, response: ResponseT) -> ResponseT:
+        """Return the response with masked texts, and the number of masked places in `redacted`."""
+        if not self.is_active:
+            return response
+        redacted = self.redact(response)
+        # Some texts were masked before; a rerun has masked texts to begin with.
+        n_masked = len(re.findall(f"{MASK}+", redacted.model_dump_json()))
+        return redacted.model_copy(update={"redacted": n_masked})
+
+    def redact(self, model: ModelT) -> ModelT:
+        """Return the model with every string masked, at any depth."""
+        if not self.is_active:
+            return model
+        return type(model).model_validate(self.redact_value(model.model_dump()))
+
+    def redact_value(self, value: Any) -> Any:
+        match value:
+            case str():
+                # A keyword or lexeme of the question may be a piece of an identifier.
+                is_piece = value.lower().strip("-+") in self._question_terms
+                return MASK * len(value) if is_piece else self.mask(value)
+            case Mapping():
+                redacted = {
+                    self.redact_value(name): item
+                    if name in _UNMASKED_FIELDS
+                    else self.redact_value(item)
+                    for name, item in value.items()
+                }
+                if "quote" in redacted and "redacted" in redacted:
+                    redacted["redacted"] = self.find_ranges(value["quote"]) or value["redacted"]
+                return redacted
+            case list() | tuple():
+                return [self.redact_value(item) for item in value]
+        return value
+
+    def _compile(self) -> re.Pattern[str]:
+        if self._pattern is None:
+            # Longest first: one identifier may be a piece of another. Line breaks of the stored
+            # text are spaces in an answer.
+            texts = (
+                r"\s+".join(map(re.escape, identifier.split()))
+                for identifier in sorted(self._identifiers, key=len, reverse=True)
+            )
+            # Without any identifier, a pattern that matches nothing.
+            self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(texts) or '(?!)'})(?!\w)")
+        return self._pattern
+
+    def _find(self, text: str) -> list[str]:
+        found = [
+            text[identifier.start : identifier.end]
+            for identifier in find_identifiers(
+                text, self._profile.kinds, self._profile.phone_regions
+            )
+        ]
+        if not self._identifiers.issuperset(found):
+            self._identifiers.update(found)
+            self._pattern = None
+        return found
+
+
+def holds_quote(text: str, quote: str, redacted: Sequence[tuple[int, int]]) -> bool:
+    """Tell whether the text holds the quote, of which the `redacted` ranges are not known."""
+    pattern, position = "", 0
+    for start, end in redacted:
+        pattern += f"{re.escape(quote[position:start])}.{{{end - start}}}"
+        position = end
+    return re.search(pattern + re.escape(quote[position:]), text, re.DOTALL) is not None

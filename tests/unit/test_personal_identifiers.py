@@ -1,0 +1,87 @@
+"""Personal identifiers: found by form and check digits, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from engines.personal_identifiers import find_identifiers
+from schemas.values import IdentifierKind
+
+REGIONS = ("US", "BR")
+
+
+def find_texts(text: str) -> list[tuple[str, str]]:
+    found = find_identifiers(text, get_args(IdentifierKind), REGIONS)
+    return [(item.kind, text[item.start : item.end]) for item in found]
+
+
+@pytest.mark.parametrize(
+    ("kind", "identifier", "text"),
+    [
+        ("ssn", "123-45-6789", "Her number is 123-45-6789."),
+        ("ssn", "123–45–6789", "typeset: 123–45–6789"),
+        ("ssn", "123456789", "SSN: 123456789"),
+        ("ssn", "123 45 6789", "social security number 123 45 6789"),
+        ("email", "ana.souza+a@mail.example.com", "<ana.souza+a@mail.example.com>."),
+        ("email", "joão@exemplo.com.br", "Escreva para joão@exemplo.com.br, por favor"),
+        ("phone", "+351 912 345 678", "Ligue +351 912 345 678 hoje"),
+        ("phone", "+4930901820", "+4930901820"),
+        ("phone", "(415) 555-2671", "the office (415) 555-2671 is open"),
+        ("phone", "415-555-2671", "| Ana | 415-555-2671 |"),
+        ("phone", "415.555.2671", "at 415.555.2671"),
+        ("phone", "4155552671", "Phone: 4155552671"),
+        ("phone", "(11) 91234-5678", "celular (11) 91234-5678"),
+        ("card", "4111 1111 1111 1111", "card 4111 1111 1111 1111 12/27"),
+        ("card", "4111-1111-1111-1111", "4111-1111-1111-1111"),
+        ("card", "4111111111111111", "4111111111111111"),
+        ("card", "4111\u00a01111\u00a01111\u00a01111", "4111\u00a01111\u00a01111\u00a01111."),
+        ("card", "3782 822463 10005", "Amex 3782 822463 10005"),
+        ("cpf", "529.982.247-25", "CPF 529.982.247-25"),
+        ("cpf", "52998224725", "o titular 52998224725"),
+        ("cnpj", "11.222.333/0001-81", "CNPJ: 11.222.333/0001-81"),
+        ("cnpj", "11222333000181", "11222333000181"),
+        ("cnpj", "12.ABC.345/01DE-35", "CNPJ 12.ABC.345/01DE-35"),
+    ],
+)
+def test_identifier_is_found(kind: str, identifier: str, text: str) -> None:
+    assert find_texts(text) == [(kind, identifier)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "IBAN DE89 3704 0044 0532 0130 00",
+        "IBAN GB82 WEST 1234 5698 7654 32 BIC ABCD",
+        "PT50 0002 0123 1234 5678 9015 4",
+        "FR1420041010050500013M02606",
+        "on 2025-11-25 at 10:30, and 2025-11-25T10:30:00.123456",
+        "25.11.2025 and 11/25/2025 and 25-11-2025",
+        "order 4500012345, PO-2024-0012345 and ORD-123-45-6789",
+        "tracking number 1234567890 and item 9780306406157",
+        "version 10.4.21, 2.0.1-rc.3, lodash@4.17.21 and Python 3.11.9",
+        "host 192.168.100.200 and 127.0.0.1:8420",
+        "run 12345678-1234-5678-1234-567812345678",
+        "1,234,567.89 EUR, 12 345 678 and 3.141592653589",
+        "card 4111 1111 1111 1112",
+        "CPF 529.982.247-26 and CNPJ 11.222.333/0001-82",
+        "000-12-3456, 666-12-3456, 123-00-4567 and 123-45-0000",
+        "123456789 and 123 45 6789 tonnes",
+        "from 1500-1600 to 2010-2015, pages 415-555",
+        "@handle, a@b and user@localhost",
+    ],
+)
+def test_other_number_is_left_alone(text: str) -> None:
+    assert find_texts(text) == []
+
+
+def test_only_requested_kinds_are_found() -> None:
+    text = "ana@example.com, 123-45-6789"
+    assert [item.kind for item in find_identifiers(text, ["ssn"], ())] == ["ssn"]
+    assert find_identifiers(text, [], REGIONS) == []
+
+
+def test_national_number_needs_its_region() -> None:
+    assert find_identifiers("(415) 555-2671", ["phone"], ()) == []
+    assert find_identifiers("+1 415 555 2671", ["phone"], ())

@@ -1,0 +1,226 @@
+"""Redaction: no masked identifier leaves the pipeline, in whole or by its pieces."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import Any, get_args
+from uuid import UUID
+
+import pytest
+
+from retrieval.answer_cache import AnswerCache
+from retrieval.generative_answer import PartialAnswer
+from retrieval.lineage.hops import QuotePosition
+from retrieval.redaction import MASK, Redactor, holds_quote
+from retrieval.rerun import rerun_run
+from retrieval.timing import Clock
+from schemas.profiles import Profile, RedactionProfile
+from schemas.questions import AnswerDelta, Progress, QueryRequest, SearchRequest
+from schemas.values import IdentifierKind
+from tests.support.api_client import LOCAL_CALLER
+from tests.unit.retrieval_fakes import (
+    PunctuationSentenceSplitter,
+    ScriptedChat,
+    SteppingClock,
+)
+from tests.unit.retrieval_harness import RetrievalHarness, make_harness
+from tests.unit.run_rows import RUN_ID, FakeRecordedTexts, make_run_row
+
+KINDS = list(get_args(IdentifierKind))
+IDENTIFIERS = {
+    "ssn": "536-22-8714",
+    "email": "marta.quill@harbour-pilots.example.com",
+    "phone": "(415) 555-2671",
+    "card": "4539 5787 6362 1486",
+    "cpf": "529.982.247-25",
+    "cnpj": "11.222.333/0001-81",
+}
+REMINDER = (
+    f"The pilot Marta Quill has the social security number {IDENTIFIERS['ssn']}. "
+    f"Write to Marta Quill at {IDENTIFIERS['email']}, or call her at {IDENTIFIERS['phone']}. "
+    f"The pilot fees of Marta Quill are paid by card {IDENTIFIERS['card']}."
+)
+REGISTER = (
+    "| Pilot | CPF | Company | Badge |\n|---|---|---|---|\n"
+    f"| Rui Sal | {IDENTIFIERS['cpf']} | {IDENTIFIERS['cnpj']} | HX-9 |"
+)
+QUESTIONS = [
+    "What is the social security number of the pilot Marta Quill?",
+    "What is the e-mail of Marta Quill?",
+    "How are the pilot fees of Marta Quill paid?",
+    "Which CPF has the pilot Rui Sal?",
+    f"Whose social security number is {IDENTIFIERS['ssn']}?",
+    f"Who is called at {IDENTIFIERS['phone']}, and by whom?",
+    f"Which pilot has the address {IDENTIFIERS['email']}?",
+    f"What was paid with card {IDENTIFIERS['card']} by the pilot HX-12?",
+]
+# An identifier is also recognized by a part of it.
+CANARIES = [
+    *IDENTIFIERS.values(),
+    "536-22",
+    "22-8714",
+    "555-2671",
+    "marta.quill",
+    "5787",
+    "6362 1486",
+    "529.982",
+    "222.333",
+]
+UNREDACTED = Profile(name="plain")
+REDACTED = Profile(name="redacted", redaction=RedactionProfile(kinds=KINDS))
+
+
+def make_redacted_harness(**parts: Any) -> RetrievalHarness:
+    built = make_harness()
+    built.profiles = [REDACTED, UNREDACTED]
+    for name, part in parts.items():
+        setattr(built, name, part)
+    built.add("reminder", REMINDER, title=f"Pilots, {IDENTIFIERS['email']}")
+    built.add("register", REGISTER, title="Register of pilots", kind="table")
+    return built
+
+
+def find_canaries(*texts: str) -> list[str]:
+    joined = "\n".join(texts)
+    # As JSON writes them too.
+    return [canary for canary in CANARIES if canary in joined]
+
+
+def list_event_texts(built: RetrievalHarness) -> list[str]:
+    return [event.model_dump_json() for event in built.published_events]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_no_identifier_leaves_a_quoted_answer_or_its_run(question: str) -> None:
+    built = make_redacted_harness()
+    retriever = built.make_retriever()
+    request = QueryRequest(query=question, profile="redacted", explain=True, debug=True)
+    response = await retriever.query(LOCAL_CALLER, request, RUN_ID)
+    assert find_canaries(response.model_dump_json(), *list_event_texts(built)) == []
+    assert response.redacted > 0 or response.refused
+
+
+async def test_the_same_questions_show_identifiers_without_redaction() -> None:
+    """Proves that the canaries above would be seen."""
+    built = make_redacted_harness()
+    for question in QUESTIONS:
+        request = QueryRequest(query=question, profile="plain")
+        response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+        assert response.redacted == 0
+    assert {*IDENTIFIERS.values()} <= set(find_canaries(*list_event_texts(built)))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_no_identifier_leaves_search_results(question: str) -> None:
+    built = make_redacted_harness()
+    request = SearchRequest(query=question, profile="redacted", explain=True, k=40)
+    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+    assert find_canaries(response.model_dump_json(), *list_event_texts(built)) == []
+    assert response.redacted > 0
+
+
+async def test_quote_is_verbatim_but_for_its_redacted_ranges() -> None:
+    built = make_redacted_harness()
+    request = QueryRequest(query=QUESTIONS[1], profile="redacted")
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    citation = next(item for item in response.citations if item.redacted)
+    assert not holds_quote(REMINDER, citation.quote, [])
+    assert holds_quote(REMINDER, citation.quote, citation.redacted)
+    for start, end in citation.redacted:
+        assert set(citation.quote[start:end]) == {MASK}
+    span = citation.spans[0]
+    place = QuotePosition(citation.quote, span.char_start, span.char_end, citation.redacted)
+    assert place.is_in(REMINDER)
+    assert not place.is_in(REMINDER.replace("Marta", "Marte"))
+
+
+async def test_model_gets_no_identifier_and_its_own_are_masked() -> None:
+    chat = ScriptedChat(
+        {
+            "sufficient": True,
+            "sentences": [
+                {"text": f"Write to Marta Quill at {IDENTIFIERS['email']}.", "citations": [1]},
+                {"text": "Her other number is 219-48-1305.", "citations": [1]},
+            ],
+            "assumptions": [f"The card {IDENTIFIERS['card']} is hers."],
+            "limitations": [f"Her CPF {IDENTIFIERS['cpf']} was not given."],
+        }
+    )
+    built, reported = make_redacted_harness(chat=chat), list[Progress]()
+    request = QueryRequest(
+        query=f"What is the e-mail of Marta Quill, {IDENTIFIERS['ssn']}?",
+        profile="redacted",
+        stream=True,
+    )
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID, reported.append)
+    deltas = "".join(item.text for item in reported if isinstance(item, AnswerDelta))
+    prompts = [text for prompt in chat.prompts for text in prompt]
+    assert "Write to Marta Quill at" in deltas and MASK in "".join(prompts)
+    texts = [deltas, *prompts, response.model_dump_json(), *list_event_texts(built)]
+    assert find_canaries(*texts) == [] and "219-48-1305" not in "".join(texts)
+
+
+def test_delta_waits_for_the_end_of_a_sentence() -> None:
+    """A beginning such as "536-22" is not yet an identifier, and could not be taken back."""
+    reported: list[Progress] = []
+    partial_answer = PartialAnswer(reported.append, Redactor(REDACTED.redaction))
+    reply = {"sentences": [{"text": f"It is {IDENTIFIERS['ssn']}."}, {"text": "Next one."}]}
+    for letter in json.dumps(reply):
+        partial_answer.feed(1, letter)
+    texts = [item.text for item in reported if isinstance(item, AnswerDelta)]
+    assert texts == [f"It is {MASK * 11}.", " Next one."]
+
+
+async def test_answer_cache_holds_no_identifier() -> None:
+    built = make_redacted_harness()
+    clock: Clock = SteppingClock()
+    cache = AnswerCache(built.index, clock, max_entries=8, ttl=timedelta(hours=1))
+    retriever = built.make_retriever(answers=cache)
+    for run in (1, 2):
+        for question in QUESTIONS:
+            request = QueryRequest(query=question, profile="redacted")
+            await retriever.query(LOCAL_CALLER, request, UUID(int=run), generation="g1")
+    assert len(cache) == len(QUESTIONS)
+    held = [
+        f"{key}{outcome.response!r}{outcome.answered_event!r}"
+        for key, outcome in cache._outcomes.items()
+    ]
+    assert find_canaries(*held, *list_event_texts(built)) == []
+
+
+@pytest.mark.parametrize("question", QUESTIONS[:4])
+async def test_rerun_masks_again_and_gives_the_same_answer(question: str) -> None:
+    built = make_redacted_harness()
+    request = QueryRequest(query=question, profile="redacted")
+    await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    row = {"run_record": None, "response": None, **make_run_row(built)}
+    rerun = await rerun_run(
+        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
+    )
+    assert rerun.same, rerun.differences
+    assert find_canaries(json.dumps(row), rerun.response.model_dump_json()) == []
+
+
+def test_identifier_is_masked_where_its_context_is_cut_off() -> None:
+    redactor = Redactor(REDACTED.redaction)
+    redactor.learn(["Name: Ana; SSN: 536228714"])
+    assert redactor.mask("| Ana | 536228714 |") == f"| Ana | {MASK * 9} |"
+    assert redactor.mask("| Ana | 5362287145 |") == "| Ana | 5362287145 |"
+
+
+def test_mask_keeps_the_length_and_all_other_text() -> None:
+    redactor = Redactor(REDACTED.redaction)
+    masked = redactor.mask(REMINDER)
+    assert len(masked) == len(REMINDER) and find_canaries(masked) == []
+    assert re.sub(f"{MASK}+", "", masked) in re.sub(
+        "|".join(map(re.escape, IDENTIFIERS.values())), "", REMINDER
+    )
+
+
+def test_only_the_kinds_of_the_profile_are_masked() -> None:
+    redactor = Redactor(RedactionProfile(kinds=["email"]))
+    masked = redactor.mask(REMINDER)
+    assert IDENTIFIERS["email"] not in masked and IDENTIFIERS["ssn"] in masked
+    assert Redactor().mask(REMINDER) == REMINDER
