@@ -15,11 +15,19 @@ from typing import IO, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import obstore
+import structlog
 from cachetools import LRUCache
 from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, S3Store
 
 from engines.disk import is_disk_full
+from engines.local_folder import (
+    MAX_FOLDER_RACES,
+    delete_file,
+    get_file_size,
+    move_file,
+    write_file,
+)
 from schemas.errors import (
     ConfigurationError,
     EngineUnavailable,
@@ -28,13 +36,14 @@ from schemas.errors import (
     NotFound,
     too_large_error,
 )
+from schemas.ids import THREADLESS_BYTES
 from schemas.ports.engines import StoredBlob
 from schemas.values import BlobRef
 
+log = structlog.get_logger(__name__)
 T = TypeVar("T")
 CACHE_BYTES = 64 * 1024 * 1024
 _DOWNLOAD_CHUNK_BYTES = 1 << 20
-MAX_FOLDER_RACES = 20
 MISSING_FOLDER = "(os error 2)"
 """ENOENT, as obstore reports it for a folder that is missing."""
 _KEY_SEGMENT = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
@@ -128,9 +137,15 @@ class ObstoreBlobStore:
         self._answer_count = 0
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
-        # The bytes under a key never change, so the existing blob is this one.
-        with suppress(FileExistsError):
-            await self._write(key, lambda: obstore.put_async(self._store, key, data, mode="create"))
+        path = self._find_path(key)
+        if path is not None and len(data) <= THREADLESS_BYTES:
+            await self._run_locally(key, lambda: write_file(path, data))
+        else:
+            # The bytes under a key never change, so the existing blob is this one.
+            with suppress(FileExistsError):
+                await self._write(
+                    key, lambda: obstore.put_async(self._store, key, data, mode="create")
+                )
         return BlobRef(
             key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), media_type=media_type
         )
@@ -183,9 +198,8 @@ class ObstoreBlobStore:
 
     @asynccontextmanager
     async def open_local(self, key: str) -> AsyncIterator[Path]:
-        if self._folder is not None:
-            path = self._folder / key
-            await self._run_operation(key, lambda: _require_file(path))
+        if (path := self._find_path(key)) is not None:
+            await self._run_locally(key, lambda: get_file_size(path))
             try:
                 yield path
             except FileNotFoundError as error:
@@ -200,6 +214,8 @@ class ObstoreBlobStore:
 
     async def get_size(self, key: str) -> int | None:
         try:
+            if (path := self._find_path(key)) is not None:
+                return await self._run_locally(key, lambda: get_file_size(path))
             return (await self._run_operation(key, lambda: obstore.head_async(self._store, key)))[
                 "size"
             ]
@@ -219,15 +235,35 @@ class ObstoreBlobStore:
         _validate_key(target)
         await self._write(source, lambda: obstore.copy_async(self._store, source, target))
 
+    async def move(self, source: str, target: str) -> None:
+        """Move the blob, replacing the target; a repeated move raises NotFound."""
+        _validate_key(target)
+        if self._folder is None:
+            await self.copy(source, target)
+            # A copy that stays wastes space but does no harm.
+            try:
+                await self.delete([source])
+            except EngineUnavailable as error:
+                log.warning("moved_blob_not_deleted", key=source, detail=error.detail)
+            return
+        paths = self._folder / source, self._folder / target
+        await self._run_locally(source, partial(move_file, *paths, self._folder))
+        self._forget(source)
+
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete the blobs, ignoring missing ones."""
         for key in keys:
-            # The cache first: a deleted text must not be served from memory.
-            for range_key in [cached for cached in self._cache if cached[0] == key]:
-                del self._cache[range_key]
+            self._forget(key)
+            if self._folder is not None:
+                await self._run_locally(key, partial(delete_file, self._folder / key, self._folder))
             # Not every store accepts the deletion of a missing key.
-            if await self.get_size(key) is not None:
+            elif await self.get_size(key) is not None:
                 await self._run_operation(key, partial(obstore.delete_async, self._store, key))
+
+    def _forget(self, key: str) -> None:
+        """Drop the blob from the cache: a deleted text must not be served from memory."""
+        for range_key in [cached for cached in self._cache if cached[0] == key]:
+            del self._cache[range_key]
 
     async def list_keys(self, prefix: str) -> list[str]:
         return [blob.key for blob in await self.list_blobs(prefix)]
@@ -276,6 +312,17 @@ class ObstoreBlobStore:
                 if self._folder is None or MISSING_FOLDER not in error.detail:
                     raise
         return await self._run_operation(key, operation)
+
+    def _find_path(self, key: str) -> Path | None:
+        """Return where the blob lies on the local disk; None for other stores."""
+        _validate_key(key)
+        return None if self._folder is None else self._folder / key
+
+    async def _run_locally(self, key: str, operation: Callable[[], T]) -> T:
+        async def run() -> T:
+            return operation()
+
+        return await self._run_operation(key, run)
 
     async def _run_operation(self, key: str, operation: Callable[[], Awaitable[T]]) -> T:
         """Run the operation and translate its errors; FileExistsError is passed on."""
@@ -339,11 +386,6 @@ def _make_missing_error(key: str) -> NotFound:
         code="NO_SUCH_BLOB",
         remedy="It was deleted, or ANABRANCH_STORAGE__URL names another store.",
     )
-
-
-async def _require_file(path: Path) -> None:
-    """Raise FileNotFoundError if the file is missing."""
-    path.stat()  # in the event loop: a local stat is faster than a thread switch
 
 
 def _validate_key(key: str) -> None:

@@ -7,7 +7,6 @@ order among its revisions.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,8 +14,6 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
-
-import structlog
 
 from processors.admission import (
     IngressData,
@@ -46,7 +43,7 @@ from schemas.events import (
     DocumentWithdrawn,
     Event,
 )
-from schemas.ids import sha256_hex, sha256_of_file
+from schemas.ids import compute_file_sha256, sha256_hex
 from schemas.ports.engines import LocalFile
 from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import LatestRevision, StagePorts
@@ -56,7 +53,6 @@ from schemas.values import MAX_NAME_BYTES, Amendment, BlobRef, DocumentFields, O
 from streams.memoize import build_memo_key, memoize
 from streams.stage import Emission, PendingEvent, Stage
 
-log = structlog.get_logger(__name__)
 VERSION = 1
 AMENDMENT_STEP = 2**62
 """Orders an amendment without a number after every correction of the last number, and before a
@@ -225,10 +221,10 @@ async def pin_bytes(
     """
     incoming, filename = await _store_incoming(event, data, ports)
     check_size(incoming.size, ports.limits.max_bytes)
-    blob = await _copy_to_pinned(incoming, _make_pinned_key(event, data, incoming.sha256), ports)
-    # Last: after a crash in between, the retry finds the pinned copy and deletes the staged one.
-    await _delete_staged(incoming.key, event, data.tenant, ports)
-    return blob, filename
+    # Inline bytes are stored under this key at once.
+    if incoming.key != (key := _make_pinned_key(event, data, incoming.sha256)):
+        await _pin(incoming, key, event, data.tenant, ports)
+    return incoming.model_copy(update={"key": key}), filename
 
 
 def require_document_id(event: Event[IngressData], data: DocumentReceived, sha256: str) -> UUID:
@@ -310,7 +306,7 @@ async def _inspect_blob(key: str, ports: StagePorts) -> BlobRef:
     check_size(size, ports.limits.max_bytes)
     try:
         async with ports.blobs.open_local(key) as path:
-            digest = await asyncio.to_thread(sha256_of_file, path)
+            digest = await compute_file_sha256(path)
     # Deleted since `get_size`.
     except NotFound as error:
         raise missing_blob_error(key) from error
@@ -351,40 +347,22 @@ async def _fetch_url(
     return BlobRef.model_validate_json(blob), data.filename or name.decode() or None
 
 
-async def _copy_to_pinned(incoming: BlobRef, key: str, ports: StagePorts) -> BlobRef:
-    # Inline bytes are stored under this key at once.
-    if incoming.key == key:
-        return incoming
-    # The key contains the hash, so a blob of the same size is a finished copy of an earlier
-    # attempt.
-    if await ports.blobs.get_size(key) != incoming.size:
-        try:
-            await ports.blobs.copy(incoming.key, key)
-        except NotFound:
-            # Another worker has pinned the same event meanwhile and deleted the staged copy.
-            if await ports.blobs.get_size(key) != incoming.size:
-                raise
-    return incoming.model_copy(update={"key": key})
-
-
-async def _delete_staged(
-    key: str, event: Event[IngressData], tenant: str, ports: StagePorts
+async def _pin(
+    incoming: BlobRef, key: str, event: Event[IngressData], tenant: str, ports: StagePorts
 ) -> None:
-    """Delete bytes that were staged for this event alone.
-
-    Uploads that a producer manages itself stay. A failure to delete wastes space but does no
-    harm, so it is only logged.
-    """
-    if not key.startswith(
-        (upload_staging_prefix(tenant, event.id), fetch_staging_prefix(tenant, event.id))
-    ):
-        return
+    # The key contains the hash, so a blob of the same size is a finished copy.
     try:
-        await ports.blobs.delete([key])
+        # Staged for this event alone. Uploads that a producer manages itself stay.
+        if incoming.key.startswith(
+            (upload_staging_prefix(tenant, event.id), fetch_staging_prefix(tenant, event.id))
+        ):
+            await ports.blobs.move(incoming.key, key)
+        elif await ports.blobs.get_size(key) != incoming.size:
+            await ports.blobs.copy(incoming.key, key)
     except NotFound:
-        log.debug("staged_blob_already_deleted", key=key)
-    except EngineUnavailable as error:
-        log.warning("staged_blob_not_deleted", key=key, detail=error.detail)
+        # Another attempt at this event has pinned the bytes and deleted the staged ones.
+        if await ports.blobs.get_size(key) != incoming.size:
+            raise
 
 
 STAGE = Stage(

@@ -28,7 +28,7 @@ from schemas.errors import (
     unknown_document_error,
 )
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
-from schemas.ids import make_document_id, make_received_id, sha256_hex, sha256_of_file
+from schemas.ids import compute_file_sha256, make_document_id, make_received_id, sha256_hex
 from schemas.ingest import IngestionJob, IngestReceipt, IngestRequest, PlannedEvent
 from schemas.ports.engines import BlobStore
 from schemas.ports.log import RecordAppender
@@ -277,7 +277,7 @@ class IngestService:
             raise missing_blob_error(key)
         check_size(size, self.max_bytes)
         async with self.blobs.open_local(key) as path:
-            return await asyncio.to_thread(sha256_of_file, path)
+            return await compute_file_sha256(path)
 
     async def _check_write_access(
         self, caller: Principal, document: UUID, external_id: str | None

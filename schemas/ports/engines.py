@@ -262,6 +262,9 @@ class BlobStore(Protocol):
 
     async def copy(self, source: str, target: str) -> None: ...
 
+    async def move(self, source: str, target: str) -> None:
+        """Move a blob. A store without renaming copies it, then deletes it."""
+
     async def delete(self, keys: Sequence[str]) -> None: ...
 
     async def list_keys(self, prefix: str) -> list[str]:

@@ -15,7 +15,7 @@ import structlog
 
 from schemas.blob_keys import fetch_staging_prefix, upload_staging_prefix
 from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested, KeysDestroyed
-from schemas.ids import content_id, sha256_of_file
+from schemas.ids import compute_file_sha256, content_id
 from schemas.ports.engines import BlobStore, StoredBlob
 from schemas.records import Record
 from schemas.topics import CONTROL
@@ -310,4 +310,4 @@ async def _matches_content_hash(
     if stored.size_bytes not in hashes.values():
         return False
     async with blobs.open_local(stored.key) as path:
-        return await asyncio.to_thread(sha256_of_file, path) in hashes
+        return await compute_file_sha256(path) in hashes

@@ -146,6 +146,21 @@ async def test_copy_survives_deletion_of_source(blobs: BlobStore) -> None:
     assert await blobs.get("to/b") == b"data" and await blobs.get_size("from/a") is None
 
 
+async def test_moved_blob_replaces_target_and_clears_cache(blobs: BlobStore) -> None:
+    await blobs.put("from/a", b"data")
+    await blobs.put("to/b", b"data")
+    await blobs.get_ranges("from/a", [(0, 4)])
+    await blobs.move("from/a", "to/b")
+    assert await blobs.get("to/b") == b"data" and await blobs.get_size("from/a") is None
+    for missing in (blobs.get_ranges("from/a", [(0, 4)]), blobs.move("from/a", "to/c")):
+        with pytest.raises(NotFound):
+            await missing
+    with pytest.raises(InvalidRequest):
+        await blobs.move("to/b", "../b")
+    with pytest.raises(InvalidRequest):
+        await blobs.move("../b", "to/b")
+
+
 async def test_delete_is_idempotent_and_clears_cache(blobs: BlobStore) -> None:
     await blobs.put("gone/a", b"0123456789")
     await blobs.get_ranges("gone/a", [(0, 4)])

@@ -36,6 +36,11 @@ class CrashingBlobs:
 
         return call
 
+    async def move(self, source: str, target: str) -> None:
+        # As a store without renaming, which may crash in between.
+        await self.copy(source, target)
+        await self.delete([source])
+
 
 @dataclass
 class FinishedPipeline(SimulatedPipeline):
