@@ -1,8 +1,8 @@
 """Folder source: documents a second of a first ingest, and the delay of a file that changes.
 
-Null parser, embedder and extractor, so that the figures show what reading, the chunker, the log, the
-stages and the tables cost. CPU
-is that of this process and of all Postgres processes.
+Null parser, embedder and extractor, so that the figures show what reading, the chunker, the log,
+the stages and the tables cost. CPU is that of this process and of all Postgres processes. Where
+the file system of the temporary folder creates files slowly, that shows too: set TMPDIR.
 
 python -m benchmarks.folder_source --files 2000 --changes 40
 """
