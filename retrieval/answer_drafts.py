@@ -40,6 +40,7 @@ class AnswerDraft:
     closeness: tuple[float, ...] | None = None
     reply: ChatReply | None = None
     has_engine_failure: bool = False
+    prompt_sha256: str | None = None
 
     @property
     def text(self) -> str:

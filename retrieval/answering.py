@@ -13,6 +13,7 @@ from retrieval.confidence import assess_evidence
 from retrieval.evidence import Evidence, weigh_evidence
 from retrieval.extractive_answer import compose_quoted_answer
 from retrieval.generative_answer import PartialAnswer, generate_answer
+from retrieval.prompting import render_prompt
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.response_builder import should_answer
@@ -82,18 +83,26 @@ async def write_draft(
     profile, chat = query.profile.answer, resources.chat
     if chat is None or profile.model != "default":
         return _quote(query, result, evidence)
+    prompt = render_prompt("answer", profile.prompt, query.plan.language)
     on_delta = PartialAnswer(query.on_progress, query.redactor).feed if query.is_streamed else None
     try:
         async with asyncio.timeout(profile.timeout_s):
-            return await generate_answer(
-                result.contexts, evidence.candidates, query.plan, query.redactor, chat, on_delta
+            draft = await generate_answer(
+                result.contexts,
+                evidence.candidates,
+                query.plan,
+                query.redactor,
+                chat,
+                prompt,
+                on_delta,
             )
     # The passages are there: a failed model costs the wording, not the answer.
     except (AnabranchError, TimeoutError) as error:
         if evidence.scores is None:
             evidence = await _weigh(query, result, resources)
         draft = _quote(query, result, evidence)
-        return _mark_fallback(draft, chat.model, error, profile.timeout_s)
+        draft = _mark_fallback(draft, chat.model, error, profile.timeout_s)
+    return replace(draft, prompt_sha256=prompt.sha256)
 
 
 def _quote(query: QueryContext, result: RetrievalResult, evidence: Evidence) -> AnswerDraft:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,6 +18,7 @@ from retrieval.answer_drafts import (
     strip_citation_marks,
 )
 from retrieval.context_packing import ContextPassage
+from retrieval.prompting import Prompt
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.redaction import Redactor
@@ -114,6 +114,7 @@ async def generate_answer(
     plan: QueryPlan,
     redactor: Redactor,
     chat: ChatModel,
+    prompt: Prompt,
     on_delta: OnDelta | None = None,
 ) -> AnswerDraft:
     """Ask the chat model for an answer, and keep its verified sentences.
@@ -121,11 +122,12 @@ async def generate_answer(
     Raises what the chat port raises, and InvalidModelOutput for a reply of another shape.
     """
     reply = await chat.complete(
-        build_system_prompt(plan.language),
+        prompt.system,
         build_user_prompt(contexts, plan.question, redactor),
         build_answer_schema(),
         name="answer",
         on_delta=on_delta,
+        options=prompt.options,
     )
     try:
         model_answer = ModelAnswer.model_validate(dict(reply.data))
@@ -139,11 +141,6 @@ async def generate_answer(
             tokens=tokens,
         ) from error
     return _verify_answer(model_answer, reply, candidates, plan)
-
-
-def build_system_prompt(language: str | None) -> str:
-    template = (files("retrieval") / "prompts" / "answer.md").read_text(encoding="utf-8")
-    return template.replace("{language}", f" ({language})" if language else "")
 
 
 def build_user_prompt(contexts: Sequence[ContextPassage], question: str, redactor: Redactor) -> str:

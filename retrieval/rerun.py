@@ -18,6 +18,7 @@ from retrieval.extractive_answer import compose_quoted_answer
 from retrieval.fusion import FusionInput, fuse_candidates
 from retrieval.generative_answer import generate_answer
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
+from retrieval.prompting import Prompt
 from retrieval.query_context import QueryContext
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import extract_quote_candidates
@@ -30,7 +31,14 @@ from retrieval.run_record import RecordedRun, list_required_texts, parse_run
 from retrieval.timing import Stopwatch
 from schemas.channels import CHANNELS, Channel
 from schemas.errors import NotFound
-from schemas.ports.engines import ChatReply, ChatUsage, OnDelta, SentenceSplitter
+from schemas.ports.engines import (
+    DEFAULT_CHAT_OPTIONS,
+    ChatOptions,
+    ChatReply,
+    ChatUsage,
+    OnDelta,
+    SentenceSplitter,
+)
 from schemas.ports.lineage import RecordedTexts
 from schemas.ports.search import EntitySeed, Hit
 from schemas.principals import Principal
@@ -258,6 +266,8 @@ async def _redraft(
             query.plan,
             query.redactor,
             _RecordedChat(recorded.reply),
+            # The recorded reply stands whatever the prompt.
+            Prompt("", DEFAULT_CHAT_OPTIONS),
         )
     limitations, assumptions = tuple(recorded.limitations), tuple(recorded.assumptions)
     return replace(
@@ -284,6 +294,7 @@ class _RecordedChat:
         *,
         name: str,
         on_delta: OnDelta | None = None,
+        options: ChatOptions = DEFAULT_CHAT_OPTIONS,
     ) -> ChatReply:
         return ChatReply(
             self._reply.data, self._reply.model, ChatUsage(self._reply.tokens), self._reply.calls

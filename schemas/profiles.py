@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, create_model
 
 from schemas.channels import CHANNEL_DECLARATIONS, Channel, ChannelProfile
+from schemas.prompts import PromptProfile
 from schemas.values import IdentifierKind, Value
 
 
@@ -180,6 +181,7 @@ class AnswerProfile(Value):
         "default", description="Use the configured chat model, or only extract sentences."
     )
     timeout_s: float = Field(120.0, gt=0, description="Seconds to wait for the answer.")
+    prompt: PromptProfile = Field(PromptProfile(), description="Prompt of the chat model.")
 
 
 class RedactionProfile(Value):

@@ -97,6 +97,9 @@ class RunRecord(Value):
     missing_collections: list[str] = Field(
         [], description="Collections in the filters that no document has."
     )
+    prompts: dict[str, str] = Field(
+        {}, description="SHA-256 of each prompt that was sent to a model, by task."
+    )
 
 
 ChangeCause = Literal["document", "generation", "profile", "request", "ranking"]

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
 from anabranch.config.index_config import require_model
 from anabranch.config.loader import resolve_generation_settings
 from anabranch.config.overrides import NO_OVERRIDES, Overrides, watch_nothing
-from anabranch.config.settings import IngestSettings, ModelSettings, Settings
+from anabranch.config.settings import ChatTask, IngestSettings, ModelSettings, Settings
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve
 from engines.parsed_blocks import OcrEngine
@@ -193,7 +193,7 @@ async def _open_extractor(
 
             chat = OpenAIChat(
                 build_server_settings(
-                    settings.resolve_extraction_server(), "extract", config.model, watch
+                    settings.resolve_chat_server("extract"), "extract", config.model, watch
                 )
             )
             stack.push_async_callback(chat.close)
@@ -223,14 +223,19 @@ async def open_reranker(
     return MaxSimReranker()
 
 
-async def open_chat(settings: Settings, stack: AsyncExitStack, watch: WatchFor) -> ChatModel | None:
-    if not settings.chat.base_url:
+async def open_chat(
+    settings: Settings,
+    stack: AsyncExitStack,
+    watch: WatchFor,
+    task: ChatTask | Literal["chat"] = "chat",
+) -> ChatModel | None:
+    """Open the chat model of a task: its own server, else that of `CHAT__`, else none."""
+    server = settings.chat if task == "chat" else settings.resolve_chat_server(task)
+    if not server.base_url:
         return None
     from engines.chat.openai import OpenAIChat
 
-    chat = OpenAIChat(
-        build_server_settings(settings.chat, "chat", require_model(settings.chat, "chat"), watch)
-    )
+    chat = OpenAIChat(build_server_settings(server, task, require_model(server, task), watch))
     stack.push_async_callback(chat.close)
     return chat
 

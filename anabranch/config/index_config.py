@@ -59,7 +59,7 @@ def _build_extract_config(settings: Settings, live: IndexConfig | None) -> Extra
     return ExtractConfig(
         engine="openai",
         model=require_model(
-            settings.resolve_extraction_server(), "extract" if explicit else "chat"
+            settings.resolve_chat_server("extract"), "extract" if explicit else "chat"
         ),
     )
 

@@ -17,11 +17,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from anabranch.config.settings import Settings
+from anabranch.config.settings import CHAT_TASKS, Settings
 from schemas.errors import ConfigurationError
 
 ENV_PREFIX = "ANABRANCH_"
-MODEL_SECTIONS = ("chat", "embed", "rerank", "ocr", "extract")
+MODEL_SECTIONS = ("chat", "embed", "rerank", "ocr", *CHAT_TASKS)
 NON_SETTING_VARIABLES = frozenset(
     {
         "ANABRANCH_CONFIG",
@@ -141,10 +141,10 @@ def _merge_dropping_stale_keys(
 def _resolve_address(values: Mapping[str, Any], section: str) -> str | None:
     """Return the address to which the section's key is sent.
 
-    Extraction defaults to the server of `CHAT__`.
+    The tasks of chat models default to the server of `CHAT__`.
     """
     address = values.get(section, {}).get("base_url") or (
-        values.get("chat", {}).get("base_url") if section == "extract" else None
+        values.get("chat", {}).get("base_url") if section in CHAT_TASKS else None
     )
     return str(address).rstrip("/") if address else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
@@ -141,6 +141,10 @@ class StorageSettings(SettingsSection):
     access_key: str | None = Field(None, description="S3 access key")
     secret_key: SecretStr | None = Field(None, description="S3 secret key")
     region: str | None = Field(None, description="S3 region")
+
+
+ChatTask = Literal["extract"]
+CHAT_TASKS: tuple[ChatTask, ...] = get_args(ChatTask)
 
 
 class ModelSettings(SettingsSection):
@@ -499,15 +503,13 @@ class Settings(BaseSettings):
         default_path = self.data_dir / KEY_FILE_NAME if self.mode == "embedded" else None
         return self.log.key_file or default_path
 
-    def resolve_extraction_server(self) -> ModelSettings:
-        """Return the server for entity extraction.
-
-        Unset settings of `EXTRACT__` come from `CHAT__`.
-        """
+    def resolve_chat_server(self, task: ChatTask) -> ModelSettings:
+        """Return the server of a task, whose unset settings come from `CHAT__`."""
+        section: ModelSettings = getattr(self, task)
         # Key and kind belong to an address: with another base_url, only the model's name is
         # inherited.
-        explicit = self.extract.model_dump(exclude_none=True, exclude={"engine"})
-        is_other_server = self.extract.base_url not in (None, self.chat.base_url)
+        explicit = section.model_dump(exclude_none=True, exclude={"engine"})
+        is_other_server = section.base_url not in (None, self.chat.base_url)
         return ModelSettings(
             **{
                 **self.chat.model_dump(

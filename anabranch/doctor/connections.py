@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 
 from anabranch.config.engines import open_blob_store
+from anabranch.config.loader import MODEL_SECTIONS
 from anabranch.config.settings import ModelSettings, Settings
 from anabranch.doctor.findings import Finding
 from anabranch.kafka.settings import build_kafka_settings
@@ -282,9 +283,7 @@ async def check_blobs(settings: Settings) -> Sequence[Finding]:
 
 
 async def check_models(settings: Settings) -> Sequence[Finding]:
-    sections = {
-        name: getattr(settings, name) for name in ("chat", "embed", "rerank", "ocr", "extract")
-    }
+    sections = {name: getattr(settings, name) for name in MODEL_SECTIONS}
     return [await _check_model(name, model) for name, model in sections.items() if model.base_url]
 
 

@@ -12,7 +12,13 @@ import jsonschema
 from engines.openai_server import OpenAIServer, parse_completion, read_token_count
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import InvalidModelOutput
-from schemas.ports.engines import ChatReply, ChatUsage, OnDelta
+from schemas.ports.engines import (
+    DEFAULT_CHAT_OPTIONS,
+    ChatOptions,
+    ChatReply,
+    ChatUsage,
+    OnDelta,
+)
 
 
 class StreamAttempts:
@@ -85,11 +91,12 @@ class OpenAIChat:
         *,
         name: str,
         on_delta: OnDelta | None = None,
+        options: ChatOptions = DEFAULT_CHAT_OPTIONS,
     ) -> ChatReply:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         usage, fault, attempts = ChatUsage(), "", StreamAttempts(on_delta) if on_delta else None
         for call in range(1, MAX_ATTEMPTS + 1):
-            body = self._build_body(messages, schema, name)
+            body = self._build_body(messages, schema, name, options)
             if attempts is None:
                 reply = await self._server.post(COMPLETIONS_PATH, body)
             else:
@@ -130,19 +137,28 @@ class OpenAIChat:
         await self._server.close()
 
     def _build_body(
-        self, messages: list[dict[str, str]], schema: Mapping[str, Any], name: str
+        self,
+        messages: list[dict[str, str]],
+        schema: Mapping[str, Any],
+        name: str,
+        options: ChatOptions,
     ) -> dict[str, Any]:
         response_format = {
             "type": "json_schema",
             "json_schema": {"name": name, "schema": schema, "strict": True},
         }
-        # OpenAI's and Azure's reasoning models reject `temperature` and `max_tokens`.
-        options: dict[str, Any] = (
-            {"max_tokens": self._max_tokens, "temperature": 0.0}
-            if self._server.kind == "vllm"
-            else {"max_completion_tokens": self._max_tokens}
-        )
-        return {"messages": messages, "response_format": response_format, **options}
+        is_vllm = self._server.kind == "vllm"
+        # OpenAI's and Azure's reasoning models reject `max_tokens`, and a `temperature` unless the
+        # profile says that its model takes one.
+        max_tokens_name = "max_tokens" if is_vllm else "max_completion_tokens"
+        temperature = 0.0 if is_vllm and options.temperature is None else options.temperature
+        return {
+            "messages": messages,
+            "response_format": response_format,
+            max_tokens_name: options.max_tokens or self._max_tokens,
+            **({} if temperature is None else {"temperature": temperature}),
+            **({"model": options.model} if options.model else {}),
+        }
 
 
 def _extract_content(reply: Mapping[str, Any]) -> tuple[str, str]:

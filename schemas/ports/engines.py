@@ -203,6 +203,18 @@ class OnDelta(Protocol):
     def __call__(self, draft: int, delta: str, /) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """Options of one request; None keeps the server's configured model and the engine's default."""
+
+    model: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+DEFAULT_CHAT_OPTIONS = ChatOptions()
+
+
 class ChatModel(Protocol):
     model: str
 
@@ -214,6 +226,7 @@ class ChatModel(Protocol):
         *,
         name: str,
         on_delta: OnDelta | None = None,
+        options: ChatOptions = DEFAULT_CHAT_OPTIONS,
     ) -> ChatReply:
         """Request a structured reply.
 

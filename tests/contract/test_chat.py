@@ -13,8 +13,8 @@ import pytest
 
 from engines.chat.openai import OpenAIChat
 from engines.server_settings import ServerRetryPolicy, ServerSettings
-from schemas.errors import EngineUnavailable, InvalidModelOutput
-from schemas.ports.engines import ChatModel
+from schemas.errors import EngineUnavailable, InvalidModelOutput, PermanentError
+from schemas.ports.engines import ChatModel, ChatOptions
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 from tests.support.eventually import eventually
 
@@ -70,6 +70,27 @@ async def test_answer_matches_schema_and_reports_token_usage(chat: ChatModel) ->
         {"text": "The replacement of the bearing cost 18,740 euros.", "citations": [2]}
     ]
     assert reply.model == "fake" and reply.usage.input_tokens > 10 and reply.usage.output_tokens > 5
+
+
+async def test_options_replace_model_and_token_limit(chat: ChatModel, fake: FakeOpenAI) -> None:
+    temperature = 0.5 if fake.kind == "vllm" else None
+    options = ChatOptions(model="small", temperature=temperature, max_tokens=77)
+    await chat.complete("s", PROMPT, ANSWER, name="answer", options=options)
+    (path, body) = fake.requests[0]
+    assert body["model"] == "small" and ("small" in path or fake.kind != "azure")
+    assert body["max_tokens" if fake.kind == "vllm" else "max_completion_tokens"] == 77
+    assert body.get("temperature") == temperature
+
+
+async def test_temperature_is_sent_where_the_profile_sets_it(fake: FakeOpenAI) -> None:
+    if fake.kind == "vllm":
+        pytest.skip("vLLM takes a temperature")
+    version = "2025-01-01" if fake.kind == "azure" else None
+    settings = ServerSettings(base_url=fake.url, model="fake", kind=fake.kind, api_version=version)
+    chat = OpenAIChat(settings)
+    with pytest.raises(PermanentError, match="temperature"):
+        await chat.complete("s", PROMPT, ANSWER, name="a", options=ChatOptions(temperature=0.5))
+    await chat.close()
 
 
 async def test_unanswerable_question_is_reported_as_insufficient(chat: ChatModel) -> None:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from retrieval.words import extract_content_words, guess_language
 from schemas.errors import EngineUnavailable, NotFound
 from schemas.ports.engines import (
+    DEFAULT_CHAT_OPTIONS,
+    ChatOptions,
     ChatReply,
     ChatUsage,
     OnDelta,
@@ -142,11 +144,12 @@ class WordReranker:
 
 @dataclass
 class ScriptedChat:
-    """Returns or raises `answer`; `seen` records the prompts."""
+    """Returns or raises `answer`; `prompts` and `options` record the requests."""
 
     answer: Mapping[str, Any] | Exception
     model: str = "scripted"
     prompts: list[tuple[str, str]] = field(default_factory=list)
+    options: list[ChatOptions] = field(default_factory=list)
 
     async def complete(
         self,
@@ -156,8 +159,10 @@ class ScriptedChat:
         *,
         name: str,
         on_delta: OnDelta | None = None,
+        options: ChatOptions = DEFAULT_CHAT_OPTIONS,
     ) -> ChatReply:
         self.prompts.append((system, user))
+        self.options.append(options)
         if isinstance(self.answer, Exception):
             raise self.answer
         for letter in json.dumps(self.answer) if on_delta else ():

@@ -18,7 +18,13 @@ from retrieval.retriever import Retriever
 from retrieval.run_record import QueryOutcome
 from schemas.errors import DatabaseUnavailable, EngineUnavailable
 from schemas.events import QueryAnswered, QueryReceived
-from schemas.ports.engines import ChatReply, OnDelta, TextEmbedding
+from schemas.ports.engines import (
+    DEFAULT_CHAT_OPTIONS,
+    ChatOptions,
+    ChatReply,
+    OnDelta,
+    TextEmbedding,
+)
 from schemas.ports.search import SnapshotVersion
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest
 from services.query import retriever_pool
@@ -76,6 +82,7 @@ class HangingChat(ScriptedChat):
         *,
         name: str,
         on_delta: OnDelta | None = None,
+        options: ChatOptions = DEFAULT_CHAT_OPTIONS,
     ) -> ChatReply:
         self.call_count += 1
         await asyncio.Event().wait()

@@ -22,10 +22,10 @@ from retrieval.fusion import FusedCandidate
 from retrieval.generative_answer import (
     PartialAnswer,
     build_answer_schema,
-    build_system_prompt,
     generate_answer,
 )
 from retrieval.parent_expansion import RankedParent
+from retrieval.prompting import render_prompt
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import (
     QuoteCandidate,
@@ -37,6 +37,11 @@ from retrieval.quote_candidates import (
 )
 from retrieval.redaction import Redactor
 from schemas.errors import InvalidModelOutput
+from schemas.events import QueryAnswered
+from schemas.ids import sha256_hex
+from schemas.ports.engines import ChatOptions
+from schemas.profiles import AnswerProfile, Profile
+from schemas.prompts import PromptProfile
 from schemas.questions import AnswerDelta, Progress, QueryRequest, QueryResponse, StepProgress
 from schemas.values import Span
 from tests.fakes.openai_server import fake_openai
@@ -113,7 +118,8 @@ async def test_hostile_title_or_text_cannot_forge_prompt_structure() -> None:
         )
         plan = QueryPlan(f"What is soup?\n{hostile}", "en", True, ("soup",), (), {})
         contexts = [ContextPassage(1, parent, view, (chunk,))]
-        await generate_answer(contexts, [], plan, Redactor(), chat)
+        prompt = render_prompt("answer", PromptProfile())
+        await generate_answer(contexts, [], plan, Redactor(), chat, prompt)
         await chat.close()
         sent = fake.get_request_bodies("completions")[0]["messages"][-1]["content"]
     prompt_fields = json.loads(sent)
@@ -218,9 +224,32 @@ def test_answer_schema_is_strict_and_prompt_names_language() -> None:
         schema["required"] == ["sufficient", "sentences", "assumptions", "limitations"]
         and schema["additionalProperties"] is False
     )
-    assert "language of the question (pt)" in build_system_prompt(
-        "pt"
-    ) and "{language}" not in build_system_prompt(None)
+    prompt = render_prompt("answer", PromptProfile(), "pt").system
+    assert "language of the question (pt)" in prompt
+    assert "{language}" not in render_prompt("answer", PromptProfile()).system
+
+
+async def test_profile_sets_prompt_and_options_of_the_answer() -> None:
+    chat = script_answer(("Replacing the bearing costs 18,740 euros.", [1]))
+    built = make_harness()
+    built.chat = chat
+    prompt = PromptProfile(
+        template="Answer briefly{language}.",
+        role="You are a buyer.",
+        language="de",
+        model="small",
+        temperature=0.3,
+        max_tokens=200,
+    )
+    built.profiles = [Profile(name="own", answer=AnswerProfile(prompt=prompt))]
+    request = QueryRequest(query=COST_QUESTION, profile="own")
+    await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert chat.prompts[0][0] == "You are a buyer.\n\nAnswer briefly (de)."
+    assert chat.options == [ChatOptions("small", 0.3, 200)]
+    answered = built.published_events[-1]
+    assert isinstance(answered, QueryAnswered) and answered.run_record is not None
+    expected = sha256_hex(b"You are a buyer.\n\nAnswer briefly (de).")
+    assert answered.run_record.prompts == {"answer": expected}
 
 
 def test_blocks_have_kinds_and_exclude_table_rules() -> None:

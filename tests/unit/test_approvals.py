@@ -123,7 +123,7 @@ def test_extraction_key_is_dropped_when_chat_url_changes() -> None:
     )
     redirected = override_settings(configured, [f"chat.base_url={EVIL_URL}"])
     assert (get_api_key(redirected, "chat"), get_api_key(redirected, "extract")) == (None, None)
-    assert redirected.resolve_extraction_server().api_key is None
+    assert redirected.resolve_chat_server("extract").api_key is None
 
 
 @pytest.mark.parametrize("section", MODEL_SECTIONS)

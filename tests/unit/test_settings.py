@@ -116,7 +116,7 @@ CHAT_SETTINGS = (
 
 
 def load_extraction_server(*sets: str) -> tuple[str | None, str | None, str | None, str | None]:
-    server = load_settings(sets=sets).resolve_extraction_server()
+    server = load_settings(sets=sets).resolve_chat_server("extract")
     return (
         server.base_url,
         server.model,
