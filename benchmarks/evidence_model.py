@@ -313,7 +313,7 @@ def describe(sample: Sample) -> dict[str, float]:
 def is_right(sample: Sample) -> bool:
     """Tell whether the quotes hold all that the question wants."""
     evidence = replace(sample.evidence, scores=tuple(sample.scores.tolist()))
-    quotes = select_quotes(evidence, sample.plan)
+    quotes = [quote for _, quote in select_quotes(evidence, sample.plan)]
     text = normalize_text("\n".join(f"{quote.text}\n{quote.readable_text}" for quote in quotes))
     return sample.question.is_answerable and all(
         any(contains(text, gold) for gold in group) for group in sample.question.groups

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from retrieval.quote_candidates import QuoteCandidate, resolve_section
 from retrieval.retrieval_result import format_link, list_pages, parse_spans
 from retrieval.words import extract_word_keys
 from schemas.ports.engines import ChatReply
-from schemas.questions import Citation
+from schemas.questions import Citation, Conflict
 from schemas.values import Span
 
 
@@ -26,7 +27,8 @@ class DraftSentence:
 class AnswerDraft:
     """An answer before it is judged. No sentences means that the contexts were not sufficient.
 
-    `closeness` and `reply` are recorded for reruns. `has_engine_failure`: an engine failed to
+    `conflict` holds the values on which its sources disagree. `closeness` and `reply` are recorded
+    for reruns. `has_engine_failure`: an engine failed to
     reply, so the answer must not be cached.
     """
 
@@ -35,6 +37,7 @@ class AnswerDraft:
     model: str
     assumptions: tuple[str, ...] = ()
     limitations: tuple[str, ...] = ()
+    conflict: Conflict | None = None
     calls: int = 0
     tokens: int = 0
     closeness: tuple[float, ...] | None = None
@@ -90,6 +93,28 @@ def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
         quote=quote,
         header=list(quote_candidate.header) if quote_candidate.header else None,
     )
+
+
+class CitationList:
+    """Numbers citations from 1, in the order in which they are made; the same quote only once."""
+
+    def __init__(self) -> None:
+        self._by_place: dict[tuple[UUID, int], Citation] = {}
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        return tuple(self._by_place.values())
+
+    def cite(self, quotes: Iterable[QuoteCandidate]) -> tuple[int, ...]:
+        """Return the numbers of the quotes, without those that differ from the stored text."""
+        numbers = []
+        for quote in quotes:
+            place = quote.chunk.chunk_id, quote.start
+            citation = self._by_place.get(place) or build_citation(len(self._by_place) + 1, quote)
+            if citation is not None:
+                self._by_place[place] = citation
+                numbers.append(citation.n)
+        return tuple(numbers)
 
 
 def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) -> bool:

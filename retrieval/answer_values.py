@@ -70,7 +70,7 @@ _MONTHS = (
 )
 _NAME_WORD = r"[^\W\d_a-zà-öø-ÿ][\w'’-]+"
 _NUMBER = r"(?<!\d)\d++(?:[.,\u00a0 ]\d{3}){0,10}(?:[.,]\d++)?"
-_VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
+VALUE_PATTERNS: Mapping[AnswerType, re.Pattern[str]] = {
     "percentage": re.compile(
         rf"{_NUMBER}\s?(?:%|percent|per cent|por cento|por ciento|pour cent|prozent)", re.I
     ),
@@ -107,8 +107,8 @@ _NUMERAL_WORDS = (
 )
 _NUMERAL = re.compile(rf"\d|\b(?:{_NUMERAL_WORDS}|annual(?:ly)?|daily|weekly|monthly|yearly)", re.I)
 # All of "ninety-seven", and nothing of "one-way".
-_NUMERAL_VALUE = re.compile(
-    rf"{_VALUE_PATTERNS['number'].pattern}"
+NUMERAL_VALUE = re.compile(
+    rf"{VALUE_PATTERNS['number'].pattern}"
     rf"|(?<![\w-])(?:[^\W\d_]{{1,20}}-)?{_NUMERAL_WORDS}(?!-\w)",
     re.I,
 )
@@ -140,7 +140,7 @@ def find_value(
     return next(
         (
             match.span()
-            for match in _VALUE_PATTERNS[answer_type].finditer(sentence)
+            for match in VALUE_PATTERNS[answer_type].finditer(sentence)
             if match.group() not in question
         ),
         None,
@@ -168,7 +168,7 @@ def choose_value(
     """
     if answer_type is None:
         return None
-    pattern = _NUMERAL_VALUE if answer_type == "number" else _VALUE_PATTERNS[answer_type]
+    pattern = NUMERAL_VALUE if answer_type == "number" else VALUE_PATTERNS[answer_type]
     matches = [
         match
         for match in pattern.finditer(sentence)

@@ -89,8 +89,9 @@ async def write_draft(
         async with asyncio.timeout(profile.timeout_s):
             draft = await generate_answer(
                 result.contexts,
-                evidence.candidates,
+                evidence,
                 query.plan,
+                profile,
                 query.redactor,
                 chat,
                 prompt,
@@ -107,7 +108,11 @@ async def write_draft(
 
 def _quote(query: QueryContext, result: RetrievalResult, evidence: Evidence) -> AnswerDraft:
     return compose_quoted_answer(
-        evidence, query.plan, query.redactor, is_confident=result.relevance.is_confident
+        evidence,
+        query.plan,
+        query.profile.answer,
+        query.redactor,
+        is_confident=result.relevance.is_confident,
     )
 
 

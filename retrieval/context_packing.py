@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from retrieval.parent_expansion import RankedParent
 from schemas.ports.search import ChunkView, ParentView
 
+# Folded passages that are read for each context, to be cited beside it.
+MAX_DUPLICATES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class ContextPassage:
-    """A parent passage to answer from. `children` may be quoted, in order of the text."""
+    """A parent passage to answer from. `children` may be quoted, in order of the text.
+
+    `duplicates` are nearly equal passages of other documents, to be cited beside it.
+    """
 
     n: int
     parent: RankedParent
     view: ParentView
     children: tuple[ChunkView, ...]
+    duplicates: tuple[ContextPassage, ...] = ()
 
     @property
     def readable_text(self) -> str:
@@ -63,6 +70,24 @@ def pack_contexts(
             contexts.append(ContextPassage(len(contexts) + 1, parent, view, child_chunks))
             remaining_tokens -= view.tokens
     return contexts
+
+
+def attach_duplicates(context: ContextPassage, views: Mapping[UUID, ParentView]) -> ContextPassage:
+    """Add the first folded passage of each other document."""
+    passages = {
+        duplicate.document_id: ContextPassage(
+            context.n, duplicate, views[duplicate.parent_id], (duplicate.best.chunk,)
+        )
+        for duplicate in reversed(list_duplicates(context.parent))
+        if duplicate.parent_id in views
+    }
+    return replace(context, duplicates=tuple(passages.values()))
+
+
+def list_duplicates(parent: RankedParent) -> list[RankedParent]:
+    """List the best folded passages of other documents."""
+    others = [item for item in parent.duplicates if item.document_id != parent.document_id]
+    return others[:MAX_DUPLICATES]
 
 
 def trim_parents(

@@ -1,14 +1,17 @@
 """The extractive answer: a lead quote with the requested value in bold, and at most two more
 quotes.
 
-The lead is the best sentence or table row by `retrieval.evidence`. Unless it holds a value of the
+Sentences between which documents disagree come first, each with its value in bold. The lead is the
+best sentence or table row by `retrieval.evidence`. Unless it holds a value of the
 expected type, the sentence that follows it is quoted with it: an answer often stands next to the
 sentence that shares the question's words.
 """
 
 from __future__ import annotations
 
-from retrieval.answer_drafts import AnswerDraft, DraftSentence, build_citation
+from collections.abc import Sequence
+
+from retrieval.answer_drafts import AnswerDraft, CitationList, DraftSentence
 from retrieval.answer_values import (
     choose_cell,
     choose_value,
@@ -16,11 +19,18 @@ from retrieval.answer_values import (
     find_value,
     highlight_value,
 )
+from retrieval.conflicts import cite_conflict, find_conflict
 from retrieval.evidence import Evidence, rank_rows
 from retrieval.query_plan import QueryPlan
-from retrieval.quote_candidates import QuoteCandidate, format_cells, join_next
+from retrieval.quote_candidates import (
+    QuoteCandidate,
+    find_equal_quotes,
+    format_cells,
+    join_next,
+    normalize_quote,
+)
 from retrieval.redaction import Redactor
-from schemas.questions import Citation
+from schemas.profiles import AnswerProfile
 
 MODEL = "extractive"
 MAX_QUOTES = 3
@@ -31,37 +41,51 @@ _QUOTED_NOTE = "Quoted from the documents; not written by a language model."
 
 
 def compose_quoted_answer(
-    evidence: Evidence, plan: QueryPlan, redactor: Redactor, *, is_confident: bool
+    evidence: Evidence,
+    plan: QueryPlan,
+    profile: AnswerProfile,
+    redactor: Redactor,
+    *,
+    is_confident: bool,
 ) -> AnswerDraft:
-    """Quote the best evidence. Values are marked only in an answer that is likely to be right."""
+    """Quote the best evidence, the sentences between which documents disagree first.
+
+    The value that the question asks for is marked only in an answer that is likely to be right.
+    """
     # Before texts are cut into cells: the column name may tell what a number is.
     redactor.learn(candidate.readable_text for candidate in evidence.candidates)
+    conflict = find_conflict(evidence, plan, profile.conflict_distance, MAX_QUOTES)
+    places = conflict.places if conflict else {}
+    citations = CitationList()
     sentences: list[DraftSentence] = []
-    citations: list[Citation] = []
-    for quote in select_quotes(evidence, plan):
-        citation = build_citation(len(citations) + 1, quote)
-        if citation is None:
+    for row, quote in select_quotes(evidence, plan, list(places)):
+        numbers = citations.cite(find_equal_quotes(quote, evidence.candidates))
+        if not numbers:
             continue
-        text = (
-            mark_value(quote, plan.question, redactor)
-            if is_confident
-            else redactor.mask(quote.readable_text)
-        )
-        sentences.append(DraftSentence(text, (citation.n,)))
-        citations.append(citation)
+        text = redactor.mask(quote.readable_text)
+        if row in places:
+            text = mark_place(quote.readable_text, places[row], redactor)
+        elif is_confident:
+            text = mark_value(quote, plan.question, redactor)
+        sentences.append(DraftSentence(text, numbers))
     return AnswerDraft(
         tuple(sentences),
-        tuple(citations),
+        citations.citations,
         MODEL,
         limitations=(_QUOTED_NOTE,),
+        conflict=cite_conflict(conflict, evidence, citations, redactor),
         closeness=evidence.scores,
         has_engine_failure=evidence.has_engine_failure,
     )
 
 
-def select_quotes(evidence: Evidence, plan: QueryPlan) -> list[QuoteCandidate]:
-    """Return the lead, perhaps joined with the next sentence, then further quotes in context
-    order.
+def select_quotes(
+    evidence: Evidence, plan: QueryPlan, conflicting_rows: Sequence[int] = ()
+) -> list[tuple[int, QuoteCandidate]]:
+    """Return the quotes with their rows: those that conflict, then the lead, then further quotes in
+    context order.
+
+    The lead may be joined with the next sentence. A text is quoted once.
     """
     candidates, scores = evidence.candidates, evidence.get_scores(plan)
     if not candidates:
@@ -72,16 +96,34 @@ def select_quotes(evidence: Evidence, plan: QueryPlan) -> list[QuoteCandidate]:
     )
     joined = (
         join_next(candidates[lead], candidates[lead + 1])
-        if lead_value is None and lead + 1 < len(candidates)
+        if lead_value is None and lead not in conflicting_rows and lead + 1 < len(candidates)
         else None
     )
-    # The joined sentence is not quoted twice.
-    supporting = [
-        row
-        for row in others
-        if not (joined and row == lead + 1) and scores[row] >= scores[lead] - MAX_DISTANCE
-    ][: MAX_QUOTES - 1]
-    return [joined or candidates[lead], *(candidates[row] for row in sorted(supporting))]
+    first_rows = [*conflicting_rows, *([] if lead in conflicting_rows else [lead])]
+    shown_texts = {normalize_quote(candidates[row].readable_text) for row in first_rows}
+    supporting: list[int] = []
+    for row in others:
+        text = normalize_quote(candidates[row].readable_text)
+        # The joined sentence is not quoted twice.
+        is_shown = text in shown_texts or (joined is not None and row == lead + 1)
+        if is_shown or scores[row] < scores[lead] - MAX_DISTANCE:
+            continue
+        if len(first_rows) + len(supporting) >= MAX_QUOTES:
+            break
+        shown_texts.add(text)
+        supporting.append(row)
+    return [
+        (row, joined if joined and row == lead else candidates[row])
+        for row in (*first_rows, *sorted(supporting))
+    ]
+
+
+def mark_place(text: str, place: tuple[int, int], redactor: Redactor) -> str:
+    """Return the masked text with a place in bold, extended to an identifier that it overlaps."""
+    for start, end in redactor.find_ranges(text):
+        if start < place[1] and place[0] < end:
+            place = min(start, place[0]), max(end, place[1])
+    return highlight_value(redactor.mask(text), place)
 
 
 def mark_value(quote: QuoteCandidate, question: str, redactor: Redactor) -> str:
@@ -93,11 +135,7 @@ def mark_value(quote: QuoteCandidate, question: str, redactor: Redactor) -> str:
     if not quote.is_row:
         text = quote.readable_text
         value_span = choose_value(answer_type, text, question)
-        for start, end in redactor.find_ranges(text):
-            # A number of a masked identifier stands for all of it.
-            if value_span and start < value_span[1] and value_span[0] < end:
-                value_span = min(start, value_span[0]), max(end, value_span[1])
-        return highlight_value(redactor.mask(text), value_span)
+        return mark_place(text, value_span, redactor) if value_span else redactor.mask(text)
     names, values = quote.header or (), quote.cells
     cell = choose_cell(names, values, question, answer_type)
     marked_values = [

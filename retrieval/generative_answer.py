@@ -11,20 +11,24 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from retrieval.answer_drafts import (
     AnswerDraft,
+    CitationList,
     DraftSentence,
-    build_citation,
     choose_quotes,
     find_unsupported_numbers,
     strip_citation_marks,
 )
+from retrieval.conflicts import ConflictingRows, cite_conflict, find_conflict
 from retrieval.context_packing import ContextPassage
+from retrieval.evidence import Evidence
+from retrieval.extractive_answer import MAX_QUOTES
 from retrieval.prompting import Prompt
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.redaction import Redactor
 from schemas.errors import InvalidModelOutput
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
-from schemas.questions import AnswerDelta, Citation, OnProgress
+from schemas.profiles import AnswerProfile
+from schemas.questions import AnswerDelta, OnProgress
 
 # A sentence so far. Quotes inside a JSON string are escaped, so only the key itself matches.
 _TEXT = re.compile(r'"text"\s*:\s*"((?:[^"\\]|\\.)*)')
@@ -110,8 +114,9 @@ class ModelAnswer(BaseModel):
 
 async def generate_answer(
     contexts: Sequence[ContextPassage],
-    candidates: Sequence[QuoteCandidate],
+    evidence: Evidence,
     plan: QueryPlan,
+    profile: AnswerProfile,
     redactor: Redactor,
     chat: ChatModel,
     prompt: Prompt,
@@ -140,7 +145,8 @@ async def generate_answer(
             calls=reply.calls,
             tokens=tokens,
         ) from error
-    return _verify_answer(model_answer, reply, candidates, plan)
+    conflict = find_conflict(evidence, plan, profile.conflict_distance, MAX_QUOTES)
+    return _verify_answer(model_answer, reply, evidence, plan, conflict, redactor)
 
 
 def build_user_prompt(contexts: Sequence[ContextPassage], question: str, redactor: Redactor) -> str:
@@ -202,15 +208,20 @@ def build_answer_schema() -> Mapping[str, Any]:
 def _verify_answer(
     model_answer: ModelAnswer,
     reply: ChatReply,
-    candidates: Sequence[QuoteCandidate],
+    evidence: Evidence,
     plan: QueryPlan,
+    conflict: ConflictingRows | None,
+    redactor: Redactor,
 ) -> AnswerDraft:
     """Keep sentences with at least one verified citation; the limitations count the others."""
-    citations: dict[tuple[object, int], Citation] = {}
+    citations = CitationList()
     cited_sentences = []
     for sentence in model_answer.sentences if model_answer.sufficient else []:
         text = strip_citation_marks(sentence.text)
-        if numbers := _cite_sentence(text, set(sentence.citations), candidates, plan, citations):
+        numbers = _cite_sentence(
+            text, set(sentence.citations), evidence.candidates, plan, citations
+        )
+        if numbers:
             cited_sentences.append(DraftSentence(text, numbers))
     n_dropped = len(model_answer.sentences) - len(cited_sentences) if model_answer.sufficient else 0
     limitations = [
@@ -221,12 +232,18 @@ def _verify_answer(
             else []
         ),
     ]
+    # The model may have chosen one of the values: both sources are cited all the same.
+    cited_conflict = (
+        cite_conflict(conflict, evidence, citations, redactor) if cited_sentences else None
+    )
     return AnswerDraft(
         tuple(cited_sentences),
-        tuple(citations.values()),
+        citations.citations,
         reply.model,
         _format_remarks(model_answer.assumptions),
         tuple(limitations),
+        conflict=cited_conflict,
+        closeness=evidence.scores,
         calls=reply.calls,
         tokens=reply.usage.input_tokens + reply.usage.output_tokens,
         reply=reply,
@@ -244,7 +261,7 @@ def _cite_sentence(
     context_numbers: set[int],
     candidates: Sequence[QuoteCandidate],
     plan: QueryPlan,
-    citations: dict[tuple[object, int], Citation],
+    citations: CitationList,
 ) -> tuple[int, ...]:
     """Return the numbers of the citations that support the sentence, adding new ones; empty if
     unsupported.
@@ -268,14 +285,7 @@ def _cite_sentence(
             item.chunk.language not in (None, plan.language) for item in named_candidates
         )
         quotes = [_pick_first_of_best(named_candidates)] if is_foreign else []
-    numbers = []
-    for item in quotes:
-        key = (item.chunk.chunk_id, item.start)
-        citation = citations.get(key) or build_citation(len(citations) + 1, item)
-        if citation is not None:
-            citations[key] = citation
-            numbers.append(citation.n)
-    return tuple(numbers)
+    return citations.cite(quotes)
 
 
 def _pick_first_of_best(passages: Sequence[QuoteCandidate]) -> QuoteCandidate:

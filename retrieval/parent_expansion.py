@@ -183,12 +183,19 @@ class _Signature:
     def words(self) -> list[str]:
         return split_words(self._text)
 
+    @cached_property
+    def numbers(self) -> list[str]:
+        return [word for word in self.words if any(map(str.isdigit, word))]
+
     def is_near_duplicate(self, other: _Signature) -> bool:
         shorter, longer = sorted((len(self.words), len(other.words)))
         # Texts whose lengths differ more cannot be that similar: skip the hashing.
         if shorter < _MIN_WORDS or shorter < MIN_SIMILARITY * longer:
             return self.words == other.words
-        return bool(self.minhash.jaccard(other.minhash) >= MIN_SIMILARITY)
+        # Revisions of a text may differ in one number, which is then what matters.
+        return self.numbers == other.numbers and bool(
+            self.minhash.jaccard(other.minhash) >= MIN_SIMILARITY
+        )
 
     @cached_property
     def minhash(self) -> RMinHash:

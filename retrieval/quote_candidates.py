@@ -23,6 +23,8 @@ _LIST_MARK = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")
 _TABLE_RULE = re.compile(r"(?=[\s:|]*+-[\s:-]*+\|)[\s:|-]*+$")
 _UNDERLINE = re.compile(r"(?:={3,}|-{3,}|_{3,}|~{3,}|\*{3,})$")
 _LINE = re.compile(r"[^\n]*\n?")
+# Documents cited for one sentence that all of them hold.
+MAX_EQUAL_QUOTES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,30 @@ def _trim_candidate(
     end -= len(text) - len(text.rstrip())
     if any(char.isalnum() for char in chunk.text[start:end]):
         yield QuoteCandidate(context, chunk, start, end, lead_in=lead_in)
+
+
+def find_equal_quotes(
+    quote: QuoteCandidate, candidates: Sequence[QuoteCandidate]
+) -> list[QuoteCandidate]:
+    """Return the quote and, of each other document that holds the same text, one candidate."""
+    text = normalize_quote(quote.readable_text)
+    by_document = {quote.chunk.document_id: quote}
+    for candidate in candidates:
+        if normalize_quote(candidate.readable_text) == text:
+            by_document.setdefault(candidate.chunk.document_id, candidate)
+    for passage in quote.context.duplicates:
+        (chunk,) = passage.children
+        if (start := chunk.text.find(quote.text)) >= 0:
+            candidate = replace(
+                quote, context=passage, chunk=chunk, start=start, end=start + len(quote.text)
+            )
+            by_document.setdefault(chunk.document_id, candidate)
+    return list(by_document.values())[:MAX_EQUAL_QUOTES]
+
+
+def normalize_quote(text: str) -> str:
+    """Return the text as repeated sentences are compared."""
+    return text.casefold().strip(" .;")
 
 
 def join_next(candidate: QuoteCandidate, following: QuoteCandidate) -> QuoteCandidate | None:

@@ -230,3 +230,13 @@ def rate_confidence(
     return Confidence(
         level="medium" if is_clear or relevance.best is None else "low", reasons=reasons
     )
+
+
+def lower_confidence(confidence: Confidence, reason: str) -> Confidence:
+    """Return the confidence one level lower, with the reason first."""
+    return confidence.model_copy(
+        update={
+            "level": "medium" if confidence.level == "high" else "low",
+            "reasons": [reason, *confidence.reasons],
+        }
+    )

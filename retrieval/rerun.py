@@ -249,21 +249,24 @@ async def _redraft(
             remedy="Send the query again.",
         )
     quote_candidates = tuple(extract_quote_candidates(result.contexts, sentences))
+    # Another version of the splitter may find other sentences, which the scores do not fit.
+    usable = recorded.closeness and len(recorded.closeness) == len(quote_candidates)
+    evidence = Evidence(quote_candidates, tuple(recorded.closeness or ()) if usable else None)
+    profile = query.profile.answer
     if record.is_quoted or recorded.reply is None:
-        # Another version of the splitter may find other sentences, which the scores do not fit.
-        usable = recorded.closeness and len(recorded.closeness) == len(quote_candidates)
-        scores = tuple(recorded.closeness or ()) if usable else None
         draft = compose_quoted_answer(
-            Evidence(quote_candidates, scores),
+            evidence,
             query.plan,
+            profile,
             query.redactor,
             is_confident=result.relevance.is_confident,
         )
     else:
         draft = await generate_answer(
             result.contexts,
-            quote_candidates,
+            evidence,
             query.plan,
+            profile,
             query.redactor,
             _RecordedChat(recorded.reply),
             # The recorded reply stands whatever the prompt.

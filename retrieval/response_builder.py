@@ -13,9 +13,11 @@ from typing import Literal
 from retrieval.answer_drafts import AnswerDraft, compute_support, find_unsupported_numbers
 from retrieval.context_packing import ContextPassage
 from retrieval.query_context import QueryContext, RetrievalResources
-from retrieval.relevance import RelevanceDecision, rate_confidence
+from retrieval.relevance import RelevanceDecision, lower_confidence, rate_confidence
 from retrieval.retrieval_result import RetrievalResult
 from schemas.questions import (
+    Confidence,
+    Conflict,
     JudgeCheck,
     JudgeVerdict,
     QueryRequest,
@@ -236,6 +238,7 @@ def build_response(
     code, judgement = _judge_draft(query_context, result, draft)
     # A blocked draft is withheld; its assumptions, limitations and cost are still reported.
     published_draft = draft if code is None else None
+    conflict = published_draft.conflict if published_draft else None
     includes_contexts = (
         not isinstance(query_context.request, QueryRequest) or query_context.request.return_context
     )
@@ -250,9 +253,11 @@ def build_response(
         citations=list(published_draft.citations) if published_draft else [],
         contexts=list(result.results) if includes_contexts else [],
         judge=judgement,
-        confidence=rate_confidence(result.relevance, result.contexts, result.ranking.candidates),
+        confidence=_rate_answer(result, draft),
+        conflicts=[conflict] if conflict else [],
         assumptions=[*result.assumptions, *(draft.assumptions if draft else ())],
         limitations=[
+            *([format_conflict(conflict)] if conflict else ()),
             *(draft.limitations if draft else ()),
             *(format_missing_codes(result.relevance, query_context.plan.language) if draft else ()),
             *format_missing_collections(result),
@@ -262,12 +267,27 @@ def build_response(
     )
 
 
+def _rate_answer(result: RetrievalResult, draft: AnswerDraft | None) -> Confidence:
+    confidence = rate_confidence(result.relevance, result.contexts, result.ranking.candidates)
+    if draft is not None and draft.conflict is not None:
+        confidence = lower_confidence(confidence, "the documents disagree on a number or date")
+    return confidence
+
+
 def _format_message(code: RefusalCode, query_context: QueryContext, result: RetrievalResult) -> str:
     language = query_context.plan.language
     sentences = [format_refusal(code, language, result.missing_collections)]
     if code == "NO_SUITABLE_CONTEXT":
         sentences += format_missing_codes(result.relevance, language)
     return " ".join(sentences)
+
+
+def format_conflict(conflict: Conflict) -> str:
+    """Format one sentence about the values on which the documents disagree."""
+    values = (
+        f"{value.value} {''.join(f'[{n}]' for n in value.citations)}" for value in conflict.values
+    )
+    return f"The documents disagree: {', '.join(values)}."
 
 
 def format_missing_collections(result: RetrievalResult) -> list[str]:

@@ -9,7 +9,13 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from retrieval.candidate_retrieval import ChannelCandidates
-from retrieval.context_packing import ContextPassage, pack_contexts, trim_parents
+from retrieval.context_packing import (
+    ContextPassage,
+    attach_duplicates,
+    list_duplicates,
+    pack_contexts,
+    trim_parents,
+)
 from retrieval.fusion import Fusion
 from retrieval.parent_expansion import RankedParent, group_by_parent, limit_per_document
 from retrieval.query_context import QueryContext
@@ -148,8 +154,9 @@ async def attach_contexts(
     unloaded_ids = [
         parent.parent_id for parent in trimmed if parent.parent_id not in loaded_children
     ]
+    duplicates = [duplicate for parent in trimmed for duplicate in list_duplicates(parent)]
     views, children = await asyncio.gather(
-        snapshot.fetch_parents([parent.parent_id for parent in trimmed]),
+        snapshot.fetch_parents([parent.parent_id for parent in (*trimmed, *duplicates)]),
         snapshot.fetch_children(unloaded_ids),
     )
     readable_parents = [parent for parent in trimmed if parent.parent_id in views]
@@ -166,7 +173,10 @@ async def attach_contexts(
         result.ranking,
     )
     return replace(
-        result, contexts=tuple(contexts), results=tuple(context_results), parent_views=views
+        result,
+        contexts=tuple(attach_duplicates(context, views) for context in contexts),
+        results=tuple(context_results),
+        parent_views=views,
     )
 
 

@@ -148,7 +148,10 @@ def build_run_record(
     query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None
 ) -> RunRecord:
     candidates = result.ranking.candidates
-    families = {context.parent.parent_id: context.children for context in result.contexts}
+    passages = [
+        passage for context in result.contexts for passage in (context, *context.duplicates)
+    ]
+    families = {passage.parent.parent_id: passage.children for passage in passages}
     # The best child of each parent that was read, and every chunk that could be quoted. The best
     # child of a context is both: record it once.
     chunks = {
@@ -156,7 +159,7 @@ def build_run_record(
         for parent in result.ranking.parents
         if parent.parent_id in result.parent_views
     }
-    chunks |= {chunk.chunk_id: chunk for context in result.contexts for chunk in context.children}
+    chunks |= {chunk.chunk_id: chunk for passage in passages for chunk in passage.children}
     return RunRecord(
         profile=query_context.profile,
         question=query_context.plan.question,
@@ -181,6 +184,7 @@ def _record_draft(draft: AnswerDraft) -> RecordedDraft:
     return RecordedDraft(
         model=draft.model,
         closeness=None if draft.closeness is None else list(draft.closeness),
+        sentence_citations=[list(sentence.citations) for sentence in draft.sentences],
         reply=(
             RecordedReply(
                 data=dict(reply.data),

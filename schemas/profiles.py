@@ -177,6 +177,15 @@ class AnswerProfile(Value):
     context_tokens: int = Field(
         4000, ge=100, le=200_000, description="Maximum tokens of passages to read."
     )
+    conflict_distance: float = Field(
+        2.0,
+        ge=0,
+        le=20,
+        description=(
+            "Distance in score from the best sentence up to which sentences of other documents are "
+            "compared with it for conflicting numbers and dates. 0 compares none."
+        ),
+    )
     model: Literal["default", "extractive"] = Field(
         "default", description="Use the configured chat model, or only extract sentences."
     )

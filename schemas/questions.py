@@ -302,6 +302,19 @@ class DebugInfo(Value):
     numbers: dict[str, Any] = Field(description="Every number that entered a score.")
 
 
+class ConflictingValue(Value):
+    """One of the values between which the documents disagree."""
+
+    value: str = Field(description="The number or date, as the document writes it.")
+    citations: list[int] = Field(description="Numbers of the citations that state it.")
+
+
+class Conflict(Value):
+    """A number or date on which documents disagree."""
+
+    values: list[ConflictingValue] = Field(description="The values, the best source first.")
+
+
 class QueryResponse(Value):
     """An answer with citations, or a refusal."""
 
@@ -318,6 +331,9 @@ class QueryResponse(Value):
     )
     judge: JudgeVerdict | None = Field(None, description="Checks of the answer, if a judge ran.")
     confidence: Confidence = Field(description="How far the answer can be trusted.")
+    conflicts: list[Conflict] = Field(
+        [], description="Numbers and dates on which the cited documents disagree."
+    )
     assumptions: list[str] = Field([], description="Assumptions that the answer makes.")
     limitations: list[str] = Field([], description="Limitations of the answer.")
     redacted: int = Field(

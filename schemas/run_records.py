@@ -71,6 +71,9 @@ class RecordedDraft(Value):
             "used words alone."
         ),
     )
+    sentence_citations: list[list[int]] = Field(
+        [], description="Numbers of the citations of each sentence, in order."
+    )
     reply: RecordedReply | None = None
     assumptions: list[str] = []
     limitations: list[str] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -377,9 +376,6 @@ def _get_span(citation: Citation, recorded: RecordedChunk) -> tuple[int, int]:
     return min(starts, default=recorded.char_start), max(ends, default=recorded.char_end)
 
 
-_CITATION_MARKS = re.compile(r"(?:\[\d++\])++(?:\s|$)")
-
-
 async def trace_run(
     tracer: LineageTracer,
     caller: Principal,
@@ -400,7 +396,11 @@ async def trace_run(
             remedy="Use the run of a query, or a document.",
         )
     chunks_by_id = {chunk.id: chunk for chunk in record.run_record.chunks}
-    sentences = parse_sentence_citations(response, is_quoted=record.is_quoted)
+    draft = record.run_record.draft
+    sentences = {
+        number: set(citation_numbers)
+        for number, citation_numbers in enumerate(draft.sentence_citations if draft else (), 1)
+    }
     citation_lineages = [
         await tracer.trace_citation(
             caller, response.generation, chosen, chunks_by_id[chosen.chunk_id]
@@ -438,25 +438,3 @@ def choose_citations(
             f"Run {response.run_id} has no {subject}.", remedy=f"It has {len(sentences)} sentences."
         )
     return citations
-
-
-def parse_sentence_citations(response: QueryResponse, *, is_quoted: bool) -> dict[int, set[int]]:
-    """Return the citation numbers of each sentence, by the marks behind it.
-
-    A quoted sentence has exactly one, and its text may contain marks that look like ours.
-    """
-    if is_quoted:
-        return {
-            sentence_number: {response_citation.n}
-            for sentence_number, response_citation in enumerate(response.citations, 1)
-        }
-    citations_by_sentence: dict[int, set[int]] = {}
-    start = 0
-    for marks in _CITATION_MARKS.finditer(response.answer or ""):
-        # Marks without a text in front of them belong to no sentence.
-        if marks.start() > start:
-            citations_by_sentence[len(citations_by_sentence) + 1] = set(
-                map(int, re.findall(r"\d+", marks[0]))
-            )
-            start = marks.end()
-    return citations_by_sentence

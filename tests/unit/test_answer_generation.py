@@ -18,6 +18,7 @@ from retrieval.answer_drafts import (
 )
 from retrieval.answer_values import detect_answer_type, find_value, highlight_value
 from retrieval.context_packing import ContextPassage
+from retrieval.evidence import Evidence
 from retrieval.fusion import FusedCandidate
 from retrieval.generative_answer import (
     PartialAnswer,
@@ -119,7 +120,9 @@ async def test_hostile_title_or_text_cannot_forge_prompt_structure() -> None:
         plan = QueryPlan(f"What is soup?\n{hostile}", "en", True, ("soup",), (), {})
         contexts = [ContextPassage(1, parent, view, (chunk,))]
         prompt = render_prompt("answer", PromptProfile())
-        await generate_answer(contexts, [], plan, Redactor(), chat, prompt)
+        await generate_answer(
+            contexts, Evidence(()), plan, AnswerProfile(), Redactor(), chat, prompt
+        )
         await chat.close()
         sent = fake.get_request_bodies("completions")[0]["messages"][-1]["content"]
     prompt_fields = json.loads(sent)

@@ -66,7 +66,7 @@ def weigh(question: str, contexts: Sequence[ContextPassage]) -> Evidence:
 
 def quote(question: str, *texts: str) -> list[str]:
     contexts = make_contexts(*texts)
-    return [item.text for item in select_quotes(weigh(question, contexts), plan(question))]
+    return [item.text for _, item in select_quotes(weigh(question, contexts), plan(question))]
 
 
 def test_answer_in_the_next_sentence_is_quoted_with_its_lead() -> None:

@@ -1,0 +1,222 @@
+"""Find numbers and dates on which the retrieved documents disagree.
+
+Two sentences of different documents conflict when they state the same about the same subject, with
+another amount of the same unit, or another date. Everything else that could explain the difference
+must be equal: codes, names, years, and the words of both sentences and titles, of which only one
+side may have more. A difference between subjects, units or periods is no conflict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from retrieval.answer_drafts import CitationList
+from retrieval.answer_values import AnswerType, detect_answer_type
+from retrieval.evidence import Evidence, list_unit_texts, rank_rows
+from retrieval.quantities import Quantity, QuantityKind, find_quantities
+from retrieval.query_plan import QueryPlan
+from retrieval.question_terms import find_question_terms, index_text_terms
+from retrieval.quote_candidates import QuoteCandidate, find_equal_quotes
+from retrieval.redaction import Redactor
+from retrieval.words import extract_content_words, stem_word
+from schemas.questions import Conflict, ConflictingValue
+
+# Kinds of quantities that answer a question of the type. Other quantities must be equal.
+_ANSWERING_KINDS: dict[AnswerType | None, frozenset[QuantityKind]] = {
+    # A fee may be a share.
+    "money": frozenset({"money", "number", "percentage"}),
+    "percentage": frozenset({"percentage"}),
+    "number": frozenset({"number", "money", "percentage"}),
+    "date": frozenset({"date"}),
+    None: frozenset({"number", "money", "percentage", "date"}),
+}
+# Words that tell editions of one document apart, and not their subjects.
+_EDITION_WORDS = frozenset(map(stem_word, (
+    "version", "versão", "versión", "rev", "revision", "revised", "edition", "edição", "edición",
+    "updated", "update", "amended", "old", "new", "draft", "final", "signed", "copy", "original",
+    "current", "previous", "document", "file", "novo", "nova", "antigo", "antiga", "atualizado",
+    "nouveau", "ancien", "neu", "alt",
+)))  # fmt: skip
+_MIN_SHARED_WORDS = 2
+_MIN_SHARE = 0.5
+# Every sentence is compared with the best ones only.
+_MAX_COMPARED = 60
+
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictingRows:
+    """Rows of the evidence that state different amounts, best first, and the place of the amount in
+    the readable text of each.
+    """
+
+    places: Mapping[int, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """What a sentence says, without its quantities."""
+
+    candidate: QuoteCandidate
+    quantities: tuple[Quantity, ...]
+    words: frozenset[str]
+    anchors: frozenset[str]
+    title_words: frozenset[str]
+
+    @property
+    def document_id(self) -> object:
+        return self.candidate.chunk.document_id
+
+
+def find_conflict(
+    evidence: Evidence, plan: QueryPlan, max_distance: float, n_leads: int
+) -> ConflictingRows | None:
+    """Return the conflict that involves the best of the first `n_leads` candidates, if any does.
+
+    Candidates are compared up to `max_distance` in score from the best one. A question that asks
+    for no number or date, such as one for a name, has no conflict.
+    """
+    answer_type = detect_answer_type(plan.question)
+    if answer_type not in _ANSWERING_KINDS:
+        return None
+    kinds = _ANSWERING_KINDS[answer_type]
+    candidates, scores = evidence.candidates, evidence.get_scores(plan)
+    order = rank_rows(scores)
+    rows = [row for row in order if scores[row] >= scores[order[0]] - max_distance]
+    statements = {row: _read_statement(candidates[row]) for row in rows[:_MAX_COMPARED]}
+    for lead in list(statements)[:n_leads]:
+        places: dict[int, Place] = {}
+        values: set[str] = set()
+        for row, other in statements.items():
+            pair = _compare(statements[lead], other, kinds, plan)
+            # A value is shown once, from its best sentence.
+            if pair is not None and pair[1].value not in values:
+                places.setdefault(lead, pair[0].place)
+                places[row] = pair[1].place
+                values |= {pair[0].value, pair[1].value}
+        if places:
+            return ConflictingRows(places)
+    return None
+
+
+def cite_conflict(
+    conflict: ConflictingRows | None,
+    evidence: Evidence,
+    citations: CitationList,
+    redactor: Redactor,
+) -> Conflict | None:
+    """Cite every source of each value; None unless at least two values can be cited."""
+    values = []
+    for row, (start, end) in conflict.places.items() if conflict else ():
+        quote = evidence.candidates[row]
+        if numbers := citations.cite(find_equal_quotes(quote, evidence.candidates)):
+            value = redactor.mask(quote.readable_text)[start:end]
+            values.append(ConflictingValue(value=value, citations=list(numbers)))
+    return Conflict(values=values) if len(values) > 1 else None
+
+
+def _read_statement(candidate: QuoteCandidate) -> _Statement:
+    text = candidate.readable_text
+    quantities = tuple(find_quantities(text))
+    rest = _blank(text, quantities)
+    # The unit is a part of the quantity, and compared with it.
+    units = {quantity.unit for quantity in quantities}
+    terms = find_question_terms(rest, candidate.chunk.language)
+    title = candidate.chunk.title or ""
+    return _Statement(
+        candidate,
+        quantities,
+        frozenset(_list_words(rest) - units),
+        frozenset(stem_word(term) for term in (*terms.codes, *terms.names)),
+        frozenset(
+            word
+            for word in _list_words(_blank(title, find_quantities(title)))
+            if word not in _EDITION_WORDS and not re.fullmatch(r"v?\d+|\w", word)
+        ),
+    )
+
+
+def _compare(
+    first: _Statement, second: _Statement, kinds: frozenset[QuantityKind], plan: QueryPlan
+) -> tuple[Quantity, Quantity] | None:
+    """Return the first quantities that differ, or None when the two do not conflict."""
+    if (
+        first.document_id == second.document_id
+        or first.candidate.chunk.language != second.candidate.chunk.language
+        or first.anchors != second.anchors
+        or not _say_the_same(first, second)
+        or not _hold_same_terms(first.candidate, second.candidate, plan)
+    ):
+        return None
+    pairs = _align(first.quantities, second.quantities, kinds)
+    return next((pair for pair in pairs or () if pair[0].value != pair[1].value), None)
+
+
+def _say_the_same(first: _Statement, second: _Statement) -> bool:
+    """Tell whether only one of the two, or none, has words that the other lacks."""
+    shared = first.words & second.words
+    is_same_subject = bool(first.anchors) or _is_subset(first.title_words, second.title_words)
+    return (
+        len(shared) >= (_MIN_SHARED_WORDS if first.title_words != second.title_words else 1)
+        and len(shared) >= _MIN_SHARE * max(len(first.words), len(second.words))
+        and _is_subset(first.words, second.words)
+        and is_same_subject
+    )
+
+
+def _is_subset(first: frozenset[str], second: frozenset[str]) -> bool:
+    return first <= second or second <= first
+
+
+def _hold_same_terms(first: QuoteCandidate, second: QuoteCandidate, plan: QueryPlan) -> bool:
+    """Tell whether the codes and names of the question stand in both passages, or in neither.
+
+    A question about 2024 is answered by the document of that year.
+    """
+    terms = find_question_terms(plan.question, plan.language)
+    held = [index_text_terms(list_unit_texts(candidate)) for candidate in (first, second)]
+    return all(
+        held[0].holds_code(code) == held[1].holds_code(code) for code in terms.codes
+    ) and all(held[0].holds_name(name) == held[1].holds_name(name) for name in terms.names)
+
+
+def _align(
+    first: Sequence[Quantity], second: Sequence[Quantity], kinds: frozenset[QuantityKind]
+) -> list[tuple[Quantity, Quantity]] | None:
+    """Return pairs of comparable quantities, or None if the others explain the difference.
+
+    A bare year is a period, unless dates alone are asked for.
+    """
+    dates_only = kinds == {"date"}
+
+    def is_open(quantity: Quantity) -> bool:
+        return quantity.kind in kinds and (dates_only or not quantity.is_year)
+
+    fixed = [
+        sorted(
+            (quantity.kind, quantity.unit, quantity.value)
+            for quantity in quantities
+            if not is_open(quantity)
+        )
+        for quantities in (first, second)
+    ]
+    opened = [list(filter(is_open, quantities)) for quantities in (first, second)]
+    if fixed[0] != fixed[1] or [(quantity.kind, quantity.unit) for quantity in opened[0]] != [
+        (quantity.kind, quantity.unit) for quantity in opened[1]
+    ]:
+        return None
+    return list(zip(*opened, strict=True))
+
+
+def _list_words(text: str) -> set[str]:
+    return {stem_word(word) for word in extract_content_words(text)}
+
+
+def _blank(text: str, quantities: Sequence[Quantity]) -> str:
+    for quantity in quantities:
+        text = text[: quantity.start] + " " * (quantity.end - quantity.start) + text[quantity.end :]
+    return text

@@ -1,0 +1,176 @@
+"""Read quantities from text: numbers with their units, amounts of money, percentages and dates.
+
+Two quantities are comparable when kind and unit are equal; `value` is normalized, so that
+"1,500.0", "1.500" and "1500", or "31 March 2027" and "2027-03-31", are equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from retrieval.answer_values import NUMERAL_VALUE, VALUE_PATTERNS
+from retrieval.words import is_function_word, stem_word, strip_accents
+
+QuantityKind = Literal["date", "percentage", "money", "number"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A quantity at `[start, end)` of its text. A bare year is a date whose value is the year."""
+
+    kind: QuantityKind
+    unit: str
+    value: str
+    start: int
+    end: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.start, self.end
+
+    @property
+    def is_year(self) -> bool:
+        return self.kind == "date" and len(self.value) == 4
+
+
+_CURRENCIES: Mapping[str, str] = {
+    "r$": "BRL", "brl": "BRL", "reais": "BRL", "us$": "USD", "usd": "USD", "$": "USD",
+    "dollar": "USD", "dolare": "USD", "€": "EUR", "eur": "EUR", "euro": "EUR", "£": "GBP",
+    "gbp": "GBP", "pound": "GBP", "¥": "JPY", "chf": "CHF",
+}  # fmt: skip
+_MULTIPLIERS: Mapping[str, int] = {
+    "million": 10**6, "milhoe": 10**6, "millone": 10**6, "millionen": 10**6, "mil": 1000,
+    "billion": 10**9,
+}  # fmt: skip
+_NUMERALS: Mapping[str, int] = {
+    word: value
+    for value, words in {
+        1: "one um uma once", 2: "two dois duas dos deux zwei twice", 3: "three tres trois drei",
+        4: "four quatro quatre vier", 5: "five cinco cinq funf", 6: "six seis sechs",
+        7: "seven sete siete sept sieben", 8: "eight oito ocho huit acht",
+        9: "nine nove nueve neuf neun", 10: "ten dez diez dix zehn", 11: "eleven",
+        12: "twelve doze zwolf", 15: "fifteen quinze", 20: "twenty vinte veinte vingt zwanzig",
+        30: "thirty trinta treinta trente dreißig", 40: "forty", 50: "fifty",
+        60: "sixty sessenta", 70: "seventy", 80: "eighty", 90: "ninety", 100: "hundred",
+        1000: "thousand",
+    }.items()
+    for word in words.split()
+}  # fmt: skip
+_MONTHS: Mapping[str, int] = {
+    name: number
+    for number, names in enumerate(
+        (
+            "january janeiro enero janvier januar", "february fevereiro febrero fevrier februar",
+            "march marco marzo mars marz", "april abril avril", "may maio mayo mai",
+            "june junho junio juin juni", "july julho julio juillet juli",
+            "august agosto aout", "september setembro septiembre septembre",
+            "october outubro octubre octobre oktober",
+            "november novembro noviembre novembre", "december dezembro diciembre decembre dezember",
+        ),
+        1,
+    )
+    for name in names.split()
+}  # fmt: skip
+# Symbols of units that are also function words of some language.
+_SYMBOLS = frozenset({"m", "s", "g", "h", "l", "t"})
+_WORD = re.compile(r"[^\W\d_]+")
+_DIGITS = re.compile(r"\d+")
+_AMOUNT = re.compile(r"\d+(?:[.,\u00a0 ]\d+)*")
+_UNIT = re.compile(r"[\s\u00a0-]?(?P<unit>[^\W\d_]+|[°º]\w?|[²³])")
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?:([.,\u00a0 ])\d{3})(?:\1\d{3})*")
+
+
+def find_quantities(text: str) -> list[Quantity]:
+    """Return the quantities in order of the text, without overlaps."""
+    found: list[Quantity] = []
+    claimed = bytearray(len(text))
+    for quantity in _scan(text):
+        # A date holds numbers, and an amount of money is a number too.
+        if not any(claimed[quantity.start : quantity.end]):
+            found.append(quantity)
+            claimed[quantity.start : quantity.end] = b"x" * (quantity.end - quantity.start)
+    return sorted(found, key=lambda quantity: quantity.start)
+
+
+def _scan(text: str) -> Iterator[Quantity]:
+    for match in VALUE_PATTERNS["date"].finditer(text):
+        yield Quantity("date", "", _normalize_date(match.group()), *match.span())
+    for match in VALUE_PATTERNS["percentage"].finditer(text):
+        yield Quantity("percentage", "%", normalize_number(match.group()), *match.span())
+    for match in VALUE_PATTERNS["money"].finditer(text):
+        yield Quantity("money", _find_currency(match.group()), *_read_amount(match))
+    for match in NUMERAL_VALUE.finditer(text):
+        unit = _UNIT.match(text, match.end())
+        word = unit["unit"] if unit else ""
+        is_unit = word in _SYMBOLS or not is_function_word(word)
+        name = stem_word(word) if is_unit else ""
+        yield Quantity("number", name, normalize_number(match.group()), *match.span())
+
+
+def _find_currency(amount: str) -> str:
+    symbols = re.findall(r"R\$|US\$|[$€£¥]|[^\W\d_]+", amount)
+    keys = (strip_accents(symbol.lower()) for symbol in symbols)
+    return next(
+        (_CURRENCIES[name] for key in keys for name in (key, key.removesuffix("s"))
+         if name in _CURRENCIES),
+        "",
+    )  # fmt: skip
+
+
+def _read_amount(match: re.Match[str]) -> tuple[str, int, int]:
+    words = [strip_accents(word.lower()).removesuffix("s") for word in _WORD.findall(match.group())]
+    factor = next((_MULTIPLIERS[word] for word in words if word in _MULTIPLIERS), 1)
+    return _format(Decimal(normalize_number(match.group())) * factor), match.start(), match.end()
+
+
+def normalize_number(text: str) -> str:
+    """Return the number in the text, in digits without separators or zeros at the end.
+
+    A single separator before three digits separates thousands. A numeral that is not known is
+    returned as it is.
+    """
+    amount = _AMOUNT.search(text)
+    if amount is None:
+        words = [strip_accents(word.lower()) for word in _WORD.findall(text)]
+        values = [_NUMERALS[word] for word in words if word in _NUMERALS]
+        return str(sum(values)) if values else text.lower()
+    number = amount.group()
+    if _GROUPED.fullmatch(number):
+        return _DIGITS_ONLY.sub("", number)
+    separators = [char for char in number if not char.isdigit()]
+    if separators and number.count(separators[-1]) == 1:
+        whole, _, fraction = number.rpartition(separators[-1])
+        return _format(Decimal(f"{_DIGITS_ONLY.sub('', whole)}.{fraction}"))
+    return _format(Decimal(_DIGITS_ONLY.sub("", number)))
+
+
+_DIGITS_ONLY = re.compile(r"\D")
+
+
+def _format(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _normalize_date(text: str) -> str:
+    """Return the date as YYYY-MM-DD, as far as it is given; a time as HH:MM.
+
+    Of 05/04/2026 the day comes first, unless the second number cannot be a month.
+    """
+    words = [strip_accents(word.lower()) for word in _WORD.findall(text)]
+    month = next((_MONTHS[word] for word in words if word in _MONTHS), None)
+    numbers = list(map(int, _DIGITS.findall(text)))
+    year = next((f"{number:04}" for number in numbers if number > 31), "")
+    if month is not None:
+        day = next((f"-{number:02}" for number in numbers if number <= 31), "")
+        return f"{year}-{month:02}{day}"
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text) or len(numbers) == 1:
+        return text if len(numbers) == 3 else f"{numbers[0]}"
+    if len(numbers) == 3:
+        first, second = (numbers[1], numbers[0]) if numbers[1] > 12 else (numbers[0], numbers[1])
+        return f"{numbers[2]:04}-{second:02}-{first:02}"
+    return ":".join(f"{number:02}" for number in numbers)

@@ -1,0 +1,311 @@
+"""Conflicts: found between statements about the same thing, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from engines.sentence_splitter import RuleSentenceSplitter
+from retrieval.conflicts import find_conflict
+from retrieval.context_packing import ContextPassage
+from retrieval.evidence import Evidence
+from retrieval.fusion import FusedCandidate
+from retrieval.parent_expansion import RankedParent, fold_duplicates
+from retrieval.quantities import find_quantities
+from retrieval.query_plan import plan_query
+from retrieval.quote_candidates import extract_quote_candidates
+from retrieval.rerun import rerun_run
+from schemas.profiles import AnswerProfile, Profile, RedactionProfile
+from schemas.questions import QueryRequest, QueryResponse
+from tests.support.api_client import LOCAL_CALLER
+from tests.unit.retrieval_fakes import (
+    GuessedLanguageDetector,
+    LowercaseNameFolder,
+    PunctuationSentenceSplitter,
+    ScriptedChat,
+)
+from tests.unit.retrieval_harness import RetrievalHarness, make_harness
+from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
+from tests.unit.run_rows import RUN_ID, FakeRecordedTexts, make_run_row
+
+
+def find_values(
+    question: str, *texts: str, titles: tuple[str | None, ...] = (None, None), language: str = "en"
+) -> list[str]:
+    """Return the values on which documents with the given texts disagree."""
+    contexts = []
+    for n, (text, title) in enumerate(zip(texts, titles, strict=False), 1):
+        index = MemoryIndex()
+        index.add(IndexedDocument(f"note-{n}", [[IndexedChild(text)]], title, language))
+        (chunk,) = index.views.values()
+        parent = RankedParent(
+            chunk.parent_id, chunk.document_id, 1.0, FusedCandidate(chunk, 1.0, {}, {}), 1
+        )
+        contexts.append(ContextPassage(n, parent, index.parent_views[chunk.parent_id], (chunk,)))
+    candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
+    plan = plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
+    conflict = find_conflict(Evidence(candidates, (0.0,) * len(candidates)), plan, 1.0, 3)
+    places = conflict.places if conflict else {}
+    return [candidates[row].readable_text[slice(*place)] for row, place in places.items()]
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "second", "titles", "values"),
+    [
+        (
+            "How high is the late fee?",
+            "The late fee is 10 percent of the rent.",
+            "The late fee is 12 percent of the rent.",
+            ("Lease, version 1", "Lease, version 2"),
+            ["10 percent", "12 percent"],
+        ),
+        (
+            "What does the travel policy say about mileage?",
+            "The mileage rate is 0.30 euros per kilometre.",
+            "From now on the mileage rate is 0.38 euros per kilometre.",
+            ("Travel policy 2022", "Travel policy 2024"),
+            ["0.30 euros", "0.38 euros"],
+        ),
+        (
+            "When does the lease of the warehouse end?",
+            "The lease of the warehouse ends on 31 March 2027.",
+            "The lease of the warehouse ends on 2027-06-30.",
+            (None, None),
+            ["31 March 2027", "2027-06-30"],
+        ),
+        (
+            "How long may flights in economy class be?",
+            "Economy class applies to flights shorter than six hours.",
+            "Economy class applies to flights shorter than 8 hours.",
+            ("Old policy", "New policy"),
+            ["six", "8"],
+        ),
+        (
+            "What is the price of the impeller?",
+            "| Part | Price |\n|---|---|\n| Impeller | 310 EUR |",
+            "| Part | Price |\n|---|---|\n| Impeller | 325 EUR |",
+            ("Price list", "Price list, updated"),
+            ["310 EUR", "325 EUR"],
+        ),
+        (
+            "How many days of notice must Merrin Ferries give?",
+            "Merrin Ferries gives 45 days of notice.",
+            "Merrin Ferries gives 30 days of notice.",
+            ("Agreement", "Minutes"),
+            ["45", "30"],
+        ),
+    ],
+)
+def test_conflict_is_found(
+    question: str, first: str, second: str, titles: tuple[str | None, str | None], values: list[str]
+) -> None:
+    assert find_values(question, first, second, titles=titles) == values
+
+
+@pytest.mark.parametrize(
+    ("reason", "question", "first", "second", "titles"),
+    [
+        (
+            "equal values",
+            "How high is the late fee?",
+            "The late fee is 10 percent, or 1,500.00 euros.",
+            "The late fee is 10%, or 1500 euros.",
+            (None, None),
+        ),
+        (
+            "other subject in the sentence",
+            "How much is a ticket for the museum?",
+            "A ticket for adults costs 10 euros at the museum.",
+            "A ticket for children costs 5 euros at the museum.",
+            (None, None),
+        ),
+        (
+            "other code",
+            "What is the power of the motor?",
+            "The motor of the HX-9 has a power of 30 kW.",
+            "The motor of the HX-11 has a power of 38 kW.",
+            (None, None),
+        ),
+        (
+            "other period",
+            "How high was the revenue?",
+            "The revenue of 2023 was 10 million euros.",
+            "The revenue of 2024 was 12 million euros.",
+            ("Report", "Report"),
+        ),
+        (
+            "the question names the period",
+            "How high was the annual revenue in 2023?",
+            "The annual revenue was 10 million euros.",
+            "The annual revenue was 12 million euros.",
+            ("Report 2023", "Report 2024"),
+        ),
+        (
+            "other unit",
+            "How long is the notice period?",
+            "The notice period is 60 days.",
+            "The notice period is 2 months.",
+            (None, None),
+        ),
+        (
+            "other property",
+            "How much is the monthly rent?",
+            "The monthly rent is 890 euros.",
+            "The monthly rent is 4,800 euros.",
+            ("Lease of the orchard", "Lease of the workshop"),
+        ),
+        (
+            "a name is asked for",
+            "Who pays the late fee?",
+            "The tenant pays a late fee of 10 percent.",
+            "The tenant pays a late fee of 12 percent.",
+            (None, None),
+        ),
+        (
+            "the amount is not asked for",
+            "When is the late fee due?",
+            "The late fee of 10 percent is due on 5 May 2026.",
+            "The late fee of 12 percent is due on 5 May 2026.",
+            (None, None),
+        ),
+    ],
+)
+def test_other_difference_is_no_conflict(
+    reason: str, question: str, first: str, second: str, titles: tuple[str | None, str | None]
+) -> None:
+    assert find_values(question, first, second, titles=titles) == [], reason
+
+
+def test_one_document_does_not_conflict_with_itself() -> None:
+    text = "The late fee is 10 percent.\n\nThe late fee is 12 percent."
+    assert find_values("How high is the late fee?", text) == []
+
+
+def test_quantities_are_normalized() -> None:
+    texts = [
+        "1,500.00 euros and 1.500,00 EUR and EUR 1500",
+        "31 March 2027, March 31, 2027, 31 de março de 2027, 31.03.2027 and 2027-03-31",
+        "two million dollars, US$ 2 million",
+        "45-day, 45 days and forty-five days",
+        "3,5 m and 3.50 m",
+    ]
+    for text in texts:
+        quantities = {(item.kind, item.value) for item in find_quantities(text)}
+        assert len({value for _, value in quantities}) <= 2, (text, quantities)
+    assert [item.value for item in find_quantities(texts[0])] == ["1500", "1500", "1500"]
+    assert {item.value for item in find_quantities(texts[1])} == {"2027-03-31"}
+    assert [item.value for item in find_quantities(texts[3])] == ["45", "45", "45"]
+    assert [item.value for item in find_quantities(texts[4])] == ["3.5", "3.5"]
+
+
+FEE_QUESTION = "How high is the late fee of the warehouse?"
+
+
+def add_fees(built: RetrievalHarness) -> None:
+    for name, fee in (
+        ("fees-v1", "10 percent"),
+        ("fees-v2", "12 percent"),
+        ("fees-v3", "12 percent"),
+    ):
+        built.add(name, f"The late fee of the warehouse is {fee}. It is paid at once.", title=name)
+
+
+async def ask(built: RetrievalHarness, **options: str) -> QueryResponse:
+    request = QueryRequest(query=FEE_QUESTION, **options)
+    return await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+
+
+async def test_quoted_answer_shows_the_conflict_first() -> None:
+    built = make_harness()
+    add_fees(built)
+    response = await ask(built)
+    assert response.answer is not None
+    assert [value.value for value in response.conflicts[0].values] == ["12 percent", "10 percent"]
+    assert response.answer.startswith(
+        "The late fee of the warehouse is **12 percent**. [1][2] "
+        "The late fee of the warehouse is **10 percent**. [3]"
+    )
+    cited = {citation.n: citation.external_id for citation in response.citations}
+    assert {cited[n] for n in response.conflicts[0].values[0].citations} == {"fees-v2", "fees-v3"}
+    assert response.limitations[0] == "The documents disagree: 12 percent [1][2], 10 percent [3]."
+    assert response.confidence.level != "high"
+    assert response.confidence.reasons[0] == "the documents disagree on a number or date"
+
+
+async def test_equal_sentences_are_quoted_once_with_every_citation() -> None:
+    built = make_harness()
+    for name in ("rules-a", "rules-b"):
+        built.add(name, "The gate of the warehouse closes at nine.", title=name)
+    request = QueryRequest(query="When does the gate of the warehouse close?")
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert (response.answer or "").count("The gate of the warehouse closes at nine.") == 1
+    assert {"rules-a", "rules-b"} <= {citation.external_id for citation in response.citations}
+    assert response.conflicts == []
+
+
+async def test_conflict_distance_of_zero_compares_nothing() -> None:
+    built = make_harness()
+    built.profiles = [Profile(name="lone", answer=AnswerProfile(conflict_distance=0))]
+    add_fees(built)
+    assert (await ask(built, profile="lone")).conflicts == []
+
+
+async def test_written_answer_cites_both_sides_of_a_conflict() -> None:
+    sentence = {"text": "The late fee of the warehouse is 12 percent.", "citations": [1]}
+    built = make_harness()
+    built.chat = ScriptedChat(
+        {"sufficient": True, "sentences": [sentence], "assumptions": [], "limitations": []}
+    )
+    add_fees(built)
+    response = await ask(built)
+    assert [value.value for value in response.conflicts[0].values] == ["12 percent", "10 percent"]
+    cited = {n for value in response.conflicts[0].values for n in value.citations}
+    assert cited <= {citation.n for citation in response.citations}
+    assert response.limitations[0].startswith("The documents disagree: ")
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_conflict_is_the_same_in_a_rerun(is_written: bool) -> None:
+    sentence = {"text": "The late fee of the warehouse is 12 percent.", "citations": [1]}
+    built = make_harness()
+    built.chat = (
+        ScriptedChat(
+            {"sufficient": True, "sentences": [sentence], "assumptions": [], "limitations": []}
+        )
+        if is_written
+        else None
+    )
+    add_fees(built)
+    response = await ask(built)
+    row = {"run_record": None, "response": None, **make_run_row(built)}
+    rerun = await rerun_run(
+        row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter()
+    )
+    assert rerun.same, rerun.differences
+    assert response.conflicts and isinstance(rerun.response, QueryResponse)
+    assert rerun.response.conflicts == response.conflicts
+
+
+async def test_conflict_of_identifiers_is_masked() -> None:
+    built = make_harness()
+    built.profiles = [Profile(name="masked", redaction=RedactionProfile(kinds=["phone"]))]
+    for name, number in (("note-v1", "(415) 555-2671"), ("note-v2", "(415) 555-9143")):
+        built.add(name, f"The office of the warehouse has the number {number}.", title=name)
+    request = QueryRequest(query="What number has the office of the warehouse?", profile="masked")
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert "2671" not in response.model_dump_json() and "9143" not in response.model_dump_json()
+
+
+def test_revisions_that_differ_in_a_number_are_not_folded() -> None:
+    index = MemoryIndex()
+    text = " ".join(
+        f"Clause {'x' * n} says that the tenant keeps the room clean." for n in range(9)
+    )
+    for name, fee in (("one", 10), ("two", 12), ("three", 12)):
+        index.add(
+            IndexedDocument(name, [[IndexedChild(f"{text} The fee is {fee} percent.")]], None)
+        )
+    parents = [
+        RankedParent(view.parent_id, view.document_id, 1.0, FusedCandidate(view, 1.0, {}, {}), 1)
+        for view in index.views.values()
+    ]
+    assert [len(parent.duplicates) for parent in fold_duplicates(parents, 10, 10)] == [0, 1]
