@@ -36,7 +36,7 @@ from schemas.errors import (
     NotFound,
     too_large_error,
 )
-from schemas.ids import THREADLESS_BYTES
+from schemas.ids import THREADLESS_BYTES, sha256_hex
 from schemas.ports.engines import StoredBlob
 from schemas.values import BlobRef
 
@@ -146,9 +146,7 @@ class ObstoreBlobStore:
                 await self._write(
                     key, lambda: obstore.put_async(self._store, key, data, mode="create")
                 )
-        return BlobRef(
-            key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), media_type=media_type
-        )
+        return BlobRef(key=key, sha256=sha256_hex(data), size=len(data), media_type=media_type)
 
     async def put_stream(
         self,
@@ -158,11 +156,22 @@ class ObstoreBlobStore:
         limit: int,
         media_type: str | None = None,
     ) -> BlobRef:
+        beginning = b""
+        async for chunk in chunks:
+            beginning += chunk
+            if len(beginning) > limit:
+                raise too_large_error(limit)
+            if len(beginning) > THREADLESS_BYTES:
+                break
+        else:
+            return await self.put(
+                f"{key_prefix}{sha256_hex(beginning)}", beginning, media_type=media_type
+            )
         # Spool to a file first: the key contains the hash, which is known only at the end.
         with tempfile.NamedTemporaryFile(
             prefix="anabranch-upload-", dir=self._temporary_dir
         ) as temporary_file:
-            sha256, size = await _spool(temporary_file, chunks, limit)
+            sha256, size = await _spool(temporary_file, _prepend(beginning, chunks), limit)
             key = f"{key_prefix}{sha256}"
             # The key is the hash: an existing blob has these bytes.
             if await self.get_size(key) is None:
@@ -352,6 +361,12 @@ class ObstoreBlobStore:
             ) from error
         self._answer_count += 1
         return result
+
+
+async def _prepend(beginning: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield beginning
+    async for chunk in chunks:
+        yield chunk
 
 
 async def _spool(
