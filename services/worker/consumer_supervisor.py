@@ -8,23 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import structlog
 
 from processors import STAGES
 from schemas.errors import AnabranchError, TransientError
-from schemas.events import EventDeadLettered
 from schemas.generations import Generation
 from schemas.ports.consumers import ALL_PARTITIONS
-from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, OrderingPolicy, ProjectedEvent
 from schemas.ports.log import RecordAppender, Subscriber
 from schemas.ports.stage_ports import StagePorts
-from schemas.records import Record, StoredRecord
+from schemas.records import Record
 from schemas.topics import ACCEPTED
 from services.engines import Engines, make_outdated_error
 from services.generations.stage_assignments import (
-    RETRANSCRIBE,
     SERVING_STATES,
     StageAssignment,
     StageRole,
@@ -39,72 +35,21 @@ from services.instrumentation.event_log_decorators import (
     log_outcomes,
 )
 from services.storage import Storage
+from services.worker.assignment_ledgers import build_ledger
+from services.worker.build_throttle import BuildThrottle, ThrottledRunner
 from services.worker.engine_registry import EngineRegistry
 from sql.generation_builds import PgGenerationBuilds
 from sql.generations import PgGenerations
 from sql.inbox.ledger import PgLedger
 from sql.monitoring import PgReaderStatus
 from sql.pool import Pool
-from sql.revisions import PgRevisions
 from streams.instrumentation import Instrumentation
 from streams.partition_sink import STATUS_RENEWAL_S, PartitionLimits
 from streams.publisher import Publisher
-from streams.runner import StageRunner, WorkItem
+from streams.runner import StageRunner
 from streams.stage import Stage
 from streams.stage_chain import ChainedRunner, ChainLink, StageChain
 from streams.stage_consumer import StageConsumer
-
-# How far a build may run ahead of its rate, and the longest sleep before a new pace applies.
-BURST_S = 0.5
-
-
-@dataclass(slots=True)
-class BuildThrottle:
-    """Shared by the consumers of one generation. `events_per_second` is None for no limit."""
-
-    events_per_second: float | None = None
-    resumed: asyncio.Event = field(default_factory=asyncio.Event)
-    next_admission_at: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.resumed.set()
-
-    def configure(self, *, paused: bool, events_per_second: float | None) -> None:
-        """Apply pause and rate at once, also to consumers that are waiting."""
-        if events_per_second != self.events_per_second:
-            self.events_per_second, self.next_admission_at = events_per_second, 0.0
-        if paused:
-            self.resumed.clear()
-        else:
-            self.resumed.set()
-
-    def limit_batch(self, event_count: int) -> int:
-        """Limit a batch to what `BURST_S` allows, so that a slow rate is an even one."""
-        return (
-            event_count
-            if self.events_per_second is None
-            else max(1, min(event_count, int(self.events_per_second * BURST_S)))
-        )
-
-    async def wait_for_capacity(self, event_count: int) -> None:
-        """Wait while the build is paused, and until the rate admits so many events."""
-        await self.resumed.wait()
-        rate = self.events_per_second
-        if rate is None:
-            return
-        clock = asyncio.get_running_loop().time
-        now = clock()
-        # Unused capacity older than BURST_S is lost, so that a quiet build does not resume with a
-        # burst.
-        self.next_admission_at = max(self.next_admission_at, now - BURST_S) + event_count / rate
-        # A new rate ends the wait: `configure` has reset the admission time.
-        while (
-            remaining_s := self.next_admission_at - clock()
-        ) > 0 and self.events_per_second == rate:
-            await asyncio.sleep(min(remaining_s, BURST_S))
-        # The build may have been paused while this waited for the rate.
-        await self.resumed.wait()
-
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.5
@@ -112,8 +57,6 @@ MAX_CHAINED_DOCUMENTS = 128
 """Documents in the chain at once; they share transactions."""
 FIRST_POLL_S = 0.05
 """Poll interval until the first generation exists."""
-BUILD_TRANSACTIONS = 2
-"""Concurrent claims of one stage of a build."""
 
 
 @dataclass(slots=True)
@@ -312,7 +255,7 @@ class ConsumerSupervisor:
             assignment = restricted
         ports = self.build_ports(generation, engines)
         codec = self.storage.codec
-        ledger = _build_ledger(assignment, pool)
+        ledger = build_ledger(assignment, pool)
         # Event ids derive from the stage's name, so a successor has to emit under the original one.
         publisher = Publisher(assignment.emitting_stage, generation, codec, self.clock)
         runner_args: tuple[Any, ...] = (
@@ -467,105 +410,3 @@ class ConsumerSupervisor:
             await PgGenerationBuilds(self.storage.pool).record_failure(generation, error)
         except TransientError:
             log.warning("build_failure_not_recorded", generation=generation)
-
-
-class OutcomesOnlyLedger(PgLedger):
-    """Ledger of a stage that reports outcomes only: its claims stay pending.
-
-    When the generation that emits the events is dropped, its successor finds them pending, however
-    far its own projection has read.
-    """
-
-    async def complete(
-        self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]
-    ) -> None:
-        if completed:
-            # The claim stays pending, so nothing else would end its attempt.
-            await self.withdraw_attempt(stage, completed)
-        await super().complete(stage, (), dead_letters)
-
-
-class DeduplicatingLedger(PgLedger):
-    """Ledger of `retranscribe`: a revision that is identical to the visible one needs no text of
-    its own.
-    """
-
-    def __init__(self, pool: Pool, generation: Generation) -> None:
-        super().__init__(pool, generation)
-        self._revisions = PgRevisions(pool)
-
-    async def claim(
-        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
-    ) -> list[ClaimResult]:
-        claimed = await super().claim(stage, ordering, events)
-        revisions = [
-            (event.event.data.document_id, tuple(event.event.data.order)) for event in events
-        ]
-        repeated = await self._revisions.find_unchanged(revisions)
-        return [
-            # DONE skips the reaction, so no text is emitted.
-            replace(claim_result, status=ClaimStatus.DONE) if revision in repeated else claim_result
-            for claim_result, revision in zip(claimed, revisions, strict=True)
-        ]
-
-
-class BuildLedger(PgLedger):
-    """Ledger of a build: claims in `BUILD_TRANSACTIONS` transactions at a time.
-
-    Most of a load is the COPY of chunks, which keeps one core of the server busy per transaction.
-    The events of a document stay in one transaction, in their order.
-    """
-
-    async def claim(
-        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
-    ) -> list[ClaimResult]:
-        lanes: list[list[int]] = [[] for _ in range(BUILD_TRANSACTIONS)]
-        for index, event in enumerate(events):
-            lanes[event.event.data.document_id.int % BUILD_TRANSACTIONS].append(index)
-        # All have ended before an error is raised: the caller claims the same events again.
-        claimed = await asyncio.gather(
-            *(
-                super(BuildLedger, self).claim(stage, ordering, [events[n] for n in lane])
-                for lane in lanes
-            ),
-            return_exceptions=True,
-        )
-        results: dict[int, ClaimResult] = {}
-        for lane, lane_results in zip(lanes, claimed, strict=True):
-            if isinstance(lane_results, BaseException):
-                raise lane_results
-            results |= zip(lane, lane_results, strict=True)
-        return [results[index] for index in range(len(events))]
-
-
-def _build_ledger(assignment: StageAssignment, pool: Pool) -> Ledger:
-    if assignment.stage.name == RETRANSCRIBE:
-        return DeduplicatingLedger(pool, assignment.generation)
-    if assignment.suppresses_outcomes:
-        return BuildLedger(pool, assignment.generation)
-    # The document stage completes its claims: `retranscribe` has claims of its own.
-    leaves_pending = (
-        assignment.role is StageRole.REPORT_OUTCOMES
-        and assignment.stage.ordering_policy != OrderingPolicy.LATEST
-    )
-    return (OutcomesOnlyLedger if leaves_pending else PgLedger)(pool, assignment.generation)
-
-
-class ThrottledRunner(StageRunner):
-    """A runner that claims events at the rate of its build."""
-
-    def __init__(
-        self, throttle: BuildThrottle, *runner_args: Any, max_abandoned_attempts: int
-    ) -> None:
-        super().__init__(*runner_args, max_abandoned_attempts=max_abandoned_attempts)
-        self.throttle = throttle
-
-    async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
-        works: list[WorkItem] = []
-        while records:
-            # In slices, so that a pause takes effect before the whole batch is claimed.
-            batch_size = self.throttle.limit_batch(len(records))
-            await self.throttle.wait_for_capacity(batch_size)
-            works += await super().claim(records[:batch_size])
-            records = records[batch_size:]
-        return works

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from schemas.ports.ledger import OrderingPolicy
-from services.worker.consumer_supervisor import BUILD_TRANSACTIONS, BuildLedger
+from services.worker.assignment_ledgers import BUILD_TRANSACTIONS, BuildLedger
 from sql.inbox.ledger import PgLedger
 
 DOCUMENTS = [UUID(int=number) for number in (4, 1, 1, 2, 4, 3)]
