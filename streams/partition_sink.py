@@ -106,6 +106,8 @@ class PartitionLimits:
     reserved_bytes: int = 2 * 1024 * 1024
     """A partition may always use this much, even if the others have used up `stage_bytes`."""
     claim_batch_records: int = 256
+    finish_batch_records: int = 128
+    concurrent_finishes: int = 1
     max_pending: int = 512
     max_reactions: int = 32
     max_reactions_per_document: int = 8
@@ -210,7 +212,8 @@ class PartitionSink:
             asyncio.Event(),
         )
         self.tasks: set[asyncio.Task[None]] = set()
-        for loop in (self._run_claim_loop, self._run_reaction_loop, self._run_finish_loop):
+        finish_loops = [self._run_finish_loop] * self.limits.concurrent_finishes
+        for loop in (self._run_claim_loop, self._run_reaction_loop, *finish_loops):
             self._start_task(loop)
 
     def offer(self, record: StoredRecord) -> None:
@@ -367,7 +370,10 @@ class PartitionSink:
         while True:
             await self._wait_until(self.items_ready_to_finish, lambda: bool(self.items_to_finish))
             # All that ended meanwhile share one publication and one transaction.
-            items = [self.items_to_finish.popleft() for _ in range(len(self.items_to_finish))]
+            items = [
+                self.items_to_finish.popleft()
+                for _ in range(min(len(self.items_to_finish), self.limits.finish_batch_records))
+            ]
             items_to_settle = [
                 item
                 for item in items

@@ -287,7 +287,12 @@ class ConsumerSupervisor:
                 on_published=self._report_published,
             )
             # Small documents: together they hold less memory than one large one.
-            limits = replace(limits, max_reactions=MAX_CHAINED_DOCUMENTS)
+            limits = replace(
+                limits,
+                max_reactions=MAX_CHAINED_DOCUMENTS,
+                # While Postgres works on one batch, the rows of another are encoded.
+                concurrent_finishes=2,
+            )
         else:
             runner = StageRunner(*runner_args, max_abandoned_attempts=self.max_abandoned_attempts)
         return StageConsumer(

@@ -118,8 +118,9 @@ with mine as (
   select event_id, is_reaction_done from inbox where generation = '' and stage = $1 and event_id = any($2::uuid[])
   order by event_id for update
 ), completed as (
-  update inbox h set is_reaction_done = true
-  from mine where h.generation = '' and h.stage = $1 and h.event_id = mine.event_id and not mine.is_reaction_done
+  update inbox set is_reaction_done = true
+  -- An array, not a join: the planner expects one row of it, and would scan the inbox for each.
+  where generation = '' and stage = $1 and event_id = any(array(select event_id from mine where not is_reaction_done))
 )
 select event_id, is_reaction_done from mine
 

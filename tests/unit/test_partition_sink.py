@@ -7,7 +7,7 @@ import gc
 import weakref
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -174,6 +174,37 @@ async def test_finished_records_behind_slow_reaction_release_their_bytes() -> No
         assert [each() is not None for each in followed][:-1] == [True, False, False, False]
         assert calls.acknowledged == []
     assert runner.released == [0], "closing takes back the attempt at what is not finished"
+
+
+@dataclass
+class SlowFirstFinishRunner(GatedRunner):
+    """Every record is a dead letter; the first call of `finish` waits for the gate."""
+
+    finished: list[list[int]] = field(default_factory=list)
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
+        dead_letter: Any = "unreadable"
+        return [WorkItem(record, dead_letter=dead_letter) for record in records]
+
+    async def finish(self, items: Sequence[WorkItem]) -> None:
+        offsets = [item.stored_record.position.offset for item in items]
+        if 0 in offsets:
+            await self.gate.wait()
+        self.finished.append(offsets)
+
+
+async def test_concurrent_finishes_acknowledge_in_log_order() -> None:
+    runner, calls = SlowFirstFinishRunner(), RecordingPartition()
+    untyped: Any = runner
+    limits = replace(BOUNDS, finish_batch_records=2, concurrent_finishes=2)
+    sink = PartitionSink(untyped, calls, lambda error: pytest.fail(repr(error)), limits)
+    offer_records(sink, 1, 6)
+    await eventually(lambda: runner.finished, lambda finished: finished == [[2, 3], [4, 5]])
+    assert calls.acknowledged == []
+    runner.gate.set()
+    await wait_for_acknowledgement(calls, 6)
+    assert runner.finished[-1] == [0, 1]
+    await sink.close()
 
 
 @dataclass
