@@ -1,7 +1,8 @@
 """Evaluate answers against gold texts: right, half, wrong, refused, marked and confident.
 
 A set is a folder with `manifest.jsonl` ({file, external_id}), the files, and `questions.jsonl`
-({id, question, kind, language, answerable, documents, gold or all_of, must_not, expected}).
+({id, question, kind, language, answerable, documents, gold or all_of, must_not, expected, mode,
+spans}).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evaluation.metrics import SCHEMA_VERSION
 from schemas.errors import InvalidRequest
-from schemas.questions import QueryResponse
+from schemas.questions import QueryResponse, RouteMode
 
 N_BOOTSTRAP_ROUNDS = 1000
 BOOTSTRAP_SEED = 7
@@ -28,10 +29,20 @@ BOOTSTRAP_SEED = 7
 Outcome = Literal["right", "half", "wrong", "falsely_refused", "correctly_refused", "answered"]
 
 
+class GoldSpan(BaseModel):
+    """Text of a document that an answer should cite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    document: str
+    quote: str
+
+
 class AnswerQuestion(BaseModel):
     """A question. One alternative of each group of `all_of`, or of `gold`, must be shown.
 
     `must_not` lists what makes an answer wrong when its lead shows it; `expected` is `yes` or `no`.
+    `mode` is the route that suits the question, and `spans` are what an answer should cite.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -46,6 +57,8 @@ class AnswerQuestion(BaseModel):
     all_of: list[list[str]] = []
     must_not: list[str] = []
     expected: Literal["yes", "no"] | None = None
+    mode: RouteMode | None = None
+    spans: list[GoldSpan] = []
 
     @property
     def groups(self) -> list[list[str]]:
@@ -165,7 +178,8 @@ _LEVELS = {"low": 0, "medium": 1, "high": 2}
 class ScoredAnswer:
     """The outcome of a question, with what the shares are made of.
 
-    `is_marked_right` is None without a mark. The other measures are False for a refusal.
+    `is_marked_right` is None without a mark, and `is_routed_right` without an expected mode. The
+    other measures are False for a refusal. `spans_cited` is the share of the expected spans.
     """
 
     question: AnswerQuestion
@@ -179,21 +193,28 @@ class ScoredAnswer:
     lead_quote_has_gold: bool = False
     citation_precision: float = 0.0
     is_marked_right: bool | None = None
+    is_routed_right: bool | None = None
+    spans_cited: float = 0.0
 
 
 def score_answer(question: AnswerQuestion, response: QueryResponse) -> ScoredAnswer:
     level, answer = response.confidence.level, response.answer or ""
     is_refused = response.refused or not answer.strip()
+    route = response.trace.route
+    routed = (
+        None if question.mode is None else (route.escalated_from or route.mode) == question.mode
+    )
     if not question.answerable:
-        return ScoredAnswer(question, "correctly_refused" if is_refused else "answered", level)
+        outcome: Outcome = "correctly_refused" if is_refused else "answered"
+        return ScoredAnswer(question, outcome, level, is_routed_right=routed)
     if is_refused:
-        return ScoredAnswer(question, "falsely_refused", level)
+        return ScoredAnswer(question, "falsely_refused", level, is_routed_right=routed)
     quotes = [citation.quote for citation in response.citations]
     all_quotes = normalize_text(" \n ".join(quotes))
     lead = normalize_text(extract_lead(answer))
     share = _measure_gold(question, f"{normalize_text(answer)} \n {all_quotes}")
     lead_share = _measure_gold(question, lead)
-    outcome: Outcome = "wrong" if share == 0 or _is_offending(question, answer, lead) else "half"
+    outcome = "wrong" if share == 0 or _is_offending(question, answer, lead) else "half"
     if outcome == "half" and share == 1:
         outcome = "right"
     cited = [citation.external_id for citation in response.citations]
@@ -212,6 +233,25 @@ def score_answer(question: AnswerQuestion, response: QueryResponse) -> ScoredAns
         if cited
         else 0.0,
         is_marked_right=any(map(question_matcher(question), marks)) if marks else None,
+        is_routed_right=routed,
+        spans_cited=_measure_spans(question, response),
+    )
+
+
+def _measure_spans(question: AnswerQuestion, response: QueryResponse) -> float:
+    """Return the share of the expected spans that a quote of their document holds or lies in."""
+    return (
+        fmean(
+            any(
+                citation.external_id == span.document
+                and (contains(quote, span.quote) or contains(normalize_text(span.quote), quote))
+                for citation in response.citations
+                if (quote := normalize_text(citation.quote))
+            )
+            for span in question.spans
+        )
+        if question.spans
+        else 0.0
     )
 
 
@@ -279,11 +319,17 @@ def compute_measures(scored: Sequence[ScoredAnswer]) -> dict[str, float | None]:
             [item.is_marked_right for item in given if item.is_marked_right is not None]
         )
         measures["citation_precision"] = _mean_or_none([item.citation_precision for item in given])
+        measures["spans_cited"] = _mean_or_none(
+            [item.spans_cited for item in answerable if item.question.spans]
+        )
     if unanswerable:
         refused = fmean(item.outcome == "correctly_refused" for item in unanswerable)
         measures |= {"correctly_refused": refused, "answered": 1 - refused}
     if answerable and unanswerable:
         measures["balanced"] = ((measures["right"] or 0.0) + refused) / 2
+    measures["routing_accuracy"] = _mean_or_none(
+        [item.is_routed_right for item in scored if item.is_routed_right is not None]
+    )
     measures["confidence_auc_answerable"] = compute_confidence_auc(answerable)
     measures["confidence_auc_all"] = compute_confidence_auc(scored)
     return measures
@@ -393,10 +439,15 @@ def format_measures(overall: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def write_responses(path: Path, responses: Sequence[tuple[AnswerQuestion, QueryResponse]]) -> None:
-    """Write a JSON line for each question: its id, answer, citations and confidence."""
+    """Write a JSON line for each question: its id, answer, citations, confidence and route."""
     fields = {"answer", "refused", "code", "message", "citations", "confidence"}
     with path.open("w", encoding="utf-8") as file:
         for question, response in responses:
             body = response.model_dump(mode="json", include=fields)
-            line = {"id": question.id, **body, "ms": response.trace.timings_ms.get("total")}
+            line = {
+                "id": question.id,
+                **body,
+                "route": response.trace.route.model_dump(),
+                "ms": response.trace.timings_ms.get("total"),
+            }
             file.write(json.dumps(line, ensure_ascii=False) + "\n")

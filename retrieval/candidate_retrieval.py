@@ -25,14 +25,15 @@ from retrieval.document_links import (
 )
 from retrieval.fusion import FusionInput, compute_lexical_coverage, score_pairs
 from retrieval.query_context import QueryContext, RetrievalResources
-from retrieval.query_plan import QueryPlan, choose_channels
+from retrieval.query_plan import QueryPlan
 from retrieval.timing import Clock, elapsed_ms
 from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel
 from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
 from schemas.generations import LexicalConfig
 from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import ChunkView, EntitySeed, Hit, IndexSnapshot, LexicalHits
-from schemas.questions import ChannelTrace, Route
+from schemas.profiles import Profile
+from schemas.questions import ChannelTrace, Route, SearchRequest
 
 log = structlog.get_logger(__name__)
 
@@ -110,7 +111,7 @@ async def retrieve_chunks(
     reranker = resources.get_reranker(query.profile)
     # The embedding starts at once: other channels need not wait for the vectors.
     embedding_task = (
-        asyncio.ensure_future(resources.get_embed(query)(query.plan.question))
+        asyncio.ensure_future(resources.get_embed(query)(query.plan.text_to_embed))
         if set(channels).intersection(EMBEDDING_CHANNELS)
         or (reranker is not None and reranker.role == "added")
         else None
@@ -143,6 +144,20 @@ async def retrieve_chunks(
         if embedding_task is not None:
             embedding_task.cancel()
             await asyncio.gather(embedding_task, return_exceptions=True)
+
+
+def choose_channels(route: Route, request: SearchRequest, profile: Profile) -> tuple[Channel, ...]:
+    """Return the requested channels, or those of the mode, without channels that the profile
+    disables.
+    """
+    requested = request.channels or [
+        channel.name for channel in CHANNEL_DECLARATIONS if route.mode in (channel.mode, "hybrid")
+    ]
+    return tuple(
+        channel
+        for channel in CHANNELS
+        if channel in requested and profile.get_channel(channel).enabled
+    )
 
 
 async def _search_addressed(
@@ -198,8 +213,13 @@ async def _retrieve_to_depth(
     depth: int | None,
     on_hits: OnHits,
 ) -> ChannelCandidates:
+    plan = query.plan
     k = {
-        channel: max(query.profile.get_channel(channel).k, depth or 0, query.request.k)
+        channel: max(
+            int(plan.widen * plan.k.get(channel, query.profile.get_channel(channel).k)),
+            depth or 0,
+            query.request.k,
+        )
         for channel in channels
     }
     # A few documents may fill a channel's limit with their chunks: double it until
@@ -299,7 +319,7 @@ def _build_request(
     return ChannelRequest(
         snapshot,
         query.caller.tenant,
-        query.plan.question,
+        query.plan.text_to_match,
         query.plan.language,
         query.plan.names,
         query.request.filters,
@@ -444,7 +464,14 @@ def build_fusion_input(
         if candidates.lexical is not None
         else 0.0
     )
-    return FusionInput(candidates.hits, candidates.complete, pair_scores, coverage, named)
+    return FusionInput(
+        candidates.hits,
+        candidates.complete,
+        pair_scores,
+        coverage,
+        named,
+        weight_factors=query.plan.weights,
+    )
 
 
 class ChunkLoader:

@@ -9,7 +9,7 @@ sentence that shares the question's words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from retrieval.answer_drafts import AnswerDraft, CitationList, DraftSentence
 from retrieval.answer_values import (
@@ -30,6 +30,7 @@ from retrieval.quote_candidates import (
     normalize_quote,
 )
 from retrieval.redaction import Redactor
+from schemas.planning import Intent
 from schemas.profiles import AnswerProfile
 
 MODEL = "extractive"
@@ -38,6 +39,41 @@ MAX_QUOTES = 3
 # hold 99 % of the answers that they hold without a limit, in two thirds of the words.
 MAX_DISTANCE = 2.0
 _QUOTED_NOTE = "Quoted from the documents; not written by a language model."
+
+# What quotes cannot do for these intents.
+_EVIDENCE_ONLY: Mapping[str, Mapping[Intent, str]] = {
+    "en": {
+        "comparison": "Evidence only: the documents are quoted; nothing was compared.",
+        "counting": "Evidence only: the documents are quoted; nothing was counted.",
+        "why": "Evidence only: the documents are quoted; no cause was inferred.",
+    },
+    "pt": {
+        "comparison": "Somente evidências: os documentos são citados; nada foi comparado.",
+        "counting": "Somente evidências: os documentos são citados; nada foi contado.",
+        "why": "Somente evidências: os documentos são citados; nenhuma causa foi deduzida.",
+    },
+    "es": {
+        "comparison": "Solo evidencias: se citan los documentos; no se ha comparado nada.",
+        "counting": "Solo evidencias: se citan los documentos; no se ha contado nada.",
+        "why": "Solo evidencias: se citan los documentos; no se ha deducido ninguna causa.",
+    },
+    "fr": {
+        "comparison": "Éléments seulement : les documents sont cités ; rien n'a été comparé.",
+        "counting": "Éléments seulement : les documents sont cités ; rien n'a été compté.",
+        "why": "Éléments seulement : les documents sont cités ; aucune cause n'a été déduite.",
+    },
+    "de": {
+        "comparison": "Nur Belege: Die Dokumente werden zitiert; nichts wurde verglichen.",
+        "counting": "Nur Belege: Die Dokumente werden zitiert; nichts wurde gezählt.",
+        "why": "Nur Belege: Die Dokumente werden zitiert; keine Ursache wurde erschlossen.",
+    },
+}
+
+
+def format_evidence_only(plan: QueryPlan) -> list[str]:
+    """Return the limitation of quotes for a question that asks for more than they say, if any."""
+    texts = _EVIDENCE_ONLY.get(plan.language or "en", _EVIDENCE_ONLY["en"])
+    return [texts[plan.intent]] if plan.intent in texts else []
 
 
 def compose_quoted_answer(
@@ -72,7 +108,7 @@ def compose_quoted_answer(
         tuple(sentences),
         citations.citations,
         MODEL,
-        limitations=(_QUOTED_NOTE,),
+        limitations=(_QUOTED_NOTE, *format_evidence_only(plan)),
         conflict=cite_conflict(conflict, evidence, citations, redactor),
         closeness=evidence.scores,
         has_engine_failure=evidence.has_engine_failure,

@@ -59,7 +59,7 @@ class FusionInput:
     `complete_channels` returned every hit they have, so a chunk that they lack scores 0 there.
     `lexical_coverage` is the share of the query's idf mass that the best lexical hit holds.
     `named` weighs the chunks of documents that the question names, and `bridged` those that bridges
-    lead to, found by a channel or not.
+    lead to, found by a channel or not. `weight_factors` of the plan multiply the channels' weights.
     """
 
     hits: Mapping[Channel, Sequence[Hit]]
@@ -68,6 +68,7 @@ class FusionInput:
     lexical_coverage: float = 1.0
     named: Mapping[UUID, float] = field(default_factory=dict)
     bridged: Mapping[UUID, float] = field(default_factory=dict)
+    weight_factors: Mapping[Channel, float] = field(default_factory=dict)
 
 
 def fuse_candidates(
@@ -138,7 +139,7 @@ def _compute_weight(channel: Channel, inputs: FusionInput, profile: FusionProfil
     A question that shares few words with every passage is a paraphrase, or in another language. The
     lexical scores are then noise, which standardizing would blow up.
     """
-    weight = profile.get_weight(channel)
+    weight = profile.get_weight(channel) * inputs.weight_factors.get(channel, 1.0)
     if channel != "lexical" or not profile.full_coverage:
         return weight
     return weight * min(1.0, inputs.lexical_coverage / profile.full_coverage)

@@ -21,7 +21,7 @@ from retrieval.conflicts import ConflictingRows, cite_conflict, find_conflict
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence
 from retrieval.extractive_answer import MAX_QUOTES
-from retrieval.prompting import Prompt
+from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate
 from retrieval.redaction import Redactor
@@ -90,10 +90,6 @@ MAX_QUOTES_PER_SENTENCE = 2
 # Documents and models provide these texts, of any length.
 MAX_TITLE, MAX_SECTION = 200, 400
 MAX_REMARKS, MAX_REMARK = 5, 300
-# Includes bidirectional marks, which make text look different from what it says.
-CONTROL_CHARACTERS = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
-)
 
 
 class ModelAnswer(BaseModel):
@@ -174,35 +170,22 @@ def build_user_prompt(contexts: Sequence[ContextPassage], question: str, redacto
     )
 
 
-def normalize_whitespace(text: str, max_characters: int | None = None) -> str:
-    """Replace control characters and line breaks by spaces; keep at most `max_characters`."""
-    return " ".join(CONTROL_CHARACTERS.sub(" ", text).split())[:max_characters]
-
-
 def build_answer_schema() -> Mapping[str, Any]:
-    """Return the JSON schema in strict form: every property required, no others."""
     text_list = {"type": "array", "items": {"type": "string"}}
-    sentence = {
-        "type": "object",
-        "properties": {
+    sentence = build_object_schema(
+        {
             "text": {"type": "string"},
             "citations": {"type": "array", "items": {"type": "integer"}},
-        },
-        "required": ["text", "citations"],
-        "additionalProperties": False,
-    }
-    properties = {
-        "sufficient": {"type": "boolean"},
-        "sentences": {"type": "array", "items": sentence},
-        "assumptions": text_list,
-        "limitations": text_list,
-    }
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+        }
+    )
+    return build_object_schema(
+        {
+            "sufficient": {"type": "boolean"},
+            "sentences": {"type": "array", "items": sentence},
+            "assumptions": text_list,
+            "limitations": text_list,
+        }
+    )
 
 
 def _verify_answer(

@@ -1,7 +1,7 @@
 """The eleven steps of a query, in order.
 
 plan → route → retrieve → fuse → expand → rerank → check relevance → pack → weigh evidence → answer
-→ judge.
+→ judge. A search that found too little runs once more, wider.
 Retrieving begins with linking the documents that the question names; fusing ends with following
 the names in the best passages.
 Caching, publishing, dry runs and evaluation wrap them from outside, in `retrieval.retriever`.
@@ -27,9 +27,10 @@ from retrieval.candidate_retrieval import (
 from retrieval.document_links import find_ask, format_assumption
 from retrieval.evidence import Evidence
 from retrieval.fusion import Fusion, fuse_candidates
+from retrieval.model_planning import ModelUse, plan_by_model, route_by_model
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.query_context import QueryContext, RetrievalResources
-from retrieval.query_plan import choose_route, escalate_route, narrow_question
+from retrieval.query_plan import narrow_question
 from retrieval.relevance import check_relevance
 from retrieval.reranking import RerankResult, rerank_parents
 from retrieval.response_builder import build_response, build_trace
@@ -40,6 +41,8 @@ from retrieval.retrieval_result import (
     attach_results,
     date_result,
 )
+from retrieval.routing import choose_route, drop_graph, escalate_route, widen_plan
+from retrieval.stated_filters import format_filter_assumption
 from schemas.errors import AnabranchError
 from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import ChunkView, IndexSnapshot
@@ -76,6 +79,7 @@ async def run_pipeline(
     goal: Goal,
     *,
     route: Route | None = None,
+    model_uses: tuple[ModelUse, ...] = (),
     depth: int | None = None,
 ) -> PipelineResult:
     """Run the eleven steps, or those that `goal` needs: up to 7 for a ranking, up to 8 for search
@@ -84,17 +88,28 @@ async def run_pipeline(
     Reads one snapshot of the index. With a `depth`, every channel is deepened to that many
     documents.
     """
-    # 1. Plan: `query.plan` holds the language, keywords and names that `plan_query` found.
-    original_query, request, profile = query, query.request, query.profile
-
-    # 2. Route: choose the channels.
-    # An escalated run passes its route, or the rules would choose the narrow one again.
-    route = route or choose_route(request, query.plan)
+    # 1. Plan: `query.plan` holds what the rules of `plan_query` found; a model may refine it.
+    # An escalated run passes its route, and its plan is made.
+    if route is None:
+        refined_plan, plan_use = await plan_by_model(query, resources)
+        query = replace(query, plan=refined_plan)
+        # 2. Route: choose the channels. A model that is asked answers before the snapshot opens.
+        decision = choose_route(query.request, query.plan, query.profile.route)
+        route, route_use = await route_by_model(query, resources, decision)
+        model_uses = tuple(use for use in (plan_use, route_use) if use is not None)
+    original_query, profile = query, query.profile
+    if query.plan.stated is not None:
+        filters = query.plan.stated.filters
+        request = query.request.model_copy(update={"filters": filters})
+        query = replace(query, request=request)
+    request = query.request
 
     # One snapshot for all reads, so that no result mixes two revisions of a document.
     async with resources.search.open_snapshot(query.generation, query.caller.readers) as snapshot:
         # 3. Link the documents that the question names; the words that address them are cut.
         links = await find_links(query, snapshot)
+        if route.decided_by == "rules" and not links and route.escalated_from is None:
+            route = await drop_graph(query, snapshot, route)
         question = query.plan.question
         asks = (find_ask(question, link.span) for link in links if link.is_address)
         if ask := next(asks, None):
@@ -143,7 +158,11 @@ async def run_pipeline(
             route,
             ranking,
             relevance,
-            assumptions=tuple(format_assumption(link, question) for link in candidates.links),
+            assumptions=(
+                *([format_filter_assumption(plan.stated)] if plan.stated is not None else []),
+                *(format_assumption(link, question) for link in candidates.links),
+            ),
+            model_uses=model_uses,
         )
         if goal == "ranking":
             return PipelineResult(query, retrieval)
@@ -154,18 +173,22 @@ async def run_pipeline(
         with query.stopwatch.measure_step("read"):
             retrieval = await attach(query, retrieval, snapshot)
 
-    # A rule may have chosen too few channels: steps 3 to 8 run again with all of them.
-    reason = f"{route.mode} alone: {relevance.reason}"
-    if relevance.refused and (wider_route := escalate_route(route, reason)) is not None:
-        # Runs at most once: the wider route is hybrid, which cannot escalate.
-        escalated = await run_pipeline(original_query, resources, goal, route=wider_route)
-        return escalated.combine_versions(retrieval)
-    if goal == "results":
-        return PipelineResult(query, retrieval)
-
     # 9. Weigh the evidence: score the sentences, and refuse when they hardly hold an answer.
-    with query.stopwatch.measure_step("evidence"):
-        evidence, retrieval = await weigh_contexts(query, retrieval, resources)
+    evidence = None
+    if goal == "answer":
+        with query.stopwatch.measure_step("evidence"):
+            evidence, retrieval = await weigh_contexts(query, retrieval, resources)
+
+    # Too little was found: steps 3 to 9 run once more, in all channels and with more candidates.
+    wider_route = escalate_route(route, original_query, retrieval.relevance, candidates, goal)
+    if wider_route is not None:
+        wider_query = replace(original_query, plan=widen_plan(original_query.plan, profile.route))
+        escalated = await run_pipeline(
+            wider_query, resources, goal, route=wider_route, model_uses=model_uses
+        )
+        return escalated.combine_versions(retrieval)
+    if evidence is None:
+        return PipelineResult(query, retrieval)
 
     # 10. Answer from the contexts. The snapshot is closed: a chat model may take minutes.
     with query.stopwatch.measure_step("answer"):

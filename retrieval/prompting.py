@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 from schemas.ids import sha256_hex
 from schemas.ports.engines import ChatOptions
 from schemas.prompts import PromptProfile
 
-PromptName = Literal["answer"]
+# Includes bidirectional marks, which make text look different from what it says.
+CONTROL_CHARACTERS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
+
+PromptName = Literal["answer", "plan", "route"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +43,18 @@ def render_prompt(name: PromptName, profile: PromptProfile, language: str | None
         f"{profile.role}\n\n{system}" if profile.role else system,
         ChatOptions(profile.model, profile.temperature, profile.max_tokens),
     )
+
+
+def build_object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of an object in strict form: every property required, no others."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def normalize_whitespace(text: str, max_characters: int | None = None) -> str:
+    """Replace control characters and line breaks by spaces; keep at most `max_characters`."""
+    return " ".join(CONTROL_CHARACTERS.sub(" ", text).split())[:max_characters]

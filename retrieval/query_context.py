@@ -97,6 +97,8 @@ class RetrievalResources:
     states: TokenStateReader
     clock: Clock
     embedding_cache: QueryEmbeddingCache | None = None
+    planner: ChatModel | None = None
+    router: ChatModel | None = None
 
     def get_reranker(self, profile: Profile) -> Reranker | None:
         return self.reranker if profile.rerank.reranker == "default" else None

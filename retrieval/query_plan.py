@@ -1,12 +1,17 @@
-"""Plan a query by rules: language, keywords, candidate entity names and the route to channels."""
+"""Plan a query by rules: language, intent, keywords, candidate entity names, stated filters and the
+text to embed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from retrieval.document_links import NameSpan, find_name_spans
+from retrieval.question_intent import detect_intent
+from retrieval.stated_filters import StatedFilters, find_stated_filters
 from retrieval.words import (
     extract_content_words,
     guess_language,
@@ -14,10 +19,10 @@ from retrieval.words import (
     split_words,
     truncate_to_content_words,
 )
-from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel
+from schemas.channels import Channel
+from schemas.planning import Intent, IntentProfile, PlanProfile
 from schemas.ports.engines import LanguageDetector, NameNormalizer
-from schemas.profiles import Profile
-from schemas.questions import Route, SearchRequest
+from schemas.questions import Filters
 
 # Content words that count; the text after the last of them is ignored.
 MAX_CONTENT_WORDS = 64
@@ -31,12 +36,31 @@ _NAME_WORD = r"[^\W\d_a-zà-öø-ÿ][\w'’.&-]*"
 _CAPITALISED = re.compile(rf"(?<!\w){_NAME_WORD}(?:[ ](?:(?:{_JOINERS})[ ])?{_NAME_WORD})*")
 
 
+_COURTESY = re.compile(
+    r"\W*(?:(?:hi|hello|hey|good (?:morning|afternoon)|olá|oi|bom dia|boa tarde|hola|bonjour|hallo)"
+    r"(?: there)?\b[,.!]? )?"
+    r"(?:(?:please|por favor|s'il (?:te|vous) plaît|bitte),? )?"
+    r"(?:(?:can|could|would) you (?:please |kindly )?(?:tell me|let me know|explain(?: to me)?)"
+    r"|(?:please )?tell me|do you know|i(?:'d| would) like to know|i want to know|i wonder"
+    r"|(?:você )?(?:pode|podia|poderia)(?:-me| me)? (?:dizer(?:-me)?|explicar)|diga(?:-me)?"
+    r"|gostaria de saber|quero saber|me diga|puedes decirme|podría decirme|dime|quisiera saber"
+    r"|pouvez-vous me dire|peux-tu me dire|dis-moi|je voudrais savoir"
+    r"|können sie mir sagen|kannst du mir sagen|sag mir)\b"
+    r"(?: (?:if|whether|se|si|ob)\b)?[,:]? ",
+    re.I,
+)
+DEFAULT_PLAN_PROFILE, DEFAULT_INTENT_PROFILE = PlanProfile(), IntentProfile()
+
+
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
     """The analyzed query.
 
     `names` maps normalized candidate entity names to their weight: 1 when written as a name, less
-    otherwise.
+    otherwise. `rewritten` is the text to embed, and `search_words` are the words to search, where
+    they are not those of the question. `weights` are factors on the channels' weights, and `k`
+    their candidates where not the profile's, all times `widen`. `unfiltered` is the plan without
+    the filters that the question states.
     """
 
     question: str
@@ -46,6 +70,23 @@ class QueryPlan:
     written_names: tuple[str, ...]
     names: dict[str, float]
     document_names: tuple[NameSpan, ...] = ()
+    intent: Intent = "other"
+    rewritten: str = ""
+    search_words: tuple[str, ...] = ()
+    stated: StatedFilters | None = None
+    unfiltered: QueryPlan | None = None
+    weights: Mapping[Channel, float] = field(default_factory=dict)
+    k: Mapping[Channel, int] = field(default_factory=dict)
+    widen: float = 1.0
+    planned_by: Literal["rules", "model"] = "rules"
+
+    @property
+    def text_to_embed(self) -> str:
+        return self.rewritten or self.question
+
+    @property
+    def text_to_match(self) -> str:
+        return " ".join(self.search_words) or self.question
 
     @property
     def has_topic(self) -> bool:
@@ -69,11 +110,33 @@ def plan_query(
     requested_language: str | None,
     languages: LanguageDetector,
     names: NameNormalizer,
+    profile: PlanProfile = DEFAULT_PLAN_PROFILE,
+    filters: Filters | None = None,
+) -> QueryPlan:
+    """Analyze the question. With the request's `filters`, those that the question states are
+    added to them.
+    """
+    unfiltered = _analyze(question, requested_language, languages, names, profile)
+    stated = find_stated_filters(question, filters) if filters is not None else None
+    if stated is None:
+        return unfiltered
+    plan = _analyze(stated.question, unfiltered.language, languages, names, profile)
+    return replace(plan, stated=stated, unfiltered=unfiltered)
+
+
+def _analyze(
+    question: str,
+    requested_language: str | None,
+    languages: LanguageDetector,
+    names: NameNormalizer,
+    profile: PlanProfile,
 ) -> QueryPlan:
     language, is_sure = detect_question_language(question, requested_language, languages)
     # Bounds the cost of every later step when a whole page is pasted as a question.
     question = truncate_to_content_words(question, MAX_CONTENT_WORDS, language)
     written_keys = tuple(dict.fromkeys(find_written_names(question)))
+    intent = detect_intent(question, language)
+    intent_profile = profile.intents.get(intent, DEFAULT_INTENT_PROFILE)
     return QueryPlan(
         question,
         language,
@@ -82,7 +145,17 @@ def plan_query(
         written_keys,
         weigh_name_keys(question, written_keys, names),
         tuple(find_name_spans(question)),
+        intent,
+        strip_courtesies(question),
+        weights=intent_profile.weights,
+        k=intent_profile.k,
     )
+
+
+def strip_courtesies(question: str) -> str:
+    """Return the question without a greeting or request before it; '' when it has neither."""
+    rest = question[match.end() :] if (match := _COURTESY.match(question)) else ""
+    return rest[0].upper() + rest[1:] if extract_content_words(rest) else ""
 
 
 def narrow_question(plan: QueryPlan, question: str) -> QueryPlan:
@@ -91,6 +164,8 @@ def narrow_question(plan: QueryPlan, question: str) -> QueryPlan:
         plan,
         question=question,
         keywords=tuple(dict.fromkeys(extract_content_words(question, plan.language))),
+        rewritten="",
+        search_words=(),
     )
 
 
@@ -158,55 +233,3 @@ def weigh_name_keys(
 def _raise_weight(keys: dict[str, float], key: str, weight: float) -> None:
     if key:
         keys[key] = max(weight, keys.get(key, 0.0))
-
-
-_RELATIONAL_QUESTION = re.compile(
-    r"\b(relation(?:ship)?s? between|connect(?:ion|ed|s) (?:between|to|with)|linked (?:to|with)"
-    r"|rela[cç][aãoõ]\w* entre|ligad[oa]s? a|relaci[oó]n entre|lien entre|beziehung zwischen)\b",
-    re.IGNORECASE,
-)
-
-
-def choose_route(request: SearchRequest, plan: QueryPlan) -> Route:
-    """Choose the route by the request's mode, or by rules when the mode is `auto`.
-
-    Two names and a relational phrase go to the graph alone; everything else goes to all channels.
-    """
-    if request.mode != "auto":
-        return Route(
-            mode=request.mode, decided_by="request", reason=f"the request sets mode {request.mode}"
-        )
-    if _RELATIONAL_QUESTION.search(plan.question) and len(plan.written_names) >= 2:
-        return Route(
-            mode="graph",
-            decided_by="rules",
-            reason=f"relation between {plan.written_names[0]} and {plan.written_names[1]}",
-        )
-    return Route(mode="hybrid", decided_by="rules", reason="no rule selects a single mode")
-
-
-def choose_channels(
-    chosen_route: Route, request: SearchRequest, profile: Profile
-) -> tuple[Channel, ...]:
-    """Return the requested channels, or those of the mode, without channels that the profile
-    disables.
-    """
-    requested = request.channels or [
-        channel.name
-        for channel in CHANNEL_DECLARATIONS
-        if chosen_route.mode in (channel.mode, "hybrid")
-    ]
-    return tuple(
-        channel
-        for channel in CHANNELS
-        if channel in requested and profile.get_channel(channel).enabled
-    )
-
-
-def escalate_route(chosen_route: Route, reason: str) -> Route | None:
-    """Return the route to all channels when a rule, not the request, had chosen fewer; otherwise
-    None.
-    """
-    if chosen_route.decided_by == "request" or chosen_route.mode == "hybrid":
-        return None
-    return Route(mode="hybrid", decided_by="rules", reason=reason, escalated_from=chosen_route.mode)

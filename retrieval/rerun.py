@@ -163,6 +163,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
             record.numbers.get("fusion", {}).get("lexical", {}).get("coverage", 1.0),
             record.get_parts("named"),
             record.get_parts("bridged"),
+            trace.plan.weights if trace.plan else {},
         ),
         chunks,
         profile.fusion,

@@ -13,6 +13,7 @@ from typing import Literal
 from retrieval.answer_drafts import AnswerDraft, compute_support, find_unsupported_numbers
 from retrieval.context_packing import ContextPassage
 from retrieval.query_context import QueryContext, RetrievalResources
+from retrieval.query_plan import QueryPlan
 from retrieval.relevance import RelevanceDecision, lower_confidence, rate_confidence
 from retrieval.retrieval_result import RetrievalResult
 from schemas.questions import (
@@ -20,6 +21,7 @@ from schemas.questions import (
     Conflict,
     JudgeCheck,
     JudgeVerdict,
+    PlanTrace,
     QueryRequest,
     QueryResponse,
     RefusalCode,
@@ -320,6 +322,7 @@ def build_trace(
     return Trace(
         generation=result.generation,
         profile=query.profile.name,
+        plan=_build_plan_trace(query.plan),
         route=result.route,
         channels=dict(candidates.traces),
         channels_used=list(candidates.traces),
@@ -330,8 +333,30 @@ def build_trace(
         max_rerank_score=result.relevance.best if is_reranked else None,
         threshold=result.relevance.threshold,
         calibrated=False,
-        models={**models, **({"answer": draft.model} if draft else {})},
-        model_calls=draft.calls if draft else 0,
-        tokens=draft.tokens if draft else 0,
-        notes=[*ranking.notes, *result.assumptions, *format_missing_collections(result)],
+        models={
+            **models,
+            **{use.task: use.model for use in result.model_uses},
+            **({"answer": draft.model} if draft else {}),
+        },
+        model_calls=sum(use.calls for use in result.model_uses) + (draft.calls if draft else 0),
+        tokens=sum(use.tokens for use in result.model_uses) + (draft.tokens if draft else 0),
+        notes=[
+            *(use.note for use in result.model_uses if use.note),
+            *ranking.notes,
+            *result.assumptions,
+            *format_missing_collections(result),
+        ],
+    )
+
+
+def _build_plan_trace(plan: QueryPlan) -> PlanTrace:
+    return PlanTrace(
+        intent=plan.intent,
+        decided_by=plan.planned_by,
+        keywords=list(plan.search_words or plan.keywords),
+        semantic_query=plan.text_to_embed,
+        filters=plan.stated.filters if plan.stated else None,
+        weights=dict(plan.weights),
+        k=dict(plan.k),
+        widen=plan.widen,
     )

@@ -17,6 +17,7 @@ from retrieval.context_packing import (
     trim_parents,
 )
 from retrieval.fusion import Fusion
+from retrieval.model_planning import ModelUse
 from retrieval.parent_expansion import RankedParent, group_by_parent, limit_per_document
 from retrieval.query_context import QueryContext
 from retrieval.relevance import RelevanceDecision
@@ -88,6 +89,7 @@ class RetrievalResult:
     parent_views: Mapping[UUID, ParentView] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()  # about the documents that the question names
     missing_collections: tuple[str, ...] = ()  # named by the filters, but without documents
+    model_uses: tuple[ModelUse, ...] = ()  # by planning and routing
     # None when a channel, a model or the reranker failed: an incomplete result must not be cached.
     snapshot_version: SnapshotVersion | None = None
 
@@ -113,7 +115,10 @@ async def date_result(
     return replace(
         result,
         missing_collections=tuple(missing),
-        snapshot_version=version if result.ranking.is_complete else None,
+        # A plan that was made during a model's failure must not be served after it.
+        snapshot_version=version
+        if result.ranking.is_complete and not any(use.failure for use in result.model_uses)
+        else None,
     )
 
 

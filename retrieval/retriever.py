@@ -113,6 +113,8 @@ class Retriever:
         *,
         answer_cache: AnswerCache | None = None,
         embedding_cache: QueryEmbeddingCache | None = None,
+        planner: ChatModel | None = None,
+        router: ChatModel | None = None,
     ) -> None:
         self._resources = RetrievalResources(
             search,
@@ -123,6 +125,8 @@ class Retriever:
             TokenStateReader(blobs, unpack_states),
             clock,
             embedding_cache,
+            planner,
+            router,
         )
         self._languages, self._names, self._profiles = languages, names, profiles
         self._clock, self._publish, self._answer_cache = clock, publish, answer_cache
@@ -233,7 +237,15 @@ class Retriever:
         stopwatch = Stopwatch(self._clock, on_progress)
         profile = self._profiles.get(request.profile)
         with stopwatch.measure_step("plan"):
-            query_plan = plan_query(request.query, request.language, self._languages, self._names)
+            infers_filters = request.infer_filters and profile.plan.filters
+            query_plan = plan_query(
+                request.query,
+                request.language,
+                self._languages,
+                self._names,
+                profile.plan,
+                request.filters if infers_filters else None,
+            )
         return QueryContext(
             caller,
             run_id,

@@ -176,7 +176,10 @@ def build_run_record(
         draft=_record_draft(draft) if draft else None,
         assumptions=list(result.assumptions),
         missing_collections=list(result.missing_collections),
-        prompts={"answer": draft.prompt_sha256} if draft and draft.prompt_sha256 else {},
+        prompts={
+            **{use.task: use.prompt_sha256 for use in result.model_uses},
+            **({"answer": draft.prompt_sha256} if draft and draft.prompt_sha256 else {}),
+        },
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, create_model
 
 from schemas.channels import CHANNEL_DECLARATIONS, Channel, ChannelProfile
+from schemas.planning import PlanProfile, RouteProfile
 from schemas.prompts import PromptProfile
 from schemas.values import IdentifierKind, Value
 
@@ -217,6 +218,8 @@ class RedactionProfile(Value):
 class Profile(_ChannelProfiles):
     """Settings for answering questions."""
 
+    plan: PlanProfile = PlanProfile()
+    route: RouteProfile = RouteProfile()
     fusion: FusionProfile = FusionProfile()
     bridges: BridgeProfile = BridgeProfile()
     rerank: RerankProfile = RerankProfile()

@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from schemas.channels import Channel
+from schemas.planning import Intent
 from schemas.values import Language, Span, Value
 
 RouteMode = Literal["vector", "graph", "hybrid"]
@@ -92,6 +93,13 @@ class SearchRequest(BaseModel):
         description=(
             "Prefer documents whose title the question names. The response says which were "
             "preferred."
+        ),
+    )
+    infer_filters: bool = Field(
+        True,
+        description=(
+            "Restrict the search to dates and tags that the question states about documents "
+            "(`documents from 2024`, `#tax`). The response says which were applied."
         ),
     )
     generation: str | None = Field(
@@ -181,6 +189,23 @@ class Route(Value):
     )
 
 
+class PlanTrace(Value):
+    """How the question was analyzed."""
+
+    intent: Intent = Field(description="What the question wants.")
+    decided_by: Literal["rules", "model"] = Field(
+        description="Whether rules or a model planned the search."
+    )
+    keywords: list[str] = Field(description="Words that the lexical channel searched.")
+    semantic_query: str = Field(description="Text that was embedded.")
+    filters: Filters | None = Field(
+        None, description="The filters with those that the question states, if it states any."
+    )
+    weights: dict[Channel, float] = Field({}, description="Factors on the weights of channels.")
+    k: dict[Channel, int] = Field({}, description="Candidates that replace those of the profile.")
+    widen: float = Field(1.0, description="Factor on the candidates of every channel.")
+
+
 class ChannelTrace(Value):
     """Result of one channel."""
 
@@ -195,6 +220,7 @@ class Trace(Value):
 
     generation: str = Field(description="Generation that was searched.")
     profile: str = Field(description="Profile that was used.")
+    plan: PlanTrace | None = Field(None, description="Analysis of the question.")
     route: Route = Field(description="Routing of the question to channels.")
     channels: dict[Channel, ChannelTrace] = Field(description="Result of each channel.")
     channels_used: list[Channel] = Field(description="Channels that contributed candidates.")
@@ -216,7 +242,9 @@ class Trace(Value):
         False, description="Whether the threshold was calibrated on judgements."
     )
     models: dict[str, str] = Field({}, description="Models that were called, by task.")
-    model_calls: int = Field(0, description="Calls to chat models.")
+    model_calls: int = Field(
+        0, description="Calls to chat models, those that planned and routed included."
+    )
     tokens: int = Field(0, description="Tokens that the chat models consumed.")
     cost: float | None = Field(None, description="Cost of the model calls, if prices are known.")
     cached: bool = Field(

@@ -105,7 +105,15 @@ def answers(
     else:
         print_table(("measure", "value", "95 %"), format_measures(report["overall"]))
         print_table(
-            ("kind", "questions", "right", "lead right", "falsely refused", "correctly refused"),
+            (
+                "kind",
+                "questions",
+                "right",
+                "lead right",
+                "falsely refused",
+                "correctly refused",
+                "routed right",
+            ),
             [
                 (
                     kind,
@@ -117,6 +125,7 @@ def answers(
                             "lead_right",
                             "falsely_refused",
                             "correctly_refused",
+                            "routing_accuracy",
                         )
                     ),
                 )

@@ -82,6 +82,8 @@ async def prepare_retriever(
             unpack_states,
             load_all_profiles(settings),
             overrides.clock,
+            planner=overrides.chat or await open_chat(settings, stack, overrides.watch, "plan"),
+            router=overrides.chat or await open_chat(settings, stack, overrides.watch, "route"),
             **({"publish": publish} if publish else {}),
             **caches,
         )

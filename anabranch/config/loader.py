@@ -39,8 +39,6 @@ The command line, the embedded Postgres and the tests read them.
 
 UNAVAILABLE_SETTINGS = {
     "graph.bolt_url": "the graph channel runs on the Postgres tables",
-    "plan": "questions are planned by rules",
-    "route": "questions are routed by rules",
     "judge": "answers are checked by rules",
 }
 """Settings that this version rejects, with the reason."""

@@ -143,7 +143,7 @@ class StorageSettings(SettingsSection):
     region: str | None = Field(None, description="S3 region")
 
 
-ChatTask = Literal["extract"]
+ChatTask = Literal["extract", "plan", "route"]
 CHAT_TASKS: tuple[ChatTask, ...] = get_args(ChatTask)
 
 
@@ -479,6 +479,8 @@ class Settings(BaseSettings):
     rerank: ModelSettings = ModelSettings()
     ocr: ModelSettings = ModelSettings()
     extract: ExtractSettings = ExtractSettings()
+    plan: ModelSettings = ModelSettings()
+    route: ModelSettings = ModelSettings()
     chunk: ChunkSettings = ChunkSettings()
     lexical: LexicalSettings = LexicalSettings()
     ingest: IngestSettings = IngestSettings()

@@ -84,6 +84,7 @@ class WordEmbedder:
     state_dimension: int = DIMENSION
     is_locating: bool = True
     embedded_texts: list[str] = field(default_factory=list)
+    embedded_queries: list[str] = field(default_factory=list)
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         self._check_available()
@@ -95,6 +96,7 @@ class WordEmbedder:
 
     async def embed_query(self, text: str) -> QueryEmbedding:
         self._check_available()
+        self.embedded_queries.append(text)
         rows, ids = token_states_of(text)
         return QueryEmbedding(embed_text(text), rows, ids, self.background)
 

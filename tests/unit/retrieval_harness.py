@@ -9,6 +9,7 @@ from retrieval.profiles import ProfileCatalog
 from retrieval.query_context import QueryEmbeddingCache
 from retrieval.retriever import Retriever
 from schemas.events import EventData
+from schemas.ports.engines import ChatModel
 from schemas.profiles import Profile
 from tests.unit.retrieval_fakes import (
     GuessedLanguageDetector,
@@ -63,6 +64,8 @@ class RetrievalHarness:
     embedder: WordEmbedder = field(default_factory=WordEmbedder)
     reranker: WordReranker | None = field(default_factory=WordReranker)
     chat: ScriptedChat | None = None
+    planner: ChatModel | None = None
+    router: ChatModel | None = None
     profiles: list[Profile] = field(default_factory=list)
     published_events: list[EventData] = field(default_factory=list)
 
@@ -108,6 +111,8 @@ class RetrievalHarness:
             self.published_events.append,
             answer_cache=answers,
             embedding_cache=questions,
+            planner=self.planner,
+            router=self.router,
         )
 
 

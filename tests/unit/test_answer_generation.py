@@ -426,7 +426,10 @@ async def test_steps_are_reported_and_deltas_only_when_streaming(stream: bool, w
     built, reported = make_harness(), list[Progress]()
     built.chat = script_answer(("Replacing the bearing costs 18,740 euros.", [1]))
     response = await built.make_retriever().query(
-        LOCAL_CALLER, QueryRequest(query=COST_QUESTION, stream=stream), RUN_ID, reported.append
+        LOCAL_CALLER,
+        QueryRequest(query=COST_QUESTION, mode="hybrid", stream=stream),
+        RUN_ID,
+        reported.append,
     )
     steps = [progress for progress in reported if isinstance(progress, StepProgress)]
     assert [step.name for step in steps if step.ms is None] == [

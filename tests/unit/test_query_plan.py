@@ -4,14 +4,16 @@ import time
 
 import pytest
 
-from retrieval.candidate_retrieval import filter_foreign_hits, find_foreign_hits
-from retrieval.query_plan import (
+from retrieval.candidate_retrieval import (
     choose_channels,
-    choose_route,
-    escalate_route,
+    filter_foreign_hits,
+    find_foreign_hits,
+)
+from retrieval.query_plan import (
     find_written_names,
     plan_query,
 )
+from retrieval.routing import choose_route
 from retrieval.words import LexemeIndex, extract_content_words, guess_language
 from schemas.channels import CHANNELS, ChannelProfile
 from schemas.ports.search import Hit
@@ -72,7 +74,7 @@ def test_names_are_capitalized_or_quoted_spans() -> None:
 )
 def test_accented_letter_starts_a_name_only_if_capital(question: str, found: list[str]) -> None:
     assert list(find_written_names(question)) == found
-    assert choose_route(SearchRequest(query=question), make_plan(question)).mode == "hybrid"
+    assert choose_route(SearchRequest(query=question), make_plan(question)).route.mode == "hybrid"
 
 
 @pytest.mark.parametrize(
@@ -173,37 +175,10 @@ def test_long_question_lexeme_lookup_is_bounded() -> None:
     assert min(measure(1_600) for _ in range(20)) < 6 * min(measure(64) for _ in range(20))
 
 
-def test_question_relating_two_names_is_routed_to_graph() -> None:
-    question = "What is the relationship between Harbour Estates and Acme Corporation?"
-    assert choose_route(SearchRequest(query=question), make_plan(question)).mode == "graph"
-    assert (
-        choose_route(SearchRequest(query="What is the rent?"), make_plan("What is the rent?")).mode
-        == "hybrid"
-    )
-
-
-def test_only_rule_based_routes_escalate() -> None:
-    question = "What is the relationship between Harbour Estates and Acme Corporation?"
-    by_rules = choose_route(SearchRequest(query=question), make_plan(question))
-    wider = escalate_route(by_rules, "nothing was found")
-    assert wider is not None and (wider.mode, wider.escalated_from, wider.reason) == (
-        "hybrid",
-        "graph",
-        "nothing was found",
-    )
-    assert (
-        escalate_route(
-            choose_route(SearchRequest(query=question, mode="graph"), make_plan(question)),
-            "nothing",
-        )
-        is None
-    )
-
-
 def test_channel_disabled_by_profile_is_not_queried() -> None:
     profile = Profile(semantic=ChannelProfile(enabled=False))
     request = SearchRequest(query="x")
-    assert choose_channels(choose_route(request, make_plan("x")), request, profile) == tuple(
+    assert choose_channels(choose_route(request, make_plan("x")).route, request, profile) == tuple(
         channel for channel in CHANNELS if channel != "semantic"
     )
 

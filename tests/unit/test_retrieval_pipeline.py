@@ -28,7 +28,9 @@ async def test_search_ranks_answering_passage_first_with_explanation() -> None:
     response = (
         await make_harness()
         .make_retriever()
-        .search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION, explain=True), RUN_ID)
+        .search(
+            LOCAL_CALLER, SearchRequest(query=COST_QUESTION, mode="hybrid", explain=True), RUN_ID
+        )
     )
     best = response.results[0]
     assert best.external_id == "pump"

@@ -1,0 +1,209 @@
+"""Plan and route a question by a chat model.
+
+A model that fails costs its time, not the question: the rules decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from retrieval.prompting import (
+    Prompt,
+    build_object_schema,
+    normalize_whitespace,
+    render_prompt,
+)
+from retrieval.query_context import QueryContext, RetrievalResources
+from retrieval.query_plan import QueryPlan
+from retrieval.redaction import MASK
+from retrieval.routing import RoutingDecision
+from retrieval.stated_filters import MAX_TAGS, StatedFilters
+from schemas.channels import CHANNELS, Channel
+from schemas.errors import AnabranchError, InvalidModelOutput
+from schemas.planning import INTENTS, Intent
+from schemas.ports.engines import ChatModel
+from schemas.questions import Filters, Route, RouteMode
+
+MAX_KEYWORDS = 24
+MAX_NAMES = 16
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """What a task of a chat model cost. `failure` says why its reply was not used."""
+
+    task: Literal["plan", "route"]
+    model: str
+    calls: int
+    tokens: int
+    prompt_sha256: str
+    failure: str | None = None
+
+    @property
+    def note(self) -> str | None:
+        if self.failure is None:
+            return None
+        verb = "planned" if self.task == "plan" else "routed"
+        return (
+            f"The chat model {self.model} gave no usable {self.task} ({self.failure}); the "
+            f"question was {verb} by rules."
+        )
+
+
+class _PlanReply(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    intent: Intent
+    keywords: list[Annotated[str, Field(max_length=100)]] = Field(max_length=MAX_KEYWORDS)
+    semantic_query: str = Field(max_length=2000)
+    date_from: str
+    date_to: str
+    tags: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(max_length=MAX_TAGS)
+    weights: dict[Channel, Annotated[float, Field(ge=0, le=3)]]
+    k: dict[Channel, Annotated[int, Field(ge=0, le=1000)]]
+
+
+class _RouteReply(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    mode: Literal["VECTOR", "GRAPH", "HYBRID"]
+    reason: str = Field(max_length=500)
+
+
+_TEXT, _TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+_PLAN_SCHEMA = build_object_schema(
+    {
+        "intent": {"type": "string", "enum": list(INTENTS)},
+        "keywords": _TEXTS,
+        "semantic_query": _TEXT,
+        "date_from": _TEXT,
+        "date_to": _TEXT,
+        "tags": _TEXTS,
+        "weights": build_object_schema({channel: {"type": "number"} for channel in CHANNELS}),
+        "k": build_object_schema({channel: {"type": "integer"} for channel in CHANNELS}),
+    }
+)
+_ROUTE_SCHEMA = build_object_schema(
+    {"mode": {"type": "string", "enum": ["VECTOR", "GRAPH", "HYBRID"]}, "reason": _TEXT}
+)
+_MODES: Mapping[str, RouteMode] = {"VECTOR": "vector", "GRAPH": "graph", "HYBRID": "hybrid"}
+
+
+async def plan_by_model(
+    query: QueryContext, resources: RetrievalResources
+) -> tuple[QueryPlan, ModelUse | None]:
+    """Return the plan of the profile's model, else the plan by rules."""
+    profile, planner = query.profile.plan, resources.planner
+    if profile.model != "default" or planner is None:
+        return query.plan, None
+    prompt = render_prompt("plan", profile.prompt, query.plan.language)
+    today = resources.clock().date().isoformat()
+    user = _format_question(query, {"today": today})
+    reply, use = await _request(
+        "plan", planner, prompt, user, _PLAN_SCHEMA, _PlanReply, profile.timeout_s
+    )
+    if reply is None:
+        return query.plan, use
+    try:
+        return _merge_plan(query, reply), use
+    except ValueError as error:
+        return query.plan, replace(use, failure=str(error))
+
+
+def _merge_plan(query: QueryContext, reply: _PlanReply) -> QueryPlan:
+    """Return the plan with what the model says. Raises ValueError for what cannot be used."""
+    if not any(reply.weights.values()):
+        raise ValueError("all weights are 0")
+    changes: dict[str, Any] = {
+        name: date.fromisoformat(text)
+        for name, text in (("date_from", reply.date_from), ("date_to", reply.date_to))
+        if text
+    }
+    if reply.tags:
+        changes["tags"] = reply.tags
+    plan, requested = query.plan, query.request.filters
+    # Filters of the request, and words of the question that state some, are surer than a model.
+    is_open = requested == Filters() and query.request.infer_filters and query.profile.plan.filters
+    stated = plan.stated
+    if changes and is_open and stated is None:
+        filters = requested.model_copy(update=changes)
+        stated = StatedFilters(filters, (), plan.question)
+    keywords = tuple(filter(None, map(normalize_whitespace, reply.keywords)))
+    rewritten = normalize_whitespace(reply.semantic_query)
+    return replace(
+        plan,
+        intent=reply.intent,
+        # A masked identifier would be searched for as it is.
+        search_words=tuple(word for word in keywords if MASK not in word),
+        rewritten="" if MASK in rewritten else rewritten,
+        stated=stated,
+        unfiltered=plan.unfiltered or (plan if stated is not None else None),
+        weights={**plan.weights, **reply.weights},
+        k={**plan.k, **{channel: k for channel, k in reply.k.items() if k}},
+        planned_by="model",
+    )
+
+
+async def route_by_model(
+    query: QueryContext, resources: RetrievalResources, decision: RoutingDecision
+) -> tuple[Route, ModelUse | None]:
+    """Return the route of the model when the rules are unsure, else the route by rules."""
+    profile, router = query.profile.route, resources.router
+    if decision.is_sure or profile.model != "default" or router is None:
+        return decision.route, None
+    prompt = render_prompt("route", profile.prompt, query.plan.language)
+    user = _format_question(query, {"names": list(query.plan.written_names[:MAX_NAMES])})
+    reply, use = await _request(
+        "route", router, prompt, user, _ROUTE_SCHEMA, _RouteReply, profile.timeout_s
+    )
+    if reply is None:
+        return decision.route, use
+    reason = normalize_whitespace(reply.reason, 200) or f"{use.model} gives no reason"
+    return Route(mode=_MODES[reply.mode], decided_by="model", reason=reason), use
+
+
+def _format_question(query: QueryContext, fields: Mapping[str, Any]) -> str:
+    """Write one JSON object. The model sees no masked identifier."""
+    question = query.redactor.mask(normalize_whitespace(query.plan.question))
+    return json.dumps(
+        query.redactor.redact_value({"question": question, **fields}), ensure_ascii=False
+    )
+
+
+async def _request(
+    task: Literal["plan", "route"],
+    chat: ChatModel,
+    prompt: Prompt,
+    user: str,
+    schema: Mapping[str, Any],
+    reply_type: type[ReplyT],
+    timeout_s: float,
+) -> tuple[ReplyT | None, ModelUse]:
+    """Return the validated reply, or None with the failure."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            reply = await chat.complete(
+                prompt.system, user, schema, name=task, options=prompt.options
+            )
+    except (AnabranchError, TimeoutError) as error:
+        failure = error.detail if isinstance(error, AnabranchError) else "timed out"
+        # Other errors do not count their calls; at least one was made.
+        calls, tokens = (
+            (error.calls, error.tokens) if isinstance(error, InvalidModelOutput) else (1, 0)
+        )
+        return None, ModelUse(task, chat.model, calls, tokens, prompt.sha256, failure)
+    tokens = reply.usage.input_tokens + reply.usage.output_tokens
+    use = ModelUse(task, reply.model, reply.calls, tokens, prompt.sha256)
+    try:
+        return reply_type.model_validate(dict(reply.data)), use
+    except ValidationError as error:
+        failure = f"{error.error_count()} fields of the reply are out of bounds"
+        return None, replace(use, failure=failure)

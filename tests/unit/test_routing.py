@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from retrieval.query_plan import QueryPlan, plan_query
+from retrieval.routing import choose_route
+from schemas.channels import ChannelProfile
+from schemas.errors import DatabaseUnavailable
+from schemas.planning import IntentProfile, PlanProfile, RouteProfile
+from schemas.profiles import Profile
+from schemas.questions import QueryRequest, RouteMode, SearchRequest
+from tests.support.api_client import LOCAL_CALLER
+from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder
+from tests.unit.retrieval_harness import make_harness
+
+RUN_ID = UUID(int=7)
+RELATION_QUESTION = "What is the relationship between Harbour Estates and Acme Corporation?"
+COST_QUESTION = "How much does the replacement of the bearing cost?"
+OFF_TOPIC_QUESTION = "Quem venceu a eleição de Brugge?"
+
+
+def make_plan(question: str) -> QueryPlan:
+    return plan_query(question, None, GuessedLanguageDetector(), LowercaseNameFolder())
+
+
+@pytest.mark.parametrize(
+    ("question", "is_named", "mode", "is_sure"),
+    [
+        (RELATION_QUESTION, True, "graph", True),
+        ("How is Harbour Estates connected to the warehouse?", True, "hybrid", False),
+        ("The G allele of FOXO3 is related to symptoms of Crohn's Disease.", True, "hybrid", False),
+        ("What Do Acme Corp and it have in common?", True, "hybrid", False),
+        (COST_QUESTION, False, "vector", True),
+        (COST_QUESTION, True, "hybrid", True),
+        ("Which is cheaper, the seal or the impeller?", False, "hybrid", True),
+        ("Why does the lease end?", False, "hybrid", True),
+        (
+            "A memo to Anna Berg about Port Merrin and the eels of the upper river.",
+            True,
+            "hybrid",
+            False,
+        ),
+    ],
+)
+def test_rules_choose_the_route(
+    question: str, is_named: bool, mode: RouteMode, is_sure: bool
+) -> None:
+    request = SearchRequest(query=question)
+    decision = choose_route(request, make_plan(question), is_named=is_named)
+    assert (decision.route.mode, decision.is_sure) == (mode, is_sure)
+    assert decision.route.decided_by == "rules" and decision.route.reason
+
+
+@pytest.mark.parametrize("mode", ["vector", "graph", "hybrid"])
+def test_mode_of_the_request_is_final(mode: RouteMode) -> None:
+    for question in (RELATION_QUESTION, COST_QUESTION):
+        request = SearchRequest(query=question, mode=mode)
+        route = choose_route(request, make_plan(question), is_named=False).route
+        assert (route.mode, route.decided_by) == (mode, "request")
+
+
+async def test_single_fact_is_searched_without_graph_unless_it_names_an_entity() -> None:
+    retriever = make_harness().make_retriever()
+    unnamed = await retriever.search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID)
+    assert unnamed.trace.route.mode == "vector" and "graph" not in unnamed.trace.channels
+    for question in (
+        "How much does the coolant pump cost?",  # an entity, in lower case
+        "How long is the maintenance plan?",  # a document
+    ):
+        named = await retriever.search(LOCAL_CALLER, SearchRequest(query=question), RUN_ID)
+        assert named.trace.route.mode == "hybrid" and "graph" in named.trace.channels
+
+
+async def test_profile_keeps_the_graph_for_single_facts() -> None:
+    built = make_harness()
+    built.profiles = [Profile(name="all", route=RouteProfile(vector=False))]
+    request = SearchRequest(query=COST_QUESTION, profile="all")
+    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+    assert response.trace.route.mode == "hybrid"
+
+
+async def test_failing_graph_costs_only_its_channel() -> None:
+    built = make_harness()
+    built.index.channel_errors["link"] = DatabaseUnavailable("the graph is gone")
+    request = SearchRequest(query=COST_QUESTION)
+    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+    assert response.results[0].external_id == "pump"
+    assert "graph" in response.trace.channels_failed
+
+
+async def test_refusal_is_searched_once_more_with_wider_channels() -> None:
+    built = make_harness()
+    # Fewer candidates than the corpus has, or there would be nothing more to find.
+    built.profiles = [Profile(name="narrow", semantic=ChannelProfile(k=12))]
+    request = QueryRequest(query=OFF_TOPIC_QUESTION, profile="narrow", k=1)
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert response.refused and built.index.call_counts["semantic"] == 2
+    assert response.trace.channels["semantic"].k == 24
+    assert response.trace.plan is not None and response.trace.plan.widen == 2
+    assert response.trace.route.mode == "hybrid"
+    assert response.trace.route.escalated_from == "vector"
+
+
+@pytest.mark.parametrize(
+    ("options", "route"),
+    [
+        ({"mode": "hybrid"}, RouteProfile()),
+        ({"channels": ["lexical", "semantic"]}, RouteProfile()),
+        ({}, RouteProfile(escalate=False)),
+        ({}, RouteProfile(widen=1, vector=False)),
+    ],
+)
+async def test_what_a_person_sets_is_not_escalated(
+    options: dict[str, object], route: RouteProfile
+) -> None:
+    built = make_harness()
+    built.profiles = [Profile(name="own", semantic=ChannelProfile(k=12), route=route)]
+    request = QueryRequest.model_validate(
+        {"query": OFF_TOPIC_QUESTION, "profile": "own", "k": 1, **options}
+    )
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert response.refused and built.index.call_counts["semantic"] == 1
+    assert response.trace.route.escalated_from is None
+
+
+async def test_exhausted_channels_are_not_searched_again() -> None:
+    built = make_harness()
+    built.profiles = [Profile(name="all", route=RouteProfile(vector=False))]
+    request = QueryRequest(query=OFF_TOPIC_QUESTION, profile="all")
+    response = await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
+    assert response.refused and built.index.call_counts["semantic"] == 1
+
+
+async def test_profile_sets_weights_and_candidates_by_intent() -> None:
+    built = make_harness()
+    lookup = IntentProfile(weights={"semantic": 0.0, "lexical": 2.0}, k={"lexical": 7})
+    built.profiles = [Profile(name="own", plan=PlanProfile(intents={"lookup": lookup}))]
+    retriever = built.make_retriever()
+    request = SearchRequest(query="bearing replacement", profile="own", explain=True, k=5)
+    response = await retriever.search(LOCAL_CALLER, request, RUN_ID)
+    plan, explanation = response.trace.plan, response.results[0].explanation
+    assert plan is not None and plan.intent == "lookup" and explanation is not None
+    assert response.trace.channels["lexical"].k == 7
+    assert explanation["weights"]["semantic"] == 0 < 1 < explanation["weights"]["lexical"]
+    other = SearchRequest(query="Why is the bearing replaced?", profile="own", explain=True)
+    unchanged = (await retriever.search(LOCAL_CALLER, other, RUN_ID)).results[0].explanation
+    assert unchanged is not None and unchanged["weights"]["semantic"] == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "embedded"),
+    [
+        ("Could you please tell me how much the bearing costs?", "How much the bearing costs?"),
+        ("Hello, I would like to know if smoking is allowed", "Smoking is allowed"),
+        ("Você poderia me dizer qual é o prazo?", "Qual é o prazo?"),
+        ("Tell me.", "Tell me."),
+        ("What can you tell me about pumps?", "What can you tell me about pumps?"),
+    ],
+)
+def test_courtesies_are_not_embedded(question: str, embedded: str) -> None:
+    plan = make_plan(question)
+    assert plan.text_to_embed == embedded and plan.question == question
