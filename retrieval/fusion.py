@@ -60,6 +60,7 @@ class FusionInput:
     `lexical_coverage` is the share of the query's idf mass that the best lexical hit holds.
     `named` weighs the chunks of documents that the question names, and `bridged` those that bridges
     lead to, found by a channel or not. `weight_factors` of the plan multiply the channels' weights.
+    `terms` are those of `retrieval.fusion_terms` that have a weight.
     """
 
     hits: Mapping[Channel, Sequence[Hit]]
@@ -69,6 +70,7 @@ class FusionInput:
     named: Mapping[UUID, float] = field(default_factory=dict)
     bridged: Mapping[UUID, float] = field(default_factory=dict)
     weight_factors: Mapping[Channel, float] = field(default_factory=dict)
+    terms: Mapping[str, Mapping[UUID, float]] = field(default_factory=dict)
 
 
 def fuse_candidates(
@@ -219,9 +221,11 @@ def _build_fusion(
     # Not standardized: to be named is evidence by itself, however many others are named.
     if "lexical" in places:
         numbers["lexical"]["coverage"] = inputs.lexical_coverage
+    term_weights = profile.term_weights
     for name, scores_by_chunk, weight in (
         ("named", inputs.named, profile.named),
         ("bridged", inputs.bridged, profile.bridged),
+        *((name, inputs.terms.get(name, {}), weight) for name, weight in term_weights.items()),
     ):
         if scores_by_chunk:
             parts[name] = np.array([scores_by_chunk.get(chunk_id, 0.0) for chunk_id in ids])

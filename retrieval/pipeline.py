@@ -27,6 +27,7 @@ from retrieval.candidate_retrieval import (
 from retrieval.document_links import find_ask, format_assumption
 from retrieval.evidence import Evidence
 from retrieval.fusion import Fusion, fuse_candidates
+from retrieval.fusion_terms import score_terms
 from retrieval.model_planning import ModelUse, plan_by_model, route_by_model
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.query_context import QueryContext, RetrievalResources
@@ -43,6 +44,7 @@ from retrieval.retrieval_result import (
 )
 from retrieval.routing import choose_route, drop_graph, escalate_route, widen_plan
 from retrieval.stated_filters import format_filter_assumption
+from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError
 from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import ChunkView, IndexSnapshot
@@ -137,6 +139,12 @@ async def run_pipeline(
                     inputs = replace(inputs, bridged=bridged)
                     fusion = fuse_candidates(inputs, chunks, profile.fusion)
 
+        if profile.fusion.term_weights:
+            with query.stopwatch.measure_step("terms"):
+                terms = await _score_terms(query, resources, snapshot, candidates, chunks)
+            inputs = replace(inputs, terms=terms)
+            fusion = fuse_candidates(inputs, chunks, profile.fusion)
+
         # 5. Expand child chunks to their parents.
         parents = expand_to_parents(fusion.candidates, profile.rerank.expand)
 
@@ -201,6 +209,30 @@ async def run_pipeline(
         )
     )
     return PipelineResult(query, retrieval, draft, response, evidence)
+
+
+async def _score_terms(
+    query: QueryContext,
+    resources: RetrievalResources,
+    snapshot: IndexSnapshot,
+    candidates: ChannelCandidates,
+    chunks: Mapping[UUID, ChunkView],
+) -> Mapping[str, Mapping[UUID, float]]:
+    graph = GraphProfile.model_validate(query.profile.get_channel("graph"))
+    facts = await snapshot.fetch_ranking_facts(
+        query.caller.tenant,
+        list(chunks),
+        candidates.linked_seeds,
+        hops=graph.hops,
+        fan_out=graph.fan_out,
+    )
+    return score_terms(
+        facts,
+        query.plan,
+        candidates.linked_seeds,
+        query.profile.fusion,
+        resources.clock().date(),
+    )
 
 
 async def _follow_bridges(

@@ -16,6 +16,7 @@ from retrieval.candidate_retrieval import ChannelCandidates
 from retrieval.evidence import Evidence
 from retrieval.extractive_answer import compose_quoted_answer
 from retrieval.fusion import FusionInput, fuse_candidates
+from retrieval.fusion_terms import TERM_NAMES
 from retrieval.generative_answer import generate_answer
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.prompting import Prompt
@@ -164,6 +165,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
             record.get_parts("named"),
             record.get_parts("bridged"),
             trace.plan.weights if trace.plan else {},
+            {name: record.get_parts(name) for name in TERM_NAMES},
         ),
         chunks,
         profile.fusion,

@@ -352,7 +352,11 @@ def isolate_channel(profile: Profile) -> Profile:
     isolated: Profile = profile.model_copy(
         update={
             "fusion": profile.fusion.model_copy(
-                update={"bigram": 0.0, "named": 0.0, "bridged": 0.0}
+                update={
+                    **dict.fromkeys(("bigram", "named", "bridged"), 0.0),
+                    **dict.fromkeys(("freshness", "metadata", "entity_overlap", "hop"), 0.0),
+                    "edge_types": {},
+                }
             ),
             "rerank": profile.rerank.model_copy(update={"reranker": "none"}),
         }

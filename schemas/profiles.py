@@ -90,6 +90,52 @@ class FusionProfile(_ChannelWeights):
             "scores. 0 follows no bridges."
         ),
     )
+    freshness: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description=(
+            "Weight of the document's date: 1 for today, halved with every "
+            "`freshness_half_life_days` of age."
+        ),
+    )
+    freshness_half_life_days: float = Field(
+        365.0, ge=1, le=36_500, description="Days in which the freshness of a document halves."
+    )
+    metadata: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description=(
+            "Weight of tags, collection and textual metadata whose words the question holds: .5 "
+            "for one such value, .75 for two."
+        ),
+    )
+    entity_overlap: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description="Weight of the share of the question's linked entities that a chunk mentions.",
+    )
+    hop: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description=(
+            "Weight of the nearness in the graph: 1 for a chunk that mentions a linked entity, 1/2 "
+            "for one that mentions a neighbor, 1/3 for the next."
+        ),
+    )
+    edge_types: dict[
+        Annotated[str, Field(min_length=1, max_length=200)], Annotated[float, Field(ge=0, le=100)]
+    ] = Field(
+        {},
+        max_length=100,
+        description=(
+            "Weights by type of relation, for chunks that state such a relation of a linked "
+            "entity. The heaviest counts."
+        ),
+    )
     per_document: int | None = Field(
         None, ge=1, description="Maximum number of results from one document."
     )
@@ -99,6 +145,19 @@ class FusionProfile(_ChannelWeights):
 
     def get_weight(self, channel: Channel) -> float:
         return float(getattr(self, channel))
+
+    @property
+    def term_weights(self) -> dict[str, float]:
+        """The weights of the terms that need facts about documents and graph, without zeros."""
+        weights = {
+            "freshness": self.freshness,
+            "metadata": self.metadata,
+            "entity_overlap": self.entity_overlap,
+            "hop": self.hop,
+            # The term is the weight of a type.
+            "edge_type": 1.0 if any(self.edge_types.values()) else 0.0,
+        }
+        return {name: weight for name, weight in weights.items() if weight}
 
 
 class BridgeProfile(Value):

@@ -376,8 +376,8 @@ class StepProgress(Value):
 
     name: str = Field(
         description=(
-            "One of `plan`, `link`, `channels`, `chunks`, `fuse`, `bridge`, `rerank`, `read`, "
-            "`evidence`, `answer` and `judge`."
+            "One of `plan`, `link`, `channels`, `chunks`, `fuse`, `bridge`, `terms`, `rerank`, "
+            "`read`, `evidence`, `answer` and `judge`."
         )
     )
     ms: float | None = Field(

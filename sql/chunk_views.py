@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.ports.search import ChunkView, ParentView
+from schemas.ports.search import ChunkView, EntitySeed, ParentView, RankingFacts
 from schemas.principals import ReaderScope
 from sql.pool import Connection
 from sql.query_loader import load_query
@@ -43,6 +43,44 @@ async def fetch_parents(
 ) -> dict[UUID, ParentView]:
     rows = await connection.fetch(load_query("parents"), generation, list(ids), readers)
     return {row["id"]: to_parent_view(row) for row in rows}
+
+
+async def fetch_ranking_facts(
+    connection: Connection,
+    generation: str,
+    tenant: str,
+    chunk_ids: Sequence[UUID],
+    seeds: Sequence[EntitySeed],
+    readers: ReaderScope,
+    *,
+    hops: int,
+    fan_out: int,
+) -> dict[UUID, RankingFacts]:
+    rows = await connection.fetch(
+        load_query("ranking_facts"),
+        generation,
+        tenant,
+        list(chunk_ids),
+        readers,
+        [seed.type for seed in seeds],
+        [seed.key for seed in seeds],
+        hops,
+        fan_out,
+    )
+    return {
+        row["chunk_id"]: RankingFacts(
+            row["document_date"],
+            (
+                *row["tags"],
+                *([row["collection"]] if row["collection"] else []),
+                *(value for value in row["metadata"].values() if isinstance(value, str)),
+            ),
+            frozenset(row["seed_keys"]),
+            row["hop"],
+            frozenset(row["relation_types"]),
+        )
+        for row in rows
+    }
 
 
 def to_chunk_view(row: asyncpg.Record) -> ChunkView:

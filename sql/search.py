@@ -20,6 +20,7 @@ from schemas.ports.search import (
     LexicalHits,
     NamedDocument,
     ParentView,
+    RankingFacts,
 )
 from schemas.principals import ReaderScope
 from schemas.questions import Filters
@@ -191,6 +192,27 @@ class PgSnapshot:
         async with self._connections.acquire() as connection:
             return await chunk_views.fetch_chunks(
                 connection, self.generation.name, chunk_ids, question, self._readers
+            )
+
+    async def fetch_ranking_facts(
+        self,
+        tenant: str,
+        chunk_ids: Sequence[UUID],
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+    ) -> Mapping[UUID, RankingFacts]:
+        async with self._connections.acquire() as connection:
+            return await chunk_views.fetch_ranking_facts(
+                connection,
+                self.generation.name,
+                tenant,
+                chunk_ids,
+                seeds,
+                self._readers,
+                hops=hops,
+                fan_out=fan_out,
             )
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:

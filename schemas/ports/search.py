@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
@@ -85,6 +86,22 @@ class ChunkView:
 
 
 @dataclass(frozen=True, slots=True)
+class RankingFacts:
+    """Facts about a chunk and its document that fusion may weigh.
+
+    `labels` are the tags, the collection and the textual metadata values. `seed_keys` are the seeds
+    that the chunk mentions, `hop` the distance of the nearest entity in it from a seed, and
+    `relation_types` the types of the relations with a seed that it states.
+    """
+
+    document_date: date | None
+    labels: tuple[str, ...]
+    seed_keys: frozenset[str]
+    hop: int | None
+    relation_types: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ParentView:
     parent_id: UUID
     document_id: UUID
@@ -153,6 +170,17 @@ class IndexSnapshot(Protocol):
     async def fetch_chunks(
         self, chunk_ids: Sequence[UUID], question: str
     ) -> Mapping[UUID, ChunkView]: ...
+
+    async def fetch_ranking_facts(
+        self,
+        tenant: str,
+        chunk_ids: Sequence[UUID],
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+    ) -> Mapping[UUID, RankingFacts]:
+        """Return the facts of the visible chunks of the tenant."""
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
 

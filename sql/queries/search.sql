@@ -234,6 +234,53 @@ left join lateral (
 where c.generation = $1 and ($4::text[] is null or may_read(c.document_id, c.ord, $4)) and ($2::uuid[] is null or c.id = any ($2)) and ($3::uuid[] is null or c.parent_id = any ($3))
 order by array_position($3::uuid[], c.parent_id), c.ordinal, c.id
 
+-- name: ranking_facts
+-- Date and labels of the documents of visible chunks $3, the seeds ($5 types, $6 keys) that each chunk mentions, its
+-- distance from them along visible relations ($7 hops, $8 heaviest per direction), and the relations that it states.
+with recursive seeds as materialized (
+  select distinct m.entity_id as id, seed.key
+  from unnest($5::text[], $6::text[]) seed (type, key)
+  cross join lateral (
+    select entity_id from entity_mentions
+    where generation = $1 and tenant = $2 and key = seed.key and type = seed.type
+    limit 1
+  ) m
+),
+-- `union` drops repeats of an entity at a distance, so hubs end the recursion early.
+reached (id, hop) as (
+  select id, 0 from seeds
+  union
+  select next.id, reached.hop + 1
+  from reached
+  cross join lateral (
+    (select r.object_id as id from relations r
+     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+     where ($4::text[] is null or may_read(r.document_id, r.ord, $4)) and r.generation = $1 and r.tenant = $2 and r.subject_id = reached.id
+     order by r.weight desc, r.object_id limit $8)
+    union all
+    (select r.subject_id from relations r
+     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+     where ($4::text[] is null or may_read(r.document_id, r.ord, $4)) and r.generation = $1 and r.tenant = $2 and r.object_id = reached.id
+     order by r.weight desc, r.subject_id limit $8)
+  ) next
+  where reached.hop < $7::int
+),
+nearest as materialized (select id, min(hop) as hop from reached group by id)
+select c.id as chunk_id, coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) as document_date, d.collection, d.tags, d.metadata,
+  array(
+    select distinct s.key from entity_mentions m join seeds s on s.id = m.entity_id where m.generation = $1 and m.chunk_id = c.id
+  ) as seed_keys,
+  (select min(n.hop) from entity_mentions m join nearest n on n.id = m.entity_id where m.generation = $1 and m.chunk_id = c.id) as hop,
+  array(
+    select distinct r.type from relations r
+    where r.generation = $1 and r.document_id = c.document_id and r.ord = c.ord and r.chunk_id = c.id
+      and (r.subject_id in (select id from seeds) or r.object_id in (select id from seeds))
+  ) as relation_types
+from child_chunks c
+join visible v on v.generation = $1 and v.tenant = $2 and v.document_id = c.document_id and v.ord = c.ord
+join documents d on d.id = c.document_id
+where c.generation = $1 and c.id = any ($3::uuid[]) and ($4::text[] is null or may_read(c.document_id, c.ord, $4))
+
 -- name: parents
 -- Visible parent chunks by id.
 select p.id, p.document_id, p.text, p.section, p.char_start, p.char_end, p.pages, p.tokens, p.ordinal

@@ -18,7 +18,7 @@ import snowballstemmer
 from retrieval.document_links import fold_document_name
 from schemas.errors import NotFound
 from schemas.generations import LexicalConfig
-from schemas.ports.search import EntitySeed, Hit, IndexSnapshot, SearchIndex
+from schemas.ports.search import EntitySeed, Hit, IndexSnapshot, RankingFacts, SearchIndex
 from schemas.questions import Filters
 from tests.support.document_rows import (
     SampleDocument,
@@ -419,6 +419,62 @@ async def test_graph_scores_decay_along_relations(world: SearchWorld) -> None:
         {("chain", 0): 1.16, ("chain", 1): 0.4, ("chain", 2): 0.16}
     )
     assert (await walk(1, None))[("hidden", 0)] == pytest.approx(0.5)
+
+
+async def test_ranking_facts_hold_date_labels_and_distance_from_the_seeds(
+    world: SearchWorld,
+) -> None:
+    chain = SampleDocument(
+        "chain",
+        ["ada", "bob", "cyd"],
+        collection="letters",
+        tags=("tax",),
+        metadata={"site": "Porto", "cycle": 3},
+        document_date=date(2024, 5, 1),
+    )
+    hidden = SampleDocument("hidden", ["ada"], readers=("user:ana",))
+    foreign = SampleDocument("foreign", ["ada"], tenant="other")
+    await world.add(chain, hidden, foreign)
+    await world.mention(foreign, 0, "ada")
+    await world.mention(hidden, 0, "ada")
+    for ordinal, name in enumerate(chain.texts):
+        await world.mention(chain, ordinal, name)
+    await world.relate(chain, "ada", "bob", 0.8)
+    await world.relate(chain, "bob", "cyd", 0.8)
+
+    async def fetch(
+        hops: int, tenant: str = "default", readers: tuple[str, ...] | None = ("user:bob",)
+    ) -> dict[Place, RankingFacts]:
+        async with world.search.open_snapshot(readers=readers) as snapshot:
+            hits: list[Hit] = []
+            for name in ("default", "other"):
+                found = await snapshot.search_lexical(
+                    name, "ada bob cyd", language="en", filters=NO_FILTERS, k=9, budget=99
+                )
+                hits += found.hits
+            places = {
+                hit.chunk_id: place for hit in hits for place in await locate(snapshot, [hit])
+            }
+            # The caller asks for every chunk, those of the other tenant too.
+            facts = await snapshot.fetch_ranking_facts(
+                tenant, list(places), [EntitySeed("name", "ada", 1.0)], hops=hops, fan_out=5
+            )
+            return {places[chunk_id]: fact for chunk_id, fact in facts.items()}
+
+    near = await fetch(1)
+    assert {place: fact.hop for place, fact in near.items()} == {
+        ("chain", 0): 0,
+        ("chain", 1): 1,
+        ("chain", 2): None,
+    }
+    first = near["chain", 0]
+    assert first.document_date == date(2024, 5, 1)
+    assert sorted(first.labels) == ["Porto", "letters", "tax"]
+    assert (first.seed_keys, first.relation_types) == ({"ada"}, {"knows"})
+    assert near["chain", 1].seed_keys == near["chain", 1].relation_types == frozenset()
+    assert (await fetch(2))["chain", 2].hop == 2
+    assert set(await fetch(1, tenant="other")) == {("foreign", 0)}
+    assert ("hidden", 0) in await fetch(1, readers=None)
 
 
 async def test_graph_follows_only_the_heaviest_relations(world: SearchWorld) -> None:

@@ -32,6 +32,7 @@ from schemas.ports.search import (
     LexicalHits,
     NamedDocument,
     ParentView,
+    RankingFacts,
     SnapshotVersion,
 )
 from schemas.principals import ReaderScope
@@ -396,6 +397,56 @@ class MemoryIndex:
             lexeme: positions for lexeme, positions in view.positions.items() if lexeme in lexemes
         }
         return replace(view, positions=kept)
+
+    async def fetch_ranking_facts(
+        self,
+        tenant: str,
+        chunk_ids: Sequence[UUID],
+        seeds: Sequence[EntitySeed],
+        *,
+        hops: int,
+        fan_out: int,
+    ) -> Mapping[UUID, RankingFacts]:
+        self._record_call("ranking_facts")
+        distances: dict[str, int] = {}
+        reached = {seed.key for seed in seeds}
+        for hop in range(hops + 1):
+            distances = {**dict.fromkeys(reached, hop), **distances}
+            reached = {
+                name for key in reached for name, _ in self._list_neighbors(tenant, key, fan_out)
+            }
+        readable = {view.chunk_id for view in self._list_chunks(tenant) if self._may_read(view)}
+        return {
+            chunk_id: self._build_facts(tenant, chunk_id, seeds, distances)
+            for chunk_id in chunk_ids
+            if chunk_id in readable
+        }
+
+    def _build_facts(
+        self,
+        tenant: str,
+        chunk_id: UUID,
+        seeds: Sequence[EntitySeed],
+        distances: Mapping[str, int],
+    ) -> RankingFacts:
+        view = self.views[chunk_id]
+        document = self._documents[view.document_id]
+        seed_keys = {seed.key for seed in seeds}
+        mentioned = {key for key in distances if chunk_id in self._mentions.get(key, ())}
+        # Relations are stated in the first chunk of their document, and of one type.
+        states_relation = view.ordinal == 0 and any(
+            document_id == view.document_id and not seed_keys.isdisjoint((subject, object_))
+            for document_id, subject, object_, _ in self._relations
+        )
+        collection = [document.collection] if document.collection else []
+        values = (value for value in document.metadata.values() if isinstance(value, str))
+        return RankingFacts(
+            document.dated,
+            (*document.tags, *collection, *values),
+            frozenset(seed_keys & mentioned),
+            min((distances[key] for key in mentioned), default=None),
+            frozenset({"knows"} if states_relation else ()),
+        )
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
         self._record_call("parents")

@@ -8,6 +8,7 @@ import pytest
 
 from retrieval.rerun import Rerun, rerun_run
 from schemas.errors import NotFound
+from schemas.planning import IntentProfile, PlanProfile
 from schemas.profiles import FusionProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.support.api_client import LOCAL_CALLER
@@ -85,6 +86,12 @@ async def test_rerun_reproduces_search_byte_for_byte(
         Profile(fusion=FusionProfile(method="rrf")),
         Profile(fusion=FusionProfile(near_duplicates=False, per_document=1)),
         Profile(rerank=RerankProfile(expand="sum")),
+        Profile(
+            fusion=FusionProfile(
+                freshness=2.0, metadata=1.0, entity_overlap=1.0, hop=3.0, edge_types={"knows": 2.0}
+            )
+        ),
+        Profile(plan=PlanProfile(intents={"factoid": IntentProfile(weights={"lexical": 3.0})})),
     ],
 )
 @pytest.mark.parametrize("role", ["added", "replaces"])

@@ -28,6 +28,8 @@ def test_shipped_profile_weights_match_documentation() -> None:
         0.7,
     )
     assert (balanced.semantic, balanced.lexical, balanced.graph) == (0.5, 0.3, 0.2)
+    ks = [profiles.get("balanced").get_channel(name).k for name in ("semantic", "lexical", "graph")]
+    assert ks == [10, 10, 5]
     assert profiles.get("diverse").fusion.per_document == 2
 
 
