@@ -110,6 +110,7 @@ class ResilientCaller:
         try:
             # Inside the retries, so that an opened circuit ends them at once.
             async with await self._breakers.get_breaker(self._name):
+                self._instrumentation.record_request()
                 return await request()
         except OpenedState as error:
             raise ServerCallError(

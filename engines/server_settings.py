@@ -9,7 +9,9 @@ CircuitState = Literal["closed", "opened", "half-opened"]
 
 
 class ServerInstrumentation(Protocol):
-    """Hooks for the circuit state and token counts of a server. Must not block."""
+    """Hooks for requests, circuit state and token counts of a server. Must not block."""
+
+    def record_request(self) -> None: ...
 
     def record_circuit_state(self, state: CircuitState) -> None: ...
 
@@ -17,6 +19,8 @@ class ServerInstrumentation(Protocol):
 
 
 class NoServerInstrumentation:
+    def record_request(self) -> None: ...
+
     def record_circuit_state(self, state: CircuitState) -> None: ...
 
     def record_tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None: ...

@@ -60,7 +60,7 @@ async def _weigh(
     is_reranker_usable = reranker is not None and (
         reranked.is_reranked if reranked else reranker.role == "added"
     )
-    return await weigh_evidence(
+    evidence = await weigh_evidence(
         extract_quote_candidates(result.contexts, resources.sentences),
         query.plan,
         result.ranking.candidates.embedded_query,
@@ -69,6 +69,8 @@ async def _weigh(
         resources.states,
         query.profile.rerank.timeout_s,
     )
+    query.usage.rerank_requests += evidence.rerank_requests
+    return evidence
 
 
 async def write_draft(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,7 @@ class Evidence:
     scores: tuple[float, ...] | None = None
     similarities: Similarities | None = None
     has_engine_failure: bool = False
+    rerank_requests: int = 0
 
     def get_scores(self, plan: QueryPlan) -> tuple[float, ...]:
         """Return the scores, by shared words alone when no engine made any."""
@@ -111,14 +112,16 @@ async def weigh_evidence(
                     features = compute_selection_features(candidates, plan, similarities)
                     return Evidence(tuple(candidates), combine_features(features), similarities)
             rows = _preselect(candidates, plan)
+            if reranker is not None:
+                evidence = replace(evidence, rerank_requests=reranker.count_requests(len(rows)))
             closeness = await _compute_closeness(
                 [candidates[row] for row in rows], plan, query, embedder, reranker
             )
     except (AnabranchError, TimeoutError):
-        return Evidence(tuple(candidates), has_engine_failure=True)
+        return replace(evidence, has_engine_failure=True)
     if closeness is None:
         return evidence
-    return Evidence(tuple(candidates), combine_closeness(candidates, plan, rows, closeness))
+    return replace(evidence, scores=combine_closeness(candidates, plan, rows, closeness))
 
 
 async def _compare_stored_states(

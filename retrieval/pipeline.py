@@ -269,7 +269,7 @@ async def _rerank(
     if reranker is None or not parents:
         return None
     with query.stopwatch.measure_step("rerank"):
-        return await rerank_parents(
+        reranked = await rerank_parents(
             parents,
             query.plan.question,
             embedded_query,
@@ -278,3 +278,5 @@ async def _rerank(
             resources.states,
             query.profile.rerank,
         )
+    query.usage.rerank_requests += reranked.requests
+    return reranked

@@ -63,6 +63,13 @@ class QueryEmbeddingCache:
         return embedded_query
 
 
+@dataclass(slots=True)
+class EngineUsage:
+    """Requests of one query to servers other than chat models. Counted as they are sent."""
+
+    rerank_requests: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class QueryContext:
     """A query that is being processed."""
@@ -77,6 +84,7 @@ class QueryContext:
     generation: str | None = None  # None: the live generation at the time of each snapshot
     use_cache: bool = False
     redactor: Redactor = field(default_factory=Redactor)
+    usage: EngineUsage = field(default_factory=EngineUsage)
 
     @property
     def is_streamed(self) -> bool:

@@ -25,7 +25,8 @@ class RerankResult:
     """Parents, best first.
 
     When the reranker could not run, `is_reranked` is False, the fused order stands and `notes` say
-    why. `unread_states_count` counts children whose stored token states could not be read.
+    why. `unread_states_count` counts children whose stored token states could not be read, and
+    `requests` those to a server.
     """
 
     parents: tuple[RankedParent, ...]
@@ -34,6 +35,7 @@ class RerankResult:
     numbers: Mapping[str, Any]
     children: Mapping[UUID, Sequence[ChunkView]]
     unread_states_count: int = 0
+    requests: int = 0
 
     @property
     def best(self) -> float | None:
@@ -66,15 +68,15 @@ async def rerank_parents(
         return _keep_fused_order(
             parents, "not reranked: no token states are stored for these passages"
         )
+    requests = reranker.count_requests(len(passages))
     try:
         async with asyncio.timeout(profile.timeout_s):
             scores = await reranker.rerank(question, query, passages)
     except AnabranchError as error:
-        return _keep_fused_order(parents, f"not reranked: {error.detail}")
+        return _keep_fused_order(parents, f"not reranked: {error.detail}", requests)
     except TimeoutError:
-        return _keep_fused_order(
-            parents, f"not reranked: {reranker.name} timed out after {profile.timeout_s:g} s"
-        )
+        note = f"not reranked: {reranker.name} timed out after {profile.timeout_s:g} s"
+        return _keep_fused_order(parents, note, requests)
     n_without_states = sum(not passage.states for passage in passages)
     notes = (
         (f"{n_without_states} of {len(passages)} passages were reranked without token states",)
@@ -90,6 +92,7 @@ async def rerank_parents(
     return replace(
         combine_scores(offered, rest, score_by_parent, reranker.role, profile, notes, children),
         unread_states_count=unread,
+        requests=requests,
     )
 
 
@@ -219,8 +222,10 @@ def combine_scores(
     )
 
 
-def _keep_fused_order(parents: Sequence[RankedParent], note: str) -> RerankResult:
-    return RerankResult(tuple(parents), False, (note,), {}, {})
+def _keep_fused_order(
+    parents: Sequence[RankedParent], note: str, requests: int = 0
+) -> RerankResult:
+    return RerankResult(tuple(parents), False, (note,), {}, {}, requests=requests)
 
 
 TokenStates = tuple[NDArray[np.int8], NDArray[np.int32]]

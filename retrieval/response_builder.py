@@ -339,6 +339,7 @@ def build_trace(
             **({"answer": draft.model} if draft else {}),
         },
         model_calls=sum(use.calls for use in result.model_uses) + (draft.calls if draft else 0),
+        rerank_requests=query.usage.rerank_requests,
         tokens=sum(use.tokens for use in result.model_uses) + (draft.tokens if draft else 0),
         notes=[
             *(use.note for use in result.model_uses if use.note),

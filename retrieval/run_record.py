@@ -320,7 +320,13 @@ class QueryOutcome(Generic[ResponseT]):
         self, run_id: UUID, answered_at: datetime, timings_ms: dict[str, float]
     ) -> QueryOutcome[ResponseT]:
         """Copy the outcome for another run, with no model calls, tokens or cost."""
-        changes = {"cached": True, "timings_ms": timings_ms, "model_calls": 0, "tokens": 0}
+        changes = {
+            "cached": True,
+            "timings_ms": timings_ms,
+            "model_calls": 0,
+            "rerank_requests": 0,
+            "tokens": 0,
+        }
         trace = self.response.trace.model_copy(update={**changes, "cost": None})
         response = self.response.model_copy(update={"run_id": run_id, "trace": trace})
         body = response.model_dump(mode="json")

@@ -245,6 +245,9 @@ class Trace(Value):
     model_calls: int = Field(
         0, description="Calls to chat models, those that planned and routed included."
     )
+    rerank_requests: int = Field(
+        0, description="Requests to a rerank server, retries not included."
+    )
     tokens: int = Field(0, description="Tokens that the chat models consumed.")
     cost: float | None = Field(None, description="Cost of the model calls, if prices are known.")
     cached: bool = Field(

@@ -20,7 +20,11 @@ from anabranch.config.settings import ChatTask, IngestSettings, ModelSettings, S
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve
 from engines.parsed_blocks import OcrEngine
-from engines.server_settings import ServerInstrumentation, ServerSettings
+from engines.server_settings import (
+    ServerInstrumentation,
+    ServerRetryPolicy,
+    ServerSettings,
+)
 from schemas.errors import ConfigurationError
 from schemas.generations import EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig
 from schemas.ports.engines import BlobStore, ChatModel, Embedder, Extractor, Parser, Reranker
@@ -208,10 +212,18 @@ async def open_reranker(
     if settings.rerank.base_url:
         from engines.rerank.http import HttpReranker
 
+        rerank = settings.rerank
+        server = build_server_settings(rerank, "rerank", require_model(rerank, "rerank"), watch)
         remote = HttpReranker(
-            build_server_settings(
-                settings.rerank, "rerank", require_model(settings.rerank, "rerank"), watch
-            )
+            replace(server, timeout_s=rerank.timeout_s),
+            api=rerank.api,
+            batch=rerank.batch,
+            parallel=rerank.parallel,
+            retry_policy=ServerRetryPolicy(
+                attempts=rerank.attempts,
+                failure_threshold=rerank.breaker_failures,
+                circuit_open_s=rerank.breaker_open_s,
+            ),
         )
         stack.push_async_callback(remote.close)
         return remote

@@ -174,6 +174,22 @@ class EmbedSettings(ModelSettings):
     )
 
 
+class RerankSettings(ModelSettings):
+    api: Literal["rerank", "score"] = Field(
+        "rerank", description="endpoint: `rerank` (Cohere, Jina, vLLM), or `score` (vLLM)"
+    )
+    batch: int = Field(64, ge=1, le=1000, description="passages in one request")
+    parallel: int = Field(4, ge=1, le=64, description="requests of one question at a time")
+    timeout_s: float = Field(10.0, gt=0, le=120, description="seconds to wait for one request")
+    attempts: int = Field(2, ge=1, le=10, description="attempts of a request, with back-off")
+    breaker_failures: int = Field(
+        5, ge=1, le=100, description="failures in a row after which the server is not called"
+    )
+    breaker_open_s: float = Field(
+        15.0, gt=0, le=3600, description="seconds for which it is then not called"
+    )
+
+
 class ExtractSettings(ModelSettings):
     engine: Literal["rules", "openai"] | None = Field(
         None,
@@ -476,7 +492,7 @@ class Settings(BaseSettings):
     storage: StorageSettings = StorageSettings()
     chat: ModelSettings = ModelSettings()
     embed: EmbedSettings = EmbedSettings()
-    rerank: ModelSettings = ModelSettings()
+    rerank: RerankSettings = RerankSettings()
     ocr: ModelSettings = ModelSettings()
     extract: ExtractSettings = ExtractSettings()
     plan: ModelSettings = ModelSettings()

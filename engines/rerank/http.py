@@ -1,7 +1,11 @@
-"""Cross-encoder behind a `/rerank` endpoint, as served by vLLM (Qwen3-VL-Reranker) and Cohere."""
+"""Cross-encoder on a server, behind `/rerank` or `/score`.
+
+`/rerank` is the request of Cohere, Jina and vLLM, `/score` that of vLLM alone.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -12,54 +16,84 @@ from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, RerankPassage
 
-VERSION = 1
+VERSION = 2
 THRESHOLD = 0.6
+BATCH = 64
+PARALLEL = 4
 
 
 class HttpReranker:
     """Reranker with scores between 0 and 1 that replace the fused ones.
 
-    The server truncates long passages.
+    Passages are sent in batches, several at a time; one that fails fails them all. The server
+    truncates long passages.
     """
 
     role: Literal["added", "replaces"] = "replaces"
     threshold = THRESHOLD
 
     def __init__(
-        self, settings: ServerSettings, *, retry_policy: ServerRetryPolicy | None = None
+        self,
+        settings: ServerSettings,
+        *,
+        api: Literal["rerank", "score"] = "rerank",
+        batch: int = BATCH,
+        parallel: int = PARALLEL,
+        retry_policy: ServerRetryPolicy | None = None,
     ) -> None:
         self.name = settings.model
-        self.fingerprint = fingerprint("rerank", VERSION, settings.model)
+        self.fingerprint = fingerprint("rerank", VERSION, api, settings.model)
+        self._api, self._batch, self._parallel = api, batch, parallel
         self._server = OpenAIServer(settings, retry_policy)
+
+    def count_requests(self, passages_count: int) -> int:
+        return math.ceil(passages_count / self._batch)
 
     async def rerank(
         self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
     ) -> list[float]:
-        if not passages:
-            return []
-        body: dict[str, Any] = {
-            "query": question,
-            "documents": [passage.text for passage in passages],
-            "top_n": len(passages),
-        }
-        if self._server.kind == "vllm":
-            # Truncate to the model's maximum; vLLM rejects long passages by default.
-            body["truncate_prompt_tokens"] = -1
-        return _parse_scores(await self._server.post("/rerank", body), len(passages))
+        texts = [passage.text for passage in passages]
+        slots = asyncio.Semaphore(self._parallel)
+
+        async def score(batch: Sequence[str]) -> list[float]:
+            async with slots:
+                return await self._score(question, batch)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(score(texts[start : start + self._batch]))
+                    for start in range(0, len(texts), self._batch)
+                ]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [value for task in tasks for value in task.result()]
+
+    async def _score(self, question: str, texts: Sequence[str]) -> list[float]:
+        # Truncate to the model's maximum; vLLM rejects long passages by default.
+        options = {"truncate_prompt_tokens": -1} if self._server.kind == "vllm" else {}
+        if self._api == "score":
+            # The names that every version takes; newer ones also take `queries` and `documents`.
+            body = {"text_1": question, "text_2": list(texts), **options}
+            return _parse_scores(await self._server.post("/score", body), "data", "score", texts)
+        body = {"query": question, "documents": list(texts), "top_n": len(texts), **options}
+        reply = await self._server.post("/rerank", body)
+        return _parse_scores(reply, "results", "relevance_score", texts)
 
     async def close(self) -> None:
         await self._server.close()
 
 
-def _parse_scores(reply: Mapping[str, Any], count: int) -> list[float]:
+def _parse_scores(
+    reply: Mapping[str, Any], list_name: str, score_name: str, texts: Sequence[str]
+) -> list[float]:
     try:
-        scores_by_index = {
-            int(item["index"]): float(item["relevance_score"]) for item in reply["results"]
-        }
-        scores = [scores_by_index[index] for index in range(count)]
+        scores_by_index = {int(item["index"]): float(item[score_name]) for item in reply[list_name]}
+        scores = [scores_by_index[index] for index in range(len(texts))]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ServerCallError(
-            f"The rerank server returned fewer than {count} scores.", code="ENGINE_BROKEN_ANSWER"
+            f"The rerank server returned fewer than {len(texts)} scores.",
+            code="ENGINE_BROKEN_ANSWER",
         ) from error
     if not all(map(math.isfinite, scores)):
         raise ServerCallError(

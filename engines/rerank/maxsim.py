@@ -39,6 +39,9 @@ class MaxSimReranker:
     threshold = THRESHOLD
     fingerprint = fingerprint("maxsim", VERSION)
 
+    def count_requests(self, passages_count: int) -> int:
+        return 0
+
     async def rerank(
         self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
     ) -> list[float]:

@@ -163,6 +163,9 @@ class Reranker(Protocol):
     Uncalibrated default.
     """
 
+    def count_requests(self, passages_count: int) -> int:
+        """Return the requests to a server that so many passages take; 0 for a local engine."""
+
     async def rerank(
         self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
     ) -> list[float]:

@@ -174,6 +174,12 @@ class Metrics:
         self.tokens = Counter(
             "anabranch_tokens", "Tokens as counted by the model server", ["model", "kind"], **own
         )
+        self.model_requests = Counter(
+            "anabranch_model_requests",
+            "Requests to model servers, retries included, by settings section",
+            ["section"],
+            **own,
+        )
         self.breaker = Gauge(
             "anabranch_breaker_state",
             "Circuit of a model server: 0 closed, 1 half open, 2 open",
@@ -307,6 +313,9 @@ class ServerWatch:
 
     metrics: Metrics
     section: str
+
+    def record_request(self) -> None:
+        self.metrics.model_requests.labels(self.section).inc()
 
     def record_circuit_state(self, state: CircuitState) -> None:
         self.metrics.breaker.labels(self.section).set(CIRCUIT_VALUES[state])

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 
+from anabranch.config.engines import open_reranker
+from anabranch.config.loader import load_settings
 from engines.embed.null import NullEmbedder
 from engines.rerank.http import HttpReranker
 from engines.rerank.maxsim import MaxSimReranker
-from engines.server_settings import ServerSettings
+from engines.server_settings import ServerRetryPolicy, ServerSettings
+from schemas.errors import EngineUnavailable
+from schemas.generations import Generation, IndexConfig
 from schemas.ports.engines import QueryEmbedding, Reranker, RerankPassage
+from services.instrumentation.metrics import Metrics, ServerWatch
 from tests.fakes.chunks import make_passage
-from tests.fakes.openai_server import fake_openai
+from tests.fakes.openai_server import FakeOpenAI, fake_openai
 
 EMBEDDER = NullEmbedder(dimension=32, state_dimension=32)
 
@@ -30,7 +37,7 @@ async def embed_query(text: str) -> QueryEmbedding:
     return await EMBEDDER.embed_query(text)
 
 
-@pytest.fixture(params=["maxsim", "http", "http of vllm"])
+@pytest.fixture(params=["maxsim", "http", "http of vllm", "score of vllm", "http in batches"])
 async def reranker(request: pytest.FixtureRequest) -> AsyncIterator[Reranker]:
     async with AsyncExitStack() as stack:
         if request.param == "maxsim":
@@ -38,7 +45,11 @@ async def reranker(request: pytest.FixtureRequest) -> AsyncIterator[Reranker]:
             return
         kind = "vllm" if "vllm" in request.param else "openai"
         fake = stack.enter_context(fake_openai(kind=kind))
-        remote = HttpReranker(ServerSettings(base_url=fake.url, model="fake", kind=kind))
+        remote = HttpReranker(
+            ServerSettings(base_url=fake.url, model="fake", kind=kind),
+            api="score" if "score" in request.param else "rerank",
+            batch=1 if "batches" in request.param else 64,
+        )
         stack.push_async_callback(remote.close)
         yield remote
 
@@ -123,3 +134,108 @@ async def test_background_rescaling_preserves_ranking() -> None:
     )
     assert sorted(range(3), key=plain.__getitem__) == sorted(range(3), key=stretched.__getitem__)
     assert stretched[2] - 0.8 == pytest.approx(1, abs=0.1)
+
+
+def make_passages(count: int) -> list[RerankPassage]:
+    return [make_passage("bearing " * (number % 3) + f"page {number}") for number in range(count)]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeOpenAI]:
+    with fake_openai(kind="vllm") as server:
+        yield server
+
+
+def make_remote(fake: FakeOpenAI, **options: Any) -> HttpReranker:
+    return HttpReranker(
+        ServerSettings(
+            base_url=fake.url,
+            model="fake",
+            kind=fake.kind,
+            timeout_s=options.pop("timeout_s", 10),
+        ),
+        retry_policy=ServerRetryPolicy(
+            attempts=1, first_wait_s=0, jitter_s=0, failure_threshold=2, circuit_open_s=60
+        ),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("api", ["rerank", "score"])
+async def test_batches_give_the_scores_of_one_request(fake: FakeOpenAI, api: Any) -> None:
+    passages = make_passages(10)
+    whole, batched = make_remote(fake, api=api), make_remote(fake, api=api, batch=4, parallel=2)
+    expected = await whole.rerank("bearing page", None, passages)
+    assert await batched.rerank("bearing page", None, passages) == expected
+    sizes = [len(body.get("documents") or body["text_2"]) for _, body in fake.requests]
+    assert sizes[0] == 10 and sorted(sizes[1:]) == [2, 4, 4]
+    assert (whole.count_requests(10), batched.count_requests(10)) == (1, 3)
+    assert batched.count_requests(0) == 0
+    for reranker in (whole, batched):
+        await reranker.close()
+
+
+@pytest.mark.parametrize("api", ["rerank", "score"])
+@pytest.mark.parametrize(
+    "fault", [{"drop": True}, {"nan": True}, {"malformed": True}, {"body": {"results": "none"}}]
+)
+async def test_broken_reply_of_one_batch_is_no_order(
+    fake: FakeOpenAI, api: Any, fault: dict[str, Any]
+) -> None:
+    reranker = make_remote(fake, api=api, batch=2)
+    fake.fail(on=api, **fault)
+    with pytest.raises(EngineUnavailable) as caught:
+        await reranker.rerank("bearing", None, make_passages(6))
+    assert caught.value.code == "ENGINE_BROKEN_ANSWER"
+    await reranker.close()
+
+
+async def test_hanging_server_times_out_and_opens_the_circuit(fake: FakeOpenAI) -> None:
+    reranker = make_remote(fake, timeout_s=0.2)
+    fake.fail(on="rerank", times=9, hang=True)
+    for _ in range(2):
+        with pytest.raises(EngineUnavailable):
+            await reranker.rerank("bearing", None, make_passages(2))
+    n_requests = len(fake.requests)
+    with pytest.raises(EngineUnavailable, match="circuit stays open"):
+        await reranker.rerank("bearing", None, make_passages(2))
+    assert len(fake.requests) == n_requests == 2
+    await reranker.close()
+
+
+async def test_score_on_a_server_without_it_names_the_remedy() -> None:
+    with fake_openai(kind="openai") as server:
+        reranker = make_remote(server, api="score")
+        with pytest.raises(EngineUnavailable) as caught:
+            await reranker.rerank("bearing", None, make_passages(2))
+        assert caught.value.code == "ENGINE_NOT_FOUND" and "address" in caught.value.remedy
+        await reranker.close()
+
+
+async def test_settings_choose_endpoint_batches_and_breaker(fake: FakeOpenAI) -> None:
+    sets = {
+        "base_url": fake.url,
+        "model": "fake",
+        "kind": "vllm",
+        "api": "score",
+        "batch": "2",
+        "attempts": "1",
+        "breaker_failures": "1",
+    }
+    settings = load_settings(sets=[f"rerank.{name}={value}" for name, value in sets.items()])
+    generation = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live")
+    metrics = Metrics("0")
+    async with AsyncExitStack() as stack:
+        watch = partial(ServerWatch, metrics)
+        reranker = await open_reranker(settings, generation, stack, watch)
+        assert reranker is not None
+        assert len(await reranker.rerank("bearing", None, make_passages(5))) == 5
+        sizes = [len(body["text_2"]) for body in fake.get_request_bodies("/score")]
+        assert sorted(sizes) == [1, 2, 2]
+        fake.fail(on="score", times=9, status=503)
+        for _ in range(2):
+            with pytest.raises(EngineUnavailable):
+                await reranker.rerank("bearing", None, make_passages(1))
+    # The request that the open circuit held back was not sent.
+    assert len(fake.requests) == 4
+    assert metrics.model_requests.labels("rerank")._value.get() == 4

@@ -138,6 +138,8 @@ def _app(fake: FakeOpenAI) -> FastAPI:
         "/v1/embeddings",
         "/v1/rerank",
         "/rerank",
+        "/v1/score",
+        "/score",
         "/openai/deployments/{model}/chat/completions",
         "/openai/deployments/{model}/embeddings",
     ):
@@ -343,28 +345,60 @@ def _encode_vector(row: Any, body: dict[str, Any], fault: ResponseFault) -> Any:
     )
 
 
+MAX_RERANKED_DOCUMENTS = 1000
+
+
 async def _answer_rerank(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFault) -> Response:
+    """Answer as Cohere and Jina do, or as vLLM does, which also returns the documents."""
     texts = [
         document if isinstance(document, str) else _extract_text(document["content"])
         for document in body["documents"]
     ]
+    if len(texts) > MAX_RERANKED_DOCUMENTS:
+        return _error_response(400, f"too many documents: {len(texts)}")
+    if "truncate_prompt_tokens" in body and fake.kind != "vllm":
+        return _error_response(422, "unknown field: parameter 'truncate_prompt_tokens'")
     results = [
         {
             "index": place,
-            "document": {"text": text},
             "relevance_score": compute_word_overlap(body["query"], text),
+            **({"document": {"text": text, "multi_modal": None}} if fake.kind == "vllm" else {}),
         }
         for place, text in enumerate(texts)
     ]
     ranked = sorted(results, key=lambda item: -item["relevance_score"])[: body.get("top_n") or None]
     if fault.nan:
         ranked[0]["relevance_score"] = float("nan")
+    reply: dict[str, Any] = {"id": "rerank-fake", "results": ranked[1:] if fault.drop else ranked}
+    if fake.kind == "vllm":
+        reply |= {"model": body["model"], "usage": {"prompt_tokens": 5, "total_tokens": 5}}
+    else:
+        reply["meta"] = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
+    return _json_response(reply)
+
+
+async def _answer_score(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFault) -> Response:
+    """Answer as vLLM does; other servers have no such path."""
+    if fake.kind != "vllm":
+        return _error_response(404, "Not Found")
+    queries = body.get("text_1", body.get("queries"))
+    documents = body.get("text_2", body.get("documents"))
+    if not isinstance(queries, str) or not isinstance(documents, list) or not documents:
+        return _error_response(400, "text_1 must be a text and text_2 a list of texts")
+    data = [
+        {"index": place, "object": "score", "score": compute_word_overlap(queries, text)}
+        for place, text in enumerate(documents)
+    ]
+    if fault.nan:
+        data[0]["score"] = float("nan")
     return _json_response(
         {
-            "id": "rerank-fake",
+            "id": "score-fake",
+            "object": "list",
+            "created": 0,
             "model": body["model"],
-            "usage": {"total_tokens": 0},
-            "results": ranked[1:] if fault.drop else ranked,
+            "data": data[1:] if fault.drop else data,
+            "usage": {"prompt_tokens": 5, "total_tokens": 5},
         }
     )
 
@@ -373,6 +407,7 @@ _HANDLERS = {
     "completions": _answer_chat,
     "embeddings": _answer_embeddings,
     "rerank": _answer_rerank,
+    "score": _answer_score,
 }
 
 

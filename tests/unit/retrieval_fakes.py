@@ -120,6 +120,9 @@ class WordReranker:
     unavailable: bool = False
     passages: list[RerankPassage] = field(default_factory=list)
 
+    def count_requests(self, passages_count: int) -> int:
+        return 0
+
     async def rerank(
         self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]
     ) -> list[float]:

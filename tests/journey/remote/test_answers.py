@@ -41,6 +41,7 @@ async def test_trace_has_models_calls_tokens_reranker_and_timings(stack: ApiStac
     request = stack.chat_requests[0]
     words = sum(len(message["content"].split()) for message in request["messages"])
     assert trace["model_calls"] == len(stack.chat_requests) == 1 and trace["tokens"] > words
+    assert trace["rerank_requests"] == 1
     assert (trace["reranker"], trace["threshold"], trace["max_rerank_score"]) == (
         "fake-rerank",
         0.6,
