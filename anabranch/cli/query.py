@@ -53,6 +53,13 @@ class QueryOptions:
     generation: Annotated[
         str | None, Parameter(help="Generation of the index to query.  [default: the live one]")
     ] = None
+    infer_filters: Annotated[
+        bool,
+        Parameter(
+            negative="--no-infer-filters",
+            help="Restrict the search to dates and tags that the question states about documents.",
+        ),
+    ] = True
     explain: Annotated[
         bool, Parameter(negative="", help="Show the ranks, the scores and how they were computed.")
     ] = False
@@ -63,7 +70,10 @@ class QueryOptions:
 
         scalar_fields = {
             name: getattr(self, name)
-            for name in ("k", "profile", "mode", "language", "generation", "explain")
+            for name in (
+                *("k", "profile", "mode", "language", "generation"),
+                *("infer_filters", "explain"),
+            )
         }
         channel_filter = (
             {"channels": parse_channels(self.channels)} if self.channels is not None else {}
@@ -245,11 +255,19 @@ def print_explanation(
     results: Sequence[Mapping[str, Any]],
     format_location: Callable[[Mapping[str, Any]], str],
 ) -> None:
-    """Print the route, the threshold, and each passage's rank and score per channel."""
-    route = trace["route"]
+    """Print plan, route and threshold, and each passage's rank and score per channel."""
+    plan, route = trace.get("plan"), trace["route"]
     print("\nexplanation")
+    if plan:
+        _print_wrapped(
+            f"plan: {plan['intent']} question, by {plan['decided_by']}; keywords: "
+            f"{', '.join(plan['keywords'])}; embedded: {plan['semantic_query']}",
+            "  ",
+        )
+    first_mode = f" after {route['escalated_from']}" if route.get("escalated_from") else ""
     _print_wrapped(
-        f"route: {route['mode']}, decided by {route['decided_by']}: {route['reason']}", "  "
+        f"route: {route['mode']}{first_mode}, decided by {route['decided_by']}: {route['reason']}",
+        "  ",
     )
     for name, channel in trace["channels"].items():
         _print_wrapped(

@@ -32,8 +32,15 @@ RESULT: dict[str, Any] = {
     },
 }
 TRACE: dict[str, Any] = {
+    "plan": {
+        "intent": "factoid",
+        "decided_by": "rules",
+        "keywords": ["monthly", "rent"],
+        "semantic_query": "What is the monthly rent?",
+    },
     "route": {
         "mode": "hybrid",
+        "escalated_from": "vector",
         "decided_by": "rules",
         "reason": "no name and no relation in the question",
     },
@@ -109,7 +116,8 @@ def test_explanation_fits_80_columns(
     explained = capsys.readouterr().out.partition("explanation\n")[2]
     flat = " ".join(explained.split())
     for phrase in (
-        "route: hybrid, decided by rules: no name and no relation in the question",
+        "plan: factoid question, by rules; keywords: monthly, rent; embedded: What is the monthly",
+        "route: hybrid after vector, decided by rules: no name and no relation in the question",
         "lexical: 7 of at most 100 candidates, best 12.35",
         "graph: failed: TIMED_OUT",
         "refusal: best rerank score 0.71, threshold 0.55",
@@ -124,8 +132,10 @@ def test_explanation_fits_80_columns(
 def test_unquoted_query_words_are_joined(
     serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    requests = serve_answers({"/v1/query": ANSWER}, 1)
+    requests = serve_answers({"/v1/query": ANSWER}, 2)
     assert main(["query", "annual", "leave", "--collection", "hr"]) == 0
-    assert b'"annual leave"' in requests[0][1]
+    assert b'"annual leave"' in requests[0][1] and b'"infer_filters":true' in requests[0][1]
+    assert main(["query", "annual leave #hr", "--no-infer-filters"]) == 0
+    assert b'"infer_filters":false' in requests[1][1]
     assert main(["query"]) == 2
     assert "[NO_QUESTION]" in capsys.readouterr().err
