@@ -121,7 +121,7 @@ def _find_phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]
     for region in (None, *regions):
         for match in PhoneNumberMatcher(text, region, Leniency.VALID, _MAX_PHONE_TRIES):
             if (
-                match.raw_string.startswith("+")
+                match.raw_string.lstrip("(").startswith("+")
                 or _PHONE_CUE.search(_text_before(text, match.start))
                 # A bare national number may be an order number.
                 or (region and _is_grouped(match.raw_string, region))

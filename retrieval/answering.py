@@ -1,4 +1,4 @@
-"""Weigh the evidence, and write the draft of an answer.
+"""Weigh the evidence, write the draft of an answer, and have it judged.
 
 The chat model writes it; without one, or when it fails, it consists of quotes.
 """
@@ -6,6 +6,7 @@ The chat model writes it; without one, or when it fails, it consists of quotes.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from retrieval.answer_drafts import AnswerDraft
@@ -13,12 +14,14 @@ from retrieval.confidence import assess_evidence
 from retrieval.evidence import Evidence, weigh_evidence
 from retrieval.extractive_answer import compose_quoted_answer
 from retrieval.generative_answer import PartialAnswer, generate_answer
-from retrieval.prompting import render_prompt
+from retrieval.judge import JudgedDraft, build_judged_answer, judge_answer
+from retrieval.prompting import render_prompt, render_retry
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.response_builder import should_answer
 from retrieval.retrieval_result import RetrievalResult
 from schemas.errors import AnabranchError, InvalidModelOutput
+from schemas.questions import AnswerDelta, Violation
 
 
 async def weigh_contexts(
@@ -73,20 +76,68 @@ async def _weigh(
     return evidence
 
 
-async def write_draft(
+async def write_judged_draft(
     query: QueryContext, result: RetrievalResult, evidence: Evidence, resources: RetrievalResources
-) -> AnswerDraft | None:
-    """Write the draft from the contexts of `result`, or return None when they do not suit.
+) -> JudgedDraft | None:
+    """Write the draft from the contexts of `result` and judge it, or return None when they do not
+    suit.
 
-    Falls back to quotes when the chat model fails.
+    A written draft that fails a hard check is written once more. Words of the model are streamed
+    as it writes, or after the verdict if the profile says so.
     """
     if not should_answer(query, result):
         return None
+    profile, deltas = query.profile.judge, PartialAnswer(query.on_progress, query.redactor)
+    judged = await _write_and_judge(query, result, evidence, resources, deltas)
+    verdict = judged.verdict
+    if verdict and verdict.decision == "FAIL_BLOCKED" and profile.retry and judged.draft.reply:
+        deltas.start_attempt()
+        rejected = judged.mark_retryable()
+        judged = await _write_and_judge(
+            query, result, evidence, resources, deltas, verdict.violations
+        )
+        judged = replace(judged, rejected=rejected)
+    if query.is_streamed and profile.hold and judged.draft.reply and judged.is_passed:
+        text = " ".join(sentence.text for sentence in judged.draft.sentences)
+        query.on_progress(AnswerDelta(draft=1, text=query.redactor.mask(text)))
+    return judged
+
+
+async def _write_and_judge(
+    query: QueryContext,
+    result: RetrievalResult,
+    evidence: Evidence,
+    resources: RetrievalResources,
+    deltas: PartialAnswer,
+    violations: Sequence[Violation] = (),
+) -> JudgedDraft:
+    with query.stopwatch.measure_step("answer"):
+        draft = await _write_draft(query, result, evidence, resources, deltas, violations)
+    # The model found its contexts insufficient, or no sentence had a verified citation.
+    if not draft.sentences:
+        return JudgedDraft(draft)
+    with query.stopwatch.measure_step("judge"):
+        answer = build_judged_answer(draft, result.contexts, query.plan, query.redactor)
+        judgement = await judge_answer(answer, query.profile.judge, resources.judge, query.redactor)
+    return JudgedDraft(draft, judgement)
+
+
+async def _write_draft(
+    query: QueryContext,
+    result: RetrievalResult,
+    evidence: Evidence,
+    resources: RetrievalResources,
+    deltas: PartialAnswer,
+    violations: Sequence[Violation],
+) -> AnswerDraft:
+    """Write the draft. Falls back to quotes when the chat model fails."""
     profile, chat = query.profile.answer, resources.chat
     if chat is None or profile.model != "default":
         return _quote(query, result, evidence)
     prompt = render_prompt("answer", profile.prompt, query.plan.language)
-    on_delta = PartialAnswer(query.on_progress, query.redactor).feed if query.is_streamed else None
+    if violations:
+        prompt = render_retry(prompt)
+    on_delta = deltas.feed if query.is_streamed and not query.profile.judge.hold else None
     try:
         async with asyncio.timeout(profile.timeout_s):
             draft = await generate_answer(
@@ -98,6 +149,7 @@ async def write_draft(
                 chat,
                 prompt,
                 on_delta,
+                violations,
             )
     # The passages are there: a failed model costs the wording, not the answer.
     except (AnabranchError, TimeoutError) as error:

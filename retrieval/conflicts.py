@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from retrieval.answer_drafts import CitationList
 from retrieval.answer_values import AnswerType, detect_answer_type
 from retrieval.evidence import Evidence, list_unit_texts, rank_rows
-from retrieval.quantities import Quantity, QuantityKind, find_quantities
+from retrieval.quantities import (
+    Quantity,
+    QuantityKind,
+    blank_quantities,
+    find_quantities,
+)
 from retrieval.query_plan import QueryPlan
 from retrieval.question_terms import find_question_terms, index_text_terms
 from retrieval.quote_candidates import QuoteCandidate, find_equal_quotes
@@ -122,7 +127,7 @@ def cite_conflict(
 def _read_statement(candidate: QuoteCandidate) -> _Statement:
     text = candidate.readable_text
     quantities = tuple(find_quantities(text))
-    rest = _blank(text, quantities)
+    rest = blank_quantities(text, quantities)
     # The unit is a part of the quantity, and compared with it.
     units = {quantity.unit for quantity in quantities}
     terms = find_question_terms(rest, candidate.chunk.language)
@@ -134,7 +139,7 @@ def _read_statement(candidate: QuoteCandidate) -> _Statement:
         frozenset(stem_word(term) for term in (*terms.codes, *terms.names)),
         frozenset(
             word
-            for word in _list_words(_blank(title, find_quantities(title)))
+            for word in _list_words(blank_quantities(title, find_quantities(title)))
             if word not in _EDITION_WORDS and not re.fullmatch(r"v?\d+|\w", word)
         ),
     )
@@ -214,9 +219,3 @@ def _align(
 
 def _list_words(text: str) -> set[str]:
     return {stem_word(word) for word in extract_content_words(text)}
-
-
-def _blank(text: str, quantities: Sequence[Quantity]) -> str:
-    for quantity in quantities:
-        text = text[: quantity.start] + " " * (quantity.end - quantity.start) + text[quantity.end :]
-    return text

@@ -28,7 +28,7 @@ from retrieval.redaction import Redactor
 from schemas.errors import InvalidModelOutput
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
 from schemas.profiles import AnswerProfile
-from schemas.questions import AnswerDelta, OnProgress
+from schemas.questions import AnswerDelta, OnProgress, Violation
 
 # A sentence so far. Quotes inside a JSON string are escaped, so only the key itself matches.
 _TEXT = re.compile(r'"text"\s*:\s*"((?:[^"\\]|\\.)*)')
@@ -50,8 +50,14 @@ class PartialAnswer:
     def __init__(self, on_progress: OnProgress, redactor: Redactor) -> None:
         self._on_progress, self._redactor = on_progress, redactor
         self._draft, self._json, self._published_length = 0, "", 0
+        self._earlier_drafts = 0
+
+    def start_attempt(self) -> None:
+        """Number the drafts of the next attempt after those of earlier ones."""
+        self._earlier_drafts = self._draft
 
     def feed(self, draft: int, piece: str, /) -> None:
+        draft += self._earlier_drafts
         # The model started its reply again, and the client discards what it has shown.
         if draft != self._draft:
             self._draft, self._json, self._published_length = draft, "", 0
@@ -117,14 +123,16 @@ async def generate_answer(
     chat: ChatModel,
     prompt: Prompt,
     on_delta: OnDelta | None = None,
+    violations: Sequence[Violation] = (),
 ) -> AnswerDraft:
     """Ask the chat model for an answer, and keep its verified sentences.
 
+    `violations` are the reasons for which an earlier answer was rejected.
     Raises what the chat port raises, and InvalidModelOutput for a reply of another shape.
     """
     reply = await chat.complete(
         prompt.system,
-        build_user_prompt(contexts, plan.question, redactor),
+        build_user_prompt(contexts, plan.question, redactor, violations),
         build_answer_schema(),
         name="answer",
         on_delta=on_delta,
@@ -145,7 +153,12 @@ async def generate_answer(
     return _verify_answer(model_answer, reply, evidence, plan, conflict, redactor)
 
 
-def build_user_prompt(contexts: Sequence[ContextPassage], question: str, redactor: Redactor) -> str:
+def build_user_prompt(
+    contexts: Sequence[ContextPassage],
+    question: str,
+    redactor: Redactor,
+    violations: Sequence[Violation] = (),
+) -> str:
     """Write one JSON object with one passage per line. The model sees no masked identifier.
 
     JSON escaping keeps any title, section or text from passing for another passage or for the
@@ -163,11 +176,13 @@ def build_user_prompt(contexts: Sequence[ContextPassage], question: str, redacto
         for context in contexts
     ]
     lines = ",\n".join(json.dumps(passage, ensure_ascii=False) for passage in passages)
-    return (
-        f'{{"passages": [\n{lines}\n],\n'
-        '"question": '
-        f"{json.dumps(normalize_whitespace(redactor.mask(question)), ensure_ascii=False)}}}"
-    )
+    rest: dict[str, Any] = {"question": normalize_whitespace(redactor.mask(question))}
+    if violations:
+        rest["rejected"] = [
+            normalize_whitespace(redactor.mask(f"{item.check}: {item.evidence}"))
+            for item in violations
+        ]
+    return f'{{"passages": [\n{lines}\n],\n{json.dumps(rest, ensure_ascii=False)[1:]}'
 
 
 def build_answer_schema() -> Mapping[str, Any]:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
-from retrieval.answer_drafts import AnswerDraft
-from retrieval.answering import weigh_contexts, write_draft
+from retrieval.answering import weigh_contexts, write_judged_draft
 from retrieval.bridges import follow_bridges
 from retrieval.candidate_retrieval import (
     ChannelCandidates,
@@ -28,6 +27,7 @@ from retrieval.document_links import find_ask, format_assumption
 from retrieval.evidence import Evidence
 from retrieval.fusion import Fusion, fuse_candidates
 from retrieval.fusion_terms import score_terms
+from retrieval.judge import JudgedDraft
 from retrieval.model_planning import ModelUse, plan_by_model, route_by_model
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.query_context import QueryContext, RetrievalResources
@@ -63,7 +63,7 @@ class PipelineResult:
 
     query: QueryContext
     retrieval: RetrievalResult
-    draft: AnswerDraft | None = None
+    draft: JudgedDraft | None = None
     response: QueryResponse | None = None
     evidence: Evidence | None = None
 
@@ -198,11 +198,11 @@ async def run_pipeline(
     if evidence is None:
         return PipelineResult(query, retrieval)
 
-    # 10. Answer from the contexts. The snapshot is closed: a chat model may take minutes.
-    with query.stopwatch.measure_step("answer"):
-        draft = await write_draft(query, retrieval, evidence, resources)
+    # 10. Answer from the contexts, and 11. judge the draft, which may be written once more.
+    # The snapshot is closed: a chat model may take minutes.
+    draft = await write_judged_draft(query, retrieval, evidence, resources)
 
-    # 11. Judge the draft, and build the response: an answer, or a refusal.
+    # Build the response: an answer, or a refusal.
     response = query.redactor.redact_response(
         build_response(
             query, retrieval, draft, lambda: build_trace(query, retrieval, draft, resources)

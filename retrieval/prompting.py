@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
 
-PromptName = Literal["answer", "plan", "route"]
+PromptName = Literal["answer", "judge", "plan", "retry", "route"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,22 @@ class Prompt:
 
 def render_prompt(name: PromptName, profile: PromptProfile, language: str | None = None) -> Prompt:
     """Render the prompt. `language` is the question's, which the profile's replaces."""
-    template = profile.template or (files("retrieval") / "prompts" / f"{name}.md").read_text(
-        encoding="utf-8"
-    )
+    template = profile.template or _read_template(name)
     language = profile.language or language
     system = template.replace("{language}", f" ({language})" if language else "")
     return Prompt(
         f"{profile.role}\n\n{system}" if profile.role else system,
         ChatOptions(profile.model, profile.temperature, profile.max_tokens),
     )
+
+
+def render_retry(prompt: Prompt) -> Prompt:
+    """Return the prompt with stricter rules, for an answer that the judge rejected."""
+    return replace(prompt, system=f"{prompt.system}\n\n{_read_template('retry')}")
+
+
+def _read_template(name: PromptName) -> str:
+    return (files("retrieval") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def build_object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ Two quantities are comparable when kind and unit are equal; `value` is normalize
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -27,6 +27,11 @@ class Quantity:
     value: str
     start: int
     end: int
+
+    @property
+    def known_unit(self) -> str:
+        """The unit by its English name; empty for a noun that is counted."""
+        return self.unit if self.kind in ("money", "percentage") else _UNIT_NAMES.get(self.unit, "")
 
     @property
     def place(self) -> tuple[int, int]:
@@ -75,6 +80,21 @@ _MONTHS: Mapping[str, int] = {
     )
     for name in names.split()
 }  # fmt: skip
+# Units that have several names, in the forms of `stem_word`.
+_UNIT_NAMES: Mapping[str, str] = {
+    name: unit
+    for unit, names in {
+        "second": "s sec second segund sekund", "minute": "min minut",
+        "hour": "h hour hora heur stunde",
+        "day": "day dia jour tag tage", "week": "week seman semain wochen woche",
+        "month": "month mes mese moi mois monat", "year": "year ano anne jahr",
+        "meter": "m metr", "kilometer": "km kilome quilom", "centimeter": "cm centim",
+        "gram": "g gram", "kilogram": "kg kilogr quilog kilo", "tonne": "t ton tonn tonela",
+        "liter": "l litr", "kilowatt": "kw kilowa", "volt": "volt",
+        "person": "person people peopl pesso", "knot": "knot nos", "degree": "° º °c degre grau",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
 # Symbols of units that are also function words of some language.
 _SYMBOLS = frozenset({"m", "s", "g", "h", "l", "t"})
 _WORD = re.compile(r"[^\W\d_]+")
@@ -96,6 +116,13 @@ def find_quantities(text: str) -> list[Quantity]:
     return sorted(found, key=lambda quantity: quantity.start)
 
 
+def blank_quantities(text: str, quantities: Sequence[Quantity]) -> str:
+    """Return the text with spaces in place of the quantities."""
+    for quantity in quantities:
+        text = text[: quantity.start] + " " * (quantity.end - quantity.start) + text[quantity.end :]
+    return text
+
+
 def _scan(text: str) -> Iterator[Quantity]:
     for match in VALUE_PATTERNS["date"].finditer(text):
         yield Quantity("date", "", _normalize_date(match.group()), *match.span())
@@ -104,11 +131,15 @@ def _scan(text: str) -> Iterator[Quantity]:
     for match in VALUE_PATTERNS["money"].finditer(text):
         yield Quantity("money", _find_currency(match.group()), *_read_amount(match))
     for match in NUMERAL_VALUE.finditer(text):
+        # "One" and "uma" may be articles, and "half" and "weekly" count nothing by themselves.
+        value = normalize_number(match.group())
+        if not match.group()[0].isdigit() and (not value.isdigit() or value == "1"):
+            continue
         unit = _UNIT.match(text, match.end())
         word = unit["unit"] if unit else ""
         is_unit = word in _SYMBOLS or not is_function_word(word)
         name = stem_word(word) if is_unit else ""
-        yield Quantity("number", name, normalize_number(match.group()), *match.span())
+        yield Quantity("number", name, value, *match.span())
 
 
 def _find_currency(amount: str) -> str:

@@ -94,7 +94,7 @@ class QueryContext:
 @dataclass(frozen=True, slots=True)
 class RetrievalResources:
     """Index, engines and clock. Without a chat model answers are quoted; without a reranker the
-    fused order stands.
+    fused order stands; without planner, router or judge, rules do their work.
     """
 
     search: SearchIndex
@@ -107,6 +107,7 @@ class RetrievalResources:
     embedding_cache: QueryEmbeddingCache | None = None
     planner: ChatModel | None = None
     router: ChatModel | None = None
+    judge: ChatModel | None = None
 
     def get_reranker(self, profile: Profile) -> Reranker | None:
         return self.reranker if profile.rerank.reranker == "default" else None

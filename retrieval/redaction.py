@@ -38,7 +38,7 @@ class Redactor:
     """
 
     def __init__(self, profile: RedactionProfile = NO_REDACTION, question: str = "") -> None:
-        self._profile = profile
+        self.profile = profile
         self._identifiers: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
         self._question_terms: set[str] = set()
@@ -53,7 +53,7 @@ class Redactor:
 
     @property
     def is_active(self) -> bool:
-        return bool(self._profile.kinds)
+        return bool(self.profile.kinds)
 
     def learn(self, texts: Iterable[str]) -> None:
         """Remember the identifiers of whole texts before pieces of them are masked."""
@@ -123,9 +123,7 @@ class Redactor:
     def _find(self, text: str) -> list[str]:
         found = [
             text[identifier.start : identifier.end]
-            for identifier in find_identifiers(
-                text, self._profile.kinds, self._profile.phone_regions
-            )
+            for identifier in find_identifiers(text, self.profile.kinds, self.profile.phone_regions)
         ]
         if not self._identifiers.issuperset(found):
             self._identifiers.update(found)

@@ -18,6 +18,15 @@ from retrieval.extractive_answer import compose_quoted_answer
 from retrieval.fusion import FusionInput, fuse_candidates
 from retrieval.fusion_terms import TERM_NAMES
 from retrieval.generative_answer import generate_answer
+from retrieval.judge import (
+    NO_MODEL,
+    JudgedDraft,
+    Judgement,
+    build_judged_answer,
+    decide,
+    list_active_checks,
+)
+from retrieval.judge_model import parse_review
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.prompting import Prompt
 from retrieval.query_context import QueryContext
@@ -44,7 +53,7 @@ from schemas.ports.lineage import RecordedTexts
 from schemas.ports.search import EntitySeed, Hit
 from schemas.principals import Principal
 from schemas.questions import QueryRequest, QueryResponse, SearchResponse, ignore_progress
-from schemas.run_records import RecordedReply
+from schemas.run_records import RecordedDraft, RecordedReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +89,13 @@ async def rerun_run(
     response: SearchResponse | QueryResponse
     if isinstance(query_context.request, QueryRequest):
         result = await attach_contexts(query_context, result, snapshot)
-        draft = (
+        judged = (
             await _redraft(result, record, query_context, sentences)
             if should_answer(query_context, result)
             else None
         )
         response = redact(
-            build_response(query_context, result, draft, lambda: record.response.trace)
+            build_response(query_context, result, judged, lambda: record.response.trace)
         )
     else:
         result = await attach_results(query_context, result, snapshot)
@@ -240,10 +249,8 @@ async def _redraft(
     record: RecordedRun,
     query: QueryContext,
     sentences: SentenceSplitter,
-) -> AnswerDraft:
-    """Rebuild sentences and citations; copy model, cost, limitations and assumptions from the
-    record.
-    """
+) -> JudgedDraft:
+    """Rebuild sentences, citations and verdict; copy the rest from the record."""
     recorded = record.run_record.draft
     if recorded is None:
         raise NotFound(
@@ -276,7 +283,7 @@ async def _redraft(
             Prompt("", DEFAULT_CHAT_OPTIONS),
         )
     limitations, assumptions = tuple(recorded.limitations), tuple(recorded.assumptions)
-    return replace(
+    draft = replace(
         draft,
         model=recorded.model,
         limitations=limitations,
@@ -284,6 +291,26 @@ async def _redraft(
         calls=recorded.calls,
         tokens=recorded.tokens,
     )
+    return _rejudge(draft, recorded, result, query)
+
+
+def _rejudge(
+    draft: AnswerDraft, recorded: RecordedDraft, result: RetrievalResult, query: QueryContext
+) -> JudgedDraft:
+    """Judge the draft with the recorded reply of the judge model."""
+    if not draft.sentences:
+        return JudgedDraft(draft)
+    profile, reply = query.profile.judge, recorded.judge_reply
+    answer = build_judged_answer(draft, result.contexts, query.plan, query.redactor)
+    reviews = parse_review(_restore_reply(reply), list_active_checks(profile)) if reply else {}
+    verdict = decide(answer, profile, reviews, recorded.judge_error or NO_MODEL)
+    if recorded.rejected is not None:
+        verdict = verdict.model_copy(update={"rejected": recorded.rejected.verdict})
+    return JudgedDraft(draft, Judgement(verdict))
+
+
+def _restore_reply(reply: RecordedReply) -> ChatReply:
+    return ChatReply(reply.data, reply.model, ChatUsage(reply.tokens), reply.calls)
 
 
 class _RecordedChat:
@@ -302,6 +329,4 @@ class _RecordedChat:
         on_delta: OnDelta | None = None,
         options: ChatOptions = DEFAULT_CHAT_OPTIONS,
     ) -> ChatReply:
-        return ChatReply(
-            self._reply.data, self._reply.model, ChatUsage(self._reply.tokens), self._reply.calls
-        )
+        return _restore_reply(self._reply)

@@ -1,17 +1,10 @@
-"""Judge the draft by nine checks, and build the response.
-
-The response is an answer, or a refusal in the query's language. Four checks are deterministic and
-run here. The other five need a judge model and are reported as not checked.
-"""
+"""Build the response: an answer, or a refusal in the query's language."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
-from retrieval.answer_drafts import AnswerDraft, compute_support, find_unsupported_numbers
-from retrieval.context_packing import ContextPassage
+from retrieval.judge import JudgedDraft
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.query_plan import QueryPlan
 from retrieval.relevance import RelevanceDecision, lower_confidence, rate_confidence
@@ -19,131 +12,12 @@ from retrieval.retrieval_result import RetrievalResult
 from schemas.questions import (
     Confidence,
     Conflict,
-    JudgeCheck,
-    JudgeVerdict,
     PlanTrace,
     QueryRequest,
     QueryResponse,
     RefusalCode,
     Trace,
 )
-
-MIN_COVERAGE = 1.0
-MIN_GROUNDEDNESS = 0.5
-# Forms that hardly occur by chance; names and addresses are not detected.
-_PII = {
-    "e-mail": re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++"),
-    "US social security number": re.compile(r"\b\d{3}-\d{2}-\d{4}\b"),
-    "CPF": re.compile(r"\b\d{3}\.\d{3}\.\d{3}-\d{2}\b"),
-    "CNPJ": re.compile(r"\b\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}\b"),
-    "card number": re.compile(r"\b(?:\d{4}[ -]){3}\d{4}\b"),
-}
-MODEL_CHECKS = ("relevance", "consistency", "toxicity", "bias", "contradiction")
-
-
-def judge_draft(
-    draft: AnswerDraft, contexts: Sequence[ContextPassage], question: str
-) -> JudgeVerdict:
-    """Run all checks; FAIL_BLOCKED when a hard check fails.
-
-    Hard checks: a number that occurs neither in a context nor in the query, or a sentence without a
-    citation.
-    """
-    checks = [
-        _check_coverage(draft),
-        _check_groundedness(draft, contexts),
-        _check_hallucination(draft, contexts, question),
-        _check_pii(draft),
-    ]
-    checks += [
-        JudgeCheck(
-            name=name, kind="model", result="not_checked", evidence="no judge model is configured"
-        )
-        for name in MODEL_CHECKS
-    ]
-    blocked = any(check.result == "fail" and check.severity == "hard" for check in checks)
-    return JudgeVerdict(decision="FAIL_BLOCKED" if blocked else "PASS", checks=checks)
-
-
-def _check_coverage(draft: AnswerDraft) -> JudgeCheck:
-    citation_numbers = {citation.n for citation in draft.citations}
-    covered = [
-        bool(citation_numbers.intersection(sentence.citations)) for sentence in draft.sentences
-    ]
-    score = sum(covered) / len(covered) if covered else 0.0
-    return _build_check(
-        "citation_coverage",
-        score,
-        MIN_COVERAGE,
-        "hard",
-        f"{sum(covered)} of {len(covered)} sentences have a verified citation",
-    )
-
-
-def _check_groundedness(draft: AnswerDraft, contexts: Sequence[ContextPassage]) -> JudgeCheck:
-    """Measure the share of the answer's words that the contexts hold.
-
-    Soft: answers in another language share few words with their sources.
-    """
-    score = compute_support(
-        _get_answer_text(draft), [context.readable_text for context in contexts]
-    )
-    return _build_check(
-        "groundedness",
-        score,
-        MIN_GROUNDEDNESS,
-        "soft",
-        f"the contexts hold {score:.0%} of the answer's words",
-    )
-
-
-def _check_hallucination(
-    draft: AnswerDraft, contexts: Sequence[ContextPassage], question: str
-) -> JudgeCheck:
-    unsupported = find_unsupported_numbers(
-        _get_answer_text(draft), [question, *(context.readable_text for context in contexts)]
-    )
-    evidence = (
-        f"numbers in no context: {', '.join(unsupported[:5])}"
-        if unsupported
-        else "every number stands in a context; other statements were not checked"
-    )
-    return _build_check("hallucination", 0.0 if unsupported else 1.0, 1.0, "hard", evidence)
-
-
-def _check_pii(draft: AnswerDraft) -> JudgeCheck:
-    pii_kinds = [name for name, pattern in _PII.items() if pattern.search(_get_answer_text(draft))]
-    return _build_check(
-        "pii",
-        0.0 if pii_kinds else 1.0,
-        1.0,
-        "soft",
-        f"holds {', '.join(pii_kinds)}" if pii_kinds else "no personal identifier of a known form",
-    )
-
-
-def _build_check(
-    name: str,
-    score: float,
-    threshold: float,
-    severity: Literal["hard", "soft"],
-    evidence: str,
-) -> JudgeCheck:
-    return JudgeCheck(
-        name=name,
-        kind="deterministic",
-        result="pass" if score >= threshold else "fail",
-        score=score,
-        threshold=threshold,
-        severity=severity,
-        evidence=evidence,
-    )
-
-
-def _get_answer_text(draft: AnswerDraft) -> str:
-    # Quoted answers mark the value in bold, which would separate it from its word.
-    return " ".join(sentence.text for sentence in draft.sentences).replace("**", "")
-
 
 FALLBACK_LANGUAGE = "en"
 
@@ -230,14 +104,11 @@ def should_answer(query_context: QueryContext, result: RetrievalResult) -> bool:
 def build_response(
     query_context: QueryContext,
     result: RetrievalResult,
-    draft: AnswerDraft | None,
+    judged: JudgedDraft | None,
     build_trace: Callable[[], Trace],
 ) -> QueryResponse:
-    """Build the response; a missing draft means a refusal.
-
-    `build_trace` is called last, so that timings include the judge.
-    """
-    code, judgement = _judge_draft(query_context, result, draft)
+    """Build the response; a missing draft means a refusal."""
+    code, draft = _find_refusal(result, judged), judged.draft if judged else None
     # A blocked draft is withheld; its assumptions, limitations and cost are still reported.
     published_draft = draft if code is None else None
     conflict = published_draft.conflict if published_draft else None
@@ -254,8 +125,8 @@ def build_response(
         language=query_context.plan.language,
         citations=list(published_draft.citations) if published_draft else [],
         contexts=list(result.results) if includes_contexts else [],
-        judge=judgement,
-        confidence=_rate_answer(result, draft),
+        judge=judged.verdict if judged else None,
+        confidence=_rate_answer(result, judged),
         conflicts=[conflict] if conflict else [],
         assumptions=[*result.assumptions, *(draft.assumptions if draft else ())],
         limitations=[
@@ -269,10 +140,13 @@ def build_response(
     )
 
 
-def _rate_answer(result: RetrievalResult, draft: AnswerDraft | None) -> Confidence:
+def _rate_answer(result: RetrievalResult, judged: JudgedDraft | None) -> Confidence:
     confidence = rate_confidence(result.relevance, result.contexts, result.ranking.candidates)
-    if draft is not None and draft.conflict is not None:
+    if judged is not None and judged.draft.conflict is not None:
         confidence = lower_confidence(confidence, "the documents disagree on a number or date")
+    if judged is not None and judged.verdict is not None and judged.verdict.violations:
+        names = ", ".join(violation.check for violation in judged.verdict.violations)
+        confidence = lower_confidence(confidence, f"failed checks: {names}")
     return confidence
 
 
@@ -297,28 +171,28 @@ def format_missing_collections(result: RetrievalResult) -> list[str]:
     return [f"There is no collection {name!r}." for name in result.missing_collections]
 
 
-def _judge_draft(
-    query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None
-) -> tuple[RefusalCode | None, JudgeVerdict | None]:
-    if draft is None:
-        return ("NO_SUCH_COLLECTION" if result.missing_collections else "NO_SUITABLE_CONTEXT"), None
+def _find_refusal(result: RetrievalResult, judged: JudgedDraft | None) -> RefusalCode | None:
+    if judged is None:
+        return "NO_SUCH_COLLECTION" if result.missing_collections else "NO_SUITABLE_CONTEXT"
     # The model found its contexts insufficient, or no sentence had a verified citation.
-    if not draft.sentences:
-        return "INSUFFICIENT_CONTEXT", None
-    with query_context.stopwatch.measure_step("judge"):
-        judgement = judge_draft(draft, result.contexts, query_context.plan.question)
-    return ("JUDGE_BLOCKED" if judgement.decision == "FAIL_BLOCKED" else None), judgement
+    if judged.judgement is None:
+        return "INSUFFICIENT_CONTEXT"
+    return None if judged.is_passed else "JUDGE_BLOCKED"
 
 
 def build_trace(
     query: QueryContext,
     result: RetrievalResult,
-    draft: AnswerDraft | None,
+    judged: JudgedDraft | None,
     resources: RetrievalResources,
 ) -> Trace:
     ranking, candidates = result.ranking, result.ranking.candidates
     is_reranked = ranking.reranked is not None and ranking.reranked.is_reranked
     models = {"embed": resources.embedder.model} if candidates.embedded_query else {}
+    if judged is not None:
+        models["answer"] = judged.draft.model
+        if judged.judgement and judged.judgement.model:
+            models["judge"] = judged.judgement.model
     return Trace(
         generation=result.generation,
         profile=query.profile.name,
@@ -333,14 +207,10 @@ def build_trace(
         max_rerank_score=result.relevance.best if is_reranked else None,
         threshold=result.relevance.threshold,
         calibrated=False,
-        models={
-            **models,
-            **{use.task: use.model for use in result.model_uses},
-            **({"answer": draft.model} if draft else {}),
-        },
-        model_calls=sum(use.calls for use in result.model_uses) + (draft.calls if draft else 0),
+        models={**models, **{use.task: use.model for use in result.model_uses}},
+        model_calls=sum(use.calls for use in result.model_uses) + (judged.calls if judged else 0),
         rerank_requests=query.usage.rerank_requests,
-        tokens=sum(use.tokens for use in result.model_uses) + (draft.tokens if draft else 0),
+        tokens=sum(use.tokens for use in result.model_uses) + (judged.tokens if judged else 0),
         notes=[
             *(use.note for use in result.model_uses if use.note),
             *ranking.notes,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from retrieval.answer_cache import AnswerCache, AnswerKey
-from retrieval.answer_drafts import AnswerDraft
 from retrieval.evidence import Evidence
+from retrieval.judge import JudgedDraft
 from retrieval.parent_expansion import RankedParent, limit_per_document
 from retrieval.pipeline import run_pipeline
 from retrieval.profiles import ProfileCatalog
@@ -115,6 +115,7 @@ class Retriever:
         embedding_cache: QueryEmbeddingCache | None = None,
         planner: ChatModel | None = None,
         router: ChatModel | None = None,
+        judge: ChatModel | None = None,
     ) -> None:
         self._resources = RetrievalResources(
             search,
@@ -127,6 +128,7 @@ class Retriever:
             embedding_cache,
             planner,
             router,
+            judge,
         )
         self._languages, self._names, self._profiles = languages, names, profiles
         self._clock, self._publish, self._answer_cache = clock, publish, answer_cache
@@ -308,7 +310,7 @@ class Retriever:
 
     async def _answer(
         self, query: QueryContext
-    ) -> tuple[QueryContext, RetrievalResult, AnswerDraft | None, QueryResponse]:
+    ) -> tuple[QueryContext, RetrievalResult, JudgedDraft | None, QueryResponse]:
         result = await run_pipeline(query, self._resources, "answer")
         assert result.response is not None
         return result.query, result.retrieval, result.draft, result.response
@@ -317,7 +319,7 @@ class Retriever:
         self,
         query: QueryContext,
         retrieval: RetrievalResult,
-        draft: AnswerDraft | None,
+        draft: JudgedDraft | None,
         response: SearchResponse | QueryResponse,
     ) -> QueryAnswered:
         record = build_run_record(query, retrieval, draft)

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from retrieval.answer_drafts import AnswerDraft
 from retrieval.extractive_answer import MODEL
 from retrieval.fusion import FusedCandidate
+from retrieval.judge import JudgedDraft
 from retrieval.parent_expansion import RankedParent
 from retrieval.query_context import QueryContext
 from retrieval.retrieval_result import Ranking, RetrievalResult
@@ -23,6 +23,7 @@ from schemas.channels import Channel
 from schemas.errors import NotFound
 from schemas.events import EventData, QueryAnswered, QueryReceived
 from schemas.ids import sha256_hex
+from schemas.ports.engines import ChatReply
 from schemas.ports.lineage import RecordedText
 from schemas.ports.search import ChunkView, ParentView, SnapshotVersion
 from schemas.principals import Principal
@@ -38,6 +39,7 @@ from schemas.run_records import (
     RecordedDraft,
     RecordedParent,
     RecordedReply,
+    RejectedDraft,
     RunRecord,
 )
 
@@ -145,7 +147,7 @@ def _copy_fields(passage: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def build_run_record(
-    query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None
+    query_context: QueryContext, result: RetrievalResult, judged: JudgedDraft | None
 ) -> RunRecord:
     candidates = result.ranking.candidates
     passages = [
@@ -173,35 +175,54 @@ def build_run_record(
             for view in result.parent_views.values()
         ],
         chunks=[record_chunk(chunk) for chunk in chunks.values()],
-        draft=_record_draft(draft) if draft else None,
+        draft=_record_draft(judged) if judged else None,
         assumptions=list(result.assumptions),
         missing_collections=list(result.missing_collections),
         prompts={
             **{use.task: use.prompt_sha256 for use in result.model_uses},
-            **({"answer": draft.prompt_sha256} if draft and draft.prompt_sha256 else {}),
+            **(_list_prompts(judged) if judged else {}),
         },
     )
 
 
-def _record_draft(draft: AnswerDraft) -> RecordedDraft:
+def _list_prompts(judged: JudgedDraft) -> dict[str, str]:
+    hashes = {
+        "answer": judged.draft.prompt_sha256,
+        "judge": judged.judgement.prompt_sha256 if judged.judgement else None,
+    }
+    return {name: sha256 for name, sha256 in hashes.items() if sha256}
+
+
+def _record_draft(judged: JudgedDraft) -> RecordedDraft:
+    draft, judgement = judged.draft, judged.judgement
+    rejected = judged.rejected
     return RecordedDraft(
         model=draft.model,
         closeness=None if draft.closeness is None else list(draft.closeness),
         sentence_citations=[list(sentence.citations) for sentence in draft.sentences],
-        reply=(
-            RecordedReply(
-                data=dict(reply.data),
-                model=reply.model,
-                calls=reply.calls,
-                tokens=reply.usage.input_tokens + reply.usage.output_tokens,
-            )
-            if (reply := draft.reply)
+        reply=_record_reply(draft.reply),
+        judge_reply=_record_reply(judgement.reply) if judgement else None,
+        judge_error=judgement.error if judgement else None,
+        rejected=(
+            RejectedDraft(reply=_record_reply(rejected.draft.reply), verdict=rejected.verdict)
+            if rejected and rejected.verdict
             else None
         ),
         assumptions=list(draft.assumptions),
         limitations=list(draft.limitations),
         calls=draft.calls,
         tokens=draft.tokens,
+    )
+
+
+def _record_reply(reply: ChatReply | None) -> RecordedReply | None:
+    if reply is None:
+        return None
+    return RecordedReply(
+        data=dict(reply.data),
+        model=reply.model,
+        calls=reply.calls,
+        tokens=reply.usage.input_tokens + reply.usage.output_tokens,
     )
 
 

@@ -253,6 +253,73 @@ class AnswerProfile(Value):
     prompt: PromptProfile = Field(PromptProfile(), description="Prompt of the chat model.")
 
 
+class CheckProfile(Value):
+    """One check of the judge."""
+
+    severity: Literal["hard", "soft", "off"] = Field(
+        "soft",
+        description=(
+            "A failed `hard` check blocks the answer, a `soft` one lowers its confidence; an `off` "
+            "check is not made."
+        ),
+    )
+    threshold: float = Field(1.0, ge=0, le=1, description="Minimum score by rules to pass.")
+    model_threshold: float = Field(
+        0.5, ge=0, le=1, description="Minimum score by the judge model to pass."
+    )
+
+
+class JudgeProfile(Value):
+    """How answers are checked before they are returned."""
+
+    citation_coverage: CheckProfile = Field(
+        CheckProfile(severity="hard"), description="Sentences have a verified citation."
+    )
+    groundedness: CheckProfile = Field(
+        CheckProfile(threshold=0.4), description="Sentences say what their citations say."
+    )
+    hallucination: CheckProfile = Field(
+        CheckProfile(severity="hard"),
+        description="Numbers, units, dates and codes stand in the cited passages.",
+    )
+    relevance: CheckProfile = Field(
+        CheckProfile(threshold=0.3), description="The answer is about the question."
+    )
+    consistency: CheckProfile = Field(
+        CheckProfile(), description="Sentences of the answer do not contradict each other."
+    )
+    toxicity: CheckProfile = Field(
+        CheckProfile(), description="The answer insults or threatens nobody."
+    )
+    pii: CheckProfile = Field(
+        CheckProfile(), description="The answer shows no personal identifier."
+    )
+    bias: CheckProfile = Field(
+        CheckProfile(), description="The answer prejudges no group of people."
+    )
+    contradiction: CheckProfile = Field(
+        CheckProfile(), description="Sentences do not contradict their citations."
+    )
+    model: Literal["rules", "default"] = Field(
+        "rules",
+        description=(
+            "Check by rules alone, or also by the chat model of `JUDGE__` where one is configured."
+        ),
+    )
+    retry: bool = Field(
+        True,
+        description=(
+            "Write an answer that fails a hard check once more, with the reasons in the prompt. "
+            "Quoted answers are not repeated."
+        ),
+    )
+    hold: bool = Field(
+        False, description="Stream the words of an answer only after it has passed the judge."
+    )
+    timeout_s: float = Field(60.0, gt=0, le=600, description="Seconds to wait for the judge model.")
+    prompt: PromptProfile = Field(PromptProfile(), description="Prompt of the judge model.")
+
+
 class RedactionProfile(Value):
     """Which personal identifiers are masked after retrieval, in responses and stored runs."""
 
@@ -284,6 +351,7 @@ class Profile(_ChannelProfiles):
     rerank: RerankProfile = RerankProfile()
     answer: AnswerProfile = AnswerProfile()
     redaction: RedactionProfile = RedactionProfile()
+    judge: JudgeProfile = JudgeProfile()
 
     def get_channel(self, channel: Channel) -> ChannelProfile:
         settings: ChannelProfile = getattr(self, channel)

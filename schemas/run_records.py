@@ -12,6 +12,7 @@ from pydantic import Field
 
 from schemas.channels import Channel
 from schemas.profiles import Profile
+from schemas.questions import JudgeVerdict
 from schemas.values import Value
 
 
@@ -60,6 +61,13 @@ class RecordedReply(Value):
     tokens: int
 
 
+class RejectedDraft(Value):
+    """An attempt that the judge rejected."""
+
+    reply: RecordedReply | None = Field(None, description="The reply of the chat model.")
+    verdict: JudgeVerdict
+
+
 class RecordedDraft(Value):
     """How the answer was written."""
 
@@ -75,6 +83,11 @@ class RecordedDraft(Value):
         [], description="Numbers of the citations of each sentence, in order."
     )
     reply: RecordedReply | None = None
+    judge_reply: RecordedReply | None = Field(None, description="The reply of the judge model.")
+    judge_error: str | None = Field(None, description="Why the judge model gave no reply.")
+    rejected: RejectedDraft | None = Field(
+        None, description="The first attempt, if the answer was written once more."
+    )
     assumptions: list[str] = []
     limitations: list[str] = []
     calls: int = 0

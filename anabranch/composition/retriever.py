@@ -84,6 +84,7 @@ async def prepare_retriever(
             overrides.clock,
             planner=overrides.chat or await open_chat(settings, stack, overrides.watch, "plan"),
             router=overrides.chat or await open_chat(settings, stack, overrides.watch, "route"),
+            judge=overrides.chat or await open_chat(settings, stack, overrides.watch, "judge"),
             **({"publish": publish} if publish else {}),
             **caches,
         )

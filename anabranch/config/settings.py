@@ -143,7 +143,7 @@ class StorageSettings(SettingsSection):
     region: str | None = Field(None, description="S3 region")
 
 
-ChatTask = Literal["extract", "plan", "route"]
+ChatTask = Literal["extract", "plan", "route", "judge"]
 CHAT_TASKS: tuple[ChatTask, ...] = get_args(ChatTask)
 
 
@@ -497,6 +497,7 @@ class Settings(BaseSettings):
     extract: ExtractSettings = ExtractSettings()
     plan: ModelSettings = ModelSettings()
     route: ModelSettings = ModelSettings()
+    judge: ModelSettings = ModelSettings()
     chunk: ChunkSettings = ChunkSettings()
     lexical: LexicalSettings = LexicalSettings()
     ingest: IngestSettings = IngestSettings()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 _CONTEXT = re.compile(r"^\[(\d+)\] ", re.M)
@@ -75,6 +76,26 @@ def answer_from_context(prompt: str) -> dict[str, Any]:
         "sentences": [{"text": best[2], "citations": [-best[1]]}],
         "assumptions": [],
         "limitations": [],
+    }
+
+
+def judge_from_quotes(prompt: str, names: Iterable[str]) -> dict[str, Any]:
+    """Return the judge step's shape: each sentence is compared with the words of its quotes."""
+    request, _ = json.JSONDecoder().raw_decode(prompt)
+    shares = [
+        compute_word_overlap(sentence["text"], " ".join(sentence["quotes"]))
+        for sentence in request["answer"]
+    ]
+    words = _stem_words(" ".join(sentence["text"] for sentence in request["answer"]))
+    scores = {
+        "citation_coverage": float(all(sentence["quotes"] for sentence in request["answer"])),
+        "groundedness": min(shares, default=0.0),
+        "relevance": compute_word_overlap(request["question"], " ".join(words)),
+        "toxicity": float(not words & _stem_words("idiot stupid worthless")),
+    }
+    return {
+        name: {"score": scores.get(name, 1.0), "evidence": f"compared {len(shares)} sentences"}
+        for name in names
     }
 
 

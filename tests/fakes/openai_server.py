@@ -29,6 +29,7 @@ from tests.fakes.grounded_model import (
     answer_from_context,
     build_minimal_value,
     compute_word_overlap,
+    judge_from_quotes,
 )
 
 NATIVE_DIMENSION = 64
@@ -111,12 +112,16 @@ class FakeOpenAI:
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
         if schema is None:
             return answer_from_context(prompt)["sentences"][0]["text"]
-        return json.dumps(
-            answer_from_context(prompt)
-            if "sufficient" in schema.get("properties", {})
-            else build_minimal_value(schema),
-            ensure_ascii=False,
-        )
+        return json.dumps(_follow_schema(prompt, schema), ensure_ascii=False)
+
+
+def _follow_schema(prompt: str, schema: dict[str, Any]) -> Any:
+    names = schema.get("properties", {})
+    if "sufficient" in names:
+        return answer_from_context(prompt)
+    return (
+        judge_from_quotes(prompt, names) if "groundedness" in names else build_minimal_value(schema)
+    )
 
 
 @contextmanager

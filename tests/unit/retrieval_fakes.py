@@ -149,9 +149,9 @@ class WordReranker:
 
 @dataclass
 class ScriptedChat:
-    """Returns or raises `answer`; `prompts` and `options` record the requests."""
+    """Returns or raises `answer`, or returns its items in turn; records the requests."""
 
-    answer: Mapping[str, Any] | Exception
+    answer: Mapping[str, Any] | Exception | list[Mapping[str, Any]]
     model: str = "scripted"
     prompts: list[tuple[str, str]] = field(default_factory=list)
     options: list[ChatOptions] = field(default_factory=list)
@@ -168,11 +168,12 @@ class ScriptedChat:
     ) -> ChatReply:
         self.prompts.append((system, user))
         self.options.append(options)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        for letter in json.dumps(self.answer) if on_delta else ():
+        answer = self.answer.pop(0) if isinstance(self.answer, list) else self.answer
+        if isinstance(answer, Exception):
+            raise answer
+        for letter in json.dumps(answer) if on_delta else ():
             on_delta(1, letter)
-        return ChatReply(self.answer, self.model, ChatUsage(100, 20))
+        return ChatReply(answer, self.model, ChatUsage(100, 20))
 
 
 @dataclass

@@ -66,6 +66,7 @@ class RetrievalHarness:
     chat: ScriptedChat | None = None
     planner: ChatModel | None = None
     router: ChatModel | None = None
+    judge: ChatModel | None = None
     profiles: list[Profile] = field(default_factory=list)
     published_events: list[EventData] = field(default_factory=list)
 
@@ -113,6 +114,7 @@ class RetrievalHarness:
             embedding_cache=questions,
             planner=self.planner,
             router=self.router,
+            judge=self.judge,
         )
 
 

@@ -13,7 +13,7 @@ PROFILES_DIR = Path(__file__).parents[2] / "profiles"
 
 def test_shipped_profiles_are_valid_and_default_file_matches_defaults() -> None:
     profiles = load_profiles(PROFILES_DIR)
-    assert profiles.names == ["balanced", "default", "diverse", "redacted", "rrf"]
+    assert profiles.names == ["balanced", "default", "diverse", "redacted", "rrf", "strict"]
     assert profiles.get("default") == Profile()
 
 
