@@ -243,9 +243,7 @@ def build_judged_answer(
         plan.question,
         plan.language,
         tuple(sentences),
-        # A quoted answer is in the language of its sources.
-        is_foreign=draft.reply is not None
-        and bool(cited_languages)
+        is_foreign=bool(cited_languages)
         and all(plan.is_foreign(language) for language in cited_languages),
         has_conflict=draft.conflict is not None,
         phone_regions=tuple(redactor.profile.phone_regions),

@@ -77,8 +77,6 @@ def _check_coverage(answer: JudgedAnswer) -> RuleResult:
 
 
 def _check_groundedness(answer: JudgedAnswer) -> RuleResult | None:
-    if answer.is_foreign:
-        return None
     supports = {
         sentence.text: compute_support(sentence.text, [*sentence.quotes, *_list_titles(sentence)])
         for sentence in answer.sentences
@@ -89,6 +87,8 @@ def _check_groundedness(answer: JudgedAnswer) -> RuleResult | None:
     return RuleResult(
         supports[worst],
         f"citations hold {supports[worst]:.0%} of the words of {_shorten(worst)}",
+        # A quote in another language holds all words of its sentence, a translation hardly any.
+        can_fail=not answer.is_foreign,
     )
 
 
@@ -104,12 +104,21 @@ def _check_hallucination(answer: JudgedAnswer) -> RuleResult:
     return _report(faults, "numbers, units, dates and codes stand in the cited passages")
 
 
-def _find_inventions(sentence: JudgedSentence, answer: JudgedAnswer) -> Iterator[str]:
-    sources = [answer.question, *sentence.quotes, *sentence.passages]
+def _find_inventions(sentence: JudgedSentence, answer: JudgedAnswer) -> list[str]:
+    quotes = [answer.question, *sentence.quotes]
+    faults = list(_compare_values(sentence.text, quotes, answer.language))
+    # Passages take longest to read, and most sentences are in their quotes.
+    if not faults:
+        return []
+    sources = [*quotes, *sentence.passages]
+    return list(_compare_values(sentence.text, sources, answer.language))
+
+
+def _compare_values(sentence: str, sources: Sequence[str], language: str | None) -> Iterator[str]:
     known = [item for source in sources for item in find_quantities(source)]
-    quantities = find_quantities(sentence.text)
+    quantities = find_quantities(sentence)
     for quantity in quantities:
-        text = sentence.text[slice(*quantity.place)]
+        text = sentence[slice(*quantity.place)]
         equal = [other for other in known if other.value == quantity.value]
         if quantity.kind == "date":
             if not _is_date_known(quantity.value, known):
@@ -121,7 +130,7 @@ def _find_inventions(sentence: JudgedSentence, answer: JudgedAnswer) -> Iterator
         elif equal and all(_is_other_unit(quantity, other) for other in equal):
             yield f"the cited passages hold {text} in another unit"
     # Names are not compared: a writer may capitalize or translate what is none.
-    terms = find_question_terms(blank_quantities(sentence.text, quantities), answer.language)
+    terms = find_question_terms(blank_quantities(sentence, quantities), language)
     held = index_text_terms(sources)
     codes = [code for code in terms.codes if any(map(str.isalpha, code))]
     yield from (f"no cited passage holds {code}" for code in codes if not held.holds_code(code))
@@ -162,19 +171,23 @@ def _check_relevance(answer: JudgedAnswer) -> RuleResult | None:
     question_keys = {stem_word(word) for word in extract_content_words(answer.question)}
     if not question_keys or answer.is_foreign:
         return None
-    terms = find_question_terms(answer.question, answer.language)
-    named = [*terms.identifiers, *terms.names]
-    read = [answer.text, *(text for item in answer.sentences for text in item.passages)]
-    held_terms = index_text_terms([*read, *(q for item in answer.sentences for q in item.quotes)])
-    if named and not any(held_terms.holds_code(n) or held_terms.holds_name(n) for n in named):
-        return RuleResult(0.0, f"answer and cited passages do not hold {', '.join(named[:3])}")
     texts = [answer.text, *(quote for item in answer.sentences for quote in item.quotes)]
     texts += [title for item in answer.sentences for title in _list_titles(item)]
+    passages = [passage for item in answer.sentences for passage in item.passages]
+    terms = find_question_terms(answer.question, answer.language)
+    named = [*terms.identifiers, *terms.names]
+    if named and not _hold_any(named, texts) and not _hold_any(named, passages):
+        return RuleResult(0.0, f"answer and cited passages do not hold {', '.join(named[:3])}")
     held = {stem_word(word) for text in texts for word in extract_content_words(text)}
     share = len(question_keys & held) / len(question_keys)
     evidence = f"answer and citations hold {share:.0%} of the question's words"
     # An answer in other words than the question is none the worse.
     return RuleResult(share, evidence, can_fail=False)
+
+
+def _hold_any(terms: Sequence[str], texts: Sequence[str]) -> bool:
+    held = index_text_terms(texts)
+    return any(held.holds_code(term) or held.holds_name(term) for term in terms)
 
 
 def _check_consistency(answer: JudgedAnswer) -> RuleResult | None:

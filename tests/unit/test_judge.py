@@ -104,6 +104,15 @@ async def test_words_of_another_language_are_not_compared() -> None:
         assert get_check(verdict, name).result == "not_checked"
 
 
+async def test_quotes_of_another_language_are_no_fault() -> None:
+    quote = "Das Werk in Erfurt baut 14 Züge im Jahr."
+    question = "How many trains does the works of Erfurt in Germany build?"
+    answer = JudgedAnswer(question, "en", (JudgedSentence(quote, (quote,)),), is_foreign=True)
+    verdict = await judge(answer)
+    assert verdict.violations == []
+    assert get_check(verdict, "groundedness").result == "pass"
+
+
 async def test_model_checks_what_rules_cannot(judge_model: tuple[FakeOpenAI, OpenAIChat]) -> None:
     fake, chat = judge_model
     verdict = await judge(
