@@ -39,7 +39,6 @@ The command line, the embedded Postgres and the tests read them.
 
 UNAVAILABLE_SETTINGS = {
     "graph.bolt_url": "the graph channel runs on the Postgres tables",
-    "judge": "answers are checked by rules",
 }
 """Settings that this version rejects, with the reason."""
 

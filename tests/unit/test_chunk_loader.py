@@ -34,7 +34,7 @@ async def test_chunks_load_while_other_channels_search(monkeypatch: pytest.Monke
     monkeypatch.setattr(built.index, "search_lexical", slow)
     async with asyncio.timeout(10):
         response = await built.make_retriever().search(
-            LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID
+            LOCAL_CALLER, SearchRequest(query=COST_QUESTION, mode="hybrid"), RUN_ID
         )
     assert response.trace.channels_used == list(CHANNELS)
 
