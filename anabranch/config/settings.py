@@ -460,7 +460,10 @@ class WorkerSettings(SettingsSection):
         3,
         ge=3,
         le=1_000,
-        description="attempts of an event that killed the worker, after which it is dead-lettered",
+        description=(
+            "attempts of an event that killed the worker, after which it is dead-lettered; one "
+            "more where the first ran all stages at once (Postgres log)"
+        ),
     )
     metrics_host: str = Field(
         "127.0.0.1", description="address of a worker's Prometheus metrics; 0.0.0.0: all addresses"
