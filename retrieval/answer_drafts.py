@@ -27,9 +27,9 @@ class DraftSentence:
 class AnswerDraft:
     """An answer before it is judged. No sentences means that the contexts were not sufficient.
 
-    `conflict` holds the values on which its sources disagree. `closeness` and `reply` are recorded
-    for reruns. `has_engine_failure`: an engine failed to
-    reply, so the answer must not be cached.
+    `conflict` holds the values on which its sources disagree, and `search` the words to search for
+    when the contexts were not sufficient. `closeness` and `reply` are recorded for reruns.
+    `has_engine_failure`: an engine failed to reply, so the answer must not be cached.
     """
 
     sentences: tuple[DraftSentence, ...]
@@ -38,6 +38,7 @@ class AnswerDraft:
     assumptions: tuple[str, ...] = ()
     limitations: tuple[str, ...] = ()
     conflict: Conflict | None = None
+    search: str = ""
     calls: int = 0
     tokens: int = 0
     closeness: tuple[float, ...] | None = None

@@ -15,7 +15,7 @@ from retrieval.evidence import Evidence, weigh_evidence
 from retrieval.extractive_answer import compose_quoted_answer
 from retrieval.generative_answer import PartialAnswer, generate_answer
 from retrieval.judge import JudgedDraft, build_judged_answer, judge_answer
-from retrieval.prompting import render_prompt, render_retry
+from retrieval.prompting import extend_prompt, render_prompt
 from retrieval.query_context import QueryContext, RetrievalResources
 from retrieval.quote_candidates import extract_quote_candidates
 from retrieval.response_builder import should_answer
@@ -135,8 +135,11 @@ async def _write_draft(
     if chat is None or profile.model != "default":
         return _quote(query, result, evidence)
     prompt = render_prompt("answer", profile.prompt, query.plan.language)
+    may_search = query.searches_left > 0 and not violations
+    if may_search:
+        prompt = extend_prompt(prompt, "search")
     if violations:
-        prompt = render_retry(prompt)
+        prompt = extend_prompt(prompt, "retry")
     on_delta = deltas.feed if query.is_streamed and not query.profile.judge.hold else None
     try:
         async with asyncio.timeout(profile.timeout_s):
@@ -150,6 +153,7 @@ async def _write_draft(
                 prompt,
                 on_delta,
                 violations,
+                may_search=may_search,
             )
     # The passages are there: a failed model costs the wording, not the answer.
     except (AnabranchError, TimeoutError) as error:

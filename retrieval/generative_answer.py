@@ -24,7 +24,7 @@ from retrieval.extractive_answer import MAX_QUOTES
 from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate
-from retrieval.redaction import Redactor
+from retrieval.redaction import MASK, Redactor
 from schemas.errors import InvalidModelOutput
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
 from schemas.profiles import AnswerProfile
@@ -96,6 +96,7 @@ MAX_QUOTES_PER_SENTENCE = 2
 # Documents and models provide these texts, of any length.
 MAX_TITLE, MAX_SECTION = 200, 400
 MAX_REMARKS, MAX_REMARK = 5, 300
+MAX_SEARCH = 300
 
 
 class ModelAnswer(BaseModel):
@@ -112,6 +113,7 @@ class ModelAnswer(BaseModel):
     sentences: list[CitedSentence]
     assumptions: list[str]
     limitations: list[str]
+    search: str = ""
 
 
 async def generate_answer(
@@ -124,16 +126,19 @@ async def generate_answer(
     prompt: Prompt,
     on_delta: OnDelta | None = None,
     violations: Sequence[Violation] = (),
+    *,
+    may_search: bool = False,
 ) -> AnswerDraft:
     """Ask the chat model for an answer, and keep its verified sentences.
 
-    `violations` are the reasons for which an earlier answer was rejected.
+    `violations` are the reasons for which an earlier answer was rejected. With `may_search`, the
+    reply may name words to search for.
     Raises what the chat port raises, and InvalidModelOutput for a reply of another shape.
     """
     reply = await chat.complete(
         prompt.system,
         build_user_prompt(contexts, plan.question, redactor, violations),
-        build_answer_schema(),
+        build_answer_schema(may_search=may_search),
         name="answer",
         on_delta=on_delta,
         options=prompt.options,
@@ -185,7 +190,7 @@ def build_user_prompt(
     return f'{{"passages": [\n{lines}\n],\n{json.dumps(rest, ensure_ascii=False)[1:]}'
 
 
-def build_answer_schema() -> Mapping[str, Any]:
+def build_answer_schema(*, may_search: bool = False) -> Mapping[str, Any]:
     text_list = {"type": "array", "items": {"type": "string"}}
     sentence = build_object_schema(
         {
@@ -199,6 +204,7 @@ def build_answer_schema() -> Mapping[str, Any]:
             "sentences": {"type": "array", "items": sentence},
             "assumptions": text_list,
             "limitations": text_list,
+            **({"search": {"type": "string"}} if may_search else {}),
         }
     )
 
@@ -234,6 +240,7 @@ def _verify_answer(
     cited_conflict = (
         cite_conflict(conflict, evidence, citations, redactor) if cited_sentences else None
     )
+    search = "" if model_answer.sufficient else model_answer.search
     return AnswerDraft(
         tuple(cited_sentences),
         citations.citations,
@@ -241,6 +248,8 @@ def _verify_answer(
         _format_remarks(model_answer.assumptions),
         tuple(limitations),
         conflict=cited_conflict,
+        # A masked identifier cannot be searched for.
+        search="" if MASK in search else normalize_whitespace(search, MAX_SEARCH),
         closeness=evidence.scores,
         calls=reply.calls,
         tokens=reply.usage.input_tokens + reply.usage.output_tokens,

@@ -40,7 +40,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 class ModelUse:
     """What a task of a chat model cost. `failure` says why its reply was not used."""
 
-    task: Literal["plan", "route"]
+    task: Literal["plan", "route", "answer"]
     model: str
     calls: int
     tokens: int

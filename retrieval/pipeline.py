@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
+from retrieval.answer_drafts import AnswerDraft
 from retrieval.answering import weigh_contexts, write_judged_draft
 from retrieval.bridges import follow_bridges
 from retrieval.candidate_retrieval import (
@@ -31,7 +32,7 @@ from retrieval.judge import JudgedDraft
 from retrieval.model_planning import ModelUse, plan_by_model, route_by_model
 from retrieval.parent_expansion import RankedParent, expand_to_parents, fold_parents
 from retrieval.query_context import QueryContext, RetrievalResources
-from retrieval.query_plan import narrow_question
+from retrieval.query_plan import QueryPlan, narrow_question
 from retrieval.relevance import check_relevance
 from retrieval.reranking import RerankResult, rerank_parents
 from retrieval.response_builder import build_response, build_trace
@@ -42,7 +43,12 @@ from retrieval.retrieval_result import (
     attach_results,
     date_result,
 )
-from retrieval.routing import choose_route, drop_graph, escalate_route, widen_plan
+from retrieval.routing import (
+    choose_route,
+    drop_graph,
+    escalate_route,
+    widen_plan,
+)
 from retrieval.stated_filters import format_filter_assumption
 from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError
@@ -82,13 +88,15 @@ async def run_pipeline(
     *,
     route: Route | None = None,
     model_uses: tuple[ModelUse, ...] = (),
+    answer_plan: QueryPlan | None = None,
     depth: int | None = None,
 ) -> PipelineResult:
     """Run the eleven steps, or those that `goal` needs: up to 7 for a ranking, up to 8 for search
     results.
 
     Reads one snapshot of the index. With a `depth`, every channel is deepened to that many
-    documents.
+    documents. With an `answer_plan`, `query.plan` is for other words than the question's, and that
+    plan is for answering it.
     """
     # 1. Plan: `query.plan` holds what the rules of `plan_query` found; a model may refine it.
     # An escalated run passes its route, and its plan is made.
@@ -181,6 +189,8 @@ async def run_pipeline(
         with query.stopwatch.measure_step("read"):
             retrieval = await attach(query, retrieval, snapshot)
 
+    if answer_plan is not None:
+        query = replace(query, plan=answer_plan)
     # 9. Weigh the evidence: score the sentences, and refuse when they hardly hold an answer.
     evidence = None
     if goal == "answer":
@@ -189,7 +199,7 @@ async def run_pipeline(
 
     # Too little was found: steps 3 to 9 run once more, in all channels and with more candidates.
     wider_route = escalate_route(route, original_query, retrieval.relevance, candidates, goal)
-    if wider_route is not None:
+    if wider_route is not None and answer_plan is None:
         wider_query = replace(original_query, plan=widen_plan(original_query.plan, profile.route))
         escalated = await run_pipeline(
             wider_query, resources, goal, route=wider_route, model_uses=model_uses
@@ -202,6 +212,12 @@ async def run_pipeline(
     # The snapshot is closed: a chat model may take minutes.
     draft = await write_judged_draft(query, retrieval, evidence, resources)
 
+    # The model may have asked for another search: steps 3 to 11 run again with its words.
+    if draft is not None and draft.draft.search and query.searches_left:
+        asked = replace(original_query, plan=answer_plan or original_query.plan)
+        further = await _search_further(asked, draft.draft, resources, route, model_uses)
+        return further.combine_versions(retrieval)
+
     # Build the response: an answer, or a refusal.
     response = query.redactor.redact_response(
         build_response(
@@ -209,6 +225,30 @@ async def run_pipeline(
         )
     )
     return PipelineResult(query, retrieval, draft, response, evidence)
+
+
+async def _search_further(
+    query: QueryContext,
+    draft: AnswerDraft,
+    resources: RetrievalResources,
+    route: Route,
+    model_uses: tuple[ModelUse, ...],
+) -> PipelineResult:
+    """Answer from a search for the words that the model asks for."""
+    reason = f"{route.reason}; {draft.model} asked to search for {draft.search!r}"
+    use = ModelUse("answer", draft.model, draft.calls, draft.tokens, draft.prompt_sha256 or "")
+    return await run_pipeline(
+        replace(
+            query,
+            plan=narrow_question(query.plan, draft.search),
+            searches_left=query.searches_left - 1,
+        ),
+        resources,
+        "answer",
+        route=route.model_copy(update={"reason": reason}),
+        model_uses=(*model_uses, use),
+        answer_plan=replace(query.plan, further=draft.search),
+    )
 
 
 async def _score_terms(

@@ -84,6 +84,7 @@ class QueryContext:
     generation: str | None = None  # None: the live generation at the time of each snapshot
     use_cache: bool = False
     redactor: Redactor = field(default_factory=Redactor)
+    searches_left: int = 0  # that the chat model may still ask for
     usage: EngineUsage = field(default_factory=EngineUsage)
 
     @property

@@ -59,7 +59,8 @@ class QueryPlan:
     `names` maps normalized candidate entity names to their weight: 1 when written as a name, less
     otherwise. `rewritten` is the text to embed, and `search_words` are the words to search, where
     they are not those of the question. `weights` are factors on the channels' weights, and `k`
-    their candidates where not the profile's, all times `widen`. `unfiltered` is the plan without
+    their candidates where not the profile's, all times `widen`. `further` are the words that were
+    searched for instead, as the chat model asked for them. `unfiltered` is the plan without
     the filters that the question states.
     """
 
@@ -73,6 +74,7 @@ class QueryPlan:
     intent: Intent = "other"
     rewritten: str = ""
     search_words: tuple[str, ...] = ()
+    further: str = ""
     stated: StatedFilters | None = None
     unfiltered: QueryPlan | None = None
     weights: Mapping[Channel, float] = field(default_factory=dict)

@@ -139,6 +139,7 @@ def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
         # Names are not restored: only the channels use them, and they do not run.
         (),
         {},
+        further=run_record.further,
     )
     return QueryContext(
         caller,

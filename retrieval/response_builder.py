@@ -95,10 +95,12 @@ def _choose_language(texts: Mapping[str, str], language: str | None) -> str:
 
 
 def should_answer(query_context: QueryContext, result: RetrievalResult) -> bool:
-    """True when there are contexts, and the relevance check did not refuse them."""
-    return bool(result.contexts) and not (
-        result.relevance.refused and query_context.profile.answer.refuse
-    )
+    """True when there are contexts, and the relevance check did not refuse them.
+
+    Contexts that the chat model asked for are its to refuse.
+    """
+    may_refuse = query_context.profile.answer.refuse and not query_context.plan.further
+    return bool(result.contexts) and not (result.relevance.refused and may_refuse)
 
 
 def build_response(

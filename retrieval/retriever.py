@@ -258,6 +258,7 @@ class Retriever:
             on_progress,
             request.generation,
             redactor=Redactor(profile.redaction, request.query),
+            searches_left=profile.answer.further_searches,
         )
 
     async def _run_cached(

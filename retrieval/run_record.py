@@ -168,6 +168,7 @@ def build_run_record(
         language=query_context.plan.language,
         language_sure=query_context.plan.language_sure,
         keywords=list(query_context.plan.keywords),
+        further=query_context.plan.further,
         complete=sorted(candidates.complete),
         linked=[seed.key for seed in candidates.linked_seeds],
         parents=[

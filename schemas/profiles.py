@@ -249,6 +249,15 @@ class AnswerProfile(Value):
     model: Literal["default", "extractive"] = Field(
         "default", description="Use the configured chat model, or only extract sentences."
     )
+    further_searches: int = Field(
+        1,
+        ge=0,
+        le=3,
+        description=(
+            "Searches that the chat model may ask for, in its own words, when the passages do not "
+            "suffice. Each costs another call of the model."
+        ),
+    )
     timeout_s: float = Field(120.0, gt=0, description="Seconds to wait for the answer.")
     prompt: PromptProfile = Field(PromptProfile(), description="Prompt of the chat model.")
 

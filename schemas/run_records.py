@@ -102,6 +102,9 @@ class RunRecord(Value):
     language: str | None = None
     language_sure: bool = Field(description="Whether the language was detected with confidence.")
     keywords: list[str]
+    further: str = Field(
+        "", description="Words that the chat model asked to search for, instead of the question."
+    )
     complete: list[Channel] = Field(description="Channels that returned all their matches.")
     linked: list[str] = Field(description="Keys of the entities that the question names.")
     parents: list[RecordedParent]

@@ -118,10 +118,12 @@ class FakeOpenAI:
 def _follow_schema(prompt: str, schema: dict[str, Any]) -> Any:
     names = schema.get("properties", {})
     if "sufficient" in names:
-        return answer_from_context(prompt)
-    return (
-        judge_from_quotes(prompt, names) if "groundedness" in names else build_minimal_value(schema)
-    )
+        answer = answer_from_context(prompt)
+        # The careful model knows no further words to search for.
+        return {**answer, "search": ""} if "search" in names else answer
+    if "groundedness" in names:
+        return judge_from_quotes(prompt, names)
+    return build_minimal_value(schema)
 
 
 @contextmanager

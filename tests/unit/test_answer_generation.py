@@ -244,7 +244,8 @@ async def test_profile_sets_prompt_and_options_of_the_answer() -> None:
         temperature=0.3,
         max_tokens=200,
     )
-    built.profiles = [Profile(name="own", answer=AnswerProfile(prompt=prompt))]
+    answer = AnswerProfile(prompt=prompt, further_searches=0)
+    built.profiles = [Profile(name="own", answer=answer)]
     request = QueryRequest(query=COST_QUESTION, profile="own")
     await built.make_retriever().query(LOCAL_CALLER, request, RUN_ID)
     assert chat.prompts[0][0] == "You are a buyer.\n\nAnswer briefly (de)."

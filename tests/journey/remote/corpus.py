@@ -127,9 +127,8 @@ class ApiStack:
     def queue_answer(self, *sentences: tuple[str, list[int]]) -> None:
         """Queue the model's answer to the next question."""
         parts = [{"text": text, "citations": numbers} for text, numbers in sentences]
-        self.fake.queue_answers(
-            {"sufficient": True, "sentences": parts, "assumptions": [], "limitations": []}
-        )
+        answer = {"sufficient": True, "sentences": parts, "assumptions": [], "limitations": []}
+        self.fake.queue_answers({**answer, "search": ""})
 
     @property
     def chat_requests(self) -> list[dict[str, Any]]:

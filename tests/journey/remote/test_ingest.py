@@ -93,6 +93,7 @@ async def test_unstorable_characters_are_removed_from_stored_answer(
                         "sentences": sentences,
                         "assumptions": [letter],
                         "limitations": [letter],
+                        "search": "",
                     }
                 )
             )
