@@ -43,12 +43,7 @@ from retrieval.retrieval_result import (
     attach_results,
     date_result,
 )
-from retrieval.routing import (
-    choose_route,
-    drop_graph,
-    escalate_route,
-    widen_plan,
-)
+from retrieval.routing import choose_route, drop_graph, escalate_query
 from retrieval.stated_filters import format_filter_assumption
 from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError
@@ -198,9 +193,9 @@ async def run_pipeline(
             evidence, retrieval = await weigh_contexts(query, retrieval, resources)
 
     # Too little was found: steps 3 to 9 run once more, in all channels and with more candidates.
-    wider_route = escalate_route(route, original_query, retrieval.relevance, candidates, goal)
-    if wider_route is not None and answer_plan is None:
-        wider_query = replace(original_query, plan=widen_plan(original_query.plan, profile.route))
+    wider = escalate_query(route, original_query, retrieval.relevance, candidates, goal)
+    if wider is not None and answer_plan is None:
+        wider_query, wider_route = wider
         escalated = await run_pipeline(
             wider_query, resources, goal, route=wider_route, model_uses=model_uses
         )

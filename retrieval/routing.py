@@ -97,35 +97,36 @@ async def drop_graph(query: QueryContext, snapshot: IndexSnapshot, route: Route)
     return choose_route(query.request, query.plan, query.profile.route, is_named=is_named).route
 
 
-def escalate_route(
+def escalate_query(
     route: Route,
     query: QueryContext,
     relevance: RelevanceDecision,
     candidates: ChannelCandidates,
     goal: Literal["ranking", "results", "answer"],
-) -> Route | None:
-    """Return the route of a second search when the first found too little; otherwise None.
+) -> tuple[QueryContext, Route] | None:
+    """Return the query and route of a second search when the first found too little, or None.
 
-    It leads to all channels, with more candidates and without the filters that only the question
-    states. What the request itself sets is final, and a route is escalated once. Where all channels
-    were searched, only an answer is worth the wait, and only if a channel may have more.
+    It searches all channels for more candidates. What the request itself sets is final, and a
+    route is escalated once. Filters that only the question states are dropped where they leave
+    nothing to answer from. Where all channels were searched without them, only an answer is worth
+    the wait, and only if a channel may have more.
     """
     profile, request, plan = query.profile.route, query.request, query.plan
     is_final = request.mode != "auto" or request.channels is not None or route.escalated_from
-    if not profile.escalate or not relevance.refused or is_final:
+    is_weak = relevance.refused or (profile.escalate == "unsure" and not relevance.is_confident)
+    if profile.escalate == "never" or is_final or not is_weak:
         return None
-    if route.mode == "hybrid" and plan.stated is None:
+    dropped = plan.stated if relevance.refused else None
+    if route.mode == "hybrid" and dropped is None:
         is_exhausted = candidates.complete.issuperset(candidates.traces)
         if goal != "answer" or profile.widen == 1 or is_exhausted or not plan.has_topic:
             return None
-    return Route(
+    wordings = f" with {', '.join(dropped.wordings) or 'filters'}" if dropped else ""
+    wider_plan = plan.unfiltered if dropped and plan.unfiltered else plan
+    wider_route = Route(
         mode="hybrid",
         decided_by="rules",
-        reason=f"{route.mode} alone: {relevance.reason}",
+        reason=f"{route.mode} alone{wordings}: {relevance.reason}",
         escalated_from=route.mode,
     )
-
-
-def widen_plan(plan: QueryPlan, profile: RouteProfile) -> QueryPlan:
-    """Return the plan of a second search."""
-    return replace(plan.unfiltered or plan, widen=profile.widen)
+    return replace(query, plan=replace(wider_plan, widen=profile.widen)), wider_route

@@ -75,11 +75,12 @@ class RouteProfile(Value):
     timeout_s: float = Field(
         5.0, gt=0, le=120, title="Time-out", description="Seconds to wait for the model's route."
     )
-    escalate: bool = Field(
-        True,
+    escalate: Literal["refused", "unsure", "never"] = Field(
+        "refused",
         description=(
-            "Search once more, in all channels, when a route that the request did not set finds "
-            "too little."
+            "When to search once more, in all channels, after a route that the request did not "
+            "set: when the question would be refused, when the answer has low confidence too, or "
+            "never."
         ),
     )
     widen: float = Field(

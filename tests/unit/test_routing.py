@@ -1,18 +1,27 @@
 from __future__ import annotations
 
+from typing import Literal
 from uuid import UUID
 
 import pytest
 
+from retrieval.candidate_retrieval import ChannelCandidates
+from retrieval.query_context import QueryContext
 from retrieval.query_plan import QueryPlan, plan_query
-from retrieval.routing import choose_route
+from retrieval.relevance import RelevanceDecision
+from retrieval.routing import choose_route, escalate_query
+from retrieval.timing import Stopwatch
 from schemas.channels import ChannelProfile
 from schemas.errors import DatabaseUnavailable
 from schemas.planning import IntentProfile, PlanProfile, RouteProfile
 from schemas.profiles import Profile
-from schemas.questions import QueryRequest, RouteMode, SearchRequest
+from schemas.questions import QueryRequest, Route, RouteMode, SearchRequest, ignore_progress
 from tests.support.api_client import LOCAL_CALLER
-from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder
+from tests.unit.retrieval_fakes import (
+    GuessedLanguageDetector,
+    LowercaseNameFolder,
+    SteppingClock,
+)
 from tests.unit.retrieval_harness import make_harness
 
 RUN_ID = UUID(int=7)
@@ -108,7 +117,7 @@ async def test_refusal_is_searched_once_more_with_wider_channels() -> None:
     [
         ({"mode": "hybrid"}, RouteProfile()),
         ({"channels": ["lexical", "semantic"]}, RouteProfile()),
-        ({}, RouteProfile(escalate=False)),
+        ({}, RouteProfile(escalate="never")),
         ({}, RouteProfile(widen=1, vector=False)),
     ],
 )
@@ -162,3 +171,41 @@ async def test_profile_sets_weights_and_candidates_by_intent() -> None:
 def test_courtesies_are_not_embedded(question: str, embedded: str) -> None:
     plan = make_plan(question)
     assert plan.text_to_embed == embedded and plan.question == question
+
+
+@pytest.mark.parametrize(
+    ("escalate", "refused", "probability", "is_repeated"),
+    [
+        ("unsure", False, 0.2, True),
+        ("unsure", False, 0.9, False),
+        ("refused", False, 0.2, False),
+        ("refused", True, 0.01, True),
+        ("never", True, 0.01, False),
+    ],
+)
+def test_profile_says_when_to_search_once_more(
+    escalate: Literal["refused", "unsure", "never"],
+    refused: bool,
+    probability: float,
+    is_repeated: bool,
+) -> None:
+    query = QueryContext(
+        LOCAL_CALLER,
+        RUN_ID,
+        QueryRequest(query=COST_QUESTION),
+        Profile(route=RouteProfile(escalate=escalate, widen=3)),
+        make_plan(COST_QUESTION),
+        Stopwatch(SteppingClock()),
+        ignore_progress,
+    )
+    route = Route(mode="vector", decided_by="rules", reason="one fact")
+    relevance = RelevanceDecision(refused, 0.5, 0.5, 0.0, "weak", probability)
+    candidates = ChannelCandidates({}, {}, {}, frozenset(), None, (), None)
+    wider = escalate_query(route, query, relevance, candidates, "answer")
+    assert (wider is not None) is is_repeated
+    if wider is not None:
+        wider_query, wider_route = wider
+        assert wider_query.plan.widen == 3
+        assert (wider_route.mode, wider_route.escalated_from) == ("hybrid", "vector")
+        # Once, and no more.
+        assert escalate_query(wider_route, wider_query, relevance, candidates, "answer") is None

@@ -107,5 +107,6 @@ async def test_request_or_profile_turns_stated_filters_off() -> None:
 async def test_filter_without_documents_is_dropped_by_the_second_search() -> None:
     response = await search_with_tag(make_harness())
     assert response.results[0].external_id == "lease"
-    assert response.trace.route.escalated_from is not None
+    route = response.trace.route
+    assert route.escalated_from is not None and "documents tagged staff" in route.reason
     assert response.trace.plan is not None and response.trace.plan.filters is None
