@@ -101,8 +101,8 @@ def find_conflict(
             pair = _compare(statements[lead], other, kinds, plan)
             # A value is shown once, from its best sentence.
             if pair is not None and pair[1].value not in values:
-                places.setdefault(lead, pair[0].place)
-                places[row] = pair[1].place
+                places.setdefault(lead, pair[0].place_with_unit)
+                places[row] = pair[1].place_with_unit
                 values |= {pair[0].value, pair[1].value}
         if places:
             return ConflictingRows(places)

@@ -20,13 +20,17 @@ QuantityKind = Literal["date", "percentage", "money", "number"]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A quantity at `[start, end)` of its text. A bare year is a date whose value is the year."""
+    """A quantity at `[start, end)` of its text; with a unit behind it, up to `unit_end`.
+
+    A bare year is a date whose value is the year.
+    """
 
     kind: QuantityKind
     unit: str
     value: str
     start: int
     end: int
+    unit_end: int | None = None
 
     @property
     def known_unit(self) -> str:
@@ -36,6 +40,10 @@ class Quantity:
     @property
     def place(self) -> tuple[int, int]:
         return self.start, self.end
+
+    @property
+    def place_with_unit(self) -> tuple[int, int]:
+        return self.start, self.unit_end or self.end
 
     @property
     def is_year(self) -> bool:
@@ -139,7 +147,8 @@ def _scan(text: str) -> Iterator[Quantity]:
         word = unit["unit"] if unit else ""
         is_unit = word in _SYMBOLS or not is_function_word(word)
         name = stem_word(word) if is_unit else ""
-        yield Quantity("number", name, value, *match.span())
+        unit_end = unit.end() if unit and name else None
+        yield Quantity("number", name, value, *match.span(), unit_end)
 
 
 def _find_currency(amount: str) -> str:

@@ -77,7 +77,7 @@ def find_values(
             "Economy class applies to flights shorter than six hours.",
             "Economy class applies to flights shorter than 8 hours.",
             ("Old policy", "New policy"),
-            ["six", "8"],
+            ["six hours", "8 hours"],
         ),
         (
             "What is the price of the impeller?",
@@ -91,7 +91,7 @@ def find_values(
             "Merrin Ferries gives 45 days of notice.",
             "Merrin Ferries gives 30 days of notice.",
             ("Agreement", "Minutes"),
-            ["45", "30"],
+            ["45 days", "30 days"],
         ),
     ],
 )
