@@ -118,22 +118,23 @@ def plan_query(
     """Analyze the question. With the request's `filters`, those that the question states are
     added to them.
     """
-    unfiltered = _analyze(question, requested_language, languages, names, profile)
+    # By all of the question: what is left without the filters tells less about its language.
+    language, is_sure = detect_question_language(question, requested_language, languages)
+    unfiltered = _analyze(question, language, is_sure, names, profile)
     stated = find_stated_filters(question, filters) if filters is not None else None
     if stated is None:
         return unfiltered
-    plan = _analyze(stated.question, unfiltered.language, languages, names, profile)
+    plan = _analyze(stated.question, language, is_sure, names, profile)
     return replace(plan, stated=stated, unfiltered=unfiltered)
 
 
 def _analyze(
     question: str,
-    requested_language: str | None,
-    languages: LanguageDetector,
+    language: str | None,
+    is_sure: bool,
     names: NameNormalizer,
     profile: PlanProfile,
 ) -> QueryPlan:
-    language, is_sure = detect_question_language(question, requested_language, languages)
     # Bounds the cost of every later step when a whole page is pasted as a question.
     question = truncate_to_content_words(question, MAX_CONTENT_WORDS, language)
     written_keys = tuple(dict.fromkeys(find_written_names(question)))

@@ -5,11 +5,13 @@ from uuid import UUID
 
 import pytest
 
+from retrieval.query_plan import plan_query
 from retrieval.stated_filters import find_stated_filters
 from schemas.planning import PlanProfile
 from schemas.profiles import Profile
 from schemas.questions import Filters, SearchRequest, SearchResponse
 from tests.support.api_client import LOCAL_CALLER
+from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder
 from tests.unit.retrieval_harness import RetrievalHarness, make_harness
 from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument
 
@@ -69,6 +71,16 @@ def test_dates_of_facts_are_no_filters(question: str) -> None:
 def test_tags_are_found_by_hash_and_by_word() -> None:
     stated = find_stated_filters('What do documents tagged "fees" and #harbour-dues say?', OPEN)
     assert stated is not None and stated.filters.tags == ["fees", "harbour-dues"]
+
+
+def test_language_of_the_rest_is_as_sure_as_that_of_the_question() -> None:
+    question = "Por que zumbe a bomba nos documentos de 2024?"
+    detector, folder = GuessedLanguageDetector(), LowercaseNameFolder()
+    whole = plan_query(question, None, detector, folder)
+    rest = plan_query(question, None, detector, folder, filters=OPEN)
+    assert rest.stated is not None and rest.question == "Por que zumbe a bomba ?"
+    assert (rest.language, rest.language_sure) == (whole.language, whole.language_sure)
+    assert rest.unfiltered == whole
 
 
 def test_filters_of_the_request_win() -> None:
