@@ -210,7 +210,10 @@ def _check_contradiction(answer: JudgedAnswer) -> RuleResult | None:
     for sentence in answer.sentences:
         claims = [claim for quote in sentence.quotes for claim in _list_clauses(quote)]
         for clause in _list_clauses(sentence.text):
-            found = [(claim, _find_contradiction(clause, claim)) for claim in claims]
+            found = [
+                (claim, _find_contradiction(clause, claim) or _find_other_name(clause, claim))
+                for claim in claims
+            ]
             # What one quote says, another may not contradict.
             is_said = any(fault is None and _says(claim, clause) for claim, fault in found)
             faults += [
@@ -304,6 +307,24 @@ def _find_swap(first: str, second: str) -> str | None:
     )
     similarity = difflib.SequenceMatcher(None, first_frame, second_frame, autojunk=False).ratio()
     return "names in other places" if similarity >= _MIN_FRAME_SIMILARITY else None
+
+
+def _find_other_name(first: str, second: str) -> str | None:
+    """Find other names, but for the first word, in otherwise equal sentences."""
+    names = [
+        {match.lower() for match in _NAME.findall(text.partition(" ")[2])}
+        for text in (first, second)
+    ]
+    if "|" in first + second or not all(names) or names[0] & names[1]:
+        return None
+    frames = [
+        [word for word in split_words(text) if word not in names[0] | names[1]]
+        for text in (first, second)
+    ]
+    content = [word for word in frames[0] if not is_function_word(word)]
+    if frames[0] != frames[1] or len(content) < _MIN_SHARED_WORDS:
+        return None
+    return f"{' '.join(sorted(names[0]))} against {' '.join(sorted(names[1]))}"
 
 
 def _list_names(text: str) -> list[str]:
