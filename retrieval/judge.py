@@ -233,7 +233,8 @@ def build_judged_answer(
     sentences = []
     for sentence in draft.sentences:
         cited = [citations[n] for n in sentence.citations if n in citations]
-        quotes = [f"{' '.join(item.header or ())} {item.quote}".strip() for item in cited]
+        # Without line breaks, as in the answer: they may stand within a number.
+        quotes = [" ".join([*(item.header or ()), *item.quote.split()]) for item in cited]
         read = [texts_by_chunk[item.chunk_id] for item in cited if item.chunk_id in texts_by_chunk]
         # Quoted answers mark the value in bold, which would separate it from its word.
         text = redactor.mask(sentence.text.replace("**", ""))

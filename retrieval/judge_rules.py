@@ -133,7 +133,11 @@ def _compare_values(sentence: str, sources: Sequence[str], language: str | None)
     terms = find_question_terms(blank_quantities(sentence, quantities), language)
     held = index_text_terms(sources)
     codes = [code for code in terms.codes if any(map(str.isalpha, code))]
-    yield from (f"no cited passage holds {code}" for code in codes if not held.holds_code(code))
+    yield from (
+        f"no cited passage holds {code}"
+        for code in codes
+        if not held.holds_code(code) and not _is_written(code, sources)
+    )
 
 
 def _is_date_known(date: str, known: Sequence[Quantity]) -> bool:
@@ -198,9 +202,16 @@ def _check_consistency(answer: JudgedAnswer) -> RuleResult | None:
     faults = [
         f"{_shorten(first.text)} and {_shorten(second.text)}: {fault}"
         for first, second in combinations(answer.sentences, 2)
-        if (fault := _find_contradiction(first.text, second.text)) is not None
+        if not _cite_different_rows(first, second)
+        and (fault := _find_contradiction(first.text, second.text)) is not None
     ]
     return _report(faults, "no two sentences state another value, or one the negation of the other")
+
+
+def _cite_different_rows(first: JudgedSentence, second: JudgedSentence) -> bool:
+    """Tell whether the sentences are about different table rows, which one cell may tell apart."""
+    has_row = any("|" in quote for quote in (*first.quotes, *second.quotes))
+    return has_row and first.quotes != second.quotes
 
 
 def _check_contradiction(answer: JudgedAnswer) -> RuleResult | None:
@@ -258,7 +269,7 @@ def _find_contradiction(first: str, second: str) -> str | None:
     """
     first_words, second_words = _list_words(first), _list_words(second)
     shared, union = first_words & second_words, first_words | second_words
-    if len(shared) < _MIN_SHARED_WORDS:
+    if len(shared) < _MIN_SHARED_WORDS or _list_codes(first) != _list_codes(second):
         return None
     first_only, second_only = first_words - second_words, second_words - first_words
     opposites = [
@@ -339,6 +350,12 @@ def _list_words(text: str) -> set[str]:
         for word in split_words(text)
         if word not in _NEGATIONS and (stem_word(word) in _OPPOSITES or not is_function_word(word))
     }
+
+
+def _list_codes(text: str) -> set[str]:
+    """Return the codes, such as HX-9, that tell what a statement is about."""
+    codes = find_question_terms(blank_quantities(text, find_quantities(text)), None).codes
+    return {code.lower() for code in codes if any(map(str.isalpha, code))}
 
 
 def _is_negated(text: str) -> bool:

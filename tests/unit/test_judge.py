@@ -113,6 +113,18 @@ async def test_quotes_of_another_language_are_no_fault() -> None:
     assert get_check(verdict, "groundedness").result == "pass"
 
 
+async def test_rows_and_codes_tell_statements_apart() -> None:
+    rows = ["Model: HX-9; Power: 30 kW", "Model: HX-11; Power: 38 kW"]
+    cells = ["| HX-9 | 30 kW |", "| HX-11 | 38 kW |"]
+    prose = ["The motor of the HX-9 has 30 kW.", "The motor of the HX-11 has 38 kW."]
+    for texts, quotes in ((rows, cells), (prose, prose)):
+        sentences = tuple(
+            JudgedSentence(text, (quote,)) for text, quote in zip(texts, quotes, strict=True)
+        )
+        verdict = await judge(JudgedAnswer("Which power has the motor?", "en", sentences))
+        assert get_check(verdict, "consistency").result == "pass"
+
+
 async def test_model_checks_what_rules_cannot(judge_model: tuple[FakeOpenAI, OpenAIChat]) -> None:
     fake, chat = judge_model
     verdict = await judge(
