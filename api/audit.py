@@ -37,6 +37,8 @@ AUDITED_ACTIONS: Mapping[str, AuditedAction] = {
     "change_replay": AuditedAction("replay.changed", "{replay} {action}"),
     "build_generation": AuditedAction("generation.build_started", "{generation}"),
     "pace_build": AuditedAction("generation.build_paced", "{name}"),
+    "examine": AuditedAction("generation.examined", "{generation}"),
+    "calibrate": AuditedAction("generation.calibrated", "{generation}"),
     "promote_generation": AuditedAction("generation.promoted", "{name}"),
     "roll_back": AuditedAction("generation.rolled_back", "{previous}"),
     "roll_back_from": AuditedAction("generation.rolled_back", "{name}"),

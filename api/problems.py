@@ -57,6 +57,7 @@ STATUS_BY_CODE = {
 } | dict.fromkeys(
     (
         "GENERATION_BEHIND",
+        "NOT_CALIBRATED",
         "GENERATION_IS_LIVE",
         "GENERATION_NOT_LIVE",
         "NOT_RETAINED",

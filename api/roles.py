@@ -23,10 +23,11 @@ ADMIN_OPERATIONS = (
     "list_sources get_source add_source remove_source reset_source erase list_erasures get_erasure "
     "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays "
     "get_replay change_replay "
-    "list_generations get_generation create_key list_keys rotate_key revoke_key list_audit metrics"
+    "list_generations get_generation list_exams get_exam "
+    "create_key list_keys rotate_key revoke_key list_audit metrics"
 )
 OPERATOR_OPERATIONS = (
-    "build_generation plan_generation get_build pace_build compare_generations "
+    "build_generation plan_generation get_build pace_build compare_generations examine calibrate "
     "promote_generation create_login_link roll_back roll_back_from drop_generation"
 )
 # Probes contain no tenant data; signed links are credentials themselves.

@@ -18,6 +18,7 @@ from evaluation.promotion_gate import PromotionRequest
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.events.control import Scope
+from schemas.exams import CalibrationRequest, ExamRequest
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.lineage import DocumentLineage, RunLineage
@@ -148,6 +149,18 @@ class SourcePort(Protocol):
     async def remove_source(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]: ...
 
     async def reset_source(self, caller: Principal, name: str) -> dict[str, Any]: ...
+
+
+class ExamPort(Protocol):
+    """Raise NotFound, InvalidRequest, TransientError, LogUnavailable."""
+
+    async def examine(self, caller: Principal, request: ExamRequest) -> dict[str, Any]: ...
+
+    async def calibrate(self, caller: Principal, request: CalibrationRequest) -> dict[str, Any]: ...
+
+    async def list_exams(self, caller: Principal, limit: int) -> list[dict[str, Any]]: ...
+
+    async def get_exam(self, caller: Principal, exam_id: UUID) -> dict[str, Any]: ...
 
 
 class GenerationPort(Protocol):
@@ -319,6 +332,7 @@ class Services:
     erasures: ErasurePort
     replays: ReplayPort
     generations: GenerationPort
+    exams: ExamPort
     builds: BuildPort
     blobs: BlobStore
     list_profiles: Callable[[], Sequence[Profile]]

@@ -116,10 +116,10 @@ def summarize_load(generator: LoadGenerator) -> dict[str, Any]:
     }
 
 
-async def time_post(client: httpx2.AsyncClient, path: str) -> float:
+async def time_post(client: httpx2.AsyncClient, path: str, **body: Any) -> float:
     """Return the seconds that the request took."""
     with Timer() as timer:
-        (await client.post(f"/v1/generations/{path}", json={})).raise_for_status()
+        (await client.post(f"/v1/generations/{path}", json=body)).raise_for_status()
     return timer.seconds
 
 
@@ -130,7 +130,7 @@ async def measure_switches(
     promote_s, rollback_s = [], []
     async with generate_load(client, queries) as generator:
         for _ in range(N_SWITCHES):
-            promote_s.append(await time_post(client, f"{name}/promote"))
+            promote_s.append(await time_post(client, f"{name}/promote", force=True))
             await asyncio.sleep(1.0)
             rollback_s.append(await time_post(client, "rollback"))
             await asyncio.sleep(1.0)

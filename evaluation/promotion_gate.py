@@ -87,11 +87,13 @@ class PromotionGate(Value):
 class PromotionRequest(BaseModel):
     """Make a generation live.
 
-    Without a gate, the generation must have every document. With a gate, it must also pass a
-    comparison with the live generation.
+    The generation must have every document and a calibration of its own. With a gate, it must also
+    pass a comparison with the live generation.
     """
 
     model_config = ConfigDict(extra="forbid")
+
+    force: bool = Field(False, description="Promote the generation without a calibration.")
 
     gate: PromotionGate | None = Field(
         None, description="Conditions that the comparison must meet."

@@ -9,7 +9,9 @@ from schemas.events import (
     ErasureCompleted,
     ErasureRequested,
     Event,
+    ExamCompleted,
     GenerationBuilt,
+    GenerationCalibrated,
     GenerationCreated,
     GenerationDropped,
     GenerationPromoted,
@@ -21,8 +23,10 @@ from schemas.events import (
 from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import (
     AuditRow,
+    CalibrationRow,
     ErasureReceiptRow,
     ErasureRequestRow,
+    ExamRow,
     GenerationBuiltRow,
     GenerationDroppedRow,
     GenerationRow,
@@ -41,6 +45,8 @@ Decision = (
     | GenerationBuilt
     | GenerationPromoted
     | GenerationDropped
+    | ExamCompleted
+    | GenerationCalibrated
     | SourceAdded
     | SourceRemoved
     | SourceReset
@@ -59,6 +65,10 @@ def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Ro
             yield LiveGenerationRow(name, event.position.offset if event.position else 0)
         case GenerationDropped(generation=name):
             yield GenerationDroppedRow(name)
+        case ExamCompleted(exam=exam):
+            yield ExamRow(exam)
+        case GenerationCalibrated(calibration=calibration):
+            yield CalibrationRow(calibration, event.position.offset if event.position else 0)
         case ErasureRequested():
             yield ErasureRequestRow(
                 receipt_id=event.data.receipt_id,

@@ -108,7 +108,8 @@ async def find_bridges(
     for document in await snapshot.find_named_documents(
         query.caller.tenant, keys, filters=query.request.filters, limit=MAX_DOCUMENTS
     ):
-        by_key.setdefault(document.key, []).append(document)
+        if document.document_id not in query.excluded_documents:
+            by_key.setdefault(document.key, []).append(document)
     bridges: list[Bridge] = []
     for seed in seeds:
         taken: list[tuple[int, int]] = []

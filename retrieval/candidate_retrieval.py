@@ -85,7 +85,10 @@ async def find_links(query: QueryContext, snapshot: IndexSnapshot) -> tuple[Docu
             filters=query.request.filters,
             limit=MAX_NAMED_DOCUMENTS,
         )
-    return link_documents(plan.question, plan.document_names, documents)
+    readable = [
+        document for document in documents if document.document_id not in query.excluded_documents
+    ]
+    return link_documents(plan.question, plan.document_names, readable)
 
 
 async def retrieve_chunks(
@@ -262,6 +265,7 @@ async def _retrieve_candidates(
                         _build_request(query, snapshot, channel, limit, embedding_task),
                         clock,
                         on_hits,
+                        query.excluded_documents,
                     )
                     for channel, limit in k.items()
                 ]
@@ -344,7 +348,11 @@ async def _gather_or_cancel(
 
 
 async def _run_bounded(
-    retrieve: Retrieve, request: ChannelRequest, clock: Clock, on_hits: OnHits
+    retrieve: Retrieve,
+    request: ChannelRequest,
+    clock: Clock,
+    on_hits: OnHits,
+    excluded: Mapping[UUID, int],
 ) -> _ChannelOutcome:
     """Run one channel with a timeout, and catch every error, bugs included, so that the other
     channels go on.
@@ -356,7 +364,11 @@ async def _run_bounded(
     failure: AnabranchError | None = None
     try:
         async with asyncio.timeout(request.settings.timeout_s):
-            output = await retrieve(request)
+            # Room for every chunk of the excluded documents, so that as many others are left.
+            output = await retrieve(replace(request, k=request.k + sum(excluded.values())))
+        if excluded:
+            hits = [hit for hit in output.hits if hit.document_id not in excluded]
+            output = replace(output, hits=hits[: request.k])
         on_hits(output.hits)
     except TimeoutError:
         failure = EngineUnavailable(

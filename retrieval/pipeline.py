@@ -111,6 +111,8 @@ async def run_pipeline(
 
     # One snapshot for all reads, so that no result mixes two revisions of a document.
     async with resources.search.open_snapshot(query.generation, query.caller.readers) as snapshot:
+        query = await resources.calibrate(query, snapshot.generation.name)
+        profile = query.profile
         # 3. Link the documents that the question names; the words that address them are cut.
         links = await find_links(query, snapshot)
         if route.decided_by == "rules" and not links and route.escalated_from is None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
 from cachetools import LRUCache
 
+from retrieval.evidence_model import EVIDENCE_MODEL
 from retrieval.query_plan import QueryPlan
 from retrieval.redaction import Redactor
 from retrieval.reranking import TokenStateReader
 from retrieval.timing import Clock, Stopwatch
+from schemas.exams import CalibrationBasis
+from schemas.ids import fingerprint
+from schemas.ports.calibrations import CalibrationStore
 from schemas.ports.engines import ChatModel, Embedder, QueryEmbedding, Reranker, SentenceSplitter
 from schemas.ports.search import SearchIndex
 from schemas.principals import Principal, ReaderScope
@@ -86,6 +90,9 @@ class QueryContext:
     redactor: Redactor = field(default_factory=Redactor)
     searches_left: int = 0  # that the chat model may still ask for
     usage: EngineUsage = field(default_factory=EngineUsage)
+    calibration: CalibrationBasis = "uncalibrated"
+    # Documents that are left out, with their number of chunks: an exam hides them.
+    excluded_documents: Mapping[UUID, int] = field(default_factory=dict)
 
     @property
     def is_streamed(self) -> bool:
@@ -109,6 +116,40 @@ class RetrievalResources:
     planner: ChatModel | None = None
     router: ChatModel | None = None
     judge: ChatModel | None = None
+    calibrations: CalibrationStore | None = None
+
+    def fingerprint_scores(self, profile: Profile) -> str:
+        """Return a fingerprint of all models that scores and probabilities come from."""
+        reranker = self.get_reranker(profile)
+        return fingerprint(
+            self.embedder.fingerprint,
+            reranker.fingerprint if reranker else None,
+            asdict(EVIDENCE_MODEL),
+        )
+
+    async def calibrate(self, query: QueryContext, generation: str) -> QueryContext:
+        """Put the learned thresholds of the generation into the profile of the query.
+
+        Into the profile, since a run records it, so that a rerun decides by the same numbers.
+        """
+        profile = query.profile
+        if self.calibrations is None or not profile.answer.calibrated:
+            return query
+        learned = await self.calibrations.fetch(
+            query.caller.tenant, generation, self.fingerprint_scores(profile)
+        )
+        if learned is None or learned.basis == "uncalibrated":
+            return query
+        thresholds = {"trim": learned.trim, "min_confidence": learned.min_confidence}
+        if profile.answer.min_confidence is not None:
+            del thresholds["min_confidence"]
+        known = {name: value for name, value in thresholds.items() if value is not None}
+        answer = profile.answer.model_copy(update=known)
+        return replace(
+            query,
+            profile=profile.model_copy(update={"answer": answer}),
+            calibration=learned.basis,
+        )
 
     def get_reranker(self, profile: Profile) -> Reranker | None:
         return self.reranker if profile.rerank.reranker == "default" else None

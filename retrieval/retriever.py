@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from uuid import UUID
 
 from retrieval.answer_cache import AnswerCache, AnswerKey
@@ -35,6 +36,7 @@ from retrieval.run_record import (
 from retrieval.timing import Clock, Stopwatch
 from schemas.events import QueryAnswered
 from schemas.ids import sha256_hex
+from schemas.ports.calibrations import CalibrationStore
 from schemas.ports.engines import (
     BlobStore,
     ChatModel,
@@ -116,6 +118,7 @@ class Retriever:
         planner: ChatModel | None = None,
         router: ChatModel | None = None,
         judge: ChatModel | None = None,
+        calibrations: CalibrationStore | None = None,
     ) -> None:
         self._resources = RetrievalResources(
             search,
@@ -129,6 +132,7 @@ class Retriever:
             planner,
             router,
             judge,
+            calibrations,
         )
         self._languages, self._names, self._profiles = languages, names, profiles
         self._clock, self._publish, self._answer_cache = clock, publish, answer_cache
@@ -186,11 +190,29 @@ class Retriever:
         trace = build_trace(query, retrieval, None, self._resources)
         return DryRun(retrieval.generation, list_ranked_passages(query, retrieval), refused, trace)
 
+    def fingerprint_scores(self, profile: str) -> str:
+        """Return the fingerprint of the models that score with this profile."""
+        return self._resources.fingerprint_scores(self._profiles.get(profile))
+
     async def weigh_evidence(
-        self, caller: Principal, request: QueryRequest
+        self,
+        caller: Principal,
+        request: QueryRequest,
+        excluded_documents: Mapping[UUID, int] = MappingProxyType({}),
     ) -> tuple[QueryPlan, RetrievalResult, Evidence]:
-        """Run a query without publishing anything, and return the evidence behind its answer."""
+        """Run a query without publishing anything, and return the evidence behind its answer.
+
+        No model writes or judges an answer. `excluded_documents` are left out, as if the index
+        lacked them; the values are their numbers of chunks.
+        """
         query = self._build_context(caller, request, UUID(int=0))
+        answer = query.profile.answer.model_copy(update={"model": "extractive"})
+        judge = query.profile.judge.model_copy(update={"model": "rules"})
+        query = replace(
+            query,
+            profile=query.profile.model_copy(update={"answer": answer, "judge": judge}),
+            excluded_documents=excluded_documents,
+        )
         result = await run_pipeline(query, self._resources, "answer")
         assert result.evidence is not None
         return result.query.plan, result.retrieval, result.evidence

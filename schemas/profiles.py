@@ -234,6 +234,13 @@ class AnswerProfile(Value):
     trim: float = Field(
         0.6, ge=0, le=1, description="Omit passages that score below this share of the best one."
     )
+    calibrated: bool = Field(
+        True,
+        description=(
+            "Use the thresholds that `anabranch calibrate` learned for the generation, instead of "
+            "`trim` and of the measured default of `min_confidence`."
+        ),
+    )
     context_tokens: int = Field(
         4000, ge=100, le=200_000, description="Maximum tokens of passages to read."
     )

@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from schemas.channels import Channel
+from schemas.exams import CalibrationBasis
 from schemas.planning import Intent
 from schemas.values import Language, Span, Value
 
@@ -239,7 +240,10 @@ class Trace(Value):
     max_rerank_score: float | None = Field(description="Best score of the reranker.")
     threshold: float | None = Field(description="Score below which the question is refused.")
     calibrated: bool = Field(
-        False, description="Whether the threshold was calibrated on judgements."
+        False, description="Whether thresholds that were learned for this generation were used."
+    )
+    calibration: CalibrationBasis = Field(
+        "uncalibrated", description="What the thresholds of refusal and trimming were learned from."
     )
     models: dict[str, str] = Field({}, description="Models that were called, by task.")
     model_calls: int = Field(

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.amendments import OrderKey
+from schemas.exams import Calibration, Exam
 from schemas.generations import Generation
 from schemas.judgements import GradedPassage
 from schemas.sources import SequenceReset, SourceSpec
@@ -268,6 +269,19 @@ class GenerationDroppedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ExamRow:
+    exam: Exam
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRow:
+    """`decided_at` is the offset of the decision; earlier decisions are ignored."""
+
+    calibration: Calibration
+    decided_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRow:
     """Declare a source."""
 
@@ -419,6 +433,8 @@ Row = (
     | GenerationRow
     | GenerationBuiltRow
     | LiveGenerationRow
+    | ExamRow
+    | CalibrationRow
     | SourceRow
     | SourceRemovedRow
     | SourceResetRow

@@ -56,6 +56,14 @@ COMMANDS = {
         "anabranch.cli.generations:app",
         "List, compare, promote, roll back and drop generations of the index.",
     ),
+    "exam": (
+        "anabranch.cli.exam:exam",
+        "Examine an index with questions made from its own documents.",
+    ),
+    "calibrate": (
+        "anabranch.cli.exam:calibrate",
+        "Learn when to refuse questions and trim passages.",
+    ),
     "rebuild": (
         "anabranch.cli.build:rebuild",
         "Rebuild the index from the log without calling a model.",

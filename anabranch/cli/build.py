@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from anabranch.cli.api_calls import LONG_TIMEOUT_S
 from anabranch.cli.errors import FAILED, OK
 from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import (
@@ -73,7 +74,8 @@ def reindex(
 ) -> int:
     """Build an index with other settings (`--set`) beside the live one.
 
-    Compare and promote it with `anabranch generations`.
+    Calibrate it with `anabranch calibrate`, which `--wait` does at the end. Compare and promote it
+    with `anabranch generations`.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ def reindex(
     events_per_second
         Maximum events per second: 50, or 50/s.
     wait
-        Wait until the generation is built.
+        Wait until the generation is built, and calibrate it.
     pause
         Pause the build of this generation.
     resume
@@ -129,6 +131,8 @@ async def _reindex(
     pause: str | None,
     resume: str | None,
 ) -> int:
+    from httpx2 import Timeout
+
     from anabranch.cli.server_connection import open_client, warn_if_server_stops
 
     assignments: Sequence[str] = common.set
@@ -160,7 +164,13 @@ async def _reindex(
         built = await _wait_for_build(
             client, started["generation"], ("shadow", "live", "standby"), common
         )
-        return _print_result(built, common) if built["error"] is None else FAILED
+        if built["error"] is not None:
+            return FAILED
+        # Without a calibration of its own it could not be promoted.
+        common.report_progress(f"{started['generation']}: calibrating", built)
+        client.http.timeout = Timeout(LONG_TIMEOUT_S, connect=10)
+        await client.post("/v1/calibrations", {"generation": started["generation"]})
+        return _print_result(built, common)
 
 
 async def _wait_for_build(

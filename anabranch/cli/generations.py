@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import format_time
+from anabranch.cli.api_calls import LONG_TIMEOUT_S, format_time
 from anabranch.cli.errors import FAILED, GATE_FAILED, OK
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import confirm, print_fields, print_stderr, print_table
@@ -27,8 +27,6 @@ app = App(
 )
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
-COMPARE_TIMEOUT_S = 3600.0
-"""A comparison runs all its queries before the server answers."""
 SERVER_STAGES = ("control", "runs", "judgements")
 """Stages of a temporary server: they project decisions, runs and judgements into the tables."""
 
@@ -204,6 +202,7 @@ def promote(
     /,
     *,
     gate: Path | None = None,
+    force: Annotated[bool, Flag] = False,
     options: ComparisonOptions = DEFAULT_COMPARISON,
     common: RemoteOptions = DEFAULT,
 ) -> int:
@@ -216,6 +215,8 @@ def promote(
     gate
         YAML file with conditions on a comparison with the live generation. Without it, nothing is
         compared.
+    force
+        Promote the generation without a calibration of its own.
     """
     if gate is None and options != DEFAULT_COMPARISON:
         raise InvalidRequest(
@@ -228,6 +229,7 @@ def promote(
 
     body = {
         "gate": read_gate(gate).model_dump(mode="json") if gate else None,
+        "force": force,
         "comparison": options.to_request(),
     }
     return _print_promotion(
@@ -302,7 +304,7 @@ def _call_api(
 
     async def run() -> dict[str, Any]:
         async with open_client(common, stages=SERVER_STAGES) as client:
-            client.http.timeout = Timeout(COMPARE_TIMEOUT_S, connect=10)
+            client.http.timeout = Timeout(LONG_TIMEOUT_S, connect=10)
             return await work(client)
 
     return asyncio.run(run())

@@ -30,6 +30,7 @@ from schemas.generations import Generation
 from services.erasure.service import ErasureService
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
+from services.generations.exams import ExamService
 from services.generations.service import GenerationService
 from services.ingest import IngestService
 from services.instrumentation.event_log_decorators import NotifyingLog
@@ -45,6 +46,7 @@ from services.replay.service import ReplayService
 from sql.access import PgApiKeys, PgAudit
 from sql.documents import PgDocuments, PgJobs
 from sql.entities import PgEntities
+from sql.exams import PgCalibrations, PgExams
 from sql.generations import PgGenerations, PgGenerationSummaries
 from sql.lineage import PgLineage
 from sql.listings import PgListings
@@ -171,6 +173,16 @@ async def prepare_api(
                     PgGenerationSummaries(storage.pool),
                     storage.blobs,
                 ),
+                PgCalibrations(storage.pool),
+            ),
+            exams=ExamService(
+                retrievers,
+                PgExams(storage.pool),
+                PgCalibrations(storage.pool),
+                PgFeedback(storage.pool),
+                decisions,
+                overrides.clock,
+                overrides.fresh_id,
             ),
             builds=build_reindex_service(settings, storage, decisions, overrides),
             blobs=storage.blobs,

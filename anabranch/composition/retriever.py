@@ -26,6 +26,7 @@ from schemas.ports.search import SearchIndex
 from services.engines import check_embedder, warm_in_background
 from services.query.retriever_pool import Caches, OutdatedEmbedder, open_caches
 from services.storage import Storage
+from sql.exams import PgCalibrations
 
 
 @asynccontextmanager
@@ -85,6 +86,7 @@ async def prepare_retriever(
             planner=overrides.chat or await open_chat(settings, stack, overrides.watch, "plan"),
             router=overrides.chat or await open_chat(settings, stack, overrides.watch, "route"),
             judge=overrides.chat or await open_chat(settings, stack, overrides.watch, "judge"),
+            calibrations=PgCalibrations(storage.pool),
             **({"publish": publish} if publish else {}),
             **caches,
         )

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.events.envelope import EventData
+from schemas.exams import Calibration, Exam
 from schemas.generations import Generation
 from schemas.principals import Role
 from schemas.sources import SequenceReset, SourceSpec
@@ -58,6 +59,18 @@ class GenerationDropped(EventData, name="generation.dropped", topic=CONTROL):
     """A generation was dropped permanently, with its tables."""
 
     generation: str
+
+
+class ExamCompleted(EventData, name="exam.completed", topic=CONTROL):
+    """A generation was examined with questions made from its own documents."""
+
+    exam: Exam
+
+
+class GenerationCalibrated(EventData, name="generation.calibrated", topic=CONTROL):
+    """Thresholds for refusing and trimming were learned for a generation."""
+
+    calibration: Calibration
 
 
 class AuditRecorded(EventData, name="audit.recorded", topic=CONTROL):
@@ -167,6 +180,8 @@ EVENTS: tuple[type[EventData], ...] = (
     GenerationBuilt,
     GenerationPromoted,
     GenerationDropped,
+    ExamCompleted,
+    GenerationCalibrated,
     AuditRecorded,
     SourceAdded,
     SourceRemoved,

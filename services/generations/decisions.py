@@ -11,11 +11,14 @@ from uuid import UUID, uuid4
 
 from schemas.events import (
     EventData,
+    ExamCompleted,
     GenerationBuilt,
+    GenerationCalibrated,
     GenerationCreated,
     GenerationDropped,
     GenerationPromoted,
 )
+from schemas.exams import Calibration, Exam
 from schemas.generations import Generation
 from schemas.ports.log import RecordAppender
 from schemas.timestamps import utc_now
@@ -55,8 +58,26 @@ class GenerationDecisions:
     async def publish_dropped(self, generation: str) -> int:
         return await self._publish(GenerationDropped(generation=generation), generation)
 
-    async def _publish(self, decision: EventData, generation: str) -> int:
-        event = build_root_event(decision, self.fresh_id(), CE_SOURCE, self.clock)
+    async def publish_exam(self, exam: Exam) -> int:
+        return await self._publish(ExamCompleted(exam=exam), exam.generation, exam.tenant)
+
+    async def publish_calibration(self, calibration: Calibration) -> int:
+        return await self._publish(
+            GenerationCalibrated(calibration=calibration),
+            calibration.generation,
+            calibration.tenant,
+        )
+
+    async def _publish(
+        self, decision: EventData, generation: str, tenant: str | None = None
+    ) -> int:
+        event = build_root_event(
+            decision,
+            self.fresh_id(),
+            CE_SOURCE,
+            self.clock,
+            **({"tenant": tenant} if tenant else {}),
+        )
         [position] = await self.log.append([await self.codec.encode(event, CONTROL, generation)])
         return position.offset
 

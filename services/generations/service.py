@@ -7,12 +7,13 @@ from typing import Any
 
 from evaluation.comparison import ComparisonRequest
 from evaluation.promotion_gate import PromotionRequest, list_violations
-from schemas.errors import InvalidRequest
+from schemas.errors import InvalidRequest, PermanentError
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
 from services.generations.removal import remove_generation
+from sql.exams import PgCalibrations
 from sql.generation_switch import SwitchResult, roll_back, switch_generation
 from sql.generations import (
     PgGenerations,
@@ -29,6 +30,7 @@ class GenerationService:
     log: EventLog
     decisions: GenerationDecisions
     comparer: GenerationComparer
+    calibrations: PgCalibrations
 
     async def list_generations(self, caller: Principal) -> list[dict[str, Any]]:
         return await PgGenerationSummaries(self.pool).list_summaries(
@@ -49,7 +51,11 @@ class GenerationService:
         return await self.comparer.compare(tenant, a, b, request)
 
     async def promote(self, tenant: str, name: str, request: PromotionRequest) -> dict[str, Any]:
-        """Make the generation live; with a gate, only if the comparison passes it."""
+        """Make the generation live; with a gate, only if the comparison passes it.
+
+        Raises PermanentError with code NOT_CALIBRATED unless it is calibrated or forced.
+        """
+        await self._require_calibration(tenant, name, is_forced=request.force)
         if request.gate is None:
             return _format_switch(
                 await switch_generation(self.pool, name, self.decisions.publish_promoted), None
@@ -74,6 +80,21 @@ class GenerationService:
             ),
             report,
         )
+
+    async def _require_calibration(self, tenant: str, name: str, *, is_forced: bool) -> None:
+        """Thresholds of other generations belong to other scores. Raises NotFound as well."""
+        summary = await PgGenerationSummaries(self.pool).get_summary(name, tenant)
+        if summary is None:
+            raise unknown_generation_error(name)
+        # One that was live before is trusted as a rollback trusts it.
+        if is_forced or summary["state"] not in ("building", "shadow"):
+            return
+        if summary["state"] == "shadow" and not await self.calibrations.fetch(tenant, name):
+            raise PermanentError(
+                f"Generation {name} has no calibration of its own.",
+                code="NOT_CALIBRATED",
+                remedy=f"Run `anabranch calibrate --generation {name}`, or promote with `--force`.",
+            )
 
     async def roll_back(self, expected_live: str | None) -> dict[str, Any]:
         if expected_live is not None and expected_live != (live := await self._fetch_live_name()):

@@ -9,10 +9,12 @@ from typing import Any
 
 from schemas.rows import (
     AuditRow,
+    CalibrationRow,
     DeadLetterClosedRow,
     DeadLetterRow,
     ErasureReceiptRow,
     ErasureRequestRow,
+    ExamRow,
     FeedbackRow,
     GenerationBuiltRow,
     GenerationDroppedRow,
@@ -28,6 +30,7 @@ from schemas.rows import (
 from sql.access import insert_audit_event
 from sql.encoding import replace_nul
 from sql.erasure import write_erasure_row
+from sql.exams import insert_exam, upsert_calibration
 from sql.partitions import create_partitions
 from sql.pool import Connection
 from sql.query_loader import load_query
@@ -45,6 +48,10 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 await connection.execute(load_query("promote"), name, offset)
             case GenerationDroppedRow(generation=name):
                 await connection.execute(load_query("mark_generation_dropped"), name)
+            case ExamRow(exam=exam):
+                await insert_exam(connection, exam)
+            case CalibrationRow(calibration=calibration, decided_at=offset):
+                await upsert_calibration(connection, calibration, offset)
             case SourceRow(spec=spec, epoch=epoch):
                 await connection.execute(
                     load_query("declare_source"),

@@ -93,6 +93,7 @@ async def produce_all_events(world: ApiWorld) -> None:
         "chunk_ids": [answer["citations"][0]["chunk_id"]],
     }
     await _send(world.http.post("/v1/feedback", json=feedback))
+    await _send(world.http.post("/v1/calibrations", json={"questions": 4}))
     secret = await world.ingest_until_searchable(
         "The code of the safe is kingfisher.", "secret.txt", external_id="secret"
     )

@@ -63,13 +63,15 @@ class _SchemaPair:
         if (pair := (old.get("$ref"), new.get("$ref"))) in visited and all(pair):
             return
         visited = (*visited, pair) if all(pair) else visited
+        # With its reference, by which a type that contains itself is recognized.
+        unresolved_old = old
         old, new = _resolve_reference(old, self.old_root), _resolve_reference(new, self.new_root)
         if _list_alternatives(old):
             for alternative in _list_alternatives(old):
                 yield from self.find_incompatibilities(alternative, new, path, visited)
         elif len(_list_alternatives(new)) > 1:
             if all(
-                any(self.find_incompatibilities(old, alternative, path, visited))
+                any(self.find_incompatibilities(unresolved_old, alternative, path, visited))
                 for alternative in _list_alternatives(new)
             ):
                 yield f"{path}: none of the alternatives takes {_format_types(old)}"

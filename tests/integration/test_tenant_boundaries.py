@@ -83,7 +83,7 @@ async def test_source_count_excludes_other_tenants(database: str) -> None:
 
 
 def make_generation_service(found: SearchStack) -> GenerationService:
-    return GenerationService(found.pool, None, None, None)  # type: ignore[arg-type]
+    return GenerationService(found.pool, None, None, None, None)  # type: ignore[arg-type]
 
 
 async def test_generation_counts_cover_only_the_admins_tenant(database: str) -> None:

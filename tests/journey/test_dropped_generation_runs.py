@@ -41,6 +41,7 @@ async def test_run_of_dropped_generation_keeps_lineage_and_rerun(world: ApiWorld
     await world.ingest_until_searchable(NOTE, external_id="allowances", title="Allowances")
     answer = await ask_and_record(world)
     name = await build_generation(world, purpose="reindex", set=OTHER_CHUNKING_SETTINGS)
+    await request_json(world, "POST", "/v1/calibrations", generation=name, questions=2)
     await request_json(world, "POST", f"/v1/generations/{name}/promote")
     assert (await fetch_lineage(world, answer["run_id"]))["verified"], "it stands by"
     await request_json(world, "DELETE", "/v1/generations/g1")

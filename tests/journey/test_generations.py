@@ -51,6 +51,11 @@ async def copy_to_shadow(world: ApiWorld, name: str = "g2") -> None:
         )
 
 
+async def calibrate(world: ApiWorld, name: str) -> None:
+    response = await world.http.post("/v1/calibrations", json={"generation": name, "questions": 2})
+    assert response.status_code == 200, response.text
+
+
 async def hide_in_shadow(world: ApiWorld, document: str) -> None:
     await world.worker.storage.pool.execute(
         "delete from visible where generation = 'g2' and document_id in (select id from documents "
@@ -311,6 +316,7 @@ async def test_comparison_can_include_answers(world: ApiWorld) -> None:
 async def test_gate_rejects_identical_generation_with_reason(world: ApiWorld) -> None:
     await ingest_texts(world)
     await copy_to_shadow(world)
+    await calibrate(world, "g2")
     report = await post_generations(
         world, "g2/promote", gate={}, comparison={"golden": GOLDEN_QUERIES}
     )
@@ -331,6 +337,7 @@ async def test_generation_is_promoted_rolled_back_and_dropped(world: ApiWorld) -
     await copy_to_shadow(world)
     refused = await world.http.delete("/v1/generations/g1")
     assert refused.status_code == 409 and refused.json()["code"] == "GENERATION_IS_LIVE"
+    await calibrate(world, "g2")
     report = await post_generations(
         world, "g2/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES}
     )
@@ -362,7 +369,7 @@ async def test_generation_missing_a_document_is_not_promoted(world: ApiWorld) ->
     await ingest_texts(world)
     await copy_to_shadow(world)
     await hide_in_shadow(world, "stork")
-    response = await world.http.post("/v1/generations/g2/promote")
+    response = await world.http.post("/v1/generations/g2/promote", json={"force": True})
     assert (
         response.status_code == 409
         and response.json()["code"] == "GENERATION_BEHIND"

@@ -299,6 +299,9 @@ async def _create_tenant_objects(stack: TenantStack, tenant: str) -> None:
         await _erase_collection(http, f"{tenant}-gone", receipt.json()["ingestion_job_id"])
     }
     own.names.add(f"{tenant}-gone")
+    exam = await http.post("/v1/exams", json={"questions": 2})
+    assert exam.status_code == 200, exam.text
+    own.ids["exam"] = {exam.json()["exam_id"]}
     letters = (await http.get("/v1/dead-letters")).json()["items"]
     assert letters, "a broken file is a dead letter"
     own.ids["event"] = {
@@ -505,7 +508,7 @@ def _collect_foreign_values(stack: TenantStack, who: tuple[str, str]) -> Paramet
     ]
     ids: dict[str, list[str]] = {}
     for own in owners:
-        for kind in own.ids if own is owners[-1] else ("document", "replay", "receipt"):
+        for kind in own.ids if own is owners[-1] else ("document", "replay", "receipt", "exam"):
             ids.setdefault(kind, []).extend(sorted(own.ids[kind])[-1:] if kind in own.ids else [])
     texts = [
         text

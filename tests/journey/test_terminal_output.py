@@ -165,6 +165,8 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "generations promote": [["g1"]],
         "generations rollback": [[]],
         "generations drop": [["g1", "--yes"]],
+        "exam": [["--questions", "2"]],
+        "calibrate": [["--questions", "2"]],
         "rebuild": [["--dry-run"]],
         "reindex": [["--dry-run", "--set", f"chat.model={CONTROL_SEQUENCES}"]],
         "topics list": [[]],

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
 from api.services import Services
 from api.signed_links import LinkSigner
+from evaluation.calibration import calibrate
 from evaluation.comparison import JudgementCounts, build_comparison_report
+from evaluation.exam import summarize_exam
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.events.control import Scope
+from schemas.exams import Exam
 from schemas.generations import IndexConfig
 from schemas.ids import sha256_hex
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
@@ -321,6 +325,35 @@ class FakeGenerations:
         return {"generation": name, "removed": True, "blocked_by": None, "topics": ["embedded.g2"]}
 
 
+class FakeExams:
+    async def examine(self, caller: Principal, request: Any) -> dict[str, Any]:
+        return summarize_exam(make_exam(caller.tenant), {})
+
+    async def calibrate(self, caller: Principal, request: Any) -> dict[str, Any]:
+        exam = make_exam(caller.tenant)
+        calibration = calibrate(exam, [], request)
+        return calibration.model_dump(mode="json") | {"exam": summarize_exam(exam, {})}
+
+    async def list_exams(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
+        return [summarize_exam(make_exam(caller.tenant), {})]
+
+    async def get_exam(self, caller: Principal, exam_id: UUID) -> dict[str, Any]:
+        raise NotFound(f"no exam {exam_id}", remedy="List them.")
+
+
+def make_exam(tenant: str) -> Exam:
+    return Exam(
+        exam_id=UUID(int=1),
+        tenant=tenant,
+        generation="g1",
+        profile="default",
+        seed=0,
+        scores="",
+        completed_at=datetime.fromisoformat(RECEIVED_AT),
+        items=[],
+    )
+
+
 class NoRecords:
     async def list_collections(self, caller: Principal) -> list[dict[str, Any]]:
         return []
@@ -583,6 +616,7 @@ def make_services(**replaced: Any) -> Services:
         "erasures": NoErasures(),
         "replays": NoReplays(),
         "generations": FakeGenerations(),
+        "exams": FakeExams(),
         "builds": FakeGenerationBuilds(),
         "blobs": StubBlobs({"k": FILE_BYTES}),
         "list_profiles": lambda: [Profile()],

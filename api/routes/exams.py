@@ -1,0 +1,112 @@
+"""Exams that generations sit, and the thresholds learned from them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import Field
+
+from api.audit import AuditedRoute
+from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
+from api.responses import Page, ResponseModel, Time
+from schemas.exams import CalibrationBasis, CalibrationRequest, ExamRequest
+
+router = APIRouter(
+    tags=["exams"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)]
+)
+
+
+class ShareInterval(ResponseModel):
+    """A share with its 95 % interval (Wilson). Null without questions."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int = Field(description="Number of questions.")
+
+
+class ExamMeasures(ResponseModel):
+    passage_first: ShareInterval = Field(description="The right passage ranks first.")
+    passage_in_ten: ShareInterval = Field(description="The right passage is among ten.")
+    falsely_refused: ShareInterval = Field(description="Of the answerable questions.")
+    correctly_refused: ShareInterval = Field(description="Of those without their document.")
+
+
+class WeakDocument(ResponseModel):
+    document_id: str
+    name: str | None = Field(description="Null for a document that was erased since.")
+    questions: int
+    wrong: int = Field(
+        description="Questions refused falsely, answered falsely, or with another passage first."
+    )
+
+
+class ExamReport(ResponseModel):
+    schema_version: int
+    exam_id: str
+    generation: str
+    profile: str
+    seed: int
+    completed_at: Time
+    questions: int
+    failed: int = Field(description="Questions that failed with an error.")
+    overall: ExamMeasures
+    kinds: dict[str, ExamMeasures]
+    collections: dict[str, ExamMeasures] = Field(
+        description="By collection; empty name for documents without one."
+    )
+    weakest_documents: list[WeakDocument]
+
+
+class CalibrationResponse(ResponseModel):
+    """Thresholds that queries of this tenant use from now on. Null thresholds: the defaults."""
+
+    tenant: str
+    generation: str
+    scores: str = Field(description="Fingerprint of the models behind the scores.")
+    basis: CalibrationBasis
+    questions: int = Field(description="Answerable questions that it was learned from.")
+    coverage: float
+    min_confidence: float | None
+    trim: float | None
+    exam_id: str | None
+    exam: ExamReport
+
+
+@router.post("/exams", operation_id="examine")
+async def examine(body: ExamRequest, services: ServicesDep, caller: WholeTenant) -> ExamReport:
+    """Make questions from the documents, run them, and report the results.
+
+    Responds when all are done.
+    """
+    return ExamReport.model_validate(await services.exams.examine(caller, body))
+
+
+@router.post("/calibrations", operation_id="calibrate")
+async def calibrate(
+    body: CalibrationRequest, services: ServicesDep, caller: WholeTenant
+) -> CalibrationResponse:
+    """Run an exam, and learn the thresholds of refusal and trimming for the generation.
+
+    Responds when all is done.
+    """
+    return CalibrationResponse.model_validate(await services.exams.calibrate(caller, body))
+
+
+@router.get("/exams", operation_id="list_exams")
+async def list_exams(
+    services: ServicesDep,
+    caller: WholeTenant,
+    limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of exams.")] = 20,
+) -> Page[ExamReport]:
+    """List exams, newest first."""
+    items = await services.exams.list_exams(caller, limit)
+    return Page[ExamReport].model_validate({"items": items, "next": None})
+
+
+@router.get("/exams/{exam_id}", operation_id="get_exam")
+async def get_exam(exam_id: UUID, services: ServicesDep, caller: WholeTenant) -> ExamReport:
+    """Get the report of an exam."""
+    return ExamReport.model_validate(await services.exams.get_exam(caller, exam_id))
