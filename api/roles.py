@@ -12,7 +12,7 @@ from schemas.principals import Role
 
 READER_OPERATIONS = (
     "search query list_documents get_document list_revisions list_chunks get_markdown get_file "
-    "document_events document_lineage "
+    "document_events document_lineage query_graph "
     "list_entities get_entity get_subgraph list_collections list_runs get_run rerun_run diff_run "
     "run_lineage list_profiles get_profile "
     "ingest_status ingest_status_by_event list_events stream give_feedback get_config_schema "

@@ -23,6 +23,7 @@ from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.engines import BlobStore
+from schemas.ports.graph import GraphServer
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Authenticator, Principal
 from schemas.profiles import Profile
@@ -327,6 +328,7 @@ class Services:
     ingest: IngestPort
     documents: DocumentCatalog
     entities: EntityPort
+    graph: GraphServer | None  # None: no server is configured
     listings: ListingPort
     sources: SourcePort
     erasures: ErasurePort

@@ -10,7 +10,7 @@ from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.sources import build_source_service
 from anabranch.composition.storage import prepare_storage
-from anabranch.config.engines import build_disk_reserve
+from anabranch.config.engines import build_disk_reserve, open_graph_server
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import build_config_schema, load_all_profiles
 from anabranch.config.settings import Settings
@@ -157,6 +157,7 @@ async def prepare_api(
             ),
             documents=documents,
             entities=PgEntities(storage.pool),
+            graph=await stack.enter_async_context(open_graph_server(settings.graph)),
             listings=records,
             sources=build_source_service(settings, storage, overrides),
             replays=ReplayService(storage, overrides.clock, overrides.fresh_id),

@@ -16,7 +16,13 @@ from urllib.parse import unquote, urlsplit
 from anabranch.config.index_config import require_model
 from anabranch.config.loader import resolve_generation_settings
 from anabranch.config.overrides import NO_OVERRIDES, Overrides, watch_nothing
-from anabranch.config.settings import ChatTask, IngestSettings, ModelSettings, Settings
+from anabranch.config.settings import (
+    ChatTask,
+    GraphSettings,
+    IngestSettings,
+    ModelSettings,
+    Settings,
+)
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve
 from engines.parsed_blocks import OcrEngine
@@ -28,6 +34,7 @@ from engines.server_settings import (
 from schemas.errors import ConfigurationError
 from schemas.generations import EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig
 from schemas.ports.engines import BlobStore, ChatModel, Embedder, Extractor, Parser, Reranker
+from schemas.ports.graph import GraphServer
 from schemas.ports.stage_ports import IngressLimits
 from services.engines import Engines
 from services.worker.engine_registry import OpenEngines, SharedEngines
@@ -300,3 +307,22 @@ def build_limits(ingest: IngestSettings) -> IngressLimits:
         sources_by_topic=topics,
         **optional_limits,
     )
+
+
+@asynccontextmanager
+async def open_graph_server(settings: GraphSettings) -> AsyncIterator[GraphServer | None]:
+    if settings.bolt_url is None:
+        yield None
+        return
+    # Imported here: the driver takes 0.1 s to import, and few installations have a graph server.
+    from engines.graph.bolt import open_bolt_graph
+
+    auth = (settings.user, settings.password.get_secret_value()) if settings.user else None
+    async with open_bolt_graph(
+        settings.bolt_url,
+        auth,
+        settings.databases,
+        timeout_s=settings.timeout_s,
+        max_rows=settings.max_rows,
+    ) as graph:
+        yield graph

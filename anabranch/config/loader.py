@@ -37,11 +37,6 @@ NON_SETTING_VARIABLES = frozenset(
 The command line, the embedded Postgres and the tests read them.
 """
 
-UNAVAILABLE_SETTINGS = {
-    "graph.bolt_url": "the graph channel runs on the Postgres tables",
-}
-"""Settings that this version rejects, with the reason."""
-
 
 def load_settings(
     *, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()
@@ -256,13 +251,6 @@ def _reject_unknown(values: Mapping[str, Any], origin: str) -> None:
 
 
 def _check_setting_name(key: str, setting_names: set[str], label: str, format_name: Any) -> None:
-    for unavailable, explanation in UNAVAILABLE_SETTINGS.items():
-        if key == unavailable or key.startswith(f"{unavailable}."):
-            raise ConfigurationError(
-                f"Setting {label} is not available in this version: {explanation}.",
-                code="SETTING_NOT_AVAILABLE",
-                remedy="Remove the setting.",
-            )
     if (
         key in setting_names
         or any(name.startswith(f"{key}.") for name in setting_names)

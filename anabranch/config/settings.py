@@ -200,6 +200,34 @@ class ExtractSettings(ModelSettings):
     )
 
 
+class GraphSettings(SettingsSection):
+    """Graph server that answers Cypher: Neo4j, PuppyGraph, or another one with Bolt."""
+
+    bolt_url: str | None = Field(
+        None,
+        pattern=r"^(bolt|neo4j)(\+s|\+ssc)?://[^\s/?#@]+$",
+        description="URL of the graph server, bolt://host:7687; unset: no Cypher",
+    )
+    user: str | None = Field(None, description="user name; unset: no authentication")
+    password: SecretStr = Field(SecretStr(""), description="password of the user")
+    databases: dict[str, str] = Field(
+        {"default": ""},
+        description=(
+            "database of the graph server by tenant, which holds no other tenant's nodes; empty: "
+            "the server's default database. Other tenants get no Cypher"
+        ),
+    )
+    timeout_s: float = Field(5.0, ge=0.1, le=60, description="seconds that a query may take")
+    max_rows: int = Field(1_000, ge=1, le=10_000, description="maximum rows of a result")
+
+    @field_validator("databases")
+    @classmethod
+    def _reject_shared_database(cls, databases: dict[str, str]) -> dict[str, str]:
+        if len(set(databases.values())) < len(databases):
+            raise ValueError("two tenants have the same database. Give each its own")
+        return databases
+
+
 class IngestSettings(SettingsSection):
     max_bytes: int = Field(512 * MIB, ge=1, description="maximum size of a document in bytes")
     inline_bytes: int = Field(
@@ -503,6 +531,7 @@ class Settings(BaseSettings):
     judge: ModelSettings = ModelSettings()
     chunk: ChunkSettings = ChunkSettings()
     lexical: LexicalSettings = LexicalSettings()
+    graph: GraphSettings = GraphSettings()
     ingest: IngestSettings = IngestSettings()
     sources: dict[str, SecretStr] = Field(
         {}, description="database URL by name of a source of kind postgres, with user and password"

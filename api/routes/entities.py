@@ -8,9 +8,10 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
+from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
 from api.responses import Page, ResponseModel
 from schemas.errors import unknown_resource_error
+from schemas.ports.graph import GraphQuery, GraphRows, no_graph_server_error
 
 router = APIRouter(tags=["graph"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
@@ -116,3 +117,14 @@ async def get_subgraph(
     return Subgraph.model_validate(
         await services.entities.get_subgraph(caller, seed, hops=hops, limit=limit)
     )
+
+
+@router.post("/graph/query", operation_id="query_graph")
+async def query_graph(body: GraphQuery, services: ServicesDep, caller: WholeTenant) -> GraphRows:
+    """Run a read-only Cypher query on the configured graph server.
+
+    It sees nodes and relationships of the caller's tenant alone. Values are parameters.
+    """
+    if services.graph is None:
+        raise no_graph_server_error(caller.tenant)
+    return await services.graph.run_query(caller.tenant, body)

@@ -611,6 +611,7 @@ def make_services(**replaced: Any) -> Services:
         "ingest": FakeIntake(),
         "documents": FakeDocuments(),
         "entities": NoEntities(),
+        "graph": None,
         "listings": NoRecords(),
         "sources": NoSources(),
         "erasures": NoErasures(),

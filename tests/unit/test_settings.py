@@ -100,11 +100,18 @@ def test_invalid_value_is_rejected_with_setting_name(assignment: str) -> None:
     assert assignment.partition("=")[0] in caught.value.detail
 
 
-def test_unavailable_setting_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANABRANCH_GRAPH__BOLT_URL", "bolt://localhost")
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "graph.bolt_url=http://graph:7687",
+        "graph.bolt_url=bolt://user:secret@graph:7687",
+        'graph.databases={"acme":"kg","globex":"kg"}',
+    ],
+)
+def test_graph_server_without_tenant_boundary_is_rejected(assignment: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        load_settings()
-    assert caught.value.code == "SETTING_NOT_AVAILABLE"
+        load_settings(sets=[assignment])
+    assert "graph." in caught.value.detail and "secret" not in caught.value.detail
 
 
 CHAT_SETTINGS = (

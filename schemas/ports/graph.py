@@ -1,0 +1,54 @@
+"""Graph servers that answer Cypher."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.errors import InvalidRequest
+
+Scalar = Annotated[str, Field(max_length=10_000)] | bool | int | float | None
+ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+
+
+class GraphQuery(BaseModel):
+    """A read-only Cypher query with its parameters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cypher: str = Field(
+        min_length=1,
+        max_length=10_000,
+        description="Query in the accepted subset of openCypher. Values are parameters.",
+        examples=["MATCH (c:Chunk)-[:MENTIONS]->(e:Entity) WHERE e.key = $key RETURN c.id"],
+    )
+    parameters: dict[ParameterName, Scalar | Annotated[list[Scalar], Field(max_length=1_000)]] = (
+        Field({}, max_length=64, description="Value of each $name of the query.")
+    )
+
+
+class GraphRows(BaseModel):
+    """Rows of a graph query. Nodes are objects, paths lists of nodes and relationship types."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+    limit: int = Field(description="Maximum number of rows; the result may have more.")
+
+
+class GraphServer(Protocol):
+    """A graph server that is bound to tenants."""
+
+    async def run_query(self, tenant: str, query: GraphQuery) -> GraphRows:
+        """Raises InvalidRequest, EngineUnavailable."""
+
+
+def no_graph_server_error(tenant: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"No graph server is configured for tenant {tenant}.",
+        code="NO_GRAPH_SERVER",
+        remedy=(
+            "Set ANABRANCH_GRAPH__BOLT_URL and ANABRANCH_GRAPH__DATABASES. "
+            "GET /v1/graph/subgraph needs no server."
+        ),
+    )
