@@ -69,6 +69,12 @@ def assess_evidence(
     missing_terms = find_missing_terms(
         index_text_terms(documents), plan, is_foreign=features["is_foreign"] > 0
     )
+    is_gibberish = (
+        not features["is_foreign"]
+        and not features["document_coverage"]
+        and _count_tokens_per_letter(evidence.similarities, plan)
+        > EVIDENCE_MODEL.max_tokens_per_letter
+    )
     min_confidence = (
         EVIDENCE_MODEL.refuse_below if profile.min_confidence is None else profile.min_confidence
     )
@@ -77,9 +83,14 @@ def assess_evidence(
         relevance,
         # However close its meaning, a passage about another product, year or person is no answer.
         refused=bool(missing_terms)
+        or is_gibberish
         or probability < min_confidence
         or _get_lead_score(evidence, relevance) < EVIDENCE_MODEL.min_rerank_score,
-        reason=f"the documents lack {', '.join(missing_terms)}" if missing_terms else reason,
+        reason=f"the documents lack {', '.join(missing_terms)}"
+        if missing_terms
+        else "the documents hold no word of the question"
+        if is_gibberish
+        else reason,
         probability=probability,
         missing_terms=tuple(missing_terms),
         alternatives=tuple(find_alternatives(missing_terms, documents)),
@@ -91,6 +102,12 @@ def _get_lead_score(evidence: Evidence, relevance: RelevanceDecision) -> float:
     assert evidence.scores is not None
     lead = evidence.candidates[rank_rows(evidence.scores)[0]].context.parent
     return math.inf if lead.rerank_score is None else lead.rerank_score - relevance.background
+
+
+def _count_tokens_per_letter(similarities: Similarities, plan: QueryPlan) -> float:
+    """A tokenizer cuts words that it has never seen into many short tokens."""
+    letters = sum(character.isalnum() for character in plan.question)
+    return len(similarities.weights) / max(1, letters)
 
 
 def list_quoted_documents(

@@ -17,7 +17,9 @@ class EvidenceModel:
     """`selection` weighs the features of a sentence; `confidence`, with `intercept`, those of an
     answer. Probabilities below `refuse_below` refuse, and those of `medium_from` and `high_from`
     begin a level of confidence. Questions are refused as far from the documents when the passage of
-    the best sentence has a rerank score, above the background, below `min_rerank_score`.
+    the best sentence has a rerank score, above the background, below `min_rerank_score`, and as
+    gibberish when no word of theirs is in the documents and they have more tokens per letter than
+    `max_tokens_per_letter`.
     """
 
     selection: Mapping[str, float]
@@ -27,6 +29,7 @@ class EvidenceModel:
     medium_from: float
     high_from: float
     min_rerank_score: float
+    max_tokens_per_letter: float
 
 
 EVIDENCE_MODEL = EvidenceModel(

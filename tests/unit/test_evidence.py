@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -154,6 +155,32 @@ def test_held_terms_are_left_to_the_estimated_probability() -> None:
     ]
     assert [decision.refused for decision in decisions] == [False, True]
     assert decisions[0].probability == decisions[1].probability is not None
+
+
+@pytest.mark.parametrize(
+    ("question", "tokens_per_word", "is_refused"),
+    [("asdkj qwe zzz", 4, True), ("asdkj qwe zzz", 1, False), ("asdkj warranty zzz", 8, False)],
+)
+def test_words_without_meaning_that_no_document_has_are_refused(
+    question: str, tokens_per_word: int, is_refused: bool
+) -> None:
+    contexts = make_contexts("The warranty of an HX-9 is 36 months.", "Visitors sign the book.")
+    evidence = weigh(question, contexts)
+    assert evidence.similarities is not None
+    similarities = replace(
+        evidence.similarities,
+        tokens=np.repeat(evidence.similarities.tokens, tokens_per_word, axis=1),
+        weights=np.repeat(evidence.similarities.weights, tokens_per_word),
+    )
+    decision = assess_evidence(
+        RULES,
+        replace(evidence, similarities=similarities),
+        contexts,
+        [0.9, 0.1],
+        plan(question),
+        AnswerProfile(min_confidence=0.0),
+    )
+    assert decision.refused is is_refused
 
 
 def test_profile_threshold_keeps_the_rules() -> None:
