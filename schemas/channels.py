@@ -48,6 +48,9 @@ class LexicalProfile(ChannelProfile):
     )
 
 
+GraphStrategy = Literal["entity_search", "traversal", "hybrid"]
+
+
 class GraphProfile(ChannelProfile):
     """Settings of the graph channel."""
 
@@ -56,6 +59,14 @@ class GraphProfile(ChannelProfile):
     )
     fan_out: int = Field(
         25, ge=1, le=200, description="Edges to follow from each node, heaviest first."
+    )
+    strategy: GraphStrategy = Field(
+        "hybrid",
+        description=(
+            "Chunks to find: `entity_search`, those that mention an entity that the question "
+            "names; `traversal`, those that mention an entity at the end of a path from one; "
+            "`hybrid`, both."
+        ),
     )
     decay: float = Field(
         0.5, gt=0, le=1, description="Factor by which a score shrinks with each hop."

@@ -33,6 +33,7 @@ async def expand_seeds(
     seeds: Sequence[EntitySeed],
     *,
     hops: int,
+    min_hops: int,
     fan_out: int,
     decay: float,
     k: int,
@@ -53,5 +54,6 @@ async def expand_seeds(
         decay,
         MAX_MENTIONS,
         k,
+        min_hops,
     )
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]

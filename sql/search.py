@@ -177,13 +177,21 @@ class PgSnapshot:
         decay: float,
         filters: Filters,
         k: int,
+        min_hops: int = 0,
     ) -> Sequence[Hit]:
         async with self._connections.acquire() as connection:
             scope = await resolve_scope(
                 connection, self.generation.name, tenant, filters, self._readers
             )
             return await graph.expand_seeds(
-                connection, scope, seeds, hops=hops, fan_out=fan_out, decay=decay, k=k
+                connection,
+                scope,
+                seeds,
+                hops=hops,
+                min_hops=min_hops,
+                fan_out=fan_out,
+                decay=decay,
+                k=k,
             )
 
     async def fetch_chunks(

@@ -20,7 +20,8 @@ async def retrieve(request: ChannelRequest) -> ChannelOutput:
     hits = await request.snapshot.search_graph(
         request.tenant,
         seeds,
-        hops=settings.hops,
+        hops=0 if settings.strategy == "entity_search" else settings.hops,
+        min_hops=1 if settings.strategy == "traversal" else 0,
         fan_out=settings.fan_out,
         decay=settings.decay,
         filters=request.filters,

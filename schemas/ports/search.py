@@ -165,7 +165,9 @@ class IndexSnapshot(Protocol):
         decay: float,
         filters: Filters,
         k: int,
-    ) -> Sequence[Hit]: ...
+        min_hops: int = 0,
+    ) -> Sequence[Hit]:
+        """Return chunks that mention entities from `min_hops` to `hops` relations off the seeds."""
 
     async def fetch_chunks(
         self, chunk_ids: Sequence[UUID], question: str

@@ -157,7 +157,7 @@ group by type, key
 order by key, count(*) desc, type
 
 -- name: graph
--- Chunks that mention the seeds or entities within $16 visible relations of them, best first.
+-- Chunks that mention entities within $21 to $16 visible relations of the seeds, best first.
 -- $13 types, $14 keys, $15 weights of the seeds. An entity passes score × relation weight × $18 on, along its $17
 -- heaviest relations per direction. The cap bounds hubs: p95 fell from 250 ms to 6 ms at a cap of 25.
 with recursive seeds as materialized (
@@ -190,7 +190,7 @@ reached (id, hop, score) as (
   where reached.hop < $16::int
 ),
 entity as materialized (
-  select id, sum(score) as score from reached group by id order by 2 desc, 1 limit 200
+  select id, sum(score) as score from reached where hop >= $21::int group by id order by 2 desc, 1 limit 200
 )
 select c.chunk_id, min(c.document_id::text)::uuid as document_id, sum(c.score) as score
 from (

@@ -397,7 +397,7 @@ async def test_graph_scores_decay_along_relations(world: SearchWorld) -> None:
     await world.relate(hidden, "ada", "eve", 1.0)
 
     async def walk(
-        hops: int, readers: tuple[str, ...] | None = ("user:bob",)
+        hops: int, readers: tuple[str, ...] | None = ("user:bob",), min_hops: int = 0
     ) -> dict[Place, float]:
         async with world.search.open_snapshot(readers=readers) as snapshot:
             assert [
@@ -411,9 +411,12 @@ async def test_graph_scores_decay_along_relations(world: SearchWorld) -> None:
                 decay=0.5,
                 filters=NO_FILTERS,
                 k=9,
+                min_hops=min_hops,
             )
             return await locate(snapshot, hits)
 
+    assert await walk(0) == {("chain", 0): 1.0}
+    assert await walk(1, min_hops=1) == pytest.approx({("chain", 1): 0.4})
     assert await walk(1) == pytest.approx({("chain", 0): 1.0, ("chain", 1): 0.4})
     assert await walk(2) == pytest.approx(
         {("chain", 0): 1.16, ("chain", 1): 0.4, ("chain", 2): 0.16}

@@ -343,12 +343,13 @@ class MemoryIndex:
         decay: float,
         filters: Filters,
         k: int,
+        min_hops: int = 0,
     ) -> Sequence[Hit]:
         self._record_call("graph")
         entities: dict[str, float] = defaultdict(float)
         reached = [(seed.key, seed.weight) for seed in seeds]
-        for _ in range(hops + 1):
-            for name, score in reached:
+        for hop in range(hops + 1):
+            for name, score in reached if hop >= min_hops else ():
                 entities[name] += score
             reached = [
                 (neighbor, score * weight * decay)

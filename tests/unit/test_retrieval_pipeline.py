@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.channels import CHANNELS, GraphProfile
+from schemas.channels import CHANNELS, GraphProfile, GraphStrategy
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidRequest
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import QueryEmbedding, RerankPassage
@@ -672,3 +672,21 @@ async def test_dry_run_matches_search_and_query_without_events() -> None:
             dry_run.trace.models == answer.trace.models
             and len(built.published_events) == n_published > 0
         )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [("entity_search", ["ada"]), ("traversal", ["bob"]), ("hybrid", ["ada", "bob"])],
+)
+async def test_graph_strategy_selects_named_or_related_entities(
+    strategy: GraphStrategy, expected: list[str]
+) -> None:
+    built = make_harness()
+    for name in ("ada", "bob"):
+        built.add(name, f"Wholly other words of {name}.", names=(name,))
+    document_id = next(view.document_id for view in built.index.views.values())
+    built.index.add_relation(document_id, "ada", "bob", 0.8)
+    built.profiles = [Profile(name="walk", graph=GraphProfile(strategy=strategy, hops=1))]
+    request = SearchRequest(query="Who knows Ada?", profile="walk", channels=["graph"])
+    response = await built.make_retriever().search(LOCAL_CALLER, request, RUN_ID)
+    assert sorted(str(result.external_id) for result in response.results) == expected
