@@ -163,6 +163,10 @@ class ExamPort(Protocol):
 
     async def get_exam(self, caller: Principal, exam_id: UUID) -> dict[str, Any]: ...
 
+    async def export_judgements(
+        self, caller: Principal, since: datetime | None, until: datetime | None
+    ) -> dict[str, Any]: ...
+
 
 class GenerationPort(Protocol):
     async def list_generations(self, caller: Principal) -> list[dict[str, Any]]: ...

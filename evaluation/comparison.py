@@ -118,11 +118,14 @@ class ComparisonRequest(BaseModel):
     profile: str | None = Field(
         None, description="Profile to use instead of the one of each question."
     )
+    profile_b: str | None = Field(
+        None, description="Profile of the second side, if it differs from that of the first."
+    )
 
 
 class ComparisonBody(ComparisonRequest):
     a: str = Field(description="Generation to compare with.")
-    b: str = Field(description="Generation to compare.")
+    b: str = Field(description="Generation to compare. May be `a`, to compare two profiles.")
 
 
 def read_golden(path: Path) -> list[GoldenQuestion]:

@@ -65,6 +65,19 @@ class PgFeedback:
         rows = await fetch_rows(self._pool, "recent_questions", tenant, since, until, limit)
         return [(row["run_id"], row["request"]) for row in rows]
 
+    async def fetch_difficult(
+        self, tenant: str, since: datetime | None, until: datetime | None, limit: int
+    ) -> list[dict[str, Any]]:
+        """Return the latest run of each question that was refused, answered with low confidence or
+        judged not useful, newest first.
+        """
+        rows = await fetch_rows(self._pool, "difficult_questions", tenant, since, until, limit)
+        return [
+            dict(row)
+            | {"run_id": str(row["run_id"]), "answered_at": row["answered_at"].isoformat()}
+            for row in rows
+        ]
+
 
 def _to_passage(row: asyncpg.Record) -> QuotedPassage:
     quote = row["text"][:MAX_QUOTE_CHARS]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
 
 from cyclopts import App
 
-from anabranch.cli.options import LocalOptions
+from anabranch.cli.options import LocalOptions, RemoteOptions
 from anabranch.cli.output import print_stderr, print_table
+from schemas.errors import ConfigurationError
 
 app = App(
     name="eval",
@@ -16,6 +18,7 @@ app = App(
     result_action="return_value",
 )
 DEFAULT = LocalOptions()
+DEFAULT_REMOTE = RemoteOptions()
 
 
 @app.command
@@ -164,4 +167,50 @@ def documents(path: Path, /, *, common: LocalOptions = DEFAULT) -> int:
             ]
             rows.append((kind, figures.get("files"), ", ".join(metrics)))
         print_table(("kind", "files", "metrics"), rows)
+    return 0
+
+
+app.command(
+    "anabranch.cli.generations:compare",
+    name="compare",
+    help="Run the same queries against two generations, or two profiles of one (`--profile-b`).",
+)
+
+
+@app.command
+def export(
+    folder: Path,
+    /,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    common: RemoteOptions = DEFAULT_REMOTE,
+) -> int:
+    """Write judgements, hard negatives and difficult questions to files.
+
+    Parameters
+    ----------
+    folder
+        Folder to write golden.jsonl, queries.jsonl, qrels.tsv, hard_negatives.jsonl and
+        difficult.jsonl to. Existing files are replaced.
+    since
+        Start of the period (UTC unless it has a zone).
+    until
+        End of the period (UTC unless it has a zone).
+    """
+    from anabranch.cli.api_calls import format_time, get
+    from evaluation.judgement_export import write_judgement_export
+
+    period = {"since": format_time(since), "until": format_time(until)}
+    export = get("/v1/judgements", common, **{name: time for name, time in period.items() if time})
+    try:
+        counts = write_judgement_export(folder, export)
+    except OSError as error:
+        raise ConfigurationError(
+            f"Cannot write to {folder}: {error.strerror}.", remedy="Name another folder."
+        ) from error
+    if common.is_json:
+        common.print_result({"folder": str(folder), "lines": counts})
+    else:
+        print_table(("file", "lines"), list(counts.items()))
     return 0

@@ -60,6 +60,9 @@ class ComparisonOptions:
     profile: Annotated[
         str | None, Parameter(help="Retrieval profile, instead of the one of each query.")
     ] = None
+    profile_b: Annotated[
+        str | None, Parameter(help="Retrieval profile of the second side, to compare profiles.")
+    ] = None
 
     def to_request(self) -> dict[str, Any]:
         """Build the body of the HTTP request. Raises InvalidRequest for an invalid golden file."""
@@ -70,7 +73,12 @@ class ComparisonOptions:
             if self.golden is not None
             else []
         )
-        scalar_fields = {"queries": self.queries, "answers": self.answers, "profile": self.profile}
+        scalar_fields = {
+            "queries": self.queries,
+            "answers": self.answers,
+            "profile": self.profile,
+            "profile_b": self.profile_b,
+        }
         return {
             "golden": questions,
             "since": format_time(self.since),

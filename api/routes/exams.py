@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from pydantic import Field
 from api.audit import AuditedRoute
 from api.dependencies import ServicesDep, WholeTenant, require_whole_tenant
 from api.responses import Page, ResponseModel, Time
+from evaluation.comparison import GoldenQuestion
 from schemas.exams import CalibrationBasis, CalibrationRequest, ExamRequest
 
 router = APIRouter(
@@ -110,3 +112,43 @@ async def list_exams(
 async def get_exam(exam_id: UUID, services: ServicesDep, caller: WholeTenant) -> ExamReport:
     """Get the report of an exam."""
     return ExamReport.model_validate(await services.exams.get_exam(caller, exam_id))
+
+
+class HardNegatives(ResponseModel):
+    query: str
+    positives: list[str] = Field(description="Quotes of relevant passages.")
+    negatives: list[str] = Field(description="Quotes of passages judged irrelevant.")
+
+
+class DifficultQuestion(ResponseModel):
+    query: str
+    run_id: str
+    answered_at: Time
+    refused: bool
+    code: str | None
+    confidence: str | None
+    useful: bool | None
+    corrected_answer: str | None
+    note: str | None
+
+
+class JudgementExport(ResponseModel):
+    schema_version: int
+    golden: list[GoldenQuestion] = Field(description="Judged questions, as comparisons read them.")
+    hard_negatives: list[HardNegatives]
+    difficult: list[DifficultQuestion] = Field(
+        description="Refused, of low confidence, or judged not useful; the newest thousand."
+    )
+
+
+@router.get("/judgements", operation_id="export_judgements")
+async def export_judgements(
+    services: ServicesDep,
+    caller: WholeTenant,
+    since: Annotated[datetime | None, Query(description="Start of the period.")] = None,
+    until: Annotated[datetime | None, Query(description="End of the period.")] = None,
+) -> JudgementExport:
+    """Export the judgements of a period by question, and the difficult questions."""
+    return JudgementExport.model_validate(
+        await services.exams.export_judgements(caller, since, until)
+    )

@@ -174,6 +174,9 @@ class ComparisonReport(ResponseModel):
 
     schema_version: int
     generations: dict[str, str] = Field(description="Names by side.")
+    profiles: dict[str, str | None] = Field(
+        {}, description="Profiles by side; null for the one of each query."
+    )
     queries: int
     judged_queries: int
     sources: dict[str, int] = Field(description="Queries by source: golden, real, feedback.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -60,6 +60,8 @@ class ComparedGeneration:
 
     generation: Generation
     documents: Mapping[UUID, CandidateDocument]
+    profile: str | None = None
+    """None: the profile of each query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,10 @@ class GenerationComparer:
         queries, failed = await self._load_queries(
             tenant, request, [generation.name for generation in pair]
         )
-        sides = [await self._load_side(tenant, generation, pair[0], queries) for generation in pair]
+        sides = [
+            replace(await self._load_side(tenant, generation, pair[0], queries), profile=profile)
+            for generation, profile in zip(pair, (None, request.profile_b), strict=True)
+        ]
         await self._warm_up(tenant, queries, sides)
         replayed: list[ComparedQuestion] = []
         for index, query in enumerate(queries):
@@ -115,7 +120,9 @@ class GenerationComparer:
         judgement_counts = JudgementCounts(
             sum(len(query.judgements) for query in queries), mapped_counts
         )
-        return build_comparison_report(names, replayed, judgement_counts, index_bytes, failed)
+        report = build_comparison_report(names, replayed, judgement_counts, index_bytes, failed)
+        profiles = {"A": request.profile, "B": request.profile_b or request.profile}
+        return report | {"profiles": profiles}
 
     async def _warm_up(
         self, tenant: str, queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]
@@ -270,7 +277,12 @@ class GenerationComparer:
                 # A principal without reader limits: the whole tenant is compared.
                 dry_run = await retriever.dry_run(
                     Principal("comparison", tenant),
-                    query.request.model_copy(update={"generation": generation}),
+                    query.request.model_copy(
+                        update={
+                            "generation": generation,
+                            "profile": side.profile or query.request.profile,
+                        }
+                    ),
                 )
             answers[name] = await self._grade_answer(dry_run, query, side, match_words)
         return ComparedQuestion(

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from evaluation.calibration import calibrate
 from evaluation.exam import ExamQuestion, build_exam, summarize_exam
+from evaluation.judgement_export import build_judgement_export
 from retrieval.context_packing import get_strength
 from retrieval.retrieval_result import RetrievalResult
 from retrieval.retriever import Retriever
@@ -33,6 +34,7 @@ from sql.runs import PgFeedback
 
 PASSAGES_PER_QUESTION = 20
 """Passages that are read for each question: few passages yield one."""
+MAX_DIFFICULT = 1000
 N_COMPARED = 10
 """Passages whose shares of the best score trimming compares."""
 
@@ -79,6 +81,15 @@ class ExamService:
         if exam is None:
             raise unknown_resource_error("exam", str(exam_id), "List them with `GET /v1/exams`.")
         return await self._report(exam)
+
+    async def export_judgements(
+        self, caller: Principal, since: datetime | None, until: datetime | None
+    ) -> dict[str, Any]:
+        """Return the tenant's judgements of a period and its difficult questions."""
+        return build_judgement_export(
+            await self.feedback.fetch_judgements(caller.tenant, since, until),
+            await self.feedback.fetch_difficult(caller.tenant, since, until, MAX_DIFFICULT),
+        )
 
     async def _report(self, exam: Exam) -> dict[str, Any]:
         document_ids = sorted({item.document_id for item in exam.items})

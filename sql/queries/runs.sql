@@ -185,3 +185,19 @@ select log_topic, log_partition, log_offset from inbox where log_partition >= 0 
 -- name: run_question
 -- Query of a run, of any caller or only of caller $3.
 select request ->> 'query' from runs where tenant = $1 and id = $2 and ($3::text is null or requested_by = $3)
+
+-- name: difficult_questions
+-- Questions of a period that were refused, answered with low confidence or judged not useful; the latest run of each.
+select * from (
+  select distinct on (r.request ->> 'query')
+    r.request ->> 'query' as query, r.id as run_id, r.answered_at, coalesce((r.response ->> 'refused')::bool, false) as refused, r.response ->> 'code' as code,
+    r.response #>> array['confidence', 'level'] as confidence, f.useful, f.corrected_answer, f.note
+  from runs r
+  left join lateral (select useful, corrected_answer, note from feedback where run_id = r.id and tenant = r.tenant order by given_at desc, id limit 1) f on true
+  where r.tenant = $1 and r.kind = 'query' and r.request is not null and r.response is not null
+    and r.received_at >= coalesce($2::timestamptz, '-infinity') and r.received_at < coalesce($3::timestamptz, 'infinity')
+  order by r.request ->> 'query', r.received_at desc, r.id
+) latest
+where refused or confidence = 'low' or useful = false
+order by answered_at desc, run_id
+limit $4

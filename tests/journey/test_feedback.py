@@ -80,3 +80,35 @@ async def test_unknown_chunk_and_empty_feedback_are_rejected(world: ApiWorld) ->
         {"query": "q", "grades": {str(UUID(int=1)): 4}},
     ):
         assert (await world.http.post("/v1/feedback", json=nothing)).status_code == 422
+
+
+async def test_export_has_hard_negatives_and_difficult_questions(world: ApiWorld) -> None:
+    await world.ingest_until_searchable(HERON, external_id="heron")
+    await world.ingest_until_searchable(STORK, external_id="stork")
+    question = "Where does the heron stand?"
+    run = (await world.ask(question, channels=["lexical"]))["run_id"]
+    chunks = {
+        one["external_id"]: one["chunk_id"]
+        for one in await world.search("heron stork nest water", channels=["lexical"])
+    }
+    grades = {chunks["heron"]: 3, chunks["stork"]: 0}
+    feedback = {"run_id": run, "useful": False, "grades": grades, "corrected_answer": "In water."}
+    assert (await world.http.post("/v1/feedback", json=feedback)).status_code == 202
+    await wait_for_judgements(world, 2)
+    export = await eventually(
+        lambda: world.fetch_json("/v1/judgements"), lambda found: found["difficult"]
+    )
+    [difficult] = export["difficult"]
+    assert (difficult["query"], difficult["useful"]) == (question, False)
+    assert difficult["corrected_answer"] == "In water."
+    [golden] = export["golden"]
+    assert golden["query"] == question and len(golden["judgements"]) == 2
+    [negatives] = export["hard_negatives"]
+    assert "stork builds" in negatives["negatives"][0] and "heron" in negatives["positives"][0]
+    # The exported questions are those that a comparison reads.
+    report = await world.http.post(
+        "/v1/generations/compare",
+        json={"a": "g1", "b": "g1", "golden": export["golden"], "queries": 0},
+    )
+    assert report.status_code == 200 and report.json()["judged_queries"] == 1
+    assert (await world.fetch_json("/v1/judgements", until="2020-01-01T00:00:00Z"))["golden"] == []

@@ -252,6 +252,20 @@ async def test_comparison_maps_judgements_and_reruns_queries(world: ApiWorld) ->
     assert runs == 2, "a comparison leaves no trace among the questions"
 
 
+async def test_two_profiles_of_one_generation_are_compared(world: ApiWorld) -> None:
+    await ingest_texts(world)
+    report = await post_generations(
+        world, "compare", a="g1", b="g1", profile_b="strict", golden=GOLDEN_QUERIES, queries=0
+    )
+    assert report["profiles"] == {"A": None, "B": "strict"} and report["queries"] == 2
+    assert report["generations"] == {"A": "g1", "B": "g1"} and "ndcg@10" in report["intervals"]
+    unknown = await world.http.post(
+        "/v1/generations/compare",
+        json={"a": "g1", "b": "g1", "profile_b": "fast", "golden": GOLDEN_QUERIES, "queries": 0},
+    )
+    assert (unknown.status_code, unknown.json()["code"]) == (422, "UNKNOWN_PROFILE")
+
+
 def list_failed_queries(report: dict[str, Any]) -> list[str]:
     assert all(
         one["code"] == "UNKNOWN_PROFILE" and one["detail"] for one in report["failed"].values()

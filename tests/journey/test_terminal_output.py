@@ -183,6 +183,8 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "eval retrieval": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
         "eval answers": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
         "eval documents": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
+        "eval compare": [["g1", "g1"]],
+        "eval export": [["/dev/null/export"]],
         "doctor": [[]],
         "config show": [[], ["--set", f"chat.model={CONTROL_SEQUENCES}"]],
         "config schema": [[]],

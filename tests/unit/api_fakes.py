@@ -14,6 +14,7 @@ from api.signed_links import LinkSigner
 from evaluation.calibration import calibrate
 from evaluation.comparison import JudgementCounts, build_comparison_report
 from evaluation.exam import summarize_exam
+from evaluation.judgement_export import build_judgement_export
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
@@ -333,6 +334,9 @@ class FakeExams:
         exam = make_exam(caller.tenant)
         calibration = calibrate(exam, [], request)
         return calibration.model_dump(mode="json") | {"exam": summarize_exam(exam, {})}
+
+    async def export_judgements(self, caller: Principal, since: Any, until: Any) -> dict[str, Any]:
+        return build_judgement_export([], [])
 
     async def list_exams(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
         return [summarize_exam(make_exam(caller.tenant), {})]
