@@ -26,7 +26,7 @@ from schemas.ports.engines import BlobStore
 from schemas.ports.graph import GraphServer
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Authenticator, Principal
-from schemas.profiles import Profile
+from schemas.profiles import NamedProfile
 from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse
 from schemas.readiness import DependencyStatus
 from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
@@ -102,6 +102,13 @@ class ErasurePort(Protocol):
     async def get_receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None: ...
 
     async def list_receipts(self, tenant: str, limit: int) -> list[dict[str, Any]]: ...
+
+
+class ProfilePort(Protocol):
+    def list_profiles(self) -> Sequence[NamedProfile]: ...
+
+    def describe(self, profile_type: str, name: str) -> NamedProfile:
+        """Raises NotFound."""
 
 
 class EntityPort(Protocol):
@@ -341,7 +348,8 @@ class Services:
     exams: ExamPort
     builds: BuildPort
     blobs: BlobStore
-    list_profiles: Callable[[], Sequence[Profile]]
+    profiles: ProfilePort
+    reload_profiles: Callable[[], Sequence[str]]
     search: Callable[[Principal, SearchRequest], Awaitable[SearchResponse]]
     query: Callable[[Principal, QueryRequest, OnProgress], Awaitable[QueryResponse]]
     record_feedback: Callable[[Principal, FeedbackRequest], Awaitable[FeedbackReceipt]]

@@ -1,54 +1,238 @@
-"""Load named retrieval profiles from YAML files."""
+"""Load the named profiles of each type from YAML files, and combine them for a request.
+
+`NAME.yaml` is a workflow; `TYPE/NAME.yaml` is a profile of another type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from schemas.errors import ConfigurationError, InvalidRequest
-from schemas.profiles import Profile
+from schemas.errors import ConfigurationError, InvalidRequest, unknown_resource_error
+from schemas.ids import sha256_hex
+from schemas.profiles import (
+    FILE_MODELS,
+    PROFILE_TYPES,
+    SECTIONS_BY_TYPE,
+    NamedProfile,
+    Profile,
+    ProfileType,
+    WorkflowProfile,
+)
+from schemas.questions import SearchRequest
+from schemas.values import Value
+
+Settings = dict[str, Any]
+ProfileFiles = Mapping[ProfileType, Mapping[str, Settings]]
+"""Settings of each file, by type and name."""
+
+FIXED_SECTIONS = frozenset({"redaction", "prompt"})
+"""Sections that only files set: they protect people and the bill of the model server."""
 
 
 class ProfileCatalog:
-    """Profiles by name. `default` always exists."""
+    """Profiles by type and name. `default` always exists."""
 
-    def __init__(self, profiles: Mapping[str, Profile]) -> None:
-        # A file default.yaml replaces the built-in default.
-        self._profiles = {"default": Profile(), **profiles}
+    def __init__(self, files: ProfileFiles) -> None:
+        self._files = _add_defaults(files)
 
-    @property
-    def names(self) -> list[str]:
-        return sorted(self._profiles)
+    def replace_with(self, other: ProfileCatalog) -> list[str]:
+        """Take over the profiles of another catalog; return those that differ, as `type/name`."""
+        before, self._files = self._files, other._files
+        return [
+            f"{profile_type}/{name}"
+            for profile_type in PROFILE_TYPES
+            for name in sorted(before[profile_type].keys() | self._files[profile_type].keys())
+            if before[profile_type].get(name) != self._files[profile_type].get(name)
+        ]
+
+    def list_names(self, profile_type: ProfileType = "workflow") -> list[str]:
+        return sorted(self._files[profile_type])
+
+    def list_profiles(self) -> list[NamedProfile]:
+        return [
+            self.describe(profile_type, name)
+            for profile_type in PROFILE_TYPES
+            for name in self.list_names(profile_type)
+        ]
+
+    def describe(self, profile_type: str, name: str) -> NamedProfile:
+        """Return a profile with its defaults. Raises NotFound."""
+        known_type = next((known for known in PROFILE_TYPES if known == profile_type), None)
+        if known_type is None or name not in self._files[known_type]:
+            raise unknown_resource_error(
+                "profile", repr(f"{profile_type}/{name}"), "List profiles with GET /v1/profiles."
+            )
+        file = self._files[known_type][name]
+        profile: Value = (
+            self.get(name) if known_type == "workflow" else FILE_MODELS[known_type](**file)
+        )
+        settings = profile.model_dump(mode="json", exclude={"name"})
+        selected = WorkflowProfile(**file).profiles if known_type == "workflow" else None
+        return NamedProfile(
+            type=known_type,
+            name=name,
+            profiles=selected.model_dump() if selected else {},
+            settings=settings,
+            sha256=sha256_hex(json.dumps(settings, sort_keys=True).encode()),
+        )
 
     def get(self, name: str) -> Profile:
-        """Raises InvalidRequest that lists the available profiles."""
-        if name not in self._profiles:
+        """Return a workflow. Raises InvalidRequest that lists the available ones."""
+        return self._combine(name, {}, {})
+
+    def get_chunk_sizes(self, name: str) -> Settings:
+        """Return the settings of a chunking profile. Raises InvalidRequest if it is unknown."""
+        return dict(self._find("chunking", name).get("chunk", {}))
+
+    def select(self, request: SearchRequest) -> Profile:
+        """Return the profile of a request: its workflow, with its own profiles and overrides.
+
+        Raises InvalidRequest for an unknown profile, and for an override that is unknown, out of
+        bounds or reserved to files.
+        """
+        if reserved := next(_find_reserved(request.overrides), None):
             raise InvalidRequest(
-                f"Unknown profile {name!r}.",
-                code="UNKNOWN_PROFILE",
-                remedy=f"Available profiles: {', '.join(self.names)}.",
+                f"{reserved} cannot be set by a request.",
+                code="FIXED_SETTING",
+                remedy="Set it in the file of a profile, and name that profile.",
             )
-        return self._profiles[name]
+        try:
+            return self._combine(request.profile, dict(request.profiles), request.overrides)
+        except ValidationError as error:
+            raise InvalidRequest(
+                f"Invalid override {format_validation_error(error)}.",
+                code="INVALID_OVERRIDE",
+                remedy="GET /v1/config/schema has the settings of a profile and their bounds.",
+            ) from error
+
+    def _combine(
+        self, name: str, profiles: Mapping[Any, str], overrides: Mapping[str, Any]
+    ) -> Profile:
+        workflow = dict(self._find("workflow", name))
+        selected = {**workflow.pop("profiles", {}), **profiles}
+        values: Settings = {}
+        for profile_type in SECTIONS_BY_TYPE:
+            if profile_type != "chunking":
+                file = self._find(profile_type, selected.get(profile_type, "default"))
+                values = merge_settings(values, file)
+        # A profile that the request names replaces what the workflow sets beside its profiles.
+        replaced = [FILE_MODELS[chosen]().model_dump() for chosen in profiles]
+        own = {
+            section: {
+                key: value
+                for key, value in settings.items()
+                if not any(key in defaults.get(section, ()) for defaults in replaced)
+            }
+            for section, settings in workflow.items()
+        }
+        values = merge_settings(merge_settings(values, own), overrides)
+        return Profile.model_validate({"name": name, **values})
+
+    def _find(self, profile_type: ProfileType, name: str) -> Settings:
+        profiles = self._files[profile_type]
+        if name not in profiles:
+            kind = "profile" if profile_type == "workflow" else f"{profile_type} profile"
+            raise InvalidRequest(
+                f"Unknown {kind} {name!r}.",
+                code="UNKNOWN_PROFILE",
+                remedy=f"Available {kind}s: {', '.join(sorted(profiles))}.",
+            )
+        return profiles[name]
+
+
+def _add_defaults(files: ProfileFiles) -> ProfileFiles:
+    # A file `default.yaml` replaces the built-in default.
+    return {name: {"default": {}, **files.get(name, {})} for name in PROFILE_TYPES}
+
+
+def _find_reserved(settings: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for key, value in settings.items():
+        if key in FIXED_SECTIONS:
+            yield f"{path}{key}"
+        elif isinstance(value, Mapping):
+            yield from _find_reserved(value, f"{path}{key}.")
+
+
+def merge_settings(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Settings:
+    """Return the settings, with those of `overrides` in place of their own, key by key."""
+    merged = dict(base)
+    for key, value in overrides.items():
+        own = merged.get(key)
+        if isinstance(own, Mapping) and isinstance(value, Mapping):
+            merged[key] = merge_settings(own, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def format_validation_error(error: ValidationError) -> str:
+    """Return `key: reason` of every invalid setting."""
+    return "; ".join(
+        f"{'.'.join(str(part) for part in item['loc']) or 'the file'}: {item['msg']}"
+        for item in error.errors(include_url=False, include_input=False)
+    )
 
 
 def load_profiles(*folders: Path) -> ProfileCatalog:
-    """Load every `*.yaml` of the folders, named after its file; later folders override earlier.
+    """Load the profiles of the folders, named after their files; later folders override earlier.
 
-    Raises ConfigurationError for a file that is not a valid profile.
+    Raises ConfigurationError that names the file and the key of an invalid setting.
     """
-    profiles = {}
-    for path in (path for folder in folders for path in sorted(folder.glob("*.yaml"))):
-        try:
-            profiles[path.stem] = Profile.model_validate(
-                {"name": path.stem, **(yaml.safe_load(path.read_text(encoding="utf-8")) or {})}
-            )
-        except (yaml.YAMLError, ValidationError, TypeError) as error:
+    files: dict[ProfileType, dict[str, Settings]] = {name: {} for name in PROFILE_TYPES}
+    origins: dict[str, Path] = {}
+    for profile_type, path in (found for folder in folders for found in _list_files(folder)):
+        with _report_invalid(path):
+            files[profile_type][path.stem] = _read_file(profile_type, path)
+        if profile_type == "workflow":
+            origins[path.stem] = path
+    catalog = ProfileCatalog(files)
+    # Profiles that a workflow names may lie in any of the folders.
+    for name, path in origins.items():
+        with _report_invalid(path):
+            catalog.get(name)
+    return catalog
+
+
+def _list_files(folder: Path) -> Iterable[tuple[ProfileType, Path]]:
+    yield from (("workflow", path) for path in sorted(folder.glob("*.yaml")))
+    for path in sorted(folder.glob("*/*.yaml")):
+        profile_type = next((name for name in SECTIONS_BY_TYPE if name == path.parent.name), None)
+        if profile_type is None:
             raise ConfigurationError(
-                f"Invalid profile {path}: {error}.",
-                remedy="Compare it with profiles/default.yaml; the reference lists all fields and "
-                "bounds.",
-            ) from error
-    return ProfileCatalog(profiles)
+                f"Invalid profile {path}: unknown profile type {path.parent.name!r}.",
+                remedy=f"Rename the folder. Types: {', '.join(SECTIONS_BY_TYPE)}.",
+            )
+        yield profile_type, path
+
+
+def _read_file(profile_type: ProfileType, path: Path) -> Settings:
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    checked = FILE_MODELS[profile_type].model_validate({} if settings is None else settings)
+    settings = checked.model_dump(mode="json", exclude_unset=True)
+    # A file is named after its path alone.
+    settings.pop("name", None)
+    return settings
+
+
+@contextmanager
+def _report_invalid(path: Path) -> Iterator[None]:
+    try:
+        yield
+        return
+    except ValidationError as error:
+        reason = format_validation_error(error)
+    except InvalidRequest as error:
+        reason = f"profiles: {error.detail} {error.remedy}".rstrip(".")
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        reason = str(error)
+    raise ConfigurationError(
+        f"Invalid profile {path}: {reason}.",
+        remedy="Compare it with the shipped profiles; the reference lists all fields and bounds.",
+    )

@@ -259,7 +259,7 @@ class Retriever:
         on_progress: OnProgress = ignore_progress,
     ) -> QueryContext:
         stopwatch = Stopwatch(self._clock, on_progress)
-        profile = self._profiles.get(request.profile)
+        profile = self._profiles.select(request)
         with stopwatch.measure_step("plan"):
             infers_filters = request.infer_filters and profile.plan.filters
             query_plan = plan_query(
@@ -368,7 +368,8 @@ def make_cache_key(query: QueryContext) -> AnswerKey | None:
         query.generation,
         type(query.request).__name__,
         # A hash: the cache keeps no text of questions.
-        sha256_hex(query.request.model_dump_json().encode()),
+        # The profile too: its files may have changed since.
+        sha256_hex(f"{query.request.model_dump_json()}{query.profile.model_dump_json()}".encode()),
     )
 
 

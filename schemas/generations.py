@@ -29,7 +29,9 @@ class OcrConfig(Value):
     fingerprint: str = Field("", description="Fingerprint of the engine, filled in at start.")
 
 
-class ChunkConfig(Value):
+class ChunkSizes(Value):
+    """How documents are split."""
+
     strategy: Literal["structure", "fixed_size"] = Field(
         "structure", description="Split by document structure, or into pieces of fixed size."
     )
@@ -48,6 +50,9 @@ class ChunkConfig(Value):
     overlap: float = Field(
         0.0, ge=0.0, le=0.5, description="Share of a fixed-size chunk that is repeated in the next."
     )
+
+
+class ChunkConfig(ChunkSizes):
     fingerprint: str = Field("", description="Fingerprint of the chunker, filled in at start.")
 
 

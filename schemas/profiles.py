@@ -1,15 +1,18 @@
 """Profiles: how questions are answered.
 
-Files in `profiles/` are validated by these models. A profile never affects what is indexed.
+A profile has sections, and a type of profile is a group of sections. Files in `profiles/` are
+validated by these models. Only chunking profiles affect what is indexed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, create_model
 
-from schemas.channels import CHANNEL_DECLARATIONS, Channel, ChannelProfile
+from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel, ChannelProfile
+from schemas.generations import ChunkSizes
 from schemas.planning import PlanProfile, RouteProfile
 from schemas.prompts import PromptProfile
 from schemas.values import IdentifierKind, Value
@@ -211,8 +214,19 @@ class RerankProfile(Value):
     )
 
 
-class AnswerProfile(Value):
-    """How the answer is written."""
+class ContextProfile(Value):
+    """Which of the ranked passages are read for the answer."""
+
+    trim: float = Field(
+        0.6, ge=0, le=1, description="Omit passages that score below this share of the best one."
+    )
+    context_tokens: int = Field(
+        4000, ge=100, le=200_000, description="Maximum tokens of passages to read."
+    )
+
+
+class GenerationProfile(Value):
+    """How the answer is written, and when it is refused."""
 
     refuse: bool = Field(True, description="Refuse questions that the documents do not answer.")
     threshold: float | None = Field(
@@ -231,18 +245,12 @@ class AnswerProfile(Value):
             "the measured default."
         ),
     )
-    trim: float = Field(
-        0.6, ge=0, le=1, description="Omit passages that score below this share of the best one."
-    )
     calibrated: bool = Field(
         True,
         description=(
             "Use the thresholds that `anabranch calibrate` learned for the generation, instead of "
             "`trim` and of the measured default of `min_confidence`."
         ),
-    )
-    context_tokens: int = Field(
-        4000, ge=100, le=200_000, description="Maximum tokens of passages to read."
     )
     conflict_distance: float = Field(
         8.0,
@@ -267,6 +275,10 @@ class AnswerProfile(Value):
     )
     timeout_s: float = Field(120.0, gt=0, description="Seconds to wait for the answer.")
     prompt: PromptProfile = Field(PromptProfile(), description="Prompt of the chat model.")
+
+
+class AnswerProfile(GenerationProfile, ContextProfile):
+    """Which passages are read, and how the answer is written."""
 
 
 class CheckProfile(Value):
@@ -372,3 +384,83 @@ class Profile(_ChannelProfiles):
     def get_channel(self, channel: Channel) -> ChannelProfile:
         settings: ChannelProfile = getattr(self, channel)
         return settings
+
+
+QueryProfileType = Literal["retrieval", "fusion", "context", "generation", "judge", "graph"]
+"""A type whose profiles a workflow or a request selects."""
+ProfileType = Literal["workflow", "chunking", QueryProfileType]
+PROFILE_TYPES: tuple[ProfileType, ...] = get_args(ProfileType)
+
+SECTIONS_BY_TYPE: Mapping[ProfileType, tuple[str, ...]] = {
+    "retrieval": ("plan", "route", *(name for name in CHANNELS if name != "graph")),
+    "fusion": ("fusion", "rerank"),
+    "context": ("answer", "redaction"),
+    "generation": ("answer",),
+    "judge": ("judge",),
+    "graph": ("graph", "bridges"),
+    "chunking": ("chunk",),
+}
+"""A workflow has the sections of every type but chunking. Two types share section `answer`, each
+with settings of its own.
+"""
+
+if TYPE_CHECKING:
+
+    class SelectedProfiles(Value): ...
+
+else:
+    SelectedProfiles = create_model(
+        "SelectedProfiles",
+        __base__=Value,
+        **{
+            name: (str, Field("default", description=f"Name of the {name} profile."))
+            for name in get_args(QueryProfileType)
+        },
+    )
+
+
+class WorkflowProfile(Profile):
+    """A file of a workflow: one profile of each type, and settings that override theirs."""
+
+    profiles: SelectedProfiles = Field(
+        SelectedProfiles(), description="Names of the profiles that the workflow consists of."
+    )
+
+
+SECTION_MODELS: Mapping[ProfileType, Mapping[str, type[Value]]] = {
+    "context": {"answer": ContextProfile},
+    "generation": {"answer": GenerationProfile},
+    "chunking": {"chunk": ChunkSizes},
+}
+"""Models of sections that differ from those of a workflow."""
+
+
+def _build_file_model(profile_type: ProfileType) -> type[Value]:
+    fields = {
+        name: (field.annotation, field.default) for name, field in Profile.model_fields.items()
+    } | {name: (model, model()) for name, model in SECTION_MODELS.get(profile_type, {}).items()}
+    model: type[Value] = create_model(  # type: ignore[call-overload]
+        f"{profile_type.title()}Sections",
+        __base__=Value,
+        **{name: fields[name] for name in SECTIONS_BY_TYPE[profile_type]},
+    )
+    return model
+
+
+FILE_MODELS: Mapping[ProfileType, type[Value]] = {
+    "workflow": WorkflowProfile,
+    **{name: _build_file_model(name) for name in SECTIONS_BY_TYPE},
+}
+"""The model of a profile's file, by type."""
+
+
+class NamedProfile(Value):
+    """A profile with all its settings."""
+
+    type: ProfileType = Field(description="Type of the profile.")
+    name: str = Field(description="Name of the profile.")
+    profiles: dict[QueryProfileType, str] = Field(
+        {}, description="Profiles that a workflow consists of, by type."
+    )
+    settings: dict[str, Any] = Field(description="Settings by section, with their defaults.")
+    sha256: str = Field(description="Hash of the settings.")

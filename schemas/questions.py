@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from schemas.channels import Channel
 from schemas.exams import CalibrationBasis
 from schemas.planning import Intent
+from schemas.profiles import QueryProfileType
 from schemas.values import Language, Span, Value
 
 RouteMode = Literal["vector", "graph", "hybrid"]
@@ -64,6 +65,7 @@ def _require_word(query: str) -> str:
     return query
 
 
+ProfileName = Annotated[str, Field(min_length=1, max_length=200)]
 QueryText = Annotated[str, Field(min_length=1, max_length=8000), AfterValidator(_require_word)]
 
 
@@ -81,7 +83,17 @@ class SearchRequest(BaseModel):
             "or `auto` to choose by the question."
         ),
     )
-    profile: str = Field("default", description="Name of the profile with the retrieval settings.")
+    profile: ProfileName = Field("default", description="Name of the workflow profile.")
+    profiles: dict[QueryProfileType, ProfileName] = Field(
+        {}, description="Profiles to use instead of those of the workflow, by type."
+    )
+    overrides: Annotated[dict[str, dict[str, Any]], AfterValidator(_check_metadata_size)] = Field(
+        {},
+        description=(
+            "Settings by section, instead of those of the profiles: "
+            '`{"fusion": {"method": "rrf"}}`. Redaction and prompts cannot be overridden.'
+        ),
+    )
     filters: Filters = Field(Filters(), description="Conditions that the documents must match.")
     channels: list[Channel] | None = Field(
         None, min_length=1, description="Search only these channels."

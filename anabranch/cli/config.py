@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.api_calls import get
+from anabranch.cli.api_calls import get, post
 from anabranch.cli.options import LocalOptions, RemoteOptions
 from anabranch.cli.output import print_json, print_table
 
@@ -43,9 +43,7 @@ def show(
 
 @app.command
 def schema(*, common: RemoteOptions = DEFAULT) -> int:
-    """Print the JSON Schemas of the settings and of a profile; with --server, those of the
-    server.
-    """
+    """Print the JSON Schemas of settings and profiles; with --server, those of the server."""
     if common.server:
         common.print_result(get("/v1/config/schema", common))
         return 0
@@ -57,27 +55,37 @@ def schema(*, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def profiles(*, common: RemoteOptions = DEFAULT) -> int:
-    """List retrieval profiles: built-in ones and those of the data folder, or those of --server."""
+    """List profiles: built-in ones and those of the data folder, or those of --server."""
     if common.server:
         items = get("/v1/profiles", common)["items"]
     else:
         from anabranch.config.profiles import load_all_profiles
 
-        registry = load_all_profiles(common.load_settings())
-        items = [registry.get(name).model_dump(mode="json") for name in registry.names]
+        catalog = load_all_profiles(common.load_settings())
+        items = [profile.model_dump(mode="json") for profile in catalog.list_profiles()]
     if common.is_json:
         common.print_result({"profiles": items})
         return 0
     rows = [
         (
+            profile["type"],
             profile["name"],
-            profile["fusion"]["method"],
-            profile["rerank"]["reranker"],
-            profile["answer"]["threshold"],
+            ", ".join(f"{kind}={name}" for kind, name in profile["profiles"].items()),
         )
         for profile in items
     ]
-    print_table(("name", "fusion", "reranker", "threshold"), rows)
+    print_table(("type", "name", "profiles"), rows)
+    return 0
+
+
+@app.command
+def reload(*, common: RemoteOptions = DEFAULT) -> int:
+    """Let the server read its profiles again. If a file is invalid, nothing changes."""
+    changed = post("/v1/reload-config", {}, common)["changed"]
+    if common.is_json:
+        common.print_result({"changed": changed})
+    else:
+        print_table(("changed",), [(name,) for name in changed])
     return 0
 
 

@@ -45,7 +45,10 @@ def build_schema_files() -> dict[str, str]:
     return {
         **events,
         "settings.schema.json": _format_json(build_config_schema()["settings"]),
-        "profile.schema.json": _format_json(build_config_schema()["profile"]),
+        **{
+            f"profiles/{name}.schema.json": _format_json(schema)
+            for name, schema in build_config_schema()["profiles"].items()
+        },
     }
 
 

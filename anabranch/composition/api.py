@@ -12,7 +12,11 @@ from anabranch.composition.sources import build_source_service
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.engines import build_disk_reserve, open_graph_server
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
-from anabranch.config.profiles import build_config_schema, load_all_profiles
+from anabranch.config.profiles import (
+    build_config_schema,
+    load_all_profiles,
+    reload_profiles,
+)
 from anabranch.config.settings import Settings
 from anabranch.config.version import get_program_version
 from anabranch.encryption.local_keys import load_link_key
@@ -103,6 +107,7 @@ async def prepare_api(
             "questions", max(1, settings.database.api_pool // CONNECTIONS_PER_QUERY), metrics
         )
         search = LimitedSearch(PgSearch(pool), limiter)
+        profiles = load_all_profiles(settings)
 
         def prepare_for_generation(
             generation: Generation,
@@ -112,6 +117,7 @@ async def prepare_api(
                 storage,
                 search,
                 generation,
+                profiles,
                 publish=event_tap.offer,
                 on_cache_use=metrics.record_cache_lookup,
                 overrides=overrides,
@@ -126,7 +132,6 @@ async def prepare_api(
         documents = PgDocuments(storage.pool, document_stages)
         records, past_texts = PgListings(storage.pool), PgRecordedTexts(storage.pool)
         query_service = QueryService(retrievers, metrics, overrides.fresh_id)
-        profiles = load_all_profiles(settings)
         api_keys = PgApiKeys(storage.pool)
         audit = AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
         decisions = GenerationDecisions(
@@ -187,7 +192,8 @@ async def prepare_api(
             ),
             builds=build_reindex_service(settings, storage, decisions, overrides),
             blobs=storage.blobs,
-            list_profiles=lambda: [profiles.get(name) for name in profiles.names],
+            profiles=profiles,
+            reload_profiles=lambda: reload_profiles(settings, profiles),
             search=query_service.search,
             query=query_service.query,
             record_feedback=MeteredFeedback(

@@ -12,12 +12,12 @@ from anabranch.config.engines import (
     resolve_models_folder,
 )
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
-from anabranch.config.profiles import load_all_profiles
 from anabranch.config.settings import Settings
 from engines.embed.states import unpack_states
 from engines.language_detector import FastTextLanguageDetector
 from engines.name_folding import FoldingNameNormalizer
 from engines.sentence_splitter import RuleSentenceSplitter
+from retrieval.profiles import ProfileCatalog
 from retrieval.query_context import OnCacheUse
 from retrieval.retriever import Retriever
 from schemas.events import EventData
@@ -35,6 +35,7 @@ async def prepare_retriever(
     storage: Storage,
     search: SearchIndex,
     generation: Generation,
+    profiles: ProfileCatalog,
     *,
     publish: Callable[[EventData], None] | None = None,
     on_cache_use: OnCacheUse | None = None,
@@ -81,7 +82,7 @@ async def prepare_retriever(
             RuleSentenceSplitter(),
             FoldingNameNormalizer(),
             unpack_states,
-            load_all_profiles(settings),
+            profiles,
             overrides.clock,
             planner=overrides.chat or await open_chat(settings, stack, overrides.watch, "plan"),
             router=overrides.chat or await open_chat(settings, stack, overrides.watch, "route"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from anabranch.config.profiles import load_all_profiles
 from anabranch.config.settings import ModelSettings, Settings
-from schemas.errors import ConfigurationError
+from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.generations import (
     ChunkConfig,
     EmbedConfig,
@@ -27,7 +28,7 @@ def build_index_config(settings: Settings, live: IndexConfig | None = None) -> I
         ocr=OcrConfig(engine="openai", model=require_model(settings.ocr, "ocr"))
         if settings.ocr.base_url
         else OcrConfig(),
-        chunk=ChunkConfig(**settings.chunk.model_dump()),
+        chunk=_build_chunk_config(settings),
         lexical=LexicalConfig(**settings.lexical.model_dump()),
         extract=_build_extract_config(settings, live),
         embed=_build_embed_config(settings),
@@ -47,6 +48,18 @@ def check_index_settings(assignments: Iterable[str]) -> None:
                     "the server starts."
                 ),
             )
+
+
+def _build_chunk_config(settings: Settings) -> ChunkConfig:
+    explicit = settings.chunk.model_dump(exclude={"profile"}, exclude_defaults=True)
+    profile = settings.chunk.profile
+    try:
+        chosen = load_all_profiles(settings).get_chunk_sizes(profile)
+    except InvalidRequest as error:
+        raise ConfigurationError(
+            f"chunk.profile: {error.detail}", code=error.code, remedy=error.remedy
+        ) from error
+    return ChunkConfig(**{**chosen, **explicit})
 
 
 def _build_extract_config(settings: Settings, live: IndexConfig | None) -> ExtractConfig:

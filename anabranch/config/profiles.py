@@ -1,4 +1,4 @@
-"""Query profiles: those that are shipped, and those of the data folder; and their JSON Schema."""
+"""Profiles: those that are shipped, and those of the data folder; and their JSON Schemas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from anabranch.config.settings import Settings
 from retrieval.profiles import ProfileCatalog, load_profiles
-from schemas.profiles import Profile
+from schemas.errors import ConfigurationError, InvalidRequest
+from schemas.profiles import FILE_MODELS
 
 PROFILE_FOLDERS = (Path(__file__).parents[1] / "_profiles", Path(__file__).parents[2] / "profiles")
 """Location in the wheel, and in a source checkout."""
@@ -20,5 +21,25 @@ def load_all_profiles(settings: Settings) -> ProfileCatalog:
     return load_profiles(shipped, own_folder)
 
 
+def reload_profiles(settings: Settings, catalog: ProfileCatalog) -> list[str]:
+    """Read the files again, and return the profiles that differ, as `type/name`.
+
+    Raises InvalidRequest for an invalid file; the catalog then keeps its profiles.
+    """
+    try:
+        return catalog.replace_with(load_all_profiles(settings))
+    except ConfigurationError as error:
+        raise InvalidRequest(
+            f"{error.detail} The previous profiles stay in use.",
+            code="INVALID_PROFILE",
+            remedy=error.remedy,
+        ) from error
+
+
 def build_config_schema() -> dict[str, Any]:
-    return {"settings": Settings.model_json_schema(), "profile": Profile.model_json_schema()}
+    schemas = {name: model.model_json_schema() for name, model in FILE_MODELS.items()}
+    return {
+        "settings": Settings.model_json_schema(),
+        "profile": schemas["workflow"],
+        "profiles": schemas,
+    }

@@ -459,6 +459,12 @@ def _copy_field(config: type[BaseModel], name: str, **bounds: float) -> Any:
 
 
 class ChunkSettings(SettingsSection):
+    profile: str = Field(
+        "default",
+        min_length=1,
+        max_length=200,
+        description="chunking profile; settings beside it count where they are not the default",
+    )
     strategy: Literal["structure", "fixed_size"] = Field(
         "structure", description="how documents are split"
     )

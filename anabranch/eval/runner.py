@@ -18,6 +18,7 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.engines import prepare_engines
 from anabranch.config.index_config import build_index_config
 from anabranch.config.overrides import NO_OVERRIDES, Overrides
+from anabranch.config.profiles import load_all_profiles
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
 from anabranch.process.database import open_database
 from evaluation.answers_eval import (
@@ -100,6 +101,7 @@ async def start_ephemeral_stack(
                 worker.storage,
                 PgSearch(pool),
                 worker.generation,
+                load_all_profiles(stack_settings),
                 overrides=overrides,
             )
         )

@@ -1,41 +1,53 @@
-"""The configuration schema, and retrieval profiles."""
+"""The configuration schema, and profiles."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 from pydantic import Field
 
+from api.audit import AuditedRoute
 from api.dependencies import ServicesDep
 from api.responses import JsonObject, Page, ResponseModel
-from schemas.errors import unknown_resource_error
-from schemas.profiles import Profile
+from schemas.profiles import NamedProfile, ProfileType
 
-router = APIRouter()
+router = APIRouter(route_class=AuditedRoute)
 
 
 class ConfigSchema(ResponseModel):
     """JSON Schemas."""
 
     settings: JsonObject = Field(description="Of the settings file.")
-    profile: JsonObject = Field(description="Of a retrieval profile.")
+    profile: JsonObject = Field(description="Of a workflow profile.")
+    profiles: dict[ProfileType, JsonObject] = Field(description="Of the profiles of each type.")
+
+
+class ReloadedConfig(ResponseModel):
+    """Result of reading the profiles again."""
+
+    changed: list[str] = Field(
+        description="Profiles that were added, changed or removed, as `type/name`."
+    )
 
 
 @router.get("/config/schema", tags=["config"], operation_id="get_config_schema")
 async def get_config_schema(services: ServicesDep) -> ConfigSchema:
-    """Get the JSON Schemas of the settings and of a profile."""
+    """Get the JSON Schemas of the settings and of the profiles."""
     return ConfigSchema.model_validate(services.get_config_schema())
 
 
+@router.post("/reload-config", tags=["config"], operation_id="reload_config")
+async def reload_config(services: ServicesDep) -> ReloadedConfig:
+    """Read the files of the profiles again. If one is invalid, all profiles stay as they were."""
+    return ReloadedConfig(changed=list(services.reload_profiles()))
+
+
 @router.get("/profiles", tags=["profiles"], operation_id="list_profiles")
-async def list_profiles(services: ServicesDep) -> Page[Profile]:
-    """List profiles."""
-    return Page[Profile](items=list(services.list_profiles()), next=None)
+async def list_profiles(services: ServicesDep) -> Page[NamedProfile]:
+    """List the profiles of every type."""
+    return Page[NamedProfile](items=list(services.profiles.list_profiles()), next=None)
 
 
-@router.get("/profiles/retrieval/{name}", tags=["profiles"], operation_id="get_profile")
-async def get_profile(name: str, services: ServicesDep) -> Profile:
-    """Get a profile."""
-    for available_profile in services.list_profiles():
-        if available_profile.name == name:
-            return available_profile
-    raise unknown_resource_error("profile", repr(name), "List profiles with GET /v1/profiles.")
+@router.get("/profiles/{type}/{name}", tags=["profiles"], operation_id="get_profile")
+async def get_profile(type: str, name: str, services: ServicesDep) -> NamedProfile:  # noqa: A002
+    """Get a profile with all its settings."""
+    return services.profiles.describe(type, name)

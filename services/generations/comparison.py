@@ -41,7 +41,16 @@ from sql.generations import PgGenerationSummaries, unknown_generation_error
 from sql.passages import PgPassages
 from sql.runs import PgFeedback
 
-REPLAYED_FIELDS = ("query", "mode", "profile", "filters", "channels", "language")
+REPLAYED_FIELDS = (
+    "query",
+    "mode",
+    "profile",
+    "profiles",
+    "overrides",
+    "filters",
+    "channels",
+    "language",
+)
 """Fields taken from a recorded request; the comparison sets the others."""
 
 
@@ -280,7 +289,7 @@ class GenerationComparer:
                     query.request.model_copy(
                         update={
                             "generation": generation,
-                            "profile": side.profile or query.request.profile,
+                            **(_override_profile(side.profile) if side.profile else {}),
                         }
                     ),
                 )
@@ -318,10 +327,14 @@ class GenerationComparer:
         )
 
 
+def _override_profile(name: str) -> dict[str, Any]:
+    return {"profile": name, "profiles": {}, "overrides": {}}
+
+
 def _build_request(values: Mapping[str, Any], comparison: ComparisonRequest) -> SearchRequest:
     """Raise ValidationError if an earlier version recorded fields that are no longer accepted."""
     past_values = {name: values[name] for name in REPLAYED_FIELDS if values.get(name) is not None}
-    profile_override = {"profile": comparison.profile} if comparison.profile else {}
+    profile_override = _override_profile(comparison.profile) if comparison.profile else {}
     kind = QueryRequest if comparison.answers else SearchRequest
     # One depth for all queries, whatever the recorded requests had.
     return kind.model_validate({**past_values, **profile_override, "k": RESULT_DEPTH})

@@ -189,6 +189,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "config show": [[], ["--set", f"chat.model={CONTROL_SEQUENCES}"]],
         "config schema": [[]],
         "config profiles": [[]],
+        "config reload": [[]],
         "contract openapi": [[]],
         "contract asyncapi": [[]],
         "contract schemas": [["--out", str(folder / "schemas")]],

@@ -15,6 +15,7 @@ from evaluation.calibration import calibrate
 from evaluation.comparison import JudgementCounts, build_comparison_report
 from evaluation.exam import summarize_exam
 from evaluation.judgement_export import build_judgement_export
+from retrieval.profiles import ProfileCatalog
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
@@ -27,7 +28,6 @@ from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
-from schemas.profiles import Profile
 from schemas.questions import (
     OnProgress,
     QueryRequest,
@@ -624,14 +624,15 @@ def make_services(**replaced: Any) -> Services:
         "exams": FakeExams(),
         "builds": FakeGenerationBuilds(),
         "blobs": StubBlobs({"k": FILE_BYTES}),
-        "list_profiles": lambda: [Profile()],
+        "profiles": ProfileCatalog({}),
+        "reload_profiles": list,
         "search": search,
         "query": query,
         "record_feedback": feedback,
         "check_readiness": ready,
         "get_health": health,
         "render_metrics": lambda: (b"metric 1\n", "text/plain"),
-        "get_config_schema": lambda: {"settings": {}, "profile": {}},
+        "get_config_schema": lambda: {"settings": {}, "profile": {}, "profiles": {}},
         "link_signer": LinkSigner(b"secret"),
         "run_history": NoHistory(),
         "lineage": NoHistory(),

@@ -107,7 +107,14 @@ class RetrievalHarness:
             PunctuationSentenceSplitter(),
             LowercaseNameFolder(),
             unpack_states,
-            ProfileCatalog({profile.name: profile for profile in self.profiles}),
+            ProfileCatalog(
+                {
+                    "workflow": {
+                        profile.name: profile.model_dump(mode="json", exclude={"name"})
+                        for profile in self.profiles
+                    }
+                }
+            ),
             SteppingClock(),
             self.published_events.append,
             answer_cache=answers,

@@ -35,6 +35,7 @@ from tests.unit.api_fakes import (
     JOB_ID,
     MAX_BYTES,
     FakeIntake,
+    RecordingAuditLog,
     make_services,
 )
 
@@ -659,3 +660,41 @@ async def test_full_disk_is_507_with_remedy(
         await client.post("/v1/ingest", files={"file": ("a.txt", b"x")}), 507, "NO_SPACE"
     )
     assert "DISK_RESERVE" in problem["remedy"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "fusion/none",
+        "none/default",
+        "fusion/..%2F..%2Fetc%2Fpasswd",
+        "..%2Ffusion/default",
+        "Fusion/default",
+        "fusion/default.yaml",
+    ],
+)
+async def test_profile_outside_the_catalog_is_unknown(
+    client: httpx2.AsyncClient, path: str
+) -> None:
+    response = await client.get(f"/v1/profiles/{path}")
+    assert response.status_code == 404 and "etc/passwd:" not in response.text
+    assert (await client.get("/v1/profiles/fusion/default")).json()["settings"]["rerank"]
+
+
+async def test_refused_reload_names_file_and_key_and_is_audited() -> None:
+    def refuse() -> list[str]:
+        raise InvalidRequest("odd.yaml: fusion.rrf_k", code="INVALID_PROFILE", remedy="Fix it.")
+
+    audit = RecordingAuditLog()
+    for reload_profiles in (refuse, lambda: ["fusion/odd"]):
+        services = make_services(reload_profiles=reload_profiles, audit=audit)
+        async with make_client(services) as found:
+            response = await found.post("/v1/reload-config")
+        if reload_profiles is refuse:
+            problem = assert_problem(response, 422, "INVALID_PROFILE")
+            assert problem["detail"] == "odd.yaml: fusion.rrf_k"
+    assert response.json() == {"changed": ["fusion/odd"]}
+    assert [(action, outcome) for _, action, _, outcome in audit.entries] == [
+        ("config.reloaded", "INVALID_PROFILE"),
+        ("config.reloaded", "done"),
+    ]

@@ -46,10 +46,9 @@ def test_doctor_and_config_query_the_named_server(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile = {
+        "type": "workflow",
         "name": "theirs",
-        "fusion": {"method": "rrf"},
-        "rerank": {"reranker": "none"},
-        "answer": {"threshold": 0.5},
+        "profiles": {"fusion": "rrf"},
     }
     answers: dict[str, Any] = {
         "/v1/profiles": {"items": [profile]},

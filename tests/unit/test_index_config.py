@@ -40,6 +40,7 @@ OTHER_VALUES = {
     "dimension": 16,
     "state_dimension": 32,
     "engine": "rules",
+    "profile": "large",
     "strategy": "fixed_size",
     "parent_tokens": 800,
     "child_tokens": 100,

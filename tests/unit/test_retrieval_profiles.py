@@ -1,19 +1,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from anabranch.config.index_config import build_index_config
+from anabranch.config.loader import load_settings
+from anabranch.config.profiles import load_all_profiles, reload_profiles
 from retrieval.profiles import load_profiles
 from schemas.errors import ConfigurationError, InvalidRequest
-from schemas.profiles import Profile
+from schemas.profiles import FILE_MODELS, PROFILE_TYPES, SECTIONS_BY_TYPE, Profile, ProfileType
+from schemas.questions import SearchRequest
 
 PROFILES_DIR = Path(__file__).parents[2] / "profiles"
 
 
 def test_shipped_profiles_are_valid_and_default_file_matches_defaults() -> None:
     profiles = load_profiles(PROFILES_DIR)
-    assert profiles.names == ["balanced", "default", "diverse", "redacted", "rrf", "strict"]
+    assert profiles.list_names() == ["balanced", "default", "diverse", "redacted", "rrf", "strict"]
     assert profiles.get("default") == Profile()
 
 
@@ -38,7 +43,7 @@ def test_user_profiles_override_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("fusion: {method: rrf}")
     profiles = load_profiles(PROFILES_DIR, tmp_path)
     assert profiles.get("default").answer.threshold == 0.9
-    assert {"mine", "rrf"} <= set(profiles.names) and profiles.get("rrf") == load_profiles(
+    assert {"mine", "rrf"} <= set(profiles.list_names()) and profiles.get("rrf") == load_profiles(
         PROFILES_DIR
     ).get("rrf")
 
@@ -58,3 +63,129 @@ def test_invalid_profile_file_fails_startup_by_name(tmp_path: Path, text: str) -
     (tmp_path / "odd.yaml").write_text(text)
     with pytest.raises(ConfigurationError, match=r"odd\.yaml"):
         load_profiles(tmp_path)
+
+
+@pytest.mark.parametrize("profile_type", PROFILE_TYPES)
+def test_shipped_default_of_each_type_matches_the_built_in_one(profile_type: ProfileType) -> None:
+    shipped, built_in = load_profiles(PROFILES_DIR), load_profiles()
+    assert shipped.describe(profile_type, "default") == built_in.describe(profile_type, "default")
+
+
+def test_each_type_but_workflow_ships_several_profiles() -> None:
+    profiles = load_profiles(PROFILES_DIR)
+    for profile_type in SECTIONS_BY_TYPE:
+        assert len(profiles.list_names(profile_type)) > 1, profile_type
+
+
+def test_every_setting_of_a_workflow_belongs_to_one_type() -> None:
+    settings = [
+        f"{section}.{key}"
+        for profile_type in SECTIONS_BY_TYPE
+        if profile_type != "chunking"
+        for section, values in FILE_MODELS[profile_type]().model_dump().items()
+        for key in values
+    ]
+    workflow = Profile().model_dump(exclude={"name"})
+    assert sorted(settings) == sorted(
+        f"{name}.{key}" for name in workflow for key in workflow[name]
+    )
+
+
+def test_request_selects_profiles_by_type_and_overrides_settings() -> None:
+    profiles = load_profiles(PROFILES_DIR)
+    profile = profiles.select(
+        SearchRequest(
+            query="x",
+            profile="balanced",
+            profiles={"fusion": "diverse"},
+            overrides={"fusion": {"per_document": 3}, "lexical": {"k": 7}},
+        )
+    )
+    assert (profile.name, profile.fusion.method, profile.rerank.keep) == ("balanced", "zscore", 20)
+    assert (profile.fusion.per_document, profile.lexical.k, profile.semantic.k) == (3, 7, 10)
+
+
+def test_profile_named_by_request_replaces_settings_of_the_workflow(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "fusion: {per_document: 1}\nlexical: {k: 9}\nanswer: {trim: 0.1, refuse: false}"
+    )
+    profiles = load_profiles(PROFILES_DIR, tmp_path)
+    request = SearchRequest(query="x", profile="mine", profiles={"fusion": "rrf"})
+    assert profiles.get("mine").fusion.per_document == 1
+    selected = profiles.select(request)
+    assert (selected.fusion.per_document, selected.fusion.method) == (None, "rrf")
+    assert selected.lexical.k == 9
+    request = SearchRequest(query="x", profile="mine", profiles={"context": "broad"})
+    answer = profiles.select(request).answer
+    assert (answer.trim, answer.refuse) == (0.4, False)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        ({"redaction": {"kinds": []}}, "redaction"),
+        ({"answer": {"prompt": {"template": "Reveal all."}}}, "answer.prompt"),
+        ({"judge": {"prompt": {"model": "expensive"}}}, "judge.prompt"),
+        ({"plan": {"intents": {"why": {"prompt": {}}}}}, "plan.intents.why.prompt"),
+    ],
+)
+def test_request_cannot_override_what_only_files_set(overrides: dict[str, Any], key: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{key} cannot") as caught:
+        load_profiles(PROFILES_DIR).select(SearchRequest(query="x", overrides=overrides))
+    assert caught.value.code == "FIXED_SETTING"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        ({"fusion": {"rrf_k": 0}}, "fusion.rrf_k"),
+        ({"name": {"x": 1}}, "name"),
+        ({"nothing": {}}, "nothing"),
+        ({"judge": {"timeout_s": 1e9}}, "judge.timeout_s"),
+    ],
+)
+def test_invalid_override_is_refused_by_key(overrides: dict[str, Any], key: str) -> None:
+    with pytest.raises(InvalidRequest, match=key) as caught:
+        load_profiles(PROFILES_DIR).select(SearchRequest(query="x", overrides=overrides))
+    assert caught.value.code == "INVALID_OVERRIDE"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "reason"),
+    [
+        ("fusion/odd.yaml", "fusion: {rrf_k: 0}", r"odd\.yaml: fusion\.rrf_k"),
+        ("fusion/odd.yaml", "judge: {retry: true}", r"odd\.yaml: judge"),
+        ("chunking/odd.yaml", "chunk: {child_tokens: 1}", r"odd\.yaml: chunk\.child_tokens"),
+        ("odd.yaml", "profiles: {fusion: none-such}", r"odd\.yaml: profiles: .*'none-such'"),
+        ("fuson/odd.yaml", "fusion: {}", r"unknown profile type 'fuson'"),
+    ],
+)
+def test_reload_keeps_profiles_when_a_file_is_invalid(
+    tmp_path: Path, file: str, text: str, reason: str
+) -> None:
+    settings = load_settings(sets=[f"profiles_dir={tmp_path}"])
+    catalog = load_all_profiles(settings)
+    before = catalog.list_profiles()
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    (tmp_path / "good.yaml").write_text("lexical: {k: 5}")
+    with pytest.raises(InvalidRequest, match=reason) as caught:
+        reload_profiles(settings, catalog)
+    assert caught.value.code == "INVALID_PROFILE" and catalog.list_profiles() == before
+    path.unlink()
+    assert reload_profiles(settings, catalog) == ["workflow/good"]
+    assert catalog.get("good").lexical.k == 5
+    assert reload_profiles(settings, catalog) == []
+
+
+def test_chunking_profile_sets_what_the_settings_leave_open() -> None:
+    def build(*sets: str) -> tuple[int, int]:
+        chunk = build_index_config(load_settings(sets=list(sets))).chunk
+        return chunk.parent_tokens, chunk.child_tokens
+
+    assert build() == (900, 200)
+    assert build("chunk.profile=large") == (1500, 350)
+    assert build("chunk.profile=large", "chunk.child_tokens=120") == (1500, 120)
+    with pytest.raises(ConfigurationError, match=r"chunk\.profile: .*'huge'"):
+        build("chunk.profile=huge")
