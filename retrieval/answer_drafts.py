@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from retrieval.quote_candidates import QuoteCandidate, resolve_section
-from retrieval.retrieval_result import format_link, list_pages, parse_spans
+from retrieval.retrieval_result import clip_spans, format_link, list_pages, parse_spans
 from retrieval.words import extract_word_keys
 from schemas.ports.engines import ChatReply
 from schemas.questions import Citation, Conflict
-from schemas.values import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +124,6 @@ def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) ->
     return (
         bool(quote) and start >= text_start and text[start - text_start : end - text_start] == quote
     )
-
-
-def clip_spans(spans: Sequence[Span], start: int, end: int) -> list[Span]:
-    """Clip spans to `[start, end)`, keeping page and box; without any, return the bare character
-    range.
-    """
-    clipped = [
-        span.model_copy(
-            update={"char_start": max(span.char_start, start), "char_end": min(span.char_end, end)}
-        )
-        for span in spans
-        if span.char_start < end and start < span.char_end
-    ]
-    return clipped or [Span(char_start=start, char_end=end)]
 
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")

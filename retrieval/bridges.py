@@ -21,17 +21,20 @@ from retrieval.candidate_retrieval import ChannelCandidates
 from retrieval.document_links import DocumentLink, NameSpan, fold_document_name, join_name
 from retrieval.fusion import Fusion
 from retrieval.query_context import QueryContext, RetrievalResources
+from retrieval.retrieval_result import clip_spans, format_link, list_pages, parse_spans
 from retrieval.words import extract_content_words, stem_word
 from schemas.ids import content_id
 from schemas.ports.engines import QueryEmbedding, RerankPassage, TokenSpans
 from schemas.ports.search import ChunkView, IndexSnapshot, NamedDocument
 from schemas.profiles import BridgeProfile
+from schemas.questions import Hop, HopTarget
 from schemas.values import format_embedding_text
 
 # Longest name to follow, in words, and most names to look up per question.
 MAX_NAME_WORDS, MAX_NAMES = 7, 500
 MAX_DOCUMENTS = 300
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=[^a-z\s])|\n\s*")
 
 
 async def follow_bridges(
@@ -41,8 +44,9 @@ async def follow_bridges(
     candidates: ChannelCandidates,
     fusion: Fusion,
     chunks: Mapping[UUID, ChunkView],
-) -> tuple[dict[UUID, float], Mapping[UUID, ChunkView]]:
-    """Return the score of each chunk that a bridge leads to, and the chunks that were not loaded.
+) -> tuple[dict[UUID, float], Mapping[UUID, ChunkView], list[Hop]]:
+    """Return the score of each chunk that a bridge leads to, the chunks that were not loaded, and
+    the hops along the best bridges.
 
     Raises what the index and the engines raise.
     """
@@ -51,10 +55,18 @@ async def follow_bridges(
     seeds = [chunks[chunk_id] for chunk_id in weights if chunk_id in chunks]
     bridges = await find_bridges(query, snapshot, seeds)
     if not bridges:
-        return {}, {}
-    scores = await score_bridges(query, resources, bridges, weights, chunks, candidates)
-    missing_ids = sorted(scores.keys() - chunks.keys())
-    return scores, await snapshot.fetch_chunks(missing_ids, query.plan.question)
+        return {}, {}, []
+    scored = await score_bridges(query, resources, bridges, weights, chunks, candidates)
+    missing_ids = sorted(scored.keys() - chunks.keys())
+    reached = await snapshot.fetch_chunks(missing_ids, query.plan.question)
+    views = {**chunks, **reached}
+    hops = [
+        hop
+        for chunk_id, bridge in choose_best_bridges(scored, candidates.links)
+        if chunk_id in views
+        and (hop := build_hop(bridge, chunks[bridge.seed], views[chunk_id])) is not None
+    ]
+    return {chunk_id: score for chunk_id, (score, _) in scored.items()}, reached, hops
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,23 +147,71 @@ async def score_bridges(
     seeds: Mapping[UUID, float],
     chunks: Mapping[UUID, ChunkView],
     candidates: ChannelCandidates,
-) -> dict[UUID, float]:
-    """Return the score of each target's first chunk."""
+) -> dict[UUID, tuple[float, Bridge]]:
+    """Return the score of each target's first chunk, with the bridge that gives it."""
     named = [link.span for link in candidates.links]
     fits = await _score_contexts(
         query, resources, bridges, chunks, named, candidates.embedded_query
     )
-    by_seed: dict[UUID, dict[UUID, float]] = {}
+    by_seed: dict[UUID, dict[UUID, tuple[float, Bridge]]] = {}
     for bridge, fit in zip(bridges, fits, strict=True):
         targets = by_seed.setdefault(bridge.seed, {})
-        targets[bridge.target.chunk_id] = max(fit, targets.get(bridge.target.chunk_id, -np.inf))
-    scores: dict[UUID, float] = {}
+        if fit > targets.get(bridge.target.chunk_id, (-np.inf,))[0]:
+            targets[bridge.target.chunk_id] = fit, bridge
+    scored: dict[UUID, tuple[float, Bridge]] = {}
     for seed, targets in by_seed.items():
-        values = np.array(list(targets.values()))
+        values = np.array([fit for fit, _ in targets.values()])
         shares = np.exp((values - values.max()) / query.profile.bridges.temperature)
-        for chunk_id, share in zip(targets, shares.tolist(), strict=True):
-            scores[chunk_id] = max(scores.get(chunk_id, 0.0), seeds[seed] * share)
-    return scores
+        for (chunk_id, (_, bridge)), share in zip(targets.items(), shares.tolist(), strict=True):
+            score = seeds[seed] * share
+            if chunk_id not in scored or score > scored[chunk_id][0]:
+                scored[chunk_id] = score, bridge
+    return scored
+
+
+def choose_best_bridges(
+    scored: Mapping[UUID, tuple[float, Bridge]], links: Iterable[DocumentLink]
+) -> list[tuple[UUID, Bridge]]:
+    """Return the target and the bridge that scores best for each document that the question names.
+
+    Bridges to another document that it names are left out: they tell nothing.
+    """
+    seeds = {document.chunk_id for link in links for document in link.documents}
+    named = {document.document_id for link in links for document in link.documents}
+    best: dict[UUID, tuple[float, UUID, Bridge]] = {}
+    for chunk_id, (score, bridge) in scored.items():
+        if bridge.seed not in seeds or bridge.target.document_id in named:
+            continue
+        if bridge.seed not in best or score > best[bridge.seed][0]:
+            best[bridge.seed] = score, chunk_id, bridge
+    return [(chunk_id, bridge) for _, chunk_id, bridge in best.values()]
+
+
+def build_hop(bridge: Bridge, seed: ChunkView, target: ChunkView) -> Hop | None:
+    """Quote the sentence or line with the name; None where offsets do not fit the stored text."""
+    if seed.char_start + len(seed.text) != seed.char_end:
+        return None
+    ends = [match.end() for match in _SENTENCE_END.finditer(seed.text)]
+    start = max((end for end in ends if end <= bridge.start), default=0)
+    end = min((end for end in ends if end >= bridge.end), default=len(seed.text))
+    quote = seed.text[start:end].rstrip()
+    end = start + len(quote)
+    spans = clip_spans(parse_spans(seed), seed.char_start + start, seed.char_start + end)
+    return Hop(
+        name=seed.text[bridge.start : bridge.end],
+        document_id=seed.document_id,
+        external_id=seed.external_id,
+        title=seed.title,
+        chunk_id=seed.chunk_id,
+        link=format_link(
+            seed.document_id, list_pages(spans), seed.char_start + start, seed.char_start + end
+        ),
+        spans=spans,
+        quote=quote,
+        target=HopTarget(
+            document_id=target.document_id, external_id=target.external_id, title=target.title
+        ),
+    )
 
 
 async def _score_contexts(

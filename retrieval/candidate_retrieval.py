@@ -33,7 +33,7 @@ from schemas.generations import LexicalConfig
 from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import ChunkView, EntitySeed, Hit, IndexSnapshot, LexicalHits
 from schemas.profiles import Profile
-from schemas.questions import ChannelTrace, Route, SearchRequest
+from schemas.questions import ChannelTrace, Hop, Route, SearchRequest
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class ChannelCandidates:
     """Hits, traces and failures by channel.
 
     `complete` names channels that returned every hit they have: a chunk that they lack scores 0
-    there.
+    there. `hops` lead from documents that the question names to others.
     """
 
     hits: Mapping[Channel, Sequence[Hit]]
@@ -71,6 +71,7 @@ class ChannelCandidates:
     linked_seeds: Sequence[EntitySeed]
     embedded_query: QueryEmbedding | None
     links: Sequence[DocumentLink] = ()
+    hops: Sequence[Hop] = ()
 
 
 async def find_links(query: QueryContext, snapshot: IndexSnapshot) -> tuple[DocumentLink, ...]:

@@ -284,10 +284,10 @@ async def _follow_bridges(
     timeout_s = query.profile.get_channel("graph").timeout_s
     try:
         async with asyncio.timeout(timeout_s):
-            scores, reached = await follow_bridges(
+            scores, reached, hops = await follow_bridges(
                 query, resources, snapshot, candidates, fusion, chunks
             )
-            return candidates, scores, reached
+            return replace(candidates, hops=hops), scores, reached
     except AnabranchError as error:
         reason = f"{error.code}: {error.detail}"
     except TimeoutError:

@@ -194,6 +194,7 @@ def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> Retrieva
         None,
         linked_seeds,
         None,
+        hops=record.response.path if isinstance(record.response, QueryResponse) else (),
     )
     ranking = Ranking(tuple(parents), candidates, fusion, reranked)
     return RetrievalResult(

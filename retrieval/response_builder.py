@@ -12,6 +12,7 @@ from retrieval.retrieval_result import RetrievalResult
 from schemas.questions import (
     Confidence,
     Conflict,
+    Hop,
     PlanTrace,
     QueryRequest,
     QueryResponse,
@@ -127,6 +128,7 @@ def build_response(
         language=query_context.plan.language,
         citations=list(published_draft.citations) if published_draft else [],
         contexts=list(result.results) if includes_contexts else [],
+        path=_choose_hops(result) if published_draft else [],
         judge=judged.verdict if judged else None,
         confidence=_rate_answer(result, judged),
         conflicts=[conflict] if conflict else [],
@@ -140,6 +142,12 @@ def build_response(
         ],
         trace=build_trace(),
     )
+
+
+def _choose_hops(result: RetrievalResult) -> list[Hop]:
+    """Return the hops to documents whose passages the answer was written from."""
+    read = {context.view.document_id for context in result.contexts}
+    return [hop for hop in result.ranking.candidates.hops if hop.target.document_id in read]
 
 
 def _rate_answer(result: RetrievalResult, judged: JudgedDraft | None) -> Confidence:

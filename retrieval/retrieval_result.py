@@ -244,6 +244,20 @@ def parse_spans(chunk: ChunkView) -> list[Span]:
     return [Span.model_validate(dict(span)) for span in chunk.spans]
 
 
+def clip_spans(spans: Sequence[Span], start: int, end: int) -> list[Span]:
+    """Clip spans to `[start, end)`, keeping page and box; without any, return the bare character
+    range.
+    """
+    clipped = [
+        span.model_copy(
+            update={"char_start": max(span.char_start, start), "char_end": min(span.char_end, end)}
+        )
+        for span in spans
+        if span.char_start < end and start < span.char_end
+    ]
+    return clipped or [Span(char_start=start, char_end=end)]
+
+
 def list_pages(spans: Sequence[Span]) -> list[int]:
     return sorted({span.page for span in spans if span.page is not None})
 

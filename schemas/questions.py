@@ -189,6 +189,28 @@ class Citation(Value):
     )
 
 
+class HopTarget(Value):
+    """The document that a hop leads to."""
+
+    document_id: UUID = Field(description="Id of the document.")
+    external_id: str | None = Field(description="The producer's id of the document.")
+    title: str | None = Field(description="Title of the document.")
+
+
+class Hop(Value):
+    """A step from one document to another, over the other's name in its text."""
+
+    name: str = Field(description="The name, as the text has it.")
+    document_id: UUID = Field(description="Id of the document whose text has the name.")
+    external_id: str | None = Field(description="The producer's id of the document.")
+    title: str | None = Field(description="Title of the document.")
+    chunk_id: UUID = Field(description="Child chunk that contains the quote.")
+    link: str = Field(description="Link that opens the document at the quote.")
+    spans: list[Span] = Field(description="Position of the quote in the document.")
+    quote: str = Field(description="Verbatim text around the name.")
+    target: HopTarget = Field(description="The document of that name.")
+
+
 class Route(Value):
     """How the question was routed to channels."""
 
@@ -405,6 +427,12 @@ class QueryResponse(Value):
     citations: list[Citation] = Field(description="Quotes that support the answer.")
     contexts: list[SearchResult] = Field(
         [], description="Passages that the answer was based on. Empty without `return_context`."
+    )
+    path: list[Hop] = Field(
+        [],
+        description=(
+            "Steps from documents that the question names to others that the answer was based on."
+        ),
     )
     judge: JudgeVerdict | None = Field(None, description="Checks of the answer, if a judge ran.")
     confidence: Confidence = Field(description="How far the answer can be trusted.")

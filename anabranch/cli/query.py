@@ -242,6 +242,11 @@ MIN_WIDTH = 40
 
 
 def print_confidence(answer: Mapping[str, Any]) -> None:
+    for hop in answer.get("path") or []:
+        source, target = (
+            end["title"] or end["external_id"] or end["document_id"] for end in (hop, hop["target"])
+        )
+        _print_wrapped(f"path: {source}: “{' '.join(hop['quote'].split())}” → {target}")
     confidence = answer.get("confidence")
     if confidence and not answer["refused"]:
         _print_wrapped(f"confidence: {confidence['level']} ({'; '.join(confidence['reasons'])})")

@@ -11,7 +11,6 @@ from engines.chat.openai import OpenAIChat
 from engines.sentence_splitter import RuleSentenceSplitter
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from retrieval.answer_drafts import (
-    clip_spans,
     compute_support,
     find_unsupported_numbers,
     is_verbatim,
@@ -37,6 +36,7 @@ from retrieval.quote_candidates import (
     split_cells,
 )
 from retrieval.redaction import Redactor
+from retrieval.retrieval_result import clip_spans
 from schemas.errors import InvalidModelOutput
 from schemas.events import QueryAnswered
 from schemas.ids import sha256_hex

@@ -104,3 +104,30 @@ def test_mentions_begin_and_end_like_names() -> None:
     keys = {key for _, _, key in find_mentions("It was made by the Mira Koslov Trio in 1987.")}
     assert "mira koslov trio" in keys and "mira koslov" in keys
     assert not keys & {"made by", "1987", "trio in"}
+
+
+HOP_QUESTION = "Where did the film director of Silent Harbor grow up?"
+
+
+async def test_answer_tells_the_path_with_a_verbatim_quote() -> None:
+    built = make_harness()
+    response = await built.make_retriever().query(
+        LOCAL_CALLER, QueryRequest(query=HOP_QUESTION), RUN_ID
+    )
+    [hop] = response.path
+    assert hop.target.external_id == "Mira Koslov"
+    assert hop.target.document_id in {context.document_id for context in response.contexts}
+    assert (hop.external_id, hop.name) == ("Silent Harbor", "Mira Koslov")
+    assert hop.quote == "Silent Harbor is a film directed by Mira Koslov."
+    [span] = hop.spans
+    text = next(view.text for view in built.index.views.values() if view.chunk_id == hop.chunk_id)
+    assert text[span.char_start : span.char_end] == hop.quote
+
+
+async def test_document_that_the_question_names_needs_no_path() -> None:
+    response = (
+        await make_harness()
+        .make_retriever()
+        .query(LOCAL_CALLER, QueryRequest(query="Where did Mira Koslov grow up?"), RUN_ID)
+    )
+    assert response.citations and response.path == []

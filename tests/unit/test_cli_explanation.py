@@ -54,6 +54,14 @@ ANSWER: dict[str, Any] = {
     "refused": False,
     "citations": [{**RESULT, "n": 1, "quote": "The monthly rent is SEK 287,500."}],
     "contexts": [RESULT],
+    "path": [
+        {
+            "title": "Lease",
+            "document_id": "d",
+            "quote": "The tenant is \x1b[2JAnna Berg.",
+            "target": {"title": None, "external_id": "berg", "document_id": "e"},
+        }
+    ],
     "confidence": {
         "level": "medium",
         "reasons": ["best rerank score 0.710 against 0.550", "1 distinct source"],
@@ -74,6 +82,8 @@ def test_query_prints_confidence_assumptions_and_limitations(
     stdout = capsys.readouterr().out
     assert "confidence: medium (best rerank score 0.710 against 0.550; 1 distinct source)" in stdout
     assert "assumption: Rent means the rent without heating." in stdout
+    # Control characters of the document are escaped.
+    assert "path: Lease: “The tenant is \\x1b[2JAnna Berg.” → berg" in stdout
     assert (
         "limitation: The chat model gave no usable answer (no JSON); the answer is quoted" in stdout
     )
