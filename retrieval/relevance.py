@@ -210,7 +210,8 @@ def rate_confidence(
         f"{n_sources} distinct {'source' if n_sources == 1 else 'sources'}",
     ]
     reasons += (
-        [f"linked: {', '.join(seed.key for seed in candidates.linked_seeds[:3])}"]
+        # A name of several types is a seed for each.
+        [f"linked: {', '.join(list(dict.fromkeys(s.key for s in candidates.linked_seeds))[:3])}"]
         if candidates.linked_seeds
         else []
     )
