@@ -115,8 +115,6 @@ def replace_score(
 
 # The standard error of an estimate of 0.9 is then below 0.03.
 PERMUTATIONS = 128
-# Estimated Jaccard similarity of the shingles from which on two passages are near-duplicates.
-MIN_SIMILARITY = 0.9
 # Fixed, so that a rerun folds the same passages.
 _SEED = 7
 _SHINGLE_WORDS = 3
@@ -132,16 +130,22 @@ def fold_parents(
     """
     if not profile.fusion.near_duplicates:
         return parents
-    return fold_duplicates(parents, max(profile.rerank.parents, n_distinct), n_distinct)
+    return fold_duplicates(
+        parents,
+        max(profile.rerank.parents, n_distinct),
+        n_distinct,
+        profile.fusion.duplicate_similarity,
+    )
 
 
 def fold_duplicates(
-    parents: Sequence[RankedParent], scan_limit: int, n_distinct: int
+    parents: Sequence[RankedParent], scan_limit: int, n_distinct: int, min_similarity: float
 ) -> list[RankedParent]:
     """Fold each passage under a better one that it nearly equals; keep the order.
 
     Equal texts are folded among the first `scan_limit` parents. Near-equal ones are searched until
-    `n_distinct` different passages are found. Later parents are returned as they are.
+    `n_distinct` different passages are found: `min_similarity` is compared with the estimated
+    Jaccard similarity of their shingles. Later parents are returned as they are.
     """
     distinct: list[RankedParent] = []
     folded: dict[int, list[RankedParent]] = {}
@@ -155,7 +159,7 @@ def fold_duplicates(
                 (
                     index
                     for index, other in enumerate(signatures)
-                    if signature.is_near_duplicate(other)
+                    if signature.is_near_duplicate(other, min_similarity)
                 ),
                 None,
             )
@@ -187,14 +191,14 @@ class _Signature:
     def numbers(self) -> list[str]:
         return [word for word in self.words if any(map(str.isdigit, word))]
 
-    def is_near_duplicate(self, other: _Signature) -> bool:
+    def is_near_duplicate(self, other: _Signature, min_similarity: float) -> bool:
         shorter, longer = sorted((len(self.words), len(other.words)))
         # Texts whose lengths differ more cannot be that similar: skip the hashing.
-        if shorter < _MIN_WORDS or shorter < MIN_SIMILARITY * longer:
+        if shorter < _MIN_WORDS or shorter < min_similarity * longer:
             return self.words == other.words
         # Revisions of a text may differ in one number, which is then what matters.
         return self.numbers == other.numbers and bool(
-            self.minhash.jaccard(other.minhash) >= MIN_SIMILARITY
+            self.minhash.jaccard(other.minhash) >= min_similarity
         )
 
     @cached_property

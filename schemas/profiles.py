@@ -145,6 +145,12 @@ class FusionProfile(_ChannelWeights):
     near_duplicates: bool = Field(
         True, description="Fold nearly identical passages into the best one."
     )
+    duplicate_similarity: float = Field(
+        0.9,
+        ge=0.5,
+        le=1,
+        description="Share of common word triples (Jaccard) from which on passages are folded.",
+    )
 
     def get_weight(self, channel: Channel) -> float:
         return float(getattr(self, channel))

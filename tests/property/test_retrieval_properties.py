@@ -93,7 +93,7 @@ def test_deduplication_keeps_every_document_and_order(
         ).candidates,
         "max",
     )
-    folded = fold_duplicates(parents, read, wanted)
+    folded = fold_duplicates(parents, read, wanted, 0.9)
     returned_ids = [item.document_id for parent in folded for item in (parent, *parent.duplicates)]
     assert sorted(returned_ids) == sorted(parent.document_id for parent in parents)
     assert [parent.parent_id for parent in folded] == [

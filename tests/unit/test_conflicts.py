@@ -308,4 +308,4 @@ def test_revisions_that_differ_in_a_number_are_not_folded() -> None:
         RankedParent(view.parent_id, view.document_id, 1.0, FusedCandidate(view, 1.0, {}, {}), 1)
         for view in index.views.values()
     ]
-    assert [len(parent.duplicates) for parent in fold_duplicates(parents, 10, 10)] == [0, 1]
+    assert [len(parent.duplicates) for parent in fold_duplicates(parents, 10, 10, 0.9)] == [0, 1]

@@ -201,16 +201,19 @@ LONG_SENTENCE = (
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "folded"),
+    ("first", "second", "min_similarity", "folded"),
     [
-        (LONG_SENTENCE, LONG_SENTENCE, True),
-        (LONG_SENTENCE, LONG_SENTENCE.upper() + ".", True),
-        (LONG_SENTENCE * 3, LONG_SENTENCE * 3 + " today", True),
-        (LONG_SENTENCE, LONG_SENTENCE.replace("thirty", "sixty"), False),
-        ("The rent is 100 euros.", "The rent is 200 euros.", False),
+        (LONG_SENTENCE, LONG_SENTENCE, 0.9, True),
+        (LONG_SENTENCE, LONG_SENTENCE.upper() + ".", 0.9, True),
+        (LONG_SENTENCE * 3, LONG_SENTENCE * 3 + " today", 0.9, True),
+        (LONG_SENTENCE * 3, LONG_SENTENCE * 3 + " today", 1.0, False),
+        (LONG_SENTENCE, LONG_SENTENCE.replace("thirty", "sixty"), 0.9, False),
+        ("The rent is 100 euros.", "The rent is 200 euros.", 0.9, False),
     ],
 )
-def test_near_duplicate_passages_are_folded(first: str, second: str, folded: bool) -> None:
+def test_near_duplicate_passages_are_folded(
+    first: str, second: str, min_similarity: float, folded: bool
+) -> None:
     index = MemoryIndex()
     for name, text in (("a", first), ("b", second)):
         index.add(IndexedDocument(name, [[IndexedChild(text)]]))
@@ -227,6 +230,7 @@ def test_near_duplicate_passages_are_folded(first: str, second: str, folded: boo
         ),
         scan_limit=50,
         n_distinct=10,
+        min_similarity=min_similarity,
     )
     assert (len(parents) == 1) is folded
     assert len(parents) + sum(len(parent.duplicates) for parent in parents) == 2
