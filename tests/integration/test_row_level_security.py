@@ -35,6 +35,7 @@ GRANTED_TABLES = {
 WITHOUT_TENANT = {"live_generation"}
 RESTRICTED_TABLES = {
     "api_keys",
+    "calibrations",
     "audit_events",
     "chunk_history",
     "chunk_states",
@@ -45,6 +46,7 @@ RESTRICTED_TABLES = {
     "ingress_failures",
     "dropped_states",
     "erasure_counts",
+    "exams",
     "erasure_items",
     "erasure_subjects",
     "erasures",
