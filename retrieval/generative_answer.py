@@ -87,9 +87,6 @@ def _decode_partial(raw: str) -> str:
     )
 
 
-# Share of a sentence's words that its cited quotes must hold together. For passages in another
-# language, only numbers can be compared.
-MIN_SUPPORT = 0.4
 MAX_QUOTES_PER_SENTENCE = 2
 
 # Documents and models provide these texts, of any length.
@@ -154,7 +151,9 @@ async def generate_answer(
             tokens=tokens,
         ) from error
     conflict = find_conflict(evidence, plan, profile.conflict_distance)
-    return _verify_answer(model_answer, reply, evidence, plan, conflict, redactor)
+    return _verify_answer(
+        model_answer, reply, evidence, plan, conflict, redactor, profile.min_support
+    )
 
 
 def build_user_prompt(
@@ -215,6 +214,7 @@ def _verify_answer(
     plan: QueryPlan,
     conflict: ConflictingRows | None,
     redactor: Redactor,
+    min_support: float,
 ) -> AnswerDraft:
     """Keep sentences with at least one verified citation; the limitations count the others."""
     citations = CitationList()
@@ -222,7 +222,7 @@ def _verify_answer(
     for sentence in model_answer.sentences if model_answer.sufficient else []:
         text = strip_citation_marks(sentence.text)
         numbers = _cite_sentence(
-            text, set(sentence.citations), evidence.candidates, plan, citations
+            text, set(sentence.citations), evidence.candidates, plan, citations, min_support
         )
         if numbers:
             cited_sentences.append(DraftSentence(text, numbers))
@@ -268,6 +268,7 @@ def _cite_sentence(
     candidates: Sequence[QuoteCandidate],
     plan: QueryPlan,
     citations: CitationList,
+    min_support: float,
 ) -> tuple[int, ...]:
     """Return the numbers of the citations that support the sentence, adding new ones; empty if
     unsupported.
@@ -285,7 +286,7 @@ def _cite_sentence(
     ):
         return ()
     quotes, support = choose_quotes(text, named_candidates, MAX_QUOTES_PER_SENTENCE)
-    if support < MIN_SUPPORT:
+    if support < min_support:
         # Words of another language cannot be compared; its numbers were compared above.
         is_foreign = plan.language is not None and all(
             item.chunk.language not in (None, plan.language) for item in named_candidates

@@ -258,6 +258,15 @@ class GenerationProfile(Value):
             "`trim` and of the measured default of `min_confidence`."
         ),
     )
+    min_support: float = Field(
+        0.4,
+        ge=0,
+        le=1,
+        description=(
+            "Share of the words of a written sentence that its citations must hold, or it is "
+            "removed. Of a passage in another language, only numbers are compared."
+        ),
+    )
     conflict_distance: float = Field(
         8.0,
         ge=0,

@@ -172,6 +172,23 @@ async def test_sentence_without_verified_citation_is_removed(
     assert response.limitations == ["Sentences removed for lack of a verified citation: 1."]
 
 
+async def test_profile_sets_the_least_support_of_a_sentence() -> None:
+    built = make_harness()
+    built.chat = script_answer(
+        ("Replacing the bearing costs 18,740 euros, say those who buy and sell them.", [1])
+    )
+    built.profiles = [
+        Profile(name=name, answer=AnswerProfile(min_support=share, further_searches=0))
+        for name, share in (("lenient", 0.1), ("exacting", 1.0))
+    ]
+    retriever = built.make_retriever()
+    lenient, exacting = [
+        await retriever.query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile=name), RUN_ID)
+        for name in ("lenient", "exacting")
+    ]
+    assert (lenient.refused, exacting.refused) == (False, True)
+
+
 async def test_answer_without_remaining_sentences_is_refused() -> None:
     _, response = await query_with_chat(script_answer(("Bearings are forged by trolls.", [1])))
     assert response.refused and response.code == "INSUFFICIENT_CONTEXT" and response.citations == []
