@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
+from statistics import fmean
+
+import numpy as np
 
 from schemas.exams import (
     Calibration,
     CalibrationBasis,
     CalibrationRequest,
     Exam,
+    ExamItem,
     RankedQuestion,
 )
 
@@ -54,6 +58,45 @@ def learn_thresholds(
         # Passages of equal score are kept or dropped together.
         max(0.0, find_lower_quantile(shares, 1 - coverage)) if shares else None,
     )
+
+
+N_SPLITS = 200
+
+
+def measure_held_out(
+    items: Sequence[ExamItem], coverage: float, false_refusals: float
+) -> dict[str, float] | None:
+    """Learn from half of the documents and measure on the others: means over 200 random splits.
+
+    Without the limits of `calibrate`. None for fewer than two documents.
+    """
+    answerable = [item for item in items if not item.hidden]
+    documents = sorted({item.document_id for item in answerable})
+    if len(documents) < 2:
+        return None
+    random = np.random.default_rng(0)
+    measured: list[tuple[float, float, float]] = []
+    for _ in range(N_SPLITS):
+        order = random.permutation(len(documents))
+        learned = {documents[place] for place in order[: len(documents) // 2]}
+        thresholds = learn_thresholds(
+            [item for item in answerable if item.document_id in learned], coverage, false_refusals
+        )
+        trim, min_confidence = thresholds.trim or 0.0, thresholds.min_confidence or 0.0
+        held_out = [item for item in answerable if item.document_id not in learned]
+        measured.append(
+            (
+                fmean((item.passage_share or 0.0) >= trim for item in held_out),
+                fmean(sum(share >= trim for share in item.shares) for item in held_out),
+                fmean(
+                    item.probability is not None and item.probability < min_confidence
+                    for item in held_out
+                ),
+            )
+        )
+    names = ("coverage", "passages", "false_refusals")
+    means = (round(fmean(column), 4) for column in zip(*measured, strict=True))
+    return dict(zip(names, means, strict=True))
 
 
 def calibrate(

@@ -62,6 +62,16 @@ class ExamReport(ResponseModel):
     weakest_documents: list[WeakDocument]
 
 
+class HeldOutMeasures(ResponseModel):
+    """Thresholds from the exam questions of half of the documents, without upper limits, measured
+    on the others. Means over 200 splits.
+    """
+
+    coverage: float = Field(description="Share of right passages that survive trimming.")
+    passages: float = Field(description="Passages left of the first ten.")
+    false_refusals: float = Field(description="Share of answerable questions refused.")
+
+
 class CalibrationResponse(ResponseModel):
     """Thresholds that queries of this tenant use from now on. Null thresholds: the defaults."""
 
@@ -74,6 +84,7 @@ class CalibrationResponse(ResponseModel):
     min_confidence: float | None
     trim: float | None
     exam_id: str | None
+    held_out: HeldOutMeasures | None = Field(description="Null for fewer than two documents.")
     exam: ExamReport
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from evaluation.calibration import calibrate
+from evaluation.calibration import calibrate, measure_held_out
 from evaluation.exam import ExamQuestion, build_exam, summarize_exam
 from evaluation.judgement_export import build_judgement_export
 from retrieval.context_packing import get_strength
@@ -69,7 +69,11 @@ class ExamService:
         calibration = calibrate(exam, judged, request)
         await self.decisions.publish_calibration(calibration)
         await wait_until_projected(partial(self._has_calibration, calibration))
-        return calibration.model_dump(mode="json") | {"exam": await self._report(exam)}
+        held_out = measure_held_out(exam.items, request.coverage, request.false_refusals)
+        return calibration.model_dump(mode="json") | {
+            "held_out": held_out,
+            "exam": await self._report(exam),
+        }
 
     async def list_exams(self, caller: Principal, limit: int) -> list[dict[str, Any]]:
         return [

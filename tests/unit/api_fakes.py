@@ -333,7 +333,10 @@ class FakeExams:
     async def calibrate(self, caller: Principal, request: Any) -> dict[str, Any]:
         exam = make_exam(caller.tenant)
         calibration = calibrate(exam, [], request)
-        return calibration.model_dump(mode="json") | {"exam": summarize_exam(exam, {})}
+        return calibration.model_dump(mode="json") | {
+            "held_out": None,
+            "exam": summarize_exam(exam, {}),
+        }
 
     async def export_judgements(self, caller: Principal, since: Any, until: Any) -> dict[str, Any]:
         return build_judgement_export([], [])
