@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from phonenumbers import Leniency, PhoneNumberMatcher
 from stdnum import iban, luhn
 from stdnum.br import cnpj, cpf
 
@@ -118,6 +117,9 @@ def _find_ssns(text: str, _: Sequence[str]) -> Iterator[tuple[int, int]]:
 def _find_phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
     if not _PHONE_DIGITS.search(text):
         return
+    # Loads the numbering plans, which a start need not wait for.
+    from phonenumbers import Leniency, PhoneNumberMatcher
+
     for region in (None, *regions):
         for match in PhoneNumberMatcher(text, region, Leniency.VALID, _MAX_PHONE_TRIES):
             if (
@@ -131,6 +133,8 @@ def _find_phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]
 
 def _is_grouped(number: str, region: str) -> bool:
     """Tell whether the digits are grouped as the country writes its phone numbers."""
+    from phonenumbers import Leniency, PhoneNumberMatcher
+
     is_area_marked = "(" in number
     return (is_area_marked or len(_SEPARATED.findall(number)) >= 2) and PhoneNumberMatcher(
         number, region, Leniency.STRICT_GROUPING, 1
