@@ -39,37 +39,21 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
         # Stage `embed` reads the same topic and reports superseded revisions.
         if pending_event.status is not ClaimStatus.SUPERSEDED
     ]
-    requests = [
-        (event, [ExtractionInput.from_parent(parent) for parent in event.data.parents])
-        for event in events
-    ]
-    if not ports.extractor.is_memoized:
-        return [
-            _make_emission(
-                event, inputs, await _extract([passage.parent for passage in inputs], event, ports)
-            )
-            for event, inputs in requests
+    requests = []
+    for event in events:
+        data, engine = event.data, ports.extractor.fingerprint
+        passages = [ExtractionInput.from_parent(parent) for parent in data.parents]
+        keys = [
+            passage.make_memo_key(data.tenant, data.document_id, data.language, engine)
+            for passage in passages
         ]
-    keys = [
-        [
-            passage.make_memo_key(
-                event.data.tenant,
-                event.data.document_id,
-                event.data.language,
-                ports.extractor.fingerprint,
-            )
-            for passage in inputs
-        ]
-        for event, inputs in requests
-    ]
+        requests.append((event, passages, keys))
     cached_results = dict(
-        await ports.memo.fetch(list({key for event_keys in keys for key in event_keys}))
+        await ports.memo.fetch(list({key for _, _, keys in requests for key in keys}))
     )
     return [
-        _make_emission(
-            event, inputs, await _extract_memoized(event, inputs, event_keys, cached_results, ports)
-        )
-        for (event, inputs), event_keys in zip(requests, keys, strict=True)
+        await _extract_entities(event, passages, keys, cached_results, ports)
+        for event, passages, keys in requests
     ]
 
 
@@ -156,45 +140,29 @@ def list_memo_keys(
     ]
 
 
-async def _extract_memoized(
+async def _extract_entities(
     event: Event[DocumentChunked],
     inputs: Sequence[ExtractionInput],
     keys: Sequence[MemoKey],
     cached_results: dict[MemoKey, bytes],
     ports: StagePorts,
-) -> list[Extraction]:
-    """Extract from one part, and add new results to `cached_results`."""
+) -> Emission:
+    """Extract the entities of one part, and add new results to `cached_results`."""
+    data, semaphore = event.data, asyncio.Semaphore(MAX_PARALLEL_PASSAGES)
 
-    async def extract(positions: list[int]) -> list[bytes]:
-        parents = [inputs[position].parent for position in positions]
-        return [
-            result.model_dump_json().encode() for result in await _extract(parents, event, ports)
-        ]
+    async def extract_all(positions: list[int]) -> list[bytes]:
+        return await asyncio.gather(*(extract(inputs[position].parent) for position in positions))
 
-    results = await memoize(ports.memo, keys, extract, cached_results)
+    async def extract(parent: ParentChunk) -> bytes:
+        async with semaphore:
+            return (
+                (await ports.extractor.extract([parent], data.language)).model_dump_json().encode()
+            )
+
+    results = await memoize(ports.memo, keys, extract_all, cached_results)
     # Later parts of the document may contain the same passage.
     cached_results |= zip(keys, results, strict=True)
-    return [Extraction.model_validate_json(result) for result in results]
-
-
-async def _extract(
-    parents: Sequence[ParentChunk], event: Event[DocumentChunked], ports: StagePorts
-) -> list[Extraction]:
-    semaphore = asyncio.Semaphore(MAX_PARALLEL_PASSAGES)
-
-    async def extract(parent: ParentChunk) -> Extraction:
-        async with semaphore:
-            return await ports.extractor.extract([parent], event.data.language)
-
-    return await asyncio.gather(*map(extract, parents))
-
-
-def _make_emission(
-    event: Event[DocumentChunked],
-    inputs: Sequence[ExtractionInput],
-    extractions: Sequence[Extraction],
-) -> Emission:
-    data = event.data
+    extractions = [Extraction.model_validate_json(result) for result in results]
     entities = unify_types(
         [
             extraction_input.to_document_offsets(result)

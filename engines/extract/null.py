@@ -10,7 +10,6 @@ from schemas.values import Extraction, ParentChunk
 
 class NullExtractor:
     fingerprint = fingerprint("no-extractor")
-    is_memoized = False
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
         return Extraction()

@@ -34,8 +34,6 @@ class OpenAIExtractor:
     up.
     """
 
-    is_memoized = True
-
     def __init__(
         self, chat: ChatModel, *, schema: EntitySchema | None = None, max_parallel: int = 4
     ) -> None:

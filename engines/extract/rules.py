@@ -32,7 +32,6 @@ class RuleExtractor:
     """
 
     fingerprint = fingerprint(EXTRACTOR_NAME, VERSION)
-    is_memoized = False
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
         return await asyncio.to_thread(extract_by_rules, parents)

@@ -173,14 +173,9 @@ class Reranker(Protocol):
 
 
 class Extractor(Protocol):
-    """Extracts names, relations and claims from chunks.
-
-    Results of an extractor with `is_memoized` are stored by the text they are made from. Where
-    extracting costs less than storing, they are made again.
-    """
+    """Extracts names, relations and claims from chunks."""
 
     fingerprint: str
-    is_memoized: bool
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction: ...
 

@@ -68,7 +68,7 @@ class CountingParser:
 class CountingExtractor:
     def __init__(self, inner: Extractor, count_inputs: CountInputs) -> None:
         self.inner, self.count_inputs = inner, count_inputs
-        self.fingerprint, self.is_memoized = inner.fingerprint, inner.is_memoized
+        self.fingerprint = inner.fingerprint
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
         self.count_inputs("extract", 1)

@@ -68,8 +68,6 @@ class ShoutingParser(LineParser):
 class FirstWordExtractor:
     """Extract the first word of each chunk as a name."""
 
-    is_memoized = True
-
     def __init__(self, model: str) -> None:
         self.fingerprint = fingerprint("first words", model)
 

@@ -233,7 +233,6 @@ class LineChunker:
 
 class NoExtractor:
     fingerprint = "none"
-    is_memoized = True
 
     async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
         return Extraction()

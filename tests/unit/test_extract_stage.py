@@ -32,7 +32,6 @@ class RecordingExtractor:
     """An extractor that fails at a certain word."""
 
     fingerprint = "counting"
-    is_memoized = True
 
     def __init__(self) -> None:
         self.requested_texts: list[str] = []
