@@ -27,7 +27,7 @@ from schemas.ids import content_id
 from schemas.ports.engines import QueryEmbedding, RerankPassage, TokenSpans
 from schemas.ports.search import ChunkView, IndexSnapshot, NamedDocument
 from schemas.profiles import BridgeProfile
-from schemas.questions import Hop, HopTarget
+from schemas.questions import AnswerHop, HopTarget
 from schemas.values import format_embedding_text
 
 # Longest name to follow, in words, and most names to look up per question.
@@ -44,7 +44,7 @@ async def follow_bridges(
     candidates: ChannelCandidates,
     fusion: Fusion,
     chunks: Mapping[UUID, ChunkView],
-) -> tuple[dict[UUID, float], Mapping[UUID, ChunkView], list[Hop]]:
+) -> tuple[dict[UUID, float], Mapping[UUID, ChunkView], list[AnswerHop]]:
     """Return the score of each chunk that a bridge leads to, the chunks that were not loaded, and
     the hops along the best bridges.
 
@@ -187,7 +187,7 @@ def choose_best_bridges(
     return [(chunk_id, bridge) for _, chunk_id, bridge in best.values()]
 
 
-def build_hop(bridge: Bridge, seed: ChunkView, target: ChunkView) -> Hop | None:
+def build_hop(bridge: Bridge, seed: ChunkView, target: ChunkView) -> AnswerHop | None:
     """Quote the sentence or line with the name; None where offsets do not fit the stored text."""
     if seed.char_start + len(seed.text) != seed.char_end:
         return None
@@ -197,7 +197,7 @@ def build_hop(bridge: Bridge, seed: ChunkView, target: ChunkView) -> Hop | None:
     quote = seed.text[start:end].rstrip()
     end = start + len(quote)
     spans = clip_spans(parse_spans(seed), seed.char_start + start, seed.char_start + end)
-    return Hop(
+    return AnswerHop(
         name=seed.text[bridge.start : bridge.end],
         document_id=seed.document_id,
         external_id=seed.external_id,

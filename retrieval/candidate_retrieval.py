@@ -33,7 +33,7 @@ from schemas.generations import LexicalConfig
 from schemas.ports.engines import QueryEmbedding
 from schemas.ports.search import ChunkView, EntitySeed, Hit, IndexSnapshot, LexicalHits
 from schemas.profiles import Profile
-from schemas.questions import ChannelTrace, Hop, Route, SearchRequest
+from schemas.questions import AnswerHop, ChannelTrace, Route, SearchRequest
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ class ChannelCandidates:
     linked_seeds: Sequence[EntitySeed]
     embedded_query: QueryEmbedding | None
     links: Sequence[DocumentLink] = ()
-    hops: Sequence[Hop] = ()
+    hops: Sequence[AnswerHop] = ()
 
 
 async def find_links(query: QueryContext, snapshot: IndexSnapshot) -> tuple[DocumentLink, ...]:

@@ -10,9 +10,9 @@ from retrieval.query_plan import QueryPlan
 from retrieval.relevance import RelevanceDecision, lower_confidence, rate_confidence
 from retrieval.retrieval_result import RetrievalResult
 from schemas.questions import (
+    AnswerHop,
     Confidence,
     Conflict,
-    Hop,
     PlanTrace,
     QueryRequest,
     QueryResponse,
@@ -144,7 +144,7 @@ def build_response(
     )
 
 
-def _choose_hops(result: RetrievalResult) -> list[Hop]:
+def _choose_hops(result: RetrievalResult) -> list[AnswerHop]:
     """Return the hops to documents whose passages the answer was written from."""
     read = {context.view.document_id for context in result.contexts}
     return [hop for hop in result.ranking.candidates.hops if hop.target.document_id in read]

@@ -197,7 +197,7 @@ class HopTarget(Value):
     title: str | None = Field(description="Title of the document.")
 
 
-class Hop(Value):
+class AnswerHop(Value):
     """A step from one document to another, over the other's name in its text."""
 
     name: str = Field(description="The name, as the text has it.")
@@ -428,7 +428,7 @@ class QueryResponse(Value):
     contexts: list[SearchResult] = Field(
         [], description="Passages that the answer was based on. Empty without `return_context`."
     )
-    path: list[Hop] = Field(
+    path: list[AnswerHop] = Field(
         [],
         description=(
             "Steps from documents that the question names to others that the answer was based on."

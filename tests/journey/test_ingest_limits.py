@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -12,6 +14,7 @@ import obstore
 import pytest
 from obstore.exceptions import GenericError
 
+import engines.blobs
 from anabranch.config.loader import load_settings
 from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
@@ -67,8 +70,17 @@ async def test_full_blob_store_returns_507(
             "on device (os error 28)"
         )
 
+    def full_folder(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     monkeypatch.setattr(obstore, "put_async", full)
-    for request in ({"files": {"file": ("a.md", b"# Hi")}}, {"json": {"text": "hi"}}):
+    monkeypatch.setattr(engines.blobs, "write_file", full_folder)
+    for request in (
+        {"files": {"file": ("a.md", b"# Hi")}},
+        # Large enough for obstore.
+        {"files": {"file": ("b.md", b"# Hi\n" * 20_000)}},
+        {"json": {"text": "hi"}},
+    ):
         response = await world.http.post("/v1/ingest", **request)
         assert (response.status_code, response.json()["code"]) == (507, "NO_SPACE"), response.text
 

@@ -47,6 +47,8 @@ VALUES_BY_PARAMETER = {
     "topics": ["dead_letters,queries,accepted,raw"],
     "after": ["begin"],
     "format": ["prov"],
+    # Of profiles, and of entities.
+    "type": ["fusion", "PERSON", "ORG", "MISC"],
 }
 """Values that let a parameter through to what is behind it."""
 
