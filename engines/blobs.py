@@ -323,8 +323,7 @@ class ObstoreBlobStore:
         return await self._run_operation(key, operation)
 
     def _find_path(self, key: str) -> Path | None:
-        """Return where the blob lies on the local disk; None for other stores."""
-        _validate_key(key)
+        """Return the blob's path on the local disk, or None for other stores."""
         return None if self._folder is None else self._folder / key
 
     async def _run_locally(self, key: str, operation: Callable[[], T]) -> T:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 
 MAX_FOLDER_RACES = 20
@@ -61,18 +60,18 @@ def _retry_in_new_folder(folder: Path, operation: Callable[[], object]) -> None:
 
 def _write_temporary(path: Path, data: bytes) -> Path:
     # `#` and a number mark a temporary file for obstore, which does not list it.
-    for number in count(1):
+    number = 1
+    while True:
         temporary = path.with_name(f"{path.name}#{number}")
         try:
             with temporary.open("xb") as file:
                 file.write(data)
             return temporary
         except FileExistsError:
-            continue
+            number += 1
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-    raise AssertionError("count() does not end")
 
 
 def _remove_empty_folders(folder: Path, root: Path) -> None:

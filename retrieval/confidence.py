@@ -79,6 +79,10 @@ def assess_evidence(
         EVIDENCE_MODEL.refuse_below if profile.min_confidence is None else profile.min_confidence
     )
     reason = f"estimated probability {probability:.0%} that the quotes answer the question"
+    if missing_terms:
+        reason = f"the documents lack {', '.join(missing_terms)}"
+    elif is_gibberish:
+        reason = "the documents hold no word of the question"
     return replace(
         relevance,
         # However close its meaning, a passage about another product, year or person is no answer.
@@ -86,11 +90,7 @@ def assess_evidence(
         or is_gibberish
         or probability < min_confidence
         or _get_lead_score(evidence, relevance) < EVIDENCE_MODEL.min_rerank_score,
-        reason=f"the documents lack {', '.join(missing_terms)}"
-        if missing_terms
-        else "the documents hold no word of the question"
-        if is_gibberish
-        else reason,
+        reason=reason,
         probability=probability,
         missing_terms=tuple(missing_terms),
         alternatives=tuple(find_alternatives(missing_terms, documents)),
@@ -105,7 +105,7 @@ def _get_lead_score(evidence: Evidence, relevance: RelevanceDecision) -> float:
 
 
 def _count_tokens_per_letter(similarities: Similarities, plan: QueryPlan) -> float:
-    """A tokenizer cuts words that it has never seen into many short tokens."""
+    """Return the question's tokens per letter: many where the tokenizer does not know the words."""
     letters = sum(character.isalnum() for character in plan.question)
     return len(similarities.weights) / max(1, letters)
 

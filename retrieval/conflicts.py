@@ -64,7 +64,7 @@ class ConflictingRows:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """What a sentence says, without its quantities."""
+    """A sentence with its quantities, and the words around them to compare."""
 
     candidate: QuoteCandidate
     quantities: tuple[Quantity, ...]

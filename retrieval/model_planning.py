@@ -38,7 +38,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """What a task of a chat model cost. `failure` says why its reply was not used."""
+    """Usage of a chat model for one task. `failure` is the reason why its reply was discarded."""
 
     task: Literal["plan", "route", "answer"]
     model: str

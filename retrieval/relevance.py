@@ -209,12 +209,10 @@ def rate_confidence(
         relevance.reason,
         f"{n_sources} distinct {'source' if n_sources == 1 else 'sources'}",
     ]
-    reasons += (
-        # A name of several types is a seed for each.
-        [f"linked: {', '.join(list(dict.fromkeys(s.key for s in candidates.linked_seeds))[:3])}"]
-        if candidates.linked_seeds
-        else []
-    )
+    # A name of several types is a seed for each.
+    linked_names = list(dict.fromkeys(seed.key for seed in candidates.linked_seeds))
+    if linked_names:
+        reasons.append(f"linked: {', '.join(linked_names[:3])}")
     reasons += [f"channel {channel} failed" for channel in candidates.failed]
     if relevance.missing_terms:
         reasons.append(f"no passage contains {', '.join(relevance.missing_terms)}")

@@ -42,7 +42,7 @@ class ExamRequest(BaseModel):
 
 
 class RankedQuestion(Value):
-    """What a question with a known passage was answered with."""
+    """Rank and refusal of a question whose passage is known."""
 
     rank: int | None = Field(None, description="Rank of the passage. Null if it was not found.")
     refused: bool

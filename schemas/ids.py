@@ -85,6 +85,7 @@ def sha256_hex(data: bytes) -> str:
 
 
 async def compute_file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes in hexadecimal."""
     # For a small file the switch to a thread and back takes ten times as long as the hash.
     if path.stat().st_size <= THREADLESS_BYTES:
         return sha256_hex(path.read_bytes())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Path
 from pydantic import Field
 
 from api.audit import AuditedRoute
@@ -48,6 +50,8 @@ async def list_profiles(services: ServicesDep) -> Page[NamedProfile]:
 
 
 @router.get("/profiles/{type}/{name}", tags=["profiles"], operation_id="get_profile")
-async def get_profile(type: str, name: str, services: ServicesDep) -> NamedProfile:  # noqa: A002
+async def get_profile(
+    profile_type: Annotated[str, Path(alias="type")], name: str, services: ServicesDep
+) -> NamedProfile:
     """Get a profile with all its settings."""
-    return services.profiles.describe(type, name)
+    return services.profiles.describe(profile_type, name)

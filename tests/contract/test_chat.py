@@ -82,9 +82,8 @@ async def test_options_replace_model_and_token_limit(chat: ChatModel, fake: Fake
     assert body.get("temperature") == temperature
 
 
-async def test_temperature_is_sent_where_the_profile_sets_it(fake: FakeOpenAI) -> None:
-    if fake.kind == "vllm":
-        pytest.skip("vLLM takes a temperature")
+@pytest.mark.parametrize("fake", ["openai", "azure"], indirect=True)
+async def test_server_without_temperature_rejects_one_of_the_profile(fake: FakeOpenAI) -> None:
     version = "2025-01-01" if fake.kind == "azure" else None
     settings = ServerSettings(base_url=fake.url, model="fake", kind=fake.kind, api_version=version)
     chat = OpenAIChat(settings)

@@ -38,7 +38,7 @@ RUN_ID = UUID(int=7)
         ("What happens if a crossing is cancelled?", "scenario"),
         ("Se a presidente estiver ausente, quem decide?", "scenario"),
         ("How many days of notice must the operator give?", "factoid"),
-        ("For how many days may it stand still, more than ten?", "factoid"),
+        ("For how many days may the crane be idle, more than ten?", "factoid"),
         ("Quem dirige os bombeiros?", "factoid"),
         ("Is smoking allowed?", "factoid"),
         ("MX-200 torque", "lookup"),
