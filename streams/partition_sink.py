@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -126,6 +126,8 @@ class ReactionPool:
 
     queue: FairQueue
     capacity: int
+    is_foreign: bool = False
+    """True if its reactions wait for foreign servers."""
     running: int = 0
 
     @property
@@ -191,7 +193,7 @@ class PartitionSink:
         self.pending_fetches = FairQueue(self.limits.max_fetches_per_host, key=self._resolve_host)
         self.reaction_pools = (
             ReactionPool(self.pending_items, self.limits.max_reactions),
-            ReactionPool(self.pending_fetches, self.limits.max_fetches),
+            ReactionPool(self.pending_fetches, self.limits.max_fetches, is_foreign=True),
         )
         self.items_to_finish: deque[WorkItem] = deque()
         self.unacknowledged_offsets: deque[int] = deque()
@@ -212,6 +214,7 @@ class PartitionSink:
             asyncio.Event(),
         )
         self.tasks: set[asyncio.Task[None]] = set()
+        self.fetched_slots = asyncio.Semaphore(self.limits.max_reactions)
         finish_loops = [self._run_finish_loop] * self.limits.concurrent_finishes
         for loop in (self._run_claim_loop, self._run_reaction_loop, *finish_loops):
             self._start_task(loop)
@@ -346,25 +349,32 @@ class PartitionSink:
 
     async def _react(self, batch: list[WorkItem], pool: ReactionPool) -> None:
         started_at = asyncio.get_running_loop().time()
-        # If `react` raises, all items count as ended: `finally` then frees their slots.
-        ended_items = batch
-        try:
+        # If `react` raises, all items count as ended, and leave their slots.
+        ended_items = list(batch)
+        with ExitStack() as slots:
+            slots.callback(self._free_slots, ended_items, pool)
             timed_out_ids = {id(item) for item in await self.runner.react(batch)}
-            ended_items = [item for item in batch if id(item) not in timed_out_ids]
-        finally:
-            pool.running -= len(ended_items)
-            pool.queue.release(ended_items)
-            self.runner.instrumentation.adjust_in_flight(self.runner.stage.name, -len(ended_items))
-        self.runner.instrumentation.observe_duration(
-            self.runner.stage.name, asyncio.get_running_loop().time() - started_at
-        )
+            ended_items[:] = [item for item in batch if id(item) not in timed_out_ids]
+            self.runner.instrumentation.observe_duration(
+                self.runner.stage.name, asyncio.get_running_loop().time() - started_at
+            )
+            async with self.fetched_slots if pool.is_foreign else nullcontext():
+                if pool.is_foreign:
+                    # The chain does not need the foreign server.
+                    slots.close()
+                await self.runner.chain_stages(ended_items)
         self.items_to_finish.extend(ended_items)
-        self.capacity_changed.set()
         self.items_ready_to_finish.set()
         # Items of a batch that timed out keep their slots and are retried one by one.
         for item in batch:
             if id(item) in timed_out_ids:
                 self._start_task(partial(self._react, [item], pool))
+
+    def _free_slots(self, items: list[WorkItem], pool: ReactionPool) -> None:
+        pool.running -= len(items)
+        pool.queue.release(items)
+        self.runner.instrumentation.adjust_in_flight(self.runner.stage.name, -len(items))
+        self.capacity_changed.set()
 
     async def _run_finish_loop(self) -> None:
         while True:

@@ -47,9 +47,6 @@ async def reprocess(
     # Before the claim, which would report the events as done.
     await reopen_inbox(events)
     items = await runner.claim(records)
-    for item in items:
-        # Its emissions may be filtered below.
-        item.may_chain = False
     pending_items = [
         item for item in items if item.pending_event is not None and item.dead_letter is None
     ]

@@ -86,8 +86,6 @@ class WorkItem:
     timeouts: int = 0
     is_delegated: bool = False
     """True if another program reacts to it."""
-    may_chain: bool = True
-    """False if the caller of `react` changes its emissions before `finish`."""
     chained: ChainedDocument | None = None
     """The document as `streams.stage_chain` has processed it, to be committed at once."""
 
@@ -183,6 +181,12 @@ class StageRunner:
         # Repeated reactions are cheap: the memo has the results of the engines that answered.
         middle = len(items) // 2
         return [*await self.react(items[:middle]), *await self.react(items[middle:])]
+
+    async def chain_stages(self, items: Sequence[WorkItem]) -> None:
+        """Do what may follow `react` before `finish`, without a slot of a reaction: nothing here.
+
+        `streams.stage_chain` runs the stages behind this one.
+        """
 
     async def finish(self, items: Sequence[WorkItem]) -> None:
         """Publish all emissions, wait for the acknowledgement, then run the second transaction."""

@@ -272,10 +272,8 @@ class ChainedRunner(StageRunner):
     _turns: dict[UUID, _Turn] = field(default_factory=dict, init=False)
     _documents: dict[WorkItem, UUID] = field(default_factory=dict, init=False)
 
-    async def react(self, items: Sequence[WorkItem]) -> list[WorkItem]:
-        timed_out = await super().react(items)
-        await asyncio.gather(*(self._run_chain(item) for item in items if item.may_chain))
-        return timed_out
+    async def chain_stages(self, items: Sequence[WorkItem]) -> None:
+        await asyncio.gather(*(self._run_chain(item) for item in items))
 
     async def finish(self, items: Sequence[WorkItem]) -> None:
         try:
@@ -301,13 +299,11 @@ class ChainedRunner(StageRunner):
         # Events of a document leave ingress in the order in which they were admitted: a withdrawal
         # must not overtake the revision whose chain runs.
         while (turn := self._turns.get(document_id)) is not None:
-            if turn.item is item:
-                return
             await turn.ended.wait()
         self._turns[document_id] = _Turn(item)
         self._documents[item] = document_id
         if self._is_chainable(item):
-            await self._chain(item)
+            await self._run_stages(item)
 
     def _end_turns(self, items: Iterable[WorkItem]) -> None:
         for item in items:
@@ -327,7 +323,7 @@ class ChainedRunner(StageRunner):
             and asyncio.get_running_loop().time() >= self._paused_until_s
         )
 
-    async def _chain(self, item: WorkItem) -> None:
+    async def _run_stages(self, item: WorkItem) -> None:
         assert item.pending_event is not None
         try:
             item.chained = await self.chain.run(
