@@ -37,7 +37,7 @@ from benchmarks.document_cost import compute_cost, read_usage
 from benchmarks.harness import (
     Timer,
     fetch_postmaster,
-    make_synthetic_texts,
+    make_natural_texts,
     make_text_records,
     print_report,
     silence_logs,
@@ -102,7 +102,7 @@ class Scale:
 
     async def push(self, count: int) -> int:
         """Append new documents, and return the last position before them."""
-        texts = make_synthetic_texts(count, self.words, seed=10**9 + self.pushed)
+        texts = make_natural_texts(count, self.words, seed=10**9 + self.pushed)
         records = await make_text_records(texts, prefix=f"new-{self.pushed}")
         self.pushed += count
         position = int(await self.pool.fetchval("select max(position) from events"))
@@ -275,7 +275,7 @@ async def measure_size(
             figures["cost_with_vector_index"] = await measure_costs(scale, worker, singles)
         figures["idle_worker"] = await measure_idle(scale, worker, seconds=45)
         report_progress(figures)
-        texts = make_synthetic_texts(questions, scale.words, seed=size)
+        texts = make_natural_texts(questions, scale.words, seed=size)
         figures["questions"] = await measure_questions(scale, draw_queries(texts, questions))
     return figures
 
@@ -379,7 +379,7 @@ async def measure(sizes: Sequence[int], singles: int, questions: int) -> dict[st
                     await measure_size(scale, generation, size, singles, questions)
                 )
                 report_progress(figures["sizes"][-1])
-            texts = make_synthetic_texts(questions, WORDS, seed=17)
+            texts = make_natural_texts(questions, WORDS, seed=17)
             words = draw_queries(texts, 2 * questions)
             pool = await open_pool(server.dsn, size=4, name="benchmark", settings=QUESTION_SETTINGS)
             figures |= await measure_recall(pool, ClusteredVectors().draw(questions, seed=23))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pgvector import HalfVector
 
-from benchmarks.harness import make_synthetic_texts
+from benchmarks.harness import make_natural_texts
 from sql.pool import Pool
 
 DIMENSION, LATENT_DIMENSION, CLUSTERS = 384, 48, 4096
@@ -101,7 +101,7 @@ async def add_copies(pool: Pool, start: int, stop: int, words: int) -> None:
 
     def make_batch(first: int) -> list[tuple[Any, ...]]:
         count = min(BATCH, stop - first)
-        texts = make_synthetic_texts(count, words, seed=first)
+        texts = make_natural_texts(count, words, seed=first)
         drawn = vectors.draw(count, seed=first)
         return [
             (first + n, text, HalfVector(vector))
