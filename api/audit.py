@@ -43,6 +43,7 @@ AUDITED_ACTIONS: Mapping[str, AuditedAction] = {
     "roll_back": AuditedAction("generation.rolled_back", "{previous}"),
     "roll_back_from": AuditedAction("generation.rolled_back", "{name}"),
     "create_login_link": AuditedAction("login_link.created", "until {expires_at}"),
+    "amend_entity": AuditedAction("entity.amended", "{entity}"),
     "reload_config": AuditedAction("config.reloaded", "{changed}"),
     "drop_generation": AuditedAction("generation.dropped", "{name}"),
 }

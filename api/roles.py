@@ -23,7 +23,8 @@ ADMIN_OPERATIONS = (
     "list_sources get_source add_source remove_source reset_source erase list_erasures get_erasure "
     "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays "
     "get_replay change_replay "
-    "reload_config list_generations get_generation list_exams get_exam export_judgements "
+    "amend_entity reload_config list_generations get_generation list_exams get_exam "
+    "export_judgements "
     "create_key list_keys rotate_key revoke_key list_audit metrics"
 )
 OPERATOR_OPERATIONS = (

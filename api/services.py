@@ -16,6 +16,7 @@ from api.signed_links import LinkSigner
 from evaluation.comparison import ComparisonRequest
 from evaluation.promotion_gate import PromotionRequest
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
+from schemas.entities import EntityAmendment
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.events.control import Scope
 from schemas.exams import CalibrationRequest, ExamRequest
@@ -339,6 +340,7 @@ class Services:
     ingest: IngestPort
     documents: DocumentCatalog
     entities: EntityPort
+    amend_entity: Callable[[Principal, UUID, EntityAmendment], Awaitable[dict[str, Any]]]
     graph: GraphServer | None  # None: no server is configured
     listings: ListingPort
     sources: SourcePort

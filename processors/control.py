@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from schemas.events import (
     AuditRecorded,
+    EntityAmended,
     ErasureCompleted,
     ErasureRequested,
     Event,
@@ -24,6 +25,7 @@ from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import (
     AuditRow,
     CalibrationRow,
+    EntityAliasRow,
     ErasureReceiptRow,
     ErasureRequestRow,
     ExamRow,
@@ -47,6 +49,7 @@ Decision = (
     | GenerationDropped
     | ExamCompleted
     | GenerationCalibrated
+    | EntityAmended
     | SourceAdded
     | SourceRemoved
     | SourceReset
@@ -69,6 +72,14 @@ def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Ro
             yield ExamRow(exam)
         case GenerationCalibrated(calibration=calibration):
             yield CalibrationRow(calibration, event.position.offset if event.position else 0)
+        case EntityAmended(tenant=tenant, entity_id=entity_id) as amended:
+            decided_at = event.position.offset if event.position else 0
+            for is_removed, aliases in (
+                (False, amended.add_aliases),
+                (True, amended.remove_aliases),
+            ):
+                for alias in aliases:
+                    yield EntityAliasRow(tenant, entity_id, alias, is_removed, decided_at)
         case ErasureRequested():
             yield ErasureRequestRow(
                 receipt_id=event.data.receipt_id,

@@ -25,6 +25,7 @@ from retrieval.candidate_retrieval import (
     retrieve_chunks,
 )
 from retrieval.document_links import find_ask, format_assumption
+from retrieval.entity_aliases import apply_aliases, format_alias_assumption, link_aliases
 from retrieval.evidence import Evidence
 from retrieval.fusion import Fusion, fuse_candidates
 from retrieval.fusion_terms import score_terms
@@ -113,7 +114,11 @@ async def run_pipeline(
     async with resources.search.open_snapshot(query.generation, query.caller.readers) as snapshot:
         query = await resources.calibrate(query, snapshot.generation.name)
         profile = query.profile
-        # 3. Link the documents that the question names; the words that address them are cut.
+        # 3. Link the entities that the question names by an alias, and the documents that it names;
+        # the words that address them are cut.
+        aliases = await link_aliases(query, snapshot)
+        if aliases:
+            query = replace(query, plan=apply_aliases(query.plan, aliases))
         links = await find_links(query, snapshot)
         if route.decided_by == "rules" and not links and route.escalated_from is None:
             route = await drop_graph(query, snapshot, route)
@@ -173,6 +178,7 @@ async def run_pipeline(
             relevance,
             assumptions=(
                 *([format_filter_assumption(plan.stated)] if plan.stated is not None else []),
+                *map(format_alias_assumption, aliases),
                 *(format_assumption(link, question) for link in candidates.links),
             ),
             model_uses=model_uses,

@@ -68,6 +68,13 @@ class GraphProfile(ChannelProfile):
             "`hybrid`, both."
         ),
     )
+    aliases: bool = Field(
+        True,
+        description=(
+            "Link the question to entities by the aliases that people gave them. An alias that no "
+            "document holds is replaced by the entity's name."
+        ),
+    )
     decay: float = Field(
         0.5, gt=0, le=1, description="Factor by which a score shrinks with each hop."
     )

@@ -282,6 +282,17 @@ class CalibrationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class EntityAliasRow:
+    """`decided_at` is the offset of the decision; earlier decisions are ignored."""
+
+    tenant: str
+    entity_id: UUID
+    alias: str
+    is_removed: bool
+    decided_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRow:
     """Declare a source."""
 
@@ -435,6 +446,7 @@ Row = (
     | LiveGenerationRow
     | ExamRow
     | CalibrationRow
+    | EntityAliasRow
     | SourceRow
     | SourceRemovedRow
     | SourceResetRow

@@ -9,12 +9,28 @@ from uuid import UUID
 import asyncpg
 
 from schemas.principals import Principal
+from schemas.rows import EntityAliasRow
+from sql.invalidation import ALL_GENERATIONS, record_index_change
 from sql.page_cursor import parse_count_cursor
-from sql.pool import Pool, fetch_rows
+from sql.pool import Connection, Pool, fetch_rows
+from sql.query_loader import load_query
 
 Body = dict[str, Any]
 MAX_RELATED = 100
 """Most mentions, relations and claims to return for one entity."""
+
+
+async def upsert_alias(connection: Connection, row: EntityAliasRow) -> None:
+    await connection.execute(
+        load_query("upsert_entity_alias"),
+        row.tenant,
+        row.entity_id,
+        row.alias,
+        row.is_removed,
+        row.decided_at,
+    )
+    # Cached answers were linked without it.
+    await record_index_change(connection, ALL_GENERATIONS, [row.tenant])
 
 
 class PgEntities:
@@ -108,6 +124,13 @@ class PgEntities:
             ],
         }
 
+    async def find_unknown_aliases(
+        self, tenant: str, entity_id: UUID, aliases: Sequence[str]
+    ) -> list[str]:
+        """Return those that nobody gave to the entity."""
+        rows = await fetch_rows(self._pool, "unknown_aliases", tenant, entity_id, list(aliases))
+        return [row["alias"] for row in rows]
+
     async def get_subgraph(
         self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int
     ) -> Body:
@@ -168,6 +191,7 @@ def _to_entity_body(row: asyncpg.Record) -> Body:
         "type": row["type"],
         "name": row["name"],
         "aliases": [name for name in row["names"] if name != row["name"]],
+        "added_aliases": row["added_aliases"],
         "mentions": row["mentions"],
     }
 

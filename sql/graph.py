@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.ports.search import EntitySeed, Hit
+from schemas.ports.search import EntityAlias, EntitySeed, Hit
 from schemas.principals import ReaderScope
 from sql.pool import Connection
 from sql.query_loader import load_query
@@ -25,6 +25,20 @@ async def link_entities(
         load_query("link_entities"), generation, tenant, list(keys), readers
     )
     return [EntitySeed(row["type"], row["key"], row["weight"]) for row in rows]
+
+
+async def find_aliases(
+    connection: Connection, generation: str, tenant: str, keys: Sequence[str], readers: ReaderScope
+) -> list[EntityAlias]:
+    rows = await connection.fetch(
+        load_query("aliases_in_question"), generation, tenant, list(keys), readers, MAX_MENTIONS
+    )
+    return [
+        EntityAlias(
+            *(row[name] for name in ("key", "alias", "entity_key", "type", "name", "is_written"))
+        )
+        for row in rows
+    ]
 
 
 async def expand_seeds(

@@ -15,6 +15,7 @@ from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.generations import Generation
 from schemas.ports.search import (
     ChunkView,
+    EntityAlias,
     EntitySeed,
     Hit,
     LexicalHits,
@@ -164,6 +165,12 @@ class PgSnapshot:
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         async with self._connections.acquire() as connection:
             return await graph.link_entities(
+                connection, self.generation.name, tenant, keys, self._readers
+            )
+
+    async def find_aliases(self, tenant: str, keys: Sequence[str]) -> Sequence[EntityAlias]:
+        async with self._connections.acquire() as connection:
+            return await graph.find_aliases(
                 connection, self.generation.name, tenant, keys, self._readers
             )
 

@@ -35,6 +35,10 @@ COMMANDS = {
     ),
     "search": ("anabranch.cli.query:search", "Find passages without generating an answer."),
     "documents": ("anabranch.cli.documents:app", "List, show, amend and delete documents."),
+    "entities": (
+        "anabranch.cli.entities:app",
+        "List and show entities, and change their aliases.",
+    ),
     "source": (
         "anabranch.cli.source:app",
         "Manage sources of documents: changing tables, folders, URLs.",

@@ -31,6 +31,7 @@ from processors import STAGES
 from retrieval.lineage.tracer import LineageTracer
 from retrieval.retriever import Retriever
 from schemas.generations import Generation
+from services.entities.service import EntityService
 from services.erasure.service import ErasureService
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
@@ -134,6 +135,7 @@ async def prepare_api(
         query_service = QueryService(retrievers, metrics, overrides.fresh_id)
         api_keys = PgApiKeys(storage.pool)
         audit = AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
+        entities = PgEntities(storage.pool)
         decisions = GenerationDecisions(
             event_log, storage.codec, overrides.clock, overrides.fresh_id
         )
@@ -161,7 +163,10 @@ async def prepare_api(
                 build_disk_reserve(settings),
             ),
             documents=documents,
-            entities=PgEntities(storage.pool),
+            entities=entities,
+            amend_entity=EntityService(
+                event_log, storage.codec, entities, overrides.clock, overrides.fresh_id
+            ).amend_entity,
             graph=await stack.enter_async_context(open_graph_server(settings.graph)),
             listings=records,
             sources=build_source_service(settings, storage, overrides),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from api.audit import AuditedRoute
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep, WholeTenant
 from api.responses import Page, ResponseModel
+from schemas.entities import EntityAmendment
 from schemas.errors import unknown_resource_error
 from schemas.ports.graph import GraphQuery, GraphRows, no_graph_server_error
 
-router = APIRouter(tags=["graph"])
+router = APIRouter(tags=["graph"], route_class=AuditedRoute)
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
 
 
@@ -25,7 +27,8 @@ class Node(ResponseModel):
 
 
 class Entity(Node):
-    aliases: list[str] = Field(description="Other names of the entity.")
+    aliases: list[str] = Field(description="Other spellings of the entity in documents.")
+    added_aliases: list[str] = Field(description="Names that people gave to the entity.")
 
 
 class Edge(ResponseModel):
@@ -75,6 +78,12 @@ class EntityDetails(Entity):
     claims: list[EntityClaim]
 
 
+class AmendedEntity(EntityDetails):
+    status: Literal["applied", "accepted"] = Field(
+        description="`accepted`: the change is on the log and not yet in the tables."
+    )
+
+
 class Subgraph(ResponseModel):
     nodes: list[Node]
     edges: list[Edge]
@@ -103,6 +112,14 @@ async def get_entity(entity: UUID, services: ServicesDep, caller: Caller) -> Ent
     if fields is None:
         raise unknown_resource_error("entity", entity, "List entities with GET /v1/entities.")
     return EntityDetails.model_validate(fields)
+
+
+@router.patch("/entities/{entity}", operation_id="amend_entity")
+async def amend_entity(
+    entity: UUID, body: EntityAmendment, services: ServicesDep, caller: WholeTenant
+) -> AmendedEntity:
+    """Add or remove aliases of an entity. They apply to every generation."""
+    return AmendedEntity.model_validate(await services.amend_entity(caller, entity, body))
 
 
 @router.get("/graph/subgraph", operation_id="get_subgraph")

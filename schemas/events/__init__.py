@@ -6,6 +6,7 @@ JSON Schemas and the AsyncAPI document are generated from these.
 from schemas.events import control, dead_letters, outcomes, pipeline, raw, runs
 from schemas.events.control import (
     AuditRecorded,
+    EntityAmended,
     ErasureCompleted,
     ErasureRequested,
     ExamCompleted,
@@ -58,6 +59,7 @@ __all__ = [
     "DocumentTranscribed",
     "DocumentWithdrawn",
     "EntitiesExtracted",
+    "EntityAmended",
     "ErasureCompleted",
     "ErasureRequested",
     "EventData",

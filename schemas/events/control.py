@@ -73,6 +73,17 @@ class GenerationCalibrated(EventData, name="generation.calibrated", topic=CONTRO
     calibration: Calibration
 
 
+class EntityAmended(EventData, name="entity.amended", topic=CONTROL):
+    """A person added or removed aliases of an entity."""
+
+    tenant: str
+    entity_id: UUID = Field(
+        description="Id of the entity, which derives from its tenant, type and normalized name."
+    )
+    add_aliases: list[str] = []
+    remove_aliases: list[str] = []
+
+
 class AuditRecorded(EventData, name="audit.recorded", topic=CONTROL):
     """A caller performed an action that requires an administrator or an operator.
 
@@ -182,6 +193,7 @@ EVENTS: tuple[type[EventData], ...] = (
     GenerationDropped,
     ExamCompleted,
     GenerationCalibrated,
+    EntityAmended,
     AuditRecorded,
     SourceAdded,
     SourceRemoved,

@@ -48,6 +48,20 @@ class EntitySeed:
 
 
 @dataclass(frozen=True, slots=True)
+class EntityAlias:
+    """An alias that people gave to a visible entity. `key` is normalized as document names are,
+    and `entity_key` as names of entities are. `is_written`: visible texts hold the alias.
+    """
+
+    key: str
+    alias: str
+    entity_key: str
+    type: str
+    name: str
+    is_written: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NamedDocument:
     """A document that has a name, such as its title, and its first chunk. `key` is normalized."""
 
@@ -154,6 +168,9 @@ class IndexSnapshot(Protocol):
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         """Return the visible entities whose normalized names are among `keys`."""
+
+    async def find_aliases(self, tenant: str, keys: Sequence[str]) -> Sequence[EntityAlias]:
+        """Return the aliases among the normalized `keys` whose entities are visible."""
 
     async def search_graph(
         self,

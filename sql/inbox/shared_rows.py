@@ -12,6 +12,7 @@ from schemas.rows import (
     CalibrationRow,
     DeadLetterClosedRow,
     DeadLetterRow,
+    EntityAliasRow,
     ErasureReceiptRow,
     ErasureRequestRow,
     ExamRow,
@@ -29,6 +30,7 @@ from schemas.rows import (
 )
 from sql.access import insert_audit_event
 from sql.encoding import replace_nul
+from sql.entities import upsert_alias
 from sql.erasure import write_erasure_row
 from sql.exams import insert_exam, upsert_calibration
 from sql.partitions import create_partitions
@@ -52,6 +54,8 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 await insert_exam(connection, exam)
             case CalibrationRow(calibration=calibration, decided_at=offset):
                 await upsert_calibration(connection, calibration, offset)
+            case EntityAliasRow():
+                await upsert_alias(connection, row)
             case SourceRow(spec=spec, epoch=epoch):
                 await connection.execute(
                     load_query("declare_source"),

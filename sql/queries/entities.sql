@@ -1,14 +1,17 @@
 -- name: entities
--- Visible entities of the live generation, most mentioned first, by id ($2), part of a name ($4) or type ($5).
+-- Visible entities of the live generation, most mentioned first, by id ($2), part of a name or alias ($4) or type ($5).
 -- $3 are the caller's reader names.
-select e.id, e.type, e.name, e.names, e.mentions
+select e.id, e.type, e.name, e.names, e.mentions, coalesce(aliases.added, '{}') as added_aliases
 from live_generation g
 cross join lateral (
   select id, type, name, names, mentions from entities where $3::text[] is null and generation = g.name and tenant = $1 and ($2::uuid is null or id = $2)
   union all
   select id, type, name, names, mentions from ({readable_entities}) readable where $3::text[] is not null and ($2::uuid is null or id = $2)
 ) e
-where ($4::text is null or exists (select from unnest(e.names) spelled where strpos(lower(spelled), lower($4)) > 0))
+left join lateral (
+  select array_agg(a.alias order by a.alias) as added from entity_aliases a where a.tenant = $1 and a.entity_id = e.id and not a.is_removed
+) aliases on true
+where ($4::text is null or exists (select from unnest(e.names || aliases.added) spelled where strpos(lower(spelled), lower($4)) > 0))
   and ($5::text is null or e.type = $5)
   and ($6::int is null or (-e.mentions, e.id) > (-$6::int, $7::uuid))
 order by e.mentions desc, e.id
@@ -68,3 +71,43 @@ join visible v on v.generation = g.name and v.document_id = c.document_id and v.
 where $4::text[] is null or may_read(c.document_id, c.ord, $4)
 order by c.property, c.value, c.document_id, c.char_start
 limit $3
+
+-- name: upsert_entity_alias
+-- Store an alias, or its removal, that was decided at offset $5 of topic `control`, unless a later decision is stored.
+insert into entity_aliases as a (tenant, entity_id, alias, is_removed, decided_at) values ($1, $2, $3, $4, $5)
+on conflict (tenant, entity_id, key) do update set alias = excluded.alias, is_removed = excluded.is_removed, decided_at = excluded.decided_at
+where a.decided_at <= excluded.decided_at
+
+-- name: unknown_aliases
+-- Those of the aliases $3 that nobody gave to entity $2, in the order of $3.
+select alias from unnest($3::text[]) with ordinality asked (alias, place)
+where not exists (
+  select from entity_aliases a where a.tenant = $1 and a.entity_id = $2 and a.key = name_key(asked.alias) and not a.is_removed
+)
+order by place
+
+-- name: aliases_in_question
+-- Entities with these normalized aliases ($3), by their most frequent visible spelling, for the reader names $4, and
+-- whether visible texts hold the alias. At most $5 mentions of each are read.
+select a.key, a.alias, e.key as entity_key, e.type, e.name, exists (
+    select from (select distinct cfg from corpus_deltas where generation = $1 and tenant = $2) language
+    cross join lateral (
+      select c.document_id, c.ord from child_chunks c
+      where c.generation = $1 and c.tenant = $2 and c.cfg = language.cfg and c.tsv @@ phraseto_tsquery(language.cfg, a.alias)
+    ) c
+    join visible v on v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord
+    where $4::text[] is null or may_read(c.document_id, c.ord, $4)
+  ) as is_written
+from entity_aliases a
+cross join lateral (
+  select m.key, m.type, mode() within group (order by m.name collate "C") as name
+  from (
+    select m.key, m.type, m.name
+    from entity_mentions m join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
+    where m.generation = $1 and m.entity_id = a.entity_id and m.tenant = $2 and ($4::text[] is null or may_read(m.document_id, m.ord, $4))
+    limit $5
+  ) m
+  group by m.key, m.type
+) e
+where a.tenant = $2 and a.key = any ($3::text[]) and not a.is_removed
+order by a.key, e.name, e.type

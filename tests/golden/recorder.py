@@ -94,6 +94,14 @@ async def produce_all_events(world: ApiWorld) -> None:
     }
     await _send(world.http.post("/v1/feedback", json=feedback))
     await _send(world.http.post("/v1/calibrations", json={"questions": 4}))
+    entities = await eventually(
+        lambda: world.fetch_json("/v1/entities"), lambda page: page["items"]
+    )
+    await _send(
+        world.http.patch(
+            f"/v1/entities/{entities['items'][0]['id']}", json={"add_aliases": ["the keeper"]}
+        )
+    )
     secret = await world.ingest_until_searchable(
         "The code of the safe is kingfisher.", "secret.txt", external_id="secret"
     )

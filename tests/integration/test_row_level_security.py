@@ -46,6 +46,7 @@ RESTRICTED_TABLES = {
     "ingress_failures",
     "dropped_states",
     "erasure_counts",
+    "entity_aliases",
     "exams",
     "erasure_items",
     "erasure_subjects",

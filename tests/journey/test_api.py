@@ -267,6 +267,38 @@ async def test_entities_and_subgraph_are_served(world: ApiWorld) -> None:
     assert graph["nodes"]
 
 
+async def test_question_by_an_added_alias_is_answered_and_says_so(world: ApiWorld) -> None:
+    await world.ingest_until_searchable(
+        "Maria Silva works for Norte Energia S.A. in Lisbon. Norte Energia S.A. paid 5,000 euros "
+        "on 3 May 2024."
+    )
+    page = await eventually(
+        lambda: world.fetch_json("/v1/entities", text="Norte"), lambda page: page["items"]
+    )
+    path = f"/v1/entities/{page['items'][0]['id']}"
+    question = "What did NE pay on 3 May 2024?"
+    before = await world.ask(question)
+    amended = (await world.http.patch(path, json={"add_aliases": [" NE ", "the Buyer"]})).json()
+    assert (amended["status"], amended["added_aliases"]) == ("applied", ["NE", "the Buyer"])
+    found = await world.fetch_json("/v1/entities", text="buyer")
+    assert [entity["id"] for entity in found["items"]] == [amended["id"]]
+    # The answer before is not served from the cache.
+    after = await world.ask(question)
+    assert not any("alias" in text for text in before["assumptions"])
+    assert any("“NE” is taken as an alias of Norte" in text for text in after["assumptions"])
+    assert after["trace"]["plan"]["semantic_query"].startswith("What did Norte Energia S.A. pay")
+    removed = await world.http.patch(path, json={"remove_aliases": ["ne", "the Buyer"]})
+    assert removed.json()["added_aliases"] == []
+    for body, code in (
+        ({"remove_aliases": ["NE"]}, "UNKNOWN_ALIAS"),
+        ({"remove_aliases": ["Norte Energia S.A."]}, "UNKNOWN_ALIAS"),
+        ({}, "NOTHING_TO_AMEND"),
+        ({"add_aliases": ["?"]}, "INVALID_REQUEST"),
+    ):
+        refused = await world.http.patch(path, json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, code)
+
+
 async def test_readiness_metrics_generations_and_profiles_are_served(world: ApiWorld) -> None:
     ready = (await world.http.get("/readyz")).json()
     assert ready["status"] == "ok"

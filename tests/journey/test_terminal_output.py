@@ -100,6 +100,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
     )
     assert run["answer"] and run["citations"], run
     wait_until(http, f"/v1/runs/{run['run_id']}", lambda found: found.get("response"))
+    entity = wait_until(http, "/v1/entities", lambda found: found["items"])["items"][0]["id"]
     watched, note = (
         str(folder / f"watched{CONTROL_SEQUENCES}"),
         str(folder / f"watched{CONTROL_SEQUENCES}" / f"note{CONTROL_SEQUENCES}.md"),
@@ -120,6 +121,9 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "documents chunks": [[document]],
         "documents markdown": [[document]],
         "documents amend": [[document, "--title", f"Other {CONTROL_SEQUENCES}"]],
+        "entities list": [[], ["--text", CONTROL_SEQUENCES]],
+        "entities show": [[entity]],
+        "entities amend": [[entity, "--add-alias", "the other"], [entity]],
         "source add debezium": [["deb", CONTROL_SEQUENCES]],
         "source add postgres": [
             ["pg", CONTROL_SEQUENCES, "--dsn", f"postgresql://{CONTROL_SEQUENCES}"]

@@ -17,6 +17,7 @@ from evaluation.exam import summarize_exam
 from evaluation.judgement_export import build_judgement_export
 from retrieval.profiles import ProfileCatalog
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
+from schemas.entities import EntityAmendment
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
 from schemas.event_feed import FeedFilter, FeedMessage, LogPage
 from schemas.events.control import Scope
@@ -409,6 +410,11 @@ class NoEntities:
     async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None:
         return None
 
+    async def amend_entity(
+        self, caller: Principal, entity_id: UUID, amendment: EntityAmendment
+    ) -> dict[str, Any]:
+        raise NotFound(f"Unknown entity {entity_id}.", remedy="List them.")
+
     async def get_subgraph(self, caller: Principal, seeds: Any, **_: Any) -> dict[str, Any]:
         return {"nodes": [], "edges": []}
 
@@ -618,6 +624,7 @@ def make_services(**replaced: Any) -> Services:
         "ingest": FakeIntake(),
         "documents": FakeDocuments(),
         "entities": NoEntities(),
+        "amend_entity": NoEntities().amend_entity,
         "graph": None,
         "listings": NoRecords(),
         "sources": NoSources(),

@@ -27,6 +27,7 @@ from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.search import (
     ChunkView,
+    EntityAlias,
     EntitySeed,
     Hit,
     LexicalHits,
@@ -132,6 +133,7 @@ class MemoryIndex:
     parent_views: dict[UUID, ParentView] = field(default_factory=dict)
     markdown: dict[UUID, str] = field(default_factory=dict)
 
+    aliases: list[EntityAlias] = field(default_factory=list)
     others: dict[str, MemoryIndex] = field(default_factory=dict)
     readers: ReaderScope = None
 
@@ -325,6 +327,14 @@ class MemoryIndex:
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         self._record_call("link")
         return [EntitySeed("name", key, 1.0) for key in keys if self._find_mentions(tenant, key)]
+
+    async def find_aliases(self, tenant: str, keys: Sequence[str]) -> Sequence[EntityAlias]:
+        self._record_call("aliases")
+        return [
+            alias
+            for alias in self.aliases
+            if alias.key in keys and self._find_mentions(tenant, alias.entity_key)
+        ]
 
     def _find_mentions(self, tenant: str, name: str) -> list[UUID]:
         return [

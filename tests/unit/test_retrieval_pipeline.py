@@ -487,6 +487,7 @@ async def test_search_without_reranker_reads_each_chunk_once() -> None:
         "semantic": 1,
         "link": 1,
         "graph": 1,
+        "aliases": 1,
         # Names in the question, and names in the best passages.
         "names": 2,
         "parents": 1,

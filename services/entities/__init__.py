@@ -1,0 +1,1 @@
+"""Declare, supervise and open document sources."""

@@ -1,0 +1,84 @@
+"""Aliases that people give to entities: their order, their tenant and their readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from schemas.rows import EntityAliasRow
+from sql.entities import PgEntities
+from sql.inbox.shared_rows import write_shared_rows
+from tests.support.api_client import LOCAL_CALLER, make_caller
+from tests.support.document_rows import SampleDocument, insert_documents, insert_mention
+from tests.support.search_stack import SearchStack, open_search_stack
+
+
+async def link(stack: SearchStack, tenant: str, *keys: str) -> Sequence[tuple[str, str, bool]]:
+    async with stack.search.open_snapshot() as snapshot:
+        return [
+            (found.alias, found.name, found.is_written)
+            for found in await snapshot.find_aliases(tenant, list(keys))
+        ]
+
+
+async def write(
+    stack: SearchStack, entity: UUID, alias: str, offset: int, *, removed: bool = False
+) -> None:
+    row = EntityAliasRow("default", entity, alias, removed, offset)
+    await write_shared_rows(stack.connection, [row])
+
+
+async def insert_company(stack: SearchStack) -> UUID:
+    doc = SampleDocument("lease", ["Harbour Estates pays", "Harbour Estates signs"])
+    await insert_documents(stack.connection, doc)
+    for ordinal, name in enumerate(("Harbour Estates", "Harbour Estates")):
+        entity = await insert_mention(stack.connection, doc, ordinal, "ORG", "harbour", name)
+    return entity
+
+
+async def test_latest_decision_about_an_alias_holds_in_any_order(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        entity = await insert_company(stack)
+        await write(stack, entity, "The Landlord", 7)
+        assert await link(stack, "default", "landlord") == [
+            ("The Landlord", "Harbour Estates", False)
+        ]
+        await write(stack, entity, "landlord", 9, removed=True)
+        # Delivered again.
+        await write(stack, entity, "The Landlord", 7)
+        assert await link(stack, "default", "landlord") == []
+        await write(stack, entity, "LÁNDLORD", 11)
+        assert await link(stack, "default", "landlord") == [("LÁNDLORD", "Harbour Estates", False)]
+
+
+async def test_alias_that_visible_texts_hold_is_told(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        entity = await insert_company(stack)
+        for offset, name in enumerate(("estates signs", "signs estates", "Signing")):
+            await write(stack, entity, name, offset)
+        found = await link(stack, "default", "estates signs", "signs estates", "signing")
+        assert {alias: is_written for alias, _, is_written in found} == {
+            "estates signs": True,
+            "signs estates": False,
+            "Signing": True,
+        }
+
+
+async def test_alias_links_only_in_its_tenant_and_to_readable_mentions(database: str) -> None:
+    async with open_search_stack(database) as stack:
+        entity = await insert_company(stack)
+        await write(stack, entity, "the Landlord", 7)
+        assert await link(stack, "other", "landlord") == []
+        # An alias that another tenant's event gives to this entity has no effect here.
+        await write_shared_rows(
+            stack.connection, [EntityAliasRow("other", entity, "the Intruder", False, 8)]
+        )
+        assert await link(stack, "default", "intruder") == []
+        assert await link(stack, "other", "intruder") == []
+        entities = PgEntities(stack.pool)
+        assert await entities.get_entity(make_caller(tenant="other"), entity) is None
+        found = await entities.get_entity(LOCAL_CALLER, entity)
+        assert found is not None and found["added_aliases"] == ["the Landlord"]
+        await stack.connection.execute("update documents set readers = '{user:ana}'")
+        async with stack.search.open_snapshot(readers=("user:ben",)) as snapshot:
+            assert not await snapshot.find_aliases("default", ["landlord"])

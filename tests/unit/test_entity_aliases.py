@@ -1,0 +1,102 @@
+"""Questions that name an entity by an alias."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from retrieval.entity_aliases import apply_aliases, choose_aliases
+from retrieval.query_plan import QueryPlan, plan_query
+from schemas.channels import GraphProfile
+from schemas.errors import DatabaseUnavailable
+from schemas.ports.search import EntityAlias
+from schemas.profiles import Profile
+from schemas.questions import QueryRequest
+from tests.support.api_client import LOCAL_CALLER
+from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder
+from tests.unit.retrieval_harness import RetrievalHarness, make_harness
+
+RUN_ID = UUID(int=1)
+HARBOUR = EntityAlias("hal", "HAL", "harbour estates", "ORG", "Harbour Estates", False)
+
+
+def plan(question: str) -> QueryPlan:
+    return plan_query(question, "en", GuessedLanguageDetector(), LowercaseNameFolder())
+
+
+def rewrite(question: str, *aliases: EntityAlias) -> QueryPlan:
+    planned = plan(question)
+    return apply_aliases(planned, choose_aliases(planned, aliases))
+
+
+def alias(text: str, name: str, *, is_written: bool = False) -> EntityAlias:
+    return EntityAlias(text.lower(), text, name.lower(), "ORG", name, is_written)
+
+
+@pytest.mark.parametrize(
+    ("question", "aliases", "expected"),
+    [
+        ("What does HAL's lease cost?", [HARBOUR], "What does Harbour Estates's lease cost?"),
+        (
+            "Did HAL pay the Buyer?",
+            [HARBOUR, alias("Buyer", "Norte Energia", is_written=True)],
+            "Did Harbour Estates pay the Buyer?",
+        ),
+        # Part of another word; a longer alias; several entities; named as well.
+        ("What does HALO cost?", [HARBOUR], None),
+        (
+            "Who runs HAL Iberia?",
+            [HARBOUR, alias("HAL Iberia", "Norte")],
+            "Who runs Norte?",
+        ),
+        ("Who runs HAL?", [HARBOUR, alias("HAL", "Halogen")], None),
+        ("Is HAL part of Harbour Estates?", [HARBOUR], None),
+    ],
+)
+def test_name_replaces_an_alias_that_no_document_holds(
+    question: str, aliases: Sequence[EntityAlias], expected: str | None
+) -> None:
+    rewritten = rewrite(question, *aliases)
+    assert rewritten.question == (expected or question)
+
+
+def test_entity_behind_a_written_alias_is_searched_in_the_graph() -> None:
+    planned = rewrite("Did the Buyer pay?", alias("Buyer", "Norte Energia", is_written=True))
+    assert planned.question == "Did the Buyer pay?" and planned.names["norte energia"] == 1.0
+
+
+async def ask(built: RetrievalHarness, **request: object) -> tuple[str | None, list[str]]:
+    response = await built.make_retriever().query(
+        LOCAL_CALLER,
+        QueryRequest(query="What does HAL hold?", **request),  # type: ignore[arg-type]
+        RUN_ID,
+    )
+    return response.citations[0].external_id if response.citations else None, response.assumptions
+
+
+def make_alias_harness() -> RetrievalHarness:
+    built = make_harness()
+    built.add("granary", "Norte Energia holds the old granary.", names=("norte energia",))
+    built.index.aliases = [alias("HAL", "Norte Energia")]
+    return built
+
+
+async def test_question_by_alias_finds_the_entity_and_says_so() -> None:
+    built = make_alias_harness()
+    cited, assumptions = await ask(built)
+    assert cited == "granary"
+    assert any(text.startswith("“HAL” is taken as an alias of Norte") for text in assumptions)
+    cited, assumptions = await ask(built, overrides={"graph": {"aliases": False}})
+    assert (cited, assumptions) == (None, [])
+    built.profiles = [Profile(name="plain", graph=GraphProfile(aliases=False))]
+    _, assumptions = await ask(built, profile="plain")
+    assert assumptions == []
+
+
+async def test_failed_alias_lookup_costs_only_the_aliases() -> None:
+    built = make_alias_harness()
+    built.index.channel_errors["aliases"] = DatabaseUnavailable("gone")
+    _, assumptions = await ask(built)
+    assert assumptions == []
