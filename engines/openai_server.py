@@ -10,14 +10,18 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
+import httpx2
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError
 from engines.server_settings import ServerRetryPolicy, ServerSettings
 from schemas.errors import ConfigurationError, PermanentError
+from schemas.ports.engines import ChatUsage
+from schemas.ports.metering import MeteredCall, PlannedCall, meter_call
 
 TokenKind = Literal["input", "output"]
 USAGE_FIELDS: dict[TokenKind, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
@@ -26,6 +30,8 @@ MAX_TOKEN_COUNT = 2**31
 _END_OF_STREAM = object()
 # Timeout, conflict, too early, too many requests: a retry may succeed.
 BUSY_STATUSES = frozenset({408, 409, 425, 429})
+# A gateway timed out or lost the model's reply: the model may have worked.
+UNKNOWN_OUTCOME_STATUSES = frozenset({408, 502, 504})
 CONFIGURATION_ERROR_CODES = {
     401: "ENGINE_KEY_REFUSED",
     403: "ENGINE_KEY_REFUSED",
@@ -47,7 +53,11 @@ AccumulatorT = TypeVar("AccumulatorT", bound=StreamAccumulator)
 
 
 class OpenAIServer:
-    """Posts JSON to one server and returns JSON.
+    """Posts JSON to one server and returns JSON. Meters every request, retries included.
+
+    The input of a request is bounded by its bytes, since every token of a tokenizer stands for at
+    least one byte; `extra_input_tokens` are those that the server adds, such as a question that it
+    repeats for each passage.
 
     Raises EngineUnavailable if the server does not answer, refuses the key or does not know the
     model, and PermanentError (ENGINE_REJECTED_INPUT) if it rejects the input.
@@ -62,11 +72,27 @@ class OpenAIServer:
         self._instrumentation = settings.instrumentation
         self._caller = ResilientCaller(settings.base_url, retry_policy, settings.instrumentation)
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._caller.call(lambda: self._post(path, {"model": self.model, **body}))
+    async def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        task: str,
+        *,
+        max_output_tokens: int = 0,
+        extra_input_tokens: int = 0,
+    ) -> dict[str, Any]:
+        body = {"model": self.model, **body}
+        call = _plan_call(task, body, max_output_tokens, extra_input_tokens)
+        return await self._caller.call(lambda: self._post(path, body, call))
 
     async def post_stream(
-        self, path: str, body: Mapping[str, Any], create_accumulator: Callable[[], AccumulatorT]
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        create_accumulator: Callable[[], AccumulatorT],
+        task: str,
+        *,
+        max_output_tokens: int,
     ) -> AccumulatorT:
         """Feed the server-sent events to an accumulator as they arrive.
 
@@ -79,31 +105,34 @@ class OpenAIServer:
             # Without this option, servers stream no token counts.
             "stream_options": {"include_usage": True},
         }
+        call = _plan_call(task, stream_body, max_output_tokens)
         return await self._caller.call(
-            lambda: self._stream(path, stream_body, create_accumulator())
+            lambda: self._stream(path, stream_body, create_accumulator(), call)
         )
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        with self._translate_errors():
+    async def _post(self, path: str, body: Mapping[str, Any], call: PlannedCall) -> dict[str, Any]:
+        with meter_call(call) as metered, self._translate_errors(metered):
             text = await self._client.post(
                 path, cast_to=str, body=body, options={"headers": {"Accept": "application/json"}}
             )
             reply = _require_object(json.loads(text))
-        self._record_usage(reply)
+            self._record_usage(reply, metered)
         return reply
 
     async def _stream(
-        self, path: str, body: Mapping[str, Any], accumulator: AccumulatorT
+        self, path: str, body: Mapping[str, Any], accumulator: AccumulatorT, call: PlannedCall
     ) -> AccumulatorT:
-        with self._translate_errors():
+        with meter_call(call) as metered, self._translate_errors(metered):
             async with await self._client.post(
                 path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]
             ) as events:
                 try:
-                    await _accumulate(events, accumulator, self._record_usage)
+                    await _accumulate(
+                        events, accumulator, partial(self._record_usage, metered=metered)
+                    )
                 # Also on cancellation, which would otherwise leave the connection open.
                 except BaseException:
                     await _close_stream(events)
@@ -113,20 +142,25 @@ class OpenAIServer:
             raise self._make_broken_reply_error("ended its reply too early")
         return accumulator
 
-    def _record_usage(self, reply: Mapping[str, Any]) -> None:
+    def _record_usage(self, reply: Mapping[str, Any], metered: MeteredCall) -> None:
         # Called for every event of a stream: one of them carries the usage.
+        metered.usage = read_usage(reply) or metered.usage
         for kind in USAGE_FIELDS:
             if token_count := read_token_count(reply, kind):
                 self._instrumentation.record_tokens(self.model, kind, token_count)
 
     @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
+    def _translate_errors(self, metered: MeteredCall) -> Iterator[None]:
         try:
             yield
         # From specific to general: APIError is the base class of the other two.
         except openai.APIStatusError as error:
+            metered.is_served = error.status_code in UNKNOWN_OUTCOME_STATUSES
             raise self._translate_status_error(error) from error
         except openai.APIConnectionError as error:
+            metered.is_served = not isinstance(
+                error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout
+            )
             raise ServerCallError(f"{self._address} did not answer: {error}.") from error
         except openai.APIError as error:
             raise ServerCallError(
@@ -165,10 +199,26 @@ class OpenAIServer:
         )
 
 
+def _plan_call(
+    task: str, body: Mapping[str, Any], max_output_tokens: int, extra_input_tokens: int = 0
+) -> PlannedCall:
+    n_bytes = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return PlannedCall(task, body["model"], n_bytes + extra_input_tokens, max_output_tokens)
+
+
+def read_usage(reply: Mapping[str, Any]) -> ChatUsage | None:
+    """Return the tokens that a reply reports, or None if it reports none."""
+    usage = ChatUsage(read_token_count(reply, "input"), read_token_count(reply, "output"))
+    return usage if usage != ChatUsage() else None
+
+
 def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
     """Return the token count in a reply, or 0 if it is missing or implausible."""
     usage = reply.get("usage")
     token_count = usage.get(USAGE_FIELDS[kind]) if isinstance(usage, dict) else None
+    # Some rerank servers report the sum alone.
+    if kind == "input" and token_count is None and isinstance(usage, dict):
+        token_count = usage.get("total_tokens")
     return token_count if isinstance(token_count, int) and 0 < token_count < MAX_TOKEN_COUNT else 0
 
 

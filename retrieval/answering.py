@@ -135,7 +135,10 @@ async def _write_draft(
     if chat is None or profile.model != "default":
         return _quote(query, result, evidence)
     prompt = render_prompt("answer", profile.prompt, query.plan.language)
-    may_search = query.searches_left > 0 and not violations
+    # The last call that the budget allows must answer.
+    may_search = (
+        query.searches_left > 0 and not violations and query.budget.count_calls_left("answer") > 1
+    )
     if may_search:
         prompt = extend_prompt(prompt, "search")
     if violations:

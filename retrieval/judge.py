@@ -19,7 +19,7 @@ from retrieval.judge_rules import JudgedAnswer, JudgedSentence, RuleResult, chec
 from retrieval.prompting import render_prompt
 from retrieval.query_plan import QueryPlan
 from retrieval.redaction import Redactor
-from schemas.errors import AnabranchError, InvalidModelOutput
+from schemas.errors import AnabranchError
 from schemas.ports.engines import ChatModel, ChatReply
 from schemas.profiles import CheckProfile, JudgeProfile
 from schemas.questions import CheckName, JudgeCheck, JudgeVerdict, Violation
@@ -41,8 +41,6 @@ class Judgement:
     reply: ChatReply | None = None
     error: str | None = None
     prompt_sha256: str | None = None
-    calls: int = 0
-    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +72,6 @@ class JudgedDraft:
         return replace(self, judgement=replace(self.judgement, verdict=verdict))
 
     @property
-    def calls(self) -> int:
-        judge_calls = self.judgement.calls if self.judgement else 0
-        return self.draft.calls + judge_calls + (self.rejected.calls if self.rejected else 0)
-
-    @property
-    def tokens(self) -> int:
-        judge_tokens = self.judgement.tokens if self.judgement else 0
-        return self.draft.tokens + judge_tokens + (self.rejected.tokens if self.rejected else 0)
-
-    @property
     def has_engine_failure(self) -> bool:
         judge_failed = self.judgement is not None and self.judgement.error is not None
         return self.draft.has_engine_failure or judge_failed
@@ -108,15 +96,10 @@ async def judge_answer(
             else f"timed out after {profile.timeout_s:g} s"
         )
         reason = f"the judge model {model.model} gave no usable reply: {detail}"
-        # Other errors do not count their calls; at least one was made.
-        calls, tokens = (
-            (error.calls, error.tokens) if isinstance(error, InvalidModelOutput) else (1, 0)
-        )
         verdict = decide(answer, profile, missing_model=reason)
-        return Judgement(verdict, model.model, None, reason, prompt.sha256, calls, tokens)
-    tokens = reply.usage.input_tokens + reply.usage.output_tokens
+        return Judgement(verdict, model.model, None, reason, prompt.sha256)
     verdict = decide(answer, profile, reviews)
-    return Judgement(verdict, reply.model, reply, None, prompt.sha256, reply.calls, tokens)
+    return Judgement(verdict, reply.model, reply, None, prompt.sha256)
 
 
 def list_active_checks(profile: JudgeProfile) -> list[CheckName]:

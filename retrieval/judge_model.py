@@ -50,9 +50,7 @@ def parse_review(reply: ChatReply, names: Sequence[CheckName]) -> dict[CheckName
         return {name: ModelCheck.model_validate(reply.data[name]) for name in names}
     except (KeyError, ValidationError) as error:
         raise InvalidModelOutput(
-            f"Reply of {reply.model} does not match the judge schema.",
-            calls=reply.calls,
-            tokens=reply.usage.input_tokens + reply.usage.output_tokens,
+            f"Reply of {reply.model} does not match the judge schema."
         ) from error
 
 

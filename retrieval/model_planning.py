@@ -26,7 +26,7 @@ from retrieval.redaction import MASK
 from retrieval.routing import RoutingDecision
 from retrieval.stated_filters import MAX_TAGS, StatedFilters
 from schemas.channels import CHANNELS, Channel
-from schemas.errors import AnabranchError, InvalidModelOutput
+from schemas.errors import AnabranchError
 from schemas.planning import INTENTS, Intent
 from schemas.ports.engines import ChatModel
 from schemas.questions import Filters, Route, RouteMode
@@ -38,12 +38,10 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """Usage of a chat model for one task. `failure` is the reason why its reply was discarded."""
+    """A chat model that was asked. `failure` is the reason why its reply was discarded."""
 
     task: Literal["plan", "route", "answer"]
     model: str
-    calls: int
-    tokens: int
     prompt_sha256: str
     failure: str | None = None
 
@@ -195,13 +193,8 @@ async def _request(
             )
     except (AnabranchError, TimeoutError) as error:
         failure = error.detail if isinstance(error, AnabranchError) else "timed out"
-        # Other errors do not count their calls; at least one was made.
-        calls, tokens = (
-            (error.calls, error.tokens) if isinstance(error, InvalidModelOutput) else (1, 0)
-        )
-        return None, ModelUse(task, chat.model, calls, tokens, prompt.sha256, failure)
-    tokens = reply.usage.input_tokens + reply.usage.output_tokens
-    use = ModelUse(task, reply.model, reply.calls, tokens, prompt.sha256)
+        return None, ModelUse(task, chat.model, prompt.sha256, failure)
+    use = ModelUse(task, reply.model, prompt.sha256)
     try:
         return reply_type.model_validate(dict(reply.data)), use
     except ValidationError as error:

@@ -239,7 +239,7 @@ async def _search_further(
 ) -> PipelineResult:
     """Answer from a search for the words that the model asks for."""
     reason = f"{route.reason}; {draft.model} asked to search for {draft.search!r}"
-    use = ModelUse("answer", draft.model, draft.calls, draft.tokens, draft.prompt_sha256 or "")
+    use = ModelUse("answer", draft.model, draft.prompt_sha256 or "")
     return await run_pipeline(
         replace(
             query,

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from schemas.budgets import BudgetProfile
 from schemas.errors import ConfigurationError, InvalidRequest, unknown_resource_error
 from schemas.ids import sha256_hex
 from schemas.profiles import (
@@ -95,7 +96,7 @@ class ProfileCatalog:
         """Return the profile of a request: its workflow, with its own profiles and overrides.
 
         Raises InvalidRequest for an unknown profile, and for an override that is unknown, out of
-        bounds or reserved to files.
+        bounds, reserved to files, or above a cap of the workflow.
         """
         if reserved := next(_find_reserved(request.overrides), None):
             raise InvalidRequest(
@@ -104,13 +105,15 @@ class ProfileCatalog:
                 remedy="Set it in the file of a profile, and name that profile.",
             )
         try:
-            return self._combine(request.profile, dict(request.profiles), request.overrides)
+            profile = self._combine(request.profile, dict(request.profiles), request.overrides)
         except ValidationError as error:
             raise InvalidRequest(
                 f"Invalid override {format_validation_error(error)}.",
                 code="INVALID_OVERRIDE",
                 remedy="GET /v1/config/schema has the settings of a profile and their bounds.",
             ) from error
+        _check_budget(self.get(request.profile).budget, profile.budget)
+        return profile
 
     def _combine(
         self, name: str, profiles: Mapping[Any, str], overrides: Mapping[str, Any]
@@ -158,6 +161,17 @@ def _find_reserved(settings: Mapping[str, Any], path: str = "") -> Iterator[str]
             yield f"{path}{key}"
         elif isinstance(value, Mapping):
             yield from _find_reserved(value, f"{path}{key}.")
+
+
+def _check_budget(own: BudgetProfile, requested: BudgetProfile) -> None:
+    for name in BudgetProfile.model_fields:
+        cap, wanted = getattr(own, name), getattr(requested, name)
+        if cap is not None and (wanted is None or wanted > cap):
+            raise InvalidRequest(
+                f"budget.{name} cannot be raised by a request: the profile allows {cap:g}.",
+                code="FIXED_SETTING",
+                remedy="Lower it, or name a profile that allows more.",
+            )
 
 
 def merge_settings(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Settings:

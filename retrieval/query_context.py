@@ -13,6 +13,7 @@ from uuid import UUID
 from cachetools import LRUCache
 
 from retrieval.evidence_model import EVIDENCE_MODEL
+from retrieval.model_budget import ModelBudget
 from retrieval.query_plan import QueryPlan
 from retrieval.redaction import Redactor
 from retrieval.reranking import TokenStateReader
@@ -90,6 +91,7 @@ class QueryContext:
     redactor: Redactor = field(default_factory=Redactor)
     searches_left: int = 0  # that the chat model may still ask for
     usage: EngineUsage = field(default_factory=EngineUsage)
+    budget: ModelBudget = field(default_factory=ModelBudget)
     calibration: CalibrationBasis = "uncalibrated"
     # Documents that are left out, with their number of chunks: an exam hides them.
     excluded_documents: Mapping[UUID, int] = field(default_factory=dict)

@@ -198,6 +198,7 @@ def build_trace(
 ) -> Trace:
     ranking, candidates = result.ranking, result.ranking.candidates
     is_reranked = ranking.reranked is not None and ranking.reranked.is_reranked
+    usage = query.budget.list_usage()
     models = {"embed": resources.embedder.model} if candidates.embedded_query else {}
     if judged is not None:
         models["answer"] = judged.draft.model
@@ -219,9 +220,14 @@ def build_trace(
         calibrated=query.calibration != "uncalibrated",
         calibration=query.calibration,
         models={**models, **{use.task: use.model for use in result.model_uses}},
-        model_calls=sum(use.calls for use in result.model_uses) + (judged.calls if judged else 0),
+        model_calls=sum(item.calls for item in usage if not item.local),
         rerank_requests=query.usage.rerank_requests,
-        tokens=sum(use.tokens for use in result.model_uses) + (judged.tokens if judged else 0),
+        tokens=sum(item.input_tokens + item.output_tokens for item in usage),
+        cost=query.budget.compute_cost(),
+        currency=query.budget.prices.currency,
+        unpriced=query.budget.list_unpriced(),
+        usage=usage,
+        stopped=list(query.budget.stopped),
         notes=[
             *(use.note for use in result.model_uses if use.note),
             *ranking.notes,

@@ -10,8 +10,9 @@ from uuid import UUID
 from retrieval.answer_cache import AnswerCache, AnswerKey
 from retrieval.evidence import Evidence
 from retrieval.judge import JudgedDraft
+from retrieval.model_budget import ModelBudget
 from retrieval.parent_expansion import RankedParent, limit_per_document
-from retrieval.pipeline import run_pipeline
+from retrieval.pipeline import Goal, PipelineResult, run_pipeline
 from retrieval.profiles import ProfileCatalog
 from retrieval.query_context import (
     QueryContext,
@@ -34,6 +35,7 @@ from retrieval.run_record import (
     discard_event,
 )
 from retrieval.timing import Clock, Stopwatch
+from schemas.budgets import NO_PRICES, PriceTable
 from schemas.events import QueryAnswered
 from schemas.ids import sha256_hex
 from schemas.ports.calibrations import CalibrationStore
@@ -46,6 +48,7 @@ from schemas.ports.engines import (
     Reranker,
     SentenceSplitter,
 )
+from schemas.ports.metering import use_meter
 from schemas.ports.search import SearchIndex
 from schemas.principals import Principal
 from schemas.profiles import Profile
@@ -119,6 +122,7 @@ class Retriever:
         router: ChatModel | None = None,
         judge: ChatModel | None = None,
         calibrations: CalibrationStore | None = None,
+        prices: PriceTable = NO_PRICES,
     ) -> None:
         self._resources = RetrievalResources(
             search,
@@ -136,6 +140,7 @@ class Retriever:
         )
         self._languages, self._names, self._profiles = languages, names, profiles
         self._clock, self._publish, self._answer_cache = clock, publish, answer_cache
+        self._prices = prices
 
     async def search(
         self,
@@ -184,7 +189,7 @@ class Retriever:
             query, retrieval, _, response = await self._answer(query)
             passages = list_ranked_passages(query, retrieval)
             return DryRun(retrieval.generation, passages, response.refused, response.trace)
-        result = await run_pipeline(query, self._resources, "results")
+        result = await self._run_pipeline(query, "results")
         query, retrieval = result.query, result.retrieval
         refused = retrieval.relevance.refused and query.profile.answer.refuse
         trace = build_trace(query, retrieval, None, self._resources)
@@ -213,7 +218,7 @@ class Retriever:
             profile=query.profile.model_copy(update={"answer": answer, "judge": judge}),
             excluded_documents=excluded_documents,
         )
-        result = await run_pipeline(query, self._resources, "answer")
+        result = await self._run_pipeline(query, "answer")
         assert result.evidence is not None
         return result.query.plan, result.retrieval, result.evidence
 
@@ -229,7 +234,7 @@ class Retriever:
         query = self._build_context(caller, request, UUID(int=0))
         if request.channels is not None and len(request.channels) == 1:
             query = replace(query, profile=isolate_channel(query.profile))
-        result = await run_pipeline(query, self._resources, "ranking", depth=depth)
+        result = await self._run_pipeline(query, "ranking", depth)
         return collapse_to_documents(result.retrieval.ranking.parents)[:depth]
 
     def _start_run(
@@ -281,6 +286,7 @@ class Retriever:
             request.generation,
             redactor=Redactor(profile.redaction, request.query),
             searches_left=profile.answer.further_searches,
+            budget=ModelBudget(profile.budget, self._prices),
         )
 
     async def _run_cached(
@@ -310,8 +316,14 @@ class Retriever:
         self._publish(outcome.answered_event)
         return outcome
 
+    async def _run_pipeline(
+        self, query: QueryContext, goal: Goal, depth: int | None = None
+    ) -> PipelineResult:
+        with use_meter(query.budget):
+            return await run_pipeline(query, self._resources, goal, depth=depth)
+
     async def _run_search(self, query: QueryContext) -> QueryOutcome[SearchResponse]:
-        result = await run_pipeline(query, self._resources, "results")
+        result = await self._run_pipeline(query, "results")
         query, retrieval = result.query, result.retrieval
         response = query.redactor.redact_response(
             SearchResponse(
@@ -322,19 +334,22 @@ class Retriever:
             )
         )
         event = self._build_answered(query, retrieval, None, response)
-        return QueryOutcome(response, event, retrieval.snapshot_version)
+        version = None if query.budget.stopped else retrieval.snapshot_version
+        return QueryOutcome(response, event, version)
 
     async def _run_query(self, query: QueryContext) -> QueryOutcome[QueryResponse]:
         query, retrieval, draft, response = await self._answer(query)
         event = self._build_answered(query, retrieval, draft, response)
-        # An answer that was written during an engine's failure must not be served after it.
-        is_cacheable = draft is None or not draft.has_engine_failure
+        # An answer that was written during an engine's failure must not be served after it. A cap
+        # may have been reached by failures alone.
+        has_engine_failure = draft is not None and draft.has_engine_failure
+        is_cacheable = not has_engine_failure and not query.budget.stopped
         return QueryOutcome(response, event, retrieval.snapshot_version if is_cacheable else None)
 
     async def _answer(
         self, query: QueryContext
     ) -> tuple[QueryContext, RetrievalResult, JudgedDraft | None, QueryResponse]:
-        result = await run_pipeline(query, self._resources, "answer")
+        result = await self._run_pipeline(query, "answer")
         assert result.response is not None
         return result.query, result.retrieval, result.draft, result.response
 

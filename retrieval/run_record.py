@@ -348,8 +348,11 @@ class QueryOutcome(Generic[ResponseT]):
             "model_calls": 0,
             "rerank_requests": 0,
             "tokens": 0,
+            "cost": 0.0,
+            "unpriced": [],
+            "usage": [],
         }
-        trace = self.response.trace.model_copy(update={**changes, "cost": None})
+        trace = self.response.trace.model_copy(update=changes)
         response = self.response.model_copy(update={"run_id": run_id, "trace": trace})
         body = response.model_dump(mode="json")
         answered_event = self.answered_event.model_copy(

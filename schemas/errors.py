@@ -177,6 +177,16 @@ class KeyLost(DataErased):
     remedy = "Restore a newer copy of the key file `shares.key`, or send the document again."
 
 
+class BudgetExceeded(PermanentError):
+    """A call of a model was not made, since a cap of the profile does not allow it."""
+
+    code = "BUDGET_EXCEEDED"
+    remedy = (
+        "Raise the cap in the profile's `budget`, or choose a profile that allows more. A cap on "
+        "the cost needs the model's price in ANABRANCH_PRICES__MODELS."
+    )
+
+
 class InvalidModelOutput(PermanentError):
     """A model's output does not match the requested schema.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, create_model
 
+from schemas.budgets import BudgetProfile
 from schemas.channels import CHANNEL_DECLARATIONS, CHANNELS, Channel, ChannelProfile
 from schemas.generations import ChunkSizes
 from schemas.planning import PlanProfile, RouteProfile
@@ -395,6 +396,7 @@ class Profile(_ChannelProfiles):
     answer: AnswerProfile = AnswerProfile()
     redaction: RedactionProfile = RedactionProfile()
     judge: JudgeProfile = JudgeProfile()
+    budget: BudgetProfile = BudgetProfile()
 
     def get_channel(self, channel: Channel) -> ChannelProfile:
         settings: ChannelProfile = getattr(self, channel)
@@ -415,8 +417,9 @@ SECTIONS_BY_TYPE: Mapping[ProfileType, tuple[str, ...]] = {
     "graph": ("graph", "bridges"),
     "chunking": ("chunk",),
 }
-"""A workflow has the sections of every type but chunking. Two types share section `answer`, each
-with settings of its own.
+"""A workflow has the sections of every type but chunking, and `budget`: a request that chooses
+other profiles of these types keeps the budget of its workflow. Two types share section `answer`,
+each with settings of its own.
 """
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from schemas.budgets import ModelUsage, StoppedCall
 from schemas.channels import Channel
 from schemas.exams import CalibrationBasis
 from schemas.planning import Intent
@@ -281,13 +282,35 @@ class Trace(Value):
     )
     models: dict[str, str] = Field({}, description="Models that were called, by task.")
     model_calls: int = Field(
-        0, description="Calls to chat models, those that planned and routed included."
+        0,
+        description=(
+            "Requests to model servers that were answered, or may have been: for chat, embeddings "
+            "and reranking. `usage` also lists failed ones, and calls of local models."
+        ),
     )
     rerank_requests: int = Field(
         0, description="Requests to a rerank server, retries not included."
     )
-    tokens: int = Field(0, description="Tokens that the chat models consumed.")
-    cost: float | None = Field(None, description="Cost of the model calls, if prices are known.")
+    tokens: int = Field(0, description="Input and output tokens of these requests.")
+    cost: float | None = Field(
+        None,
+        description=(
+            "Cost of these requests, 0 if there were none. Null if a model has no price; "
+            "`unpriced` names it."
+        ),
+    )
+    currency: str | None = Field(None, description="Currency of the cost (ISO 4217).")
+    unpriced: list[str] = Field(
+        [], description="Models that were called and are not in `PRICES__MODELS`."
+    )
+    usage: list[ModelUsage] = Field([], description="Calls by task and model.")
+    stopped: list[StoppedCall] = Field(
+        [],
+        description=(
+            "Calls that were not made, since a cap of the profile's `budget` does not allow them. "
+            "Their steps did without the model."
+        ),
+    )
     cached: bool = Field(
         False,
         description=(

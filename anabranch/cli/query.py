@@ -288,6 +288,7 @@ def print_explanation(
             f"{_format_number(trace['threshold'])}",
             "  ",
         )
+    _print_usage(trace)
     for result in results:
         _print_wrapped(f"{result['rank']}. {format_location(result)}", "  ")
         ranks = [
@@ -305,6 +306,25 @@ def print_explanation(
                 ", ".join(f"{name} {_format_number(value)}" for name, value in numbers.items()),
                 "     ",
             )
+
+
+def _print_usage(trace: Mapping[str, Any]) -> None:
+    """Print the calls of models with tokens and cost, and those that a cap stopped."""
+    for usage in trace.get("usage", ()):
+        amount = (
+            "local"
+            if usage["local"]
+            else f"{usage['failed']} failed, {usage['input_tokens']:,} tokens in, "
+            f"{usage['output_tokens']:,} out{' (bounds)' if usage['estimated'] else ''}"
+        )
+        calls = f"{usage['task']} by {usage['model']}: {usage['calls']} calls"
+        _print_wrapped(f"{calls}, {amount}", "  ")
+    for stopped in trace.get("stopped", ()):
+        _print_wrapped(f"{stopped['task']} not called: {stopped['reason']}", "  ")
+    if trace.get("unpriced"):
+        _print_wrapped(f"cost: unknown, no price of {', '.join(trace['unpriced'])}", "  ")
+    elif trace.get("usage"):
+        _print_wrapped(f"cost: {trace['cost']:.6g} {trace['currency']}", "  ")
 
 
 def _print_wrapped(text: str, indent: str = "") -> None:

@@ -88,6 +88,7 @@ async def prepare_retriever(
             router=overrides.chat or await open_chat(settings, stack, overrides.watch, "route"),
             judge=overrides.chat or await open_chat(settings, stack, overrides.watch, "judge"),
             calibrations=PgCalibrations(storage.pool),
+            prices=settings.prices,
             **({"publish": publish} if publish else {}),
             **caches,
         )

@@ -12,7 +12,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
@@ -165,7 +165,9 @@ def to_environment_name(key: str) -> str:
 
 
 def _find_section(annotation: Any) -> type[BaseModel] | None:
-    for candidate in (annotation, *get_args(annotation)):
+    # The values of a mapping are no section, but part of one setting.
+    arguments = () if get_origin(annotation) is dict else get_args(annotation)
+    for candidate in (annotation, *arguments):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate
     return None

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from schemas.budgets import PriceTable
 from schemas.generations import ChunkConfig, LexicalConfig
 
 MIB = 1024 * 1024
@@ -535,6 +536,7 @@ class Settings(BaseSettings):
     plan: ModelSettings = ModelSettings()
     route: ModelSettings = ModelSettings()
     judge: ModelSettings = ModelSettings()
+    prices: PriceTable = PriceTable()
     chunk: ChunkSettings = ChunkSettings()
     lexical: LexicalSettings = LexicalSettings()
     graph: GraphSettings = GraphSettings()

@@ -95,13 +95,20 @@ class OpenAIChat:
     ) -> ChatReply:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         usage, fault, attempts = ChatUsage(), "", StreamAttempts(on_delta) if on_delta else None
+        max_output_tokens = options.max_tokens or self._max_tokens
         for call in range(1, MAX_ATTEMPTS + 1):
             body = self._build_body(messages, schema, name, options)
             if attempts is None:
-                reply = await self._server.post(COMPLETIONS_PATH, body)
+                reply = await self._server.post(
+                    COMPLETIONS_PATH, body, name, max_output_tokens=max_output_tokens
+                )
             else:
                 streamed = await self._server.post_stream(
-                    COMPLETIONS_PATH, body, attempts.start_attempt
+                    COMPLETIONS_PATH,
+                    body,
+                    attempts.start_attempt,
+                    name,
+                    max_output_tokens=max_output_tokens,
                 )
                 reply = streamed.to_reply()
             # Rejected replies cost tokens too.

@@ -22,6 +22,7 @@ from engines.embed.states import Floats, normalize_rows, quantize
 from schemas.errors import ConfigurationError
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, TextEmbedding, TokenSpans
+from schemas.ports.metering import count_local_call
 
 VERSION = 2
 DIMENSION = 384
@@ -78,6 +79,7 @@ class E5Embedder:
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         if not texts:
             return []
+        count_local_call("embed", self.model)
         ids = await self._passage_pool.run(
             lambda: [self._load_model().tokenize(PASSAGE, text) for text in texts],
             self._processed_tokens,
@@ -107,6 +109,7 @@ class E5Embedder:
         return results
 
     async def embed_query(self, text: str) -> QueryEmbedding:
+        count_local_call("embed", self.model)
         return await self._query_pool.run(lambda: self._load_model().embed_question(text))
 
     async def locate_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:

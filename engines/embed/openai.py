@@ -104,9 +104,10 @@ class OpenAIEmbedder:
 
     async def _post_embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         if not self._server_shortens:
-            return await self._server.post("/embeddings", body)
+            return await self._server.post("/embeddings", body, "embed")
         try:
-            return await self._server.post("/embeddings", {**body, "dimensions": self.dimension})
+            shortened = {**body, "dimensions": self.dimension}
+            return await self._server.post("/embeddings", shortened, "embed")
         # vLLM refuses `dimensions` for models that do not declare Matryoshka training.
         except PermanentError as error:
             if (
@@ -115,7 +116,7 @@ class OpenAIEmbedder:
             ):
                 raise
         self._server_shortens = False  # from now on vectors are cut here
-        return await self._server.post("/embeddings", body)
+        return await self._server.post("/embeddings", body, "embed")
 
 
 def _parse_vectors(reply: Mapping[str, Any], count: int) -> Floats:

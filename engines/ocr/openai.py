@@ -104,7 +104,7 @@ class OpenAIOcr:
                 "window_size": 90,
                 "whitelist_token_ids": _TABLE_CELL_TOKEN_IDS,
             }
-        reply = await self._server.post("/chat/completions", body)
+        reply = await self._server.post("/chat/completions", body, "ocr")
         choice = parse_completion(reply).first_choice
         text = choice.message_or_delta.content or ""
         # A reply that reaches the token limit is usually endless repetition.

@@ -20,6 +20,8 @@ VERSION = 2
 THRESHOLD = 0.6
 BATCH = 64
 PARALLEL = 4
+SEPARATOR_TOKENS = 4
+"""Tokens that a tokenizer adds around question and passage, such as [CLS] and [SEP]."""
 
 
 class HttpReranker:
@@ -75,10 +77,18 @@ class HttpReranker:
         if self._api == "score":
             # The names that every version takes; newer ones also take `queries` and `documents`.
             body = {"text_1": question, "text_2": list(texts), **options}
-            return _parse_scores(await self._server.post("/score", body), "data", "score", texts)
+            reply = await self._post("/score", body, question, texts)
+            return _parse_scores(reply, "data", "score", texts)
         body = {"query": question, "documents": list(texts), "top_n": len(texts), **options}
-        reply = await self._server.post("/rerank", body)
+        reply = await self._post("/rerank", body, question, texts)
         return _parse_scores(reply, "results", "relevance_score", texts)
+
+    async def _post(
+        self, path: str, body: Mapping[str, Any], question: str, texts: Sequence[str]
+    ) -> dict[str, Any]:
+        # A cross-encoder reads the question once more with each passage.
+        repeated = len(texts) * (len(question.encode()) + SEPARATOR_TOKENS)
+        return await self._server.post(path, body, "rerank", extra_input_tokens=repeated)
 
     async def close(self) -> None:
         await self._server.close()

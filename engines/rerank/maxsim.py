@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from engines.embed.states import Floats
 from schemas.ids import fingerprint
 from schemas.ports.engines import QueryEmbedding, RerankPassage
+from schemas.ports.metering import count_local_call
 
 VERSION = 1
 THRESHOLD = 0.53
@@ -52,6 +53,7 @@ class MaxSimReranker:
             or not len(query.states)
         ):
             return [0.0] * len(passages)
+        count_local_call("rerank", self.name)
         # Blocks for milliseconds, so it stays off the event loop.
         raw = await asyncio.to_thread(score_passages, query.states, query.token_ids, passages)
         background = query.background_maxsim_mean

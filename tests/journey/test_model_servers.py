@@ -59,7 +59,7 @@ async def test_model_server_embeds_reranks_and_answers(world: ApiWorld, models: 
         {"embed": "vectors", "answer": "writer"},
         "judge",
     )
-    assert answer["trace"]["model_calls"] == 1
+    assert answer["trace"]["model_calls"] == 3
     paths = {path.removeprefix("/v1") for path, _ in models.requests}
     assert {"/embeddings", "/rerank", "/chat/completions"} <= paths
 

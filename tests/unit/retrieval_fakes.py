@@ -28,6 +28,7 @@ from schemas.ports.engines import (
     TextEmbedding,
     TokenSpans,
 )
+from schemas.ports.metering import PlannedCall, meter_call
 from schemas.values import BlobRef
 
 DIMENSION = 32
@@ -149,12 +150,16 @@ class WordReranker:
 
 @dataclass
 class ScriptedChat:
-    """Returns or raises `answer`, or returns its items in turn; records the requests."""
+    """Returns or raises `answer`, or returns its items in turn; records the requests.
+
+    Meters its calls as engines do; a call that raises was not served.
+    """
 
     answer: Mapping[str, Any] | Exception | list[Mapping[str, Any]]
     model: str = "scripted"
     prompts: list[tuple[str, str]] = field(default_factory=list)
     options: list[ChatOptions] = field(default_factory=list)
+    bounds: tuple[int, int] = (1000, 500)
 
     async def complete(
         self,
@@ -166,9 +171,13 @@ class ScriptedChat:
         on_delta: OnDelta | None = None,
         options: ChatOptions = DEFAULT_CHAT_OPTIONS,
     ) -> ChatReply:
-        self.prompts.append((system, user))
-        self.options.append(options)
-        answer = self.answer.pop(0) if isinstance(self.answer, list) else self.answer
+        call = PlannedCall(name, self.model, *self.bounds)
+        with meter_call(call) as metered:
+            self.prompts.append((system, user))
+            self.options.append(options)
+            answer = self.answer.pop(0) if isinstance(self.answer, list) else self.answer
+            metered.is_served = not isinstance(answer, Exception)
+            metered.usage = ChatUsage(100, 20)
         if isinstance(answer, Exception):
             raise answer
         for letter in json.dumps(answer) if on_delta else ():

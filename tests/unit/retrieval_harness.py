@@ -8,6 +8,7 @@ from retrieval.answer_cache import AnswerCache
 from retrieval.profiles import ProfileCatalog
 from retrieval.query_context import QueryEmbeddingCache
 from retrieval.retriever import Retriever
+from schemas.budgets import NO_PRICES, PriceTable
 from schemas.events import EventData
 from schemas.ports.engines import ChatModel
 from schemas.profiles import Profile
@@ -67,6 +68,7 @@ class RetrievalHarness:
     planner: ChatModel | None = None
     router: ChatModel | None = None
     judge: ChatModel | None = None
+    prices: PriceTable = NO_PRICES
     profiles: list[Profile] = field(default_factory=list)
     published_events: list[EventData] = field(default_factory=list)
 
@@ -122,6 +124,7 @@ class RetrievalHarness:
             planner=self.planner,
             router=self.router,
             judge=self.judge,
+            prices=self.prices,
         )
 
 

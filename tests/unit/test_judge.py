@@ -172,7 +172,7 @@ async def test_unusable_reply_leaves_checks_to_rules(
     toxicity = get_check(judgement.verdict, "toxicity")
     assert toxicity.result == "not_checked"
     assert "the judge model careful gave no usable reply" in str(toxicity.evidence)
-    assert judgement.error and judgement.calls >= 1
+    assert judgement.error
     assert get_check(judgement.verdict, "groundedness").result == "pass"
 
 

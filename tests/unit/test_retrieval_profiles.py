@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -9,11 +9,20 @@ from anabranch.config.index_config import build_index_config
 from anabranch.config.loader import load_settings
 from anabranch.config.profiles import load_all_profiles, reload_profiles
 from retrieval.profiles import load_profiles
+from schemas.budgets import BudgetProfile
 from schemas.errors import ConfigurationError, InvalidRequest
-from schemas.profiles import FILE_MODELS, PROFILE_TYPES, SECTIONS_BY_TYPE, Profile, ProfileType
+from schemas.profiles import (
+    FILE_MODELS,
+    PROFILE_TYPES,
+    SECTIONS_BY_TYPE,
+    Profile,
+    ProfileType,
+    QueryProfileType,
+)
 from schemas.questions import SearchRequest
 
 PROFILES_DIR = Path(__file__).parents[2] / "profiles"
+QUERY_TYPES: tuple[QueryProfileType, ...] = get_args(QueryProfileType)
 
 
 def test_shipped_profiles_are_valid_and_default_file_matches_defaults() -> None:
@@ -85,7 +94,8 @@ def test_every_setting_of_a_workflow_belongs_to_one_type() -> None:
         for section, values in FILE_MODELS[profile_type]().model_dump().items()
         for key in values
     ]
-    workflow = Profile().model_dump(exclude={"name"})
+    # The budget belongs to the workflow alone, so that no other profile replaces it.
+    workflow = Profile().model_dump(exclude={"name", "budget"})
     assert sorted(settings) == sorted(
         f"{name}.{key}" for name in workflow for key in workflow[name]
     )
@@ -103,6 +113,49 @@ def test_request_selects_profiles_by_type_and_overrides_settings() -> None:
     )
     assert (profile.name, profile.fusion.method, profile.rerank.keep) == ("balanced", "zscore", 20)
     assert (profile.fusion.per_document, profile.lexical.k, profile.semantic.k) == (3, 7, 10)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"calls": 3},
+        {"judge_calls": 5},
+        {"search_calls": 10_000},
+        {"tokens": 9001},
+        {"tokens": None},
+        {"cost": 0.021},
+        {"cost": None},
+        # The others are lowered, which does not make up for it.
+        {"calls": 0, "judge_calls": 0, "cost": 0.03},
+    ],
+)
+def test_request_cannot_raise_a_cap_of_the_profile(
+    tmp_path: Path, budget: dict[str, float | None]
+) -> None:
+    (tmp_path / "capped.yaml").write_text("budget: {calls: 2, tokens: 9000, cost: 0.02}")
+    profiles = load_profiles(PROFILES_DIR, tmp_path)
+    for chosen in ({}, {"generation": "default"}, dict.fromkeys(QUERY_TYPES, "default")):
+        request = SearchRequest(
+            query="x", profile="capped", profiles=chosen, overrides={"budget": budget}
+        )
+        with pytest.raises(InvalidRequest, match="cannot be raised") as error:
+            profiles.select(request)
+        assert error.value.code == "FIXED_SETTING"
+
+
+def test_request_may_lower_caps_and_keeps_those_of_its_workflow(tmp_path: Path) -> None:
+    (tmp_path / "capped.yaml").write_text("budget: {calls: 2, tokens: 9000, cost: 0.02}")
+    profiles = load_profiles(PROFILES_DIR, tmp_path)
+    overrides = {"budget": {"calls": 1, "tokens": 500, "cost": 0}}
+    request = SearchRequest(query="x", profile="capped", overrides=overrides)
+    assert profiles.select(request).budget == BudgetProfile(calls=1, tokens=500, cost=0)
+    chosen: dict[QueryProfileType, str] = dict.fromkeys(QUERY_TYPES, "default")
+    request = SearchRequest(query="x", profile="capped", profiles=chosen)
+    assert profiles.select(request).budget == BudgetProfile(calls=2, tokens=9000, cost=0.02)
+    request = SearchRequest(query="x", profile="capped", overrides={"budget": {"calls": -1}})
+    with pytest.raises(InvalidRequest) as error:
+        profiles.select(request)
+    assert error.value.code == "INVALID_OVERRIDE"
 
 
 def test_profile_named_by_request_replaces_settings_of_the_workflow(tmp_path: Path) -> None:

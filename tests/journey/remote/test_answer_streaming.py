@@ -87,7 +87,7 @@ async def test_stream_emits_steps_deltas_and_final_answer(corpus: IndexedCorpus)
     answer = messages[-1][1]
     assert len(deltas) > 3 and {delta["draft"] for delta in deltas} == {1}
     assert "".join(delta["text"] for delta in deltas) == strip_citation_marks(answer["answer"])
-    assert answer["trace"]["tokens"] > 0 and answer["trace"]["model_calls"] == 1
+    assert answer["trace"]["tokens"] > 0 and answer["trace"]["model_calls"] == 3
     assert_citations_match_corpus(answer, corpus)
 
 

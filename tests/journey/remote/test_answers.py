@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -19,6 +20,12 @@ from tests.journey.remote.corpus import (
     open_api_stack,
 )
 from tests.support.eventually import eventually
+
+
+def count_calls(answer: dict[str, Any], task: str) -> tuple[int, int]:
+    """Return the calls that were served, and those that failed."""
+    (usage,) = [item for item in answer["trace"]["usage"] if item["task"] == task]
+    return usage["calls"], usage["failed"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +47,15 @@ async def test_trace_has_models_calls_tokens_reranker_and_timings(stack: ApiStac
     assert trace["models"] == {"embed": "fake-embed", "answer": "fake-chat"}
     request = stack.chat_requests[0]
     words = sum(len(message["content"].split()) for message in request["messages"])
-    assert trace["model_calls"] == len(stack.chat_requests) == 1 and trace["tokens"] > words
+    assert len(stack.chat_requests) == 1 and trace["tokens"] > words
+    assert trace["model_calls"] == len(stack.fake.requests) == 3
+    assert {item["task"]: (item["model"], item["calls"]) for item in trace["usage"]} == {
+        "embed": ("fake-embed", 1),
+        "rerank": ("fake-rerank", 1),
+        "answer": ("fake-chat", 1),
+    }
+    assert trace["cost"] is None
+    assert trace["unpriced"] == ["fake-chat", "fake-embed", "fake-rerank"]
     assert trace["rerank_requests"] == 1
     assert (trace["reranker"], trace["threshold"], trace["max_rerank_score"]) == (
         "fake-rerank",
@@ -90,7 +105,8 @@ async def test_refusal_below_rerank_threshold_skips_chat_model(
         language,
     )
     assert answer["message"].startswith({"en": "The documents", "pt": "Os documentos"}[language])
-    assert stack.chat_requests == [] and answer["trace"]["model_calls"] == 0
+    assert stack.chat_requests == []
+    assert answer["trace"]["model_calls"] == len(stack.fake.requests) > 0
     assert answer["trace"]["max_rerank_score"] < answer["trace"]["threshold"]
 
 
@@ -109,10 +125,7 @@ async def test_insufficient_context_refusal_uses_question_language(
     assert answer["message"].startswith(
         {"en": "The retrieved passages", "pt": "Os trechos"}[language]
     )
-    assert (
-        len(stack.chat_requests) == answer["trace"]["model_calls"] == 1
-        and answer["trace"]["tokens"] > 0
-    )
+    assert len(stack.chat_requests) == 1 and answer["trace"]["tokens"] > 0
     assert f"({language})" in stack.chat_requests[0]["messages"][0]["content"]
 
 
@@ -153,7 +166,7 @@ async def test_schema_violation_is_retried_and_both_calls_counted(stack: ApiStac
     stack.fake.queue_answers("Seventy-four.")
     answer = await stack.ask(ALLOWANCE_QUESTION)
     assert "74 euros" in answer["answer"] and answer["trace"]["models"]["answer"] == "fake-chat"
-    assert answer["trace"]["model_calls"] == len(stack.chat_requests) == 2
+    assert len(stack.chat_requests) == 2 and count_calls(answer, "answer") == (2, 0)
 
 
 async def test_repeated_schema_violation_falls_back_to_extractive_answer(
@@ -164,10 +177,7 @@ async def test_repeated_schema_violation_falls_back_to_extractive_answer(
     assert (
         answer["trace"]["models"]["answer"] == "extractive" and "schema" in answer["limitations"][0]
     )
-    assert (
-        answer["trace"]["model_calls"] == len(stack.chat_requests) == 2
-        and answer["trace"]["tokens"] > 0
-    )
+    assert len(stack.chat_requests) == 2 and count_calls(answer, "answer") == (2, 0)
     assert_citations_match_corpus(answer, corpus)
 
 
@@ -193,10 +203,53 @@ async def test_failing_chat_server_falls_back_to_extractive_answer(
     answer = await stack.ask(ALLOWANCE_QUESTION, profile=profile)
     assert not answer["refused"] and "74 euros" in answer["answer"].replace("**", "")
     assert expected_limitation in answer["limitations"][0] and "quoted" in answer["limitations"][0]
-    assert (
-        answer["trace"]["models"]["answer"] == "extractive" and answer["trace"]["model_calls"] == 1
-    )
+    assert answer["trace"]["models"]["answer"] == "extractive"
+    calls, failed = count_calls(answer, "answer")
+    assert calls + failed == len(stack.chat_requests)
+    # Whether the model worked is unknown only where its reply was lost.
+    assert bool(calls) == ("status" not in fault)
     assert_citations_match_corpus(answer, corpus)
+
+
+async def test_caps_of_the_profile_stop_calls_and_price_table_gives_the_cost(
+    corpus: IndexedCorpus,
+) -> None:
+    prices = {
+        "fake-chat": {"input_per_million": 10, "output_per_million": 30},
+        "fake-rerank": {"per_call": 0.002},
+        "fake-embed": {},
+    }
+    priced = make_settings(
+        corpus.fake,
+        corpus.settings.data_dir,
+        f"prices.models={json.dumps(prices)}",
+        "prices.currency=EUR",
+    )
+    async with open_api_stack(corpus, priced) as stack:
+        trace = (await stack.ask(ALLOWANCE_QUESTION))["trace"]
+        usage = {item["task"]: item for item in trace["usage"]}
+        chat = usage["answer"]["input_tokens"] * 10 + usage["answer"]["output_tokens"] * 30
+        assert usage["rerank"]["cost"] == 0.002 and usage["embed"]["cost"] == 0
+        assert trace["cost"] == pytest.approx(0.002 + chat / 1e6) and trace["currency"] == "EUR"
+        stack.fake.requests.clear()
+        budget = {"search_calls": 0, "cost": 0}
+        # Another question, whose embedding is not cached.
+        answer = await stack.ask(DEADLINE_QUESTION, overrides={"budget": budget})
+        assert stack.fake.requests == [] and "540 dias" in answer["answer"].replace("**", "")
+        assert {(item["cap"], item["task"]) for item in answer["trace"]["stopped"]} == {
+            ("search_calls", "embed"),
+            ("search_calls", "rerank"),
+            ("cost", "answer"),
+        }
+        assert answer["trace"]["channels_failed"]["semantic"].startswith("BUDGET_EXCEEDED")
+        assert answer["trace"]["cost"] == answer["trace"]["model_calls"] == 0
+        # A request cannot raise the caps of the profile.
+        refused = await stack.http.post(
+            "/v1/query",
+            json={"query": ALLOWANCE_QUESTION, "overrides": {"budget": {"calls": 4}}},
+        )
+        assert (refused.status_code, refused.json()["code"]) == (422, "FIXED_SETTING")
+        assert stack.fake.requests == []
 
 
 async def test_unreachable_chat_server_falls_back_to_extractive_answer(
