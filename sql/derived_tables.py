@@ -312,11 +312,13 @@ async def copy_rows(
     Raises UniqueViolationError if a row exists (a redelivered part after its claim was pruned):
     roll back and use `insert_rows`.
     """
-    for kind, rows in _group_rows(generation, events).items():
-        table = DERIVED_TABLES[kind]
-        if len(rows) < COPY_MIN_ROWS:
-            await _insert_into_table(connection, table, rows)
+    rows_by_kind = _group_rows(generation, events)
+    few = {kind: rows for kind, rows in rows_by_kind.items() if len(rows) < COPY_MIN_ROWS}
+    await _insert(connection, few)
+    for kind, rows in rows_by_kind.items():
+        if kind in few:
             continue
+        table = DERIVED_TABLES[kind]
         # Into the partition itself: COPY into the parent routes each row.
         await connection.copy_records_to_table(
             f"{table.name}_{generation}",
@@ -329,9 +331,8 @@ async def copy_rows(
 async def insert_rows(
     connection: Connection, generation: str, events: Sequence[ProjectedEvent]
 ) -> None:
-    """Insert rows one statement per table, keeping existing rows. Slower than `copy_rows`."""
-    for kind, rows in _group_rows(generation, events).items():
-        await _insert_into_table(connection, DERIVED_TABLES[kind], rows)
+    """Insert rows in one statement, keeping existing rows. Slower than `copy_rows`."""
+    await _insert(connection, _group_rows(generation, events))
 
 
 def _group_rows(
@@ -360,27 +361,36 @@ def _group_rows(
     return {kind: list(rows.values()) for kind, rows in rows_by_kind.items() if rows}
 
 
-async def _insert_into_table(
-    connection: Connection, table: DerivedTable, rows: Sequence[RowValues]
+async def _insert(
+    connection: Connection, rows_by_kind: Mapping[type[Row], Sequence[RowValues]]
 ) -> None:
-    types = {**OWNER_COLUMNS, **table.columns}
-    parameters = ", ".join(
-        f"${n}::{'text' if _is_passed_as_text(kind) else kind}[]"
-        for n, kind in enumerate(types.values(), 1)
-    )
-    selected = ", ".join(f"{name}::{kind}" for name, kind in types.items())
-    names = ", ".join(types)
-    columns = [
-        [_to_literal(kind, value) for value in column]
-        for kind, column in zip(types.values(), zip(*rows, strict=True), strict=True)
-    ]
-    # Ordered: concurrent inserts of the same rows wait for each other and must do so in the same
-    # order.
-    await connection.execute(
-        f"insert into {table.name} ({names}) select {selected} from unnest({parameters}) r "
-        f"({names}) order by document_id, ord on conflict do nothing",
-        *columns,
-    )
+    if not rows_by_kind:
+        return
+    columns: list[list[Any]] = []
+    inserts: list[str] = []
+    for kind, rows in rows_by_kind.items():
+        table = DERIVED_TABLES[kind]
+        types = {**OWNER_COLUMNS, **table.columns}
+        parameters = ", ".join(
+            f"${n}::{'text' if _is_passed_as_text(type_) else type_}[]"
+            for n, type_ in enumerate(types.values(), len(columns) + 1)
+        )
+        selected = ", ".join(f"{name}::{type_}" for name, type_ in types.items())
+        names = ", ".join(types)
+        # Ordered: concurrent inserts of the same rows wait for each other and must do so in the
+        # same order.
+        inserts.append(
+            f"insert into {table.name} ({names}) select {selected} from unnest({parameters}) r "
+            f"({names}) order by document_id, ord on conflict do nothing"
+        )
+        columns += [
+            [_to_literal(type_, value) for value in column]
+            for type_, column in zip(types.values(), zip(*rows, strict=True), strict=True)
+        ]
+    # One statement: for a document that comes alone each one more costs as much as its rows.
+    *others, last = inserts
+    others = [f"i{number} as ({insert})" for number, insert in enumerate(others)]
+    await connection.execute(f"with {', '.join(others)} {last}" if others else last, *columns)
 
 
 def _is_passed_as_text(kind: str) -> bool:

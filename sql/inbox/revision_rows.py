@@ -34,14 +34,7 @@ async def write_revisions(
         await connection.executemany(
             load_query("accept_document"),
             [
-                _to_document_values(row, states[row.document_id].revision)
-                for _, row in accepted_rows
-            ],
-        )
-        await connection.executemany(
-            load_query("add_revision"),
-            [
-                _to_revision_values(verdict, row, states[row.document_id].revision)
+                _to_document_values(verdict, row, states[row.document_id].revision)
                 for verdict, row in accepted_rows
             ],
         )
@@ -102,7 +95,9 @@ def _parse_document_row(row: asyncpg.Record) -> DocumentRow:
     )
 
 
-def _to_document_values(row: DocumentRow, revision: int) -> tuple[Any, ...]:
+def _to_document_values(verdict: Verdict, row: DocumentRow, revision: int) -> tuple[Any, ...]:
+    position = verdict.event.event.position
+    assert position is not None
     texts = (
         row.external_id,
         row.source,
@@ -129,30 +124,11 @@ def _to_document_values(row: DocumentRow, revision: int) -> tuple[Any, ...]:
         row.numbered,
         revision,
         normalize_readers(row.readers),
-    )
-
-
-def _to_revision_values(verdict: Verdict, row: DocumentRow, revision: int) -> tuple[Any, ...]:
-    position = verdict.event.event.position
-    assert position is not None
-    return (
-        row.document_id,
-        row.order,
-        revision,
-        row.tenant,
-        *map(encoding.replace_nul, (row.title, row.filename, row.media_type)),
-        row.content_sha256,
-        row.blob.model_dump(mode="json"),
         build_fields(row),
         verdict.event.event.data.force,
-        encoding.replace_nul(row.event_id),
-        encoding.replace_nul(row.source),
-        row.accepted_id,
-        row.received_at,
         position.topic,
         position.partition,
         position.offset,
-        normalize_readers(row.readers),
     )
 
 

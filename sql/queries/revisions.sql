@@ -36,23 +36,21 @@ order by place
 limit 1
 
 -- name: accept_document
--- Store a revision as the latest of its document.
+-- Store a revision, as the latest of its document.
 -- Readers set by an amendment are first copied to the revisions that they applied to.
 with kept as (
   update document_revisions r set readers = d.readers from documents d where d.id = $1 and r.document_id = $1 and 'readers' = any (d.amended)
+), latest as (
+  update documents set
+    tenant = $2, latest = $3, external_id = $4, source = $5, source_uri = $6, filename = $7, media_type = $8, title = $9, language = $10, collection = $11,
+    tags = $12, metadata = $13, document_date = $14, content_sha256 = $15, blob = $16, event_id = $17, accepted_id = $18, received_at = $19, numbered = $20,
+    revision = $21, readers = $22
+  where id = $1
 )
-update documents set
-  tenant = $2, latest = $3, external_id = $4, source = $5, source_uri = $6, filename = $7, media_type = $8, title = $9, language = $10, collection = $11,
-  tags = $12, metadata = $13, document_date = $14, content_sha256 = $15, blob = $16, event_id = $17, accepted_id = $18, received_at = $19, numbered = $20,
-  revision = $21, readers = $22
-where id = $1
-
--- name: add_revision
--- Store an accepted revision.
 insert into document_revisions (
-  document_id, ord, revision, tenant, title, filename, media_type, content_sha256, blob, fields, forced, event_id, source, accepted_id, received_at,
-  log_topic, log_partition, log_offset, readers)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+  document_id, ord, revision, tenant, title, filename, media_type, content_sha256, blob, event_id, source, accepted_id, received_at, readers,
+  fields, forced, log_topic, log_partition, log_offset)
+values ($1, $3, $21, $2, $9, $7, $8, $15, $16, $17, $5, $18, $19, $22, $23, $24, $25, $26, $27)
 on conflict do nothing
 
 -- name: withdraw_document
