@@ -31,6 +31,8 @@ AUDITED_ACTIONS: Mapping[str, AuditedAction] = {
     "remove_source": AuditedAction("source.removed", "{name}"),
     "reset_source": AuditedAction("source.reset", "{name}"),
     "erase": AuditedAction("erasure.requested", "{receipt_id}"),
+    "configure_collection": AuditedAction("collection.configured", "{collection}"),
+    "delete_collection": AuditedAction("collection.deleted", "{collection}"),
     "redrive": AuditedAction("dead_letters.redriven", "{events} events"),
     "discard_dead_letters": AuditedAction("dead_letters.discarded", "{events} events"),
     "start_replay": AuditedAction("replay.started", "{replay_id}"),

@@ -13,13 +13,15 @@ from schemas.principals import Role
 READER_OPERATIONS = (
     "search query list_documents get_document list_revisions list_chunks get_markdown get_file "
     "document_events document_lineage query_graph "
-    "list_entities get_entity get_subgraph list_collections list_runs get_run rerun_run diff_run "
+    "list_entities get_entity get_subgraph list_collections get_collection "
+    "list_runs get_run rerun_run diff_run "
     "run_lineage list_profiles get_profile "
     "ingest_status ingest_status_by_event list_events stream give_feedback get_config_schema "
     "health whoami"
 )
 WRITER_OPERATIONS = "ingest amend_document delete_document"
 ADMIN_OPERATIONS = (
+    "configure_collection delete_collection "
     "list_sources get_source add_source remove_source reset_source erase list_erasures get_erasure "
     "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays "
     "get_replay change_replay "

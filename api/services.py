@@ -130,10 +130,22 @@ class EntityPort(Protocol):
     ) -> dict[str, Any]: ...
 
 
-class ListingPort(Protocol):
-    """Read-only lists: runs, dead letters, collections."""
+class CollectionPort(Protocol):
+    """Changes return once they are durable. Raise NotFound, InvalidRequest, LogUnavailable."""
 
     async def list_collections(self, caller: Principal) -> list[dict[str, Any]]: ...
+
+    async def get_collection(self, caller: Principal, name: str) -> dict[str, Any]: ...
+
+    async def set_default_profile(
+        self, caller: Principal, name: str, profile: str | None
+    ) -> dict[str, Any]: ...
+
+    async def delete_collection(self, caller: Principal, name: str) -> UUID: ...
+
+
+class ListingPort(Protocol):
+    """Read-only lists: runs and dead letters."""
 
     async def list_runs(
         self, caller: Principal, *, after: str | None, limit: int
@@ -342,6 +354,7 @@ class Services:
     entities: EntityPort
     amend_entity: Callable[[Principal, UUID, EntityAmendment], Awaitable[dict[str, Any]]]
     graph: GraphServer | None  # None: no server is configured
+    collections: CollectionPort
     listings: ListingPort
     sources: SourcePort
     erasures: ErasurePort

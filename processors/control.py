@@ -1,4 +1,4 @@
-"""Project generations, sources, erasures and audit events into their tables."""
+"""Project generations, sources, collections, erasures and audit events into their tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from schemas.events import (
     AuditRecorded,
+    CollectionConfigured,
+    CollectionDeleted,
+    CollectionDeletionRequested,
     EntityAmended,
     ErasureCompleted,
     ErasureRequested,
@@ -25,6 +28,9 @@ from schemas.ports.ledger import OrderingPolicy
 from schemas.rows import (
     AuditRow,
     CalibrationRow,
+    CollectionDeletedRow,
+    CollectionDeletionRow,
+    CollectionProfileRow,
     EntityAliasRow,
     ErasureReceiptRow,
     ErasureRequestRow,
@@ -57,29 +63,41 @@ Decision = (
 ErasureData = ErasureRequested | KeysDestroyed | ErasureCompleted
 
 
-def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Row]:
+CollectionData = CollectionConfigured | CollectionDeletionRequested | CollectionDeleted
+
+
+def project(event: Event[Decision | ErasureData | CollectionData | AuditRecorded]) -> Iterable[Row]:
+    # Orders decisions: one that arrives again after a later one has no effect.
+    offset = event.position.offset if event.position else 0
     match event.data:
         case GenerationCreated(generation=generation, base=base, purpose=purpose):
             yield GenerationRow(generation, base, purpose)
         case GenerationBuilt(generation=name, barrier=barrier):
             yield GenerationBuiltRow(name, barrier)
         case GenerationPromoted(generation=name):
-            # The offset orders promotions: one that arrives again after a later one has no effect.
-            yield LiveGenerationRow(name, event.position.offset if event.position else 0)
+            yield LiveGenerationRow(name, offset)
         case GenerationDropped(generation=name):
             yield GenerationDroppedRow(name)
         case ExamCompleted(exam=exam):
             yield ExamRow(exam)
         case GenerationCalibrated(calibration=calibration):
-            yield CalibrationRow(calibration, event.position.offset if event.position else 0)
+            yield CalibrationRow(calibration, offset)
         case EntityAmended(tenant=tenant, entity_id=entity_id) as amended:
-            decided_at = event.position.offset if event.position else 0
             for is_removed, aliases in (
                 (False, amended.add_aliases),
                 (True, amended.remove_aliases),
             ):
                 for alias in aliases:
-                    yield EntityAliasRow(tenant, entity_id, alias, is_removed, decided_at)
+                    yield EntityAliasRow(tenant, entity_id, alias, is_removed, offset)
+        case CollectionConfigured(tenant=tenant, collection=collection, default_profile=profile):
+            yield CollectionProfileRow(tenant, collection, profile, offset)
+        case CollectionDeletionRequested() as deletion:
+            yield CollectionDeletionRow(
+                deletion.deletion_id, deletion.tenant, deletion.collection, deletion.requested_at
+            )
+            yield CollectionProfileRow(deletion.tenant, deletion.collection, None, offset)
+        case CollectionDeleted(deletion_id=deletion_id, completed_at=completed_at):
+            yield CollectionDeletedRow(deletion_id, completed_at)
         case ErasureRequested():
             yield ErasureRequestRow(
                 receipt_id=event.data.receipt_id,

@@ -1,10 +1,19 @@
-"""Carry out requests for erasure. Projects nothing: stage `control` projects the receipt."""
+"""Carry out erasures and deletions of collections, one after the other.
+
+Projects nothing: stage `control` projects requests and results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.events import ErasureCompleted, ErasureRequested, KeysDestroyed
+from schemas.events import (
+    CollectionDeleted,
+    CollectionDeletionRequested,
+    ErasureCompleted,
+    ErasureRequested,
+    KeysDestroyed,
+)
 from schemas.ports.ledger import OrderingPolicy
 from schemas.ports.stage_ports import StagePorts
 from schemas.topics import CONTROL
@@ -12,8 +21,8 @@ from streams.stage import Emission, PendingEvent, Stage
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    """Erase the subject of each request. Other decisions are ignored."""
-    emissions = []
+    """Carry out each request. Other decisions are ignored."""
+    emissions: list[Emission] = []
     for event in (pending_event.event for pending_event in pending_events):
         if isinstance(event.data, ErasureRequested):
             assert ports.eraser is not None, "stage `erase` requires an eraser"
@@ -22,6 +31,12 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
                 # One receipt per request, even if a redelivered request is carried out again.
                 Emission(event, receipt, id_parts=("erasure", str(event.data.receipt_id)))
             )
+        elif isinstance(event.data, CollectionDeletionRequested):
+            assert ports.collection_deleter is not None, "stage `erase` requires a deleter"
+            assert event.appended_at is not None, "the log stamps every record"
+            if deleted := await ports.collection_deleter.delete(event.data, event.appended_at):
+                id_parts = ("collection.deleted", str(event.data.deletion_id))
+                emissions.append(Emission(event, deleted, id_parts=id_parts))
     return emissions
 
 
@@ -31,7 +46,7 @@ STAGE = Stage(
     1,
     ordering_policy=OrderingPolicy.ALWAYS,
     react=react,
-    emits=(KeysDestroyed, ErasureCompleted),
+    emits=(KeysDestroyed, ErasureCompleted, CollectionDeleted),
     # An erasure waits until everything in flight is processed, however slow the engines are.
     deadline_s=24 * 3600,
     fails_document=False,

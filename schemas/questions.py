@@ -84,7 +84,13 @@ class SearchRequest(BaseModel):
             "or `auto` to choose by the question."
         ),
     )
-    profile: ProfileName = Field("default", description="Name of the workflow profile.")
+    profile: ProfileName = Field(
+        "default",
+        description=(
+            "Name of the workflow profile. If omitted, the default profile of the collections in "
+            "the filters applies, if they have the same one."
+        ),
+    )
     profiles: dict[QueryProfileType, ProfileName] = Field(
         {}, description="Profiles to use instead of those of the workflow, by type."
     )

@@ -293,6 +293,32 @@ class EntityAliasRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectionProfileRow:
+    """Set or unset a default profile. `decided_at` is the offset of the decision; earlier decisions
+    are ignored.
+    """
+
+    tenant: str
+    collection: str
+    default_profile: str | None
+    decided_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionDeletionRow:
+    deletion_id: UUID
+    tenant: str
+    collection: str
+    requested_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionDeletedRow:
+    deletion_id: UUID
+    completed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRow:
     """Declare a source."""
 
@@ -447,6 +473,9 @@ Row = (
     | ExamRow
     | CalibrationRow
     | EntityAliasRow
+    | CollectionProfileRow
+    | CollectionDeletionRow
+    | CollectionDeletedRow
     | SourceRow
     | SourceRemovedRow
     | SourceResetRow

@@ -1,4 +1,4 @@
-"""List collections, runs and dead letters."""
+"""List runs and dead letters."""
 
 from __future__ import annotations
 
@@ -20,16 +20,6 @@ class PgListings:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-
-    async def list_collections(self, caller: Principal) -> list[Body]:
-        """Return collections with their searchable documents.
-
-        Documents without a collection come last, under null.
-        """
-        return [
-            dict(row)
-            for row in await fetch_rows(self._pool, "collections", caller.tenant, caller.readers)
-        ]
 
     async def list_runs(
         self, caller: Principal, *, after: str | None, limit: int

@@ -39,6 +39,10 @@ COMMANDS = {
         "anabranch.cli.entities:app",
         "List and show entities, and change their aliases.",
     ),
+    "collections": (
+        "anabranch.cli.collections:app",
+        "List collections, set their default profiles, delete them.",
+    ),
     "source": (
         "anabranch.cli.source:app",
         "Manage sources of documents: changing tables, folders, URLs.",

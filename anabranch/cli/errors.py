@@ -57,6 +57,7 @@ CLI_REMEDIES = {
 """Remedy by error code. Other codes keep the server's remedy, translated by `CLI_EQUIVALENTS`."""
 CLI_EQUIVALENTS = {
     "GET /v1/audit": "`anabranch audit`",
+    "GET /v1/collections": "`anabranch collections list`",
     "GET /v1/dead-letters": "`anabranch dlq list`",
     "GET /v1/documents": "`anabranch documents list`",
     "GET /v1/documents/{id}": "`anabranch documents show`",
@@ -70,9 +71,6 @@ CLI_EQUIVALENTS = {
 }
 """Command by API call."""
 CLI_PHRASES = {
-    "List documents with GET /v1/documents, collections with GET /v1/collections.": (
-        "List documents, and with --json their collections, with `anabranch documents list`."
-    ),
     " or `anabranch keys list`": "",
     "Use the `next` value of the previous page.": (
         "Use the `--after` value printed with the previous page."

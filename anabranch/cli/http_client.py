@@ -56,6 +56,9 @@ class ApiClient:
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._read_object(await self.request("POST", path, json=body))
 
+    async def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._read_object(await self.request("PUT", path, json=body))
+
     async def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._read_object(await self.request("PATCH", path, json=body))
 

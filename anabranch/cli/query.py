@@ -29,7 +29,10 @@ class QueryOptions:
     """Options of a query or search."""
 
     k: Annotated[int, Parameter(help="Number of passages to return.", validator=Number(gte=1))] = 10
-    profile: Annotated[str, Parameter(help="Retrieval profile.")] = "default"
+    profile: Annotated[
+        str | None,
+        Parameter(help="Retrieval profile.  [default: that of the collection, or `default`]"),
+    ] = None
     mode: Annotated[
         Literal["auto", "vector", "graph", "hybrid"],
         Parameter(help="Retrieval mode; auto chooses by the question."),
@@ -71,15 +74,18 @@ class QueryOptions:
         scalar_fields = {
             name: getattr(self, name)
             for name in (
-                *("k", "profile", "mode", "language", "generation"),
+                *("k", "mode", "language", "generation"),
                 *("infer_filters", "explain"),
             )
         }
         channel_filter = (
             {"channels": parse_channels(self.channels)} if self.channels is not None else {}
         )
+        # Omitted, so that the default profile of the collection applies.
+        profile = {"profile": self.profile} if self.profile is not None else {}
         return {
             "query": text,
+            **profile,
             "filters": {"collections": list(self.collection), "tags": list(self.tag)},
             **scalar_fields,
             **channel_filter,

@@ -31,6 +31,7 @@ from processors import STAGES
 from retrieval.lineage.tracer import LineageTracer
 from retrieval.retriever import Retriever
 from schemas.generations import Generation
+from services.collections import CollectionService
 from services.entities.service import EntityService
 from services.erasure.service import ErasureService
 from services.generations.comparison import GenerationComparer
@@ -132,7 +133,10 @@ async def prepare_api(
         }
         documents = PgDocuments(storage.pool, document_stages)
         records, past_texts = PgListings(storage.pool), PgRecordedTexts(storage.pool)
-        query_service = QueryService(retrievers, metrics, overrides.fresh_id)
+        collections = CollectionService(storage, profiles.get, overrides.clock, overrides.fresh_id)
+        query_service = QueryService(
+            retrievers, metrics, overrides.fresh_id, collections.apply_default_profile
+        )
         api_keys = PgApiKeys(storage.pool)
         audit = AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
         entities = PgEntities(storage.pool)
@@ -168,6 +172,7 @@ async def prepare_api(
                 event_log, storage.codec, entities, overrides.clock, overrides.fresh_id
             ).amend_entity,
             graph=await stack.enter_async_context(open_graph_server(settings.graph)),
+            collections=collections,
             listings=records,
             sources=build_source_service(settings, storage, overrides),
             replays=ReplayService(storage, overrides.clock, overrides.fresh_id),

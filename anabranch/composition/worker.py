@@ -25,6 +25,7 @@ from processors import STAGES
 from schemas.generations import Generation
 from schemas.ports.stage_ports import StagePorts
 from services.engines import Engines, add_engine_fingerprints, warm_in_background
+from services.erasure.collection_deletion import DocumentCollectionDeleter
 from services.erasure.eraser import DocumentEraser
 from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.builder import GenerationBuilder
@@ -231,5 +232,6 @@ def build_ports(
             # Only buckets can keep versions of deleted objects.
             (settings.storage.url or "").startswith("s3:"),
         ),
+        collection_deleter=DocumentCollectionDeleter(storage, overrides.clock),
         generation_switches=PgRevisions(storage.pool),
     )

@@ -11,6 +11,7 @@ from api.browser_guard import BrowserGuardMiddleware, SecurityHeadersMiddleware
 from api.middleware import BodyLimitMiddleware, ConcurrencyLimitMiddleware, RequestIdMiddleware
 from api.roles import require_role
 from api.routes import (
+    collections,
     config,
     credentials,
     dead_letters,
@@ -43,6 +44,7 @@ def include_resources() -> APIRouter:
     for resource in (
         ingest,
         documents,
+        collections,
         files,
         queries,
         entities,

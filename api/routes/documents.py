@@ -1,4 +1,4 @@
-"""Documents: list, get, amend and withdraw; revisions, chunks, Markdown and collections."""
+"""Documents: list, get, amend and withdraw; revisions, chunks and Markdown."""
 
 from __future__ import annotations
 
@@ -105,13 +105,6 @@ class Chunk(ResponseModel):
     char_end: int
     tokens: int
     language: str | None
-
-
-class DocumentCollection(ResponseModel):
-    name: str | None = Field(description="Null for the documents without a collection.")
-    documents: int = Field(description="Searchable documents.")
-    chunks: int
-    languages: list[str]
 
 
 def unknown_document(document: UUID) -> NotFound:
@@ -234,10 +227,3 @@ async def delete_document(document: UUID, services: ServicesDep, caller: Caller)
     """Withdraw the document; it soon disappears from all results."""
     job = await services.ingest.withdraw_document(caller, document)
     return AcceptedChange(document_id=document, ingestion_job_id=job)
-
-
-@router.get("/collections", tags=["collections"], operation_id="list_collections")
-async def list_collections(services: ServicesDep, caller: Caller) -> Page[DocumentCollection]:
-    """List collections."""
-    items = await services.listings.list_collections(caller)
-    return Page[DocumentCollection].model_validate({"items": items, "next": None})

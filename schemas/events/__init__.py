@@ -6,6 +6,9 @@ JSON Schemas and the AsyncAPI document are generated from these.
 from schemas.events import control, dead_letters, outcomes, pipeline, raw, runs
 from schemas.events.control import (
     AuditRecorded,
+    CollectionConfigured,
+    CollectionDeleted,
+    CollectionDeletionRequested,
     EntityAmended,
     ErasureCompleted,
     ErasureRequested,
@@ -44,6 +47,9 @@ from schemas.events.runs import FeedbackGiven, QueryAnswered, QueryReceived
 __all__ = [
     "AmendmentAccepted",
     "AuditRecorded",
+    "CollectionConfigured",
+    "CollectionDeleted",
+    "CollectionDeletionRequested",
     "DeadLetterClosed",
     "ChunksEmbedded",
     "Content",

@@ -186,6 +186,38 @@ class ErasureCompleted(EventData, name="erasure.completed", topic=CONTROL):
     completed_at: datetime
 
 
+class CollectionConfigured(EventData, name="collection.configured", topic=CONTROL):
+    """The default profile of a collection was set or unset."""
+
+    tenant: str
+    collection: str = Field(description="Name of the collection.")
+    default_profile: str | None = Field(
+        None, description="Workflow profile of questions that name the collection and no profile."
+    )
+
+
+class CollectionDeletionRequested(EventData, name="collection.deletion_requested", topic=CONTROL):
+    """The deletion of a collection was requested. It loses its default profile at once.
+
+    The log's time of this event decides which documents are deleted: those that the log received
+    before it.
+    """
+
+    deletion_id: UUID
+    tenant: str
+    collection: str = Field(description="Name of the collection.")
+    requested_at: datetime
+
+
+class CollectionDeleted(EventData, name="collection.deleted", topic=CONTROL):
+    """Every document that a deletion covers is withdrawn."""
+
+    deletion_id: UUID
+    tenant: str
+    collection: str = Field(description="Name of the collection.")
+    completed_at: datetime
+
+
 EVENTS: tuple[type[EventData], ...] = (
     GenerationCreated,
     GenerationBuilt,
@@ -201,4 +233,7 @@ EVENTS: tuple[type[EventData], ...] = (
     ErasureRequested,
     KeysDestroyed,
     ErasureCompleted,
+    CollectionConfigured,
+    CollectionDeletionRequested,
+    CollectionDeleted,
 )

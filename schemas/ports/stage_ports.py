@@ -8,7 +8,12 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from schemas.events import ErasureCompleted, ErasureRequested
+from schemas.events import (
+    CollectionDeleted,
+    CollectionDeletionRequested,
+    ErasureCompleted,
+    ErasureRequested,
+)
 from schemas.generations import Generation
 from schemas.ports.engines import (
     BlobStore,
@@ -28,6 +33,16 @@ class Eraser(Protocol):
         """Erase everything except what the receipt lists as remaining.
 
         Idempotent: a repeated call resumes the erasure.
+        """
+
+
+class CollectionDeleter(Protocol):
+    async def delete(
+        self, request: CollectionDeletionRequested, received_until: datetime
+    ) -> CollectionDeleted | None:
+        """Withdraw the documents that the log had received by this time.
+
+        Returns None if the deletion is complete already. Idempotent: a repeated call resumes it.
         """
 
 
@@ -129,6 +144,8 @@ class StagePorts:
     owners: DocumentOwners | None = None
     """Set for stage `receive`."""
     eraser: Eraser | None = None
+    """Set for stage `erase`."""
+    collection_deleter: CollectionDeleter | None = None
     """Set for stage `erase`."""
     generation_switches: GenerationSwitches | None = None
     """Set for stage `announce`."""

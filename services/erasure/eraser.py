@@ -14,14 +14,14 @@ from uuid import UUID
 import structlog
 
 from schemas.blob_keys import fetch_staging_prefix, upload_staging_prefix
-from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested, KeysDestroyed
+from schemas.events import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ids import compute_file_sha256, content_id
 from schemas.ports.engines import BlobStore, StoredBlob
-from schemas.records import Record
 from schemas.topics import CONTROL
 from services.erasure.drain import DrainBarrier
 from services.erasure.key_destruction import overwrite_destroyed_shares
 from services.erasure.service import build_receipt
+from services.erasure.withdrawal import DOCUMENTS_PER_BATCH, withdraw_documents
 from services.storage import Storage
 from sql.erasure import AFFECTED_TABLES, RESENT_COUNT, UNSCRUBBED_PREFIX, WAL_MARKER, PgErasure
 from sql.generations import PgGenerations
@@ -29,17 +29,14 @@ from sql.keystore import PgKeystore
 from sql.lexical import compact_lexical
 from sql.scrubber import scrub_tables, vacuum_tables
 from streams.payload_keys import CACHE_TTL_S
-from streams.publisher import build_raw_record, build_root_event
+from streams.publisher import build_root_event
 
 log = structlog.get_logger(__name__)
 CE_SOURCE = "anabranch/erase"
 REASON_PREFIX = "erasure "
 """Prefix of the reason of an erasure's withdrawals; the receipt id follows."""
-POLL_S = 0.2
 MAX_ROUNDS = 5
 KEY_CACHE_MARGIN_S = 0.5
-DOCUMENTS_PER_BATCH = 200
-"""Documents per transaction."""
 KEYS_PER_EVENT = 2_000
 T = TypeVar("T")
 
@@ -141,11 +138,10 @@ class DocumentEraser:
     async def _withdraw(
         self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]
     ) -> None:
-        """Withdraw through stage `receive`, so that the withdrawals are ordered and reach every
-        generation.
+        """Withdraw the documents.
 
-        If the tenant's events are readable, every document gets one, so that the log alone names
-        the erased ones.
+        If the tenant's events are readable, every document gets a withdrawal, so that the log alone
+        names the erased ones.
         """
         is_readable = (
             await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
@@ -155,30 +151,13 @@ class DocumentEraser:
             if is_readable
             else tables.fetch_unwithdrawn_orders(request.tenant, documents)
         )
-        for batch in _split_batches(list(orders.items()), DOCUMENTS_PER_BATCH):
-            await self.storage.log.append(
-                [
-                    await self._build_withdrawal(request, document, order)
-                    for document, order in batch
-                ]
-            )
-        # They take effect through `receive` and `transcribe`, like those of any producer.
-        while await tables.has_pending_withdrawal(orders):
-            await asyncio.sleep(POLL_S)
-
-    async def _build_withdrawal(
-        self, request: ErasureRequested, document: UUID, order: Sequence[int]
-    ) -> Record:
-        data = DocumentWithdrawn(
-            tenant=request.tenant,
-            document_id=str(document),
+        await withdraw_documents(
+            self.storage,
+            self.clock,
+            request.tenant,
+            orders,
+            event_prefix=f"erase/{request.receipt_id}",
             reason=f"{REASON_PREFIX}{request.receipt_id}",
-        )
-        # A retry sends the same id. A document that was sent again has another order, so another
-        # id.
-        event_id = f"erase/{request.receipt_id}/{document}/{'.'.join(map(str, order))}"
-        return await build_raw_record(
-            data, event_id, time=self.clock(), codec=self.storage.codec, document_id=document
         )
 
     async def _destroy_keys(

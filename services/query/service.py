@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 import structlog
@@ -98,6 +98,11 @@ class LimitedSearch:
 
 log = structlog.get_logger(__name__)
 R = TypeVar("R", SearchResponse, QueryResponse)
+RequestT = TypeVar("RequestT", bound=SearchRequest)
+
+
+class ApplyDefaultProfile(Protocol):
+    async def __call__(self, caller: Principal, request: RequestT) -> RequestT: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +110,11 @@ class QueryService:
     retrievers: RetrieverPool
     metrics: Metrics
     fresh_id: Callable[[], UUID]
+    apply_default_profile: ApplyDefaultProfile
 
     async def search(self, caller: Principal, request: SearchRequest) -> SearchResponse:
         run = self.fresh_id()
+        request = await self.apply_default_profile(caller, request)
         return await self._measure(
             "search",
             run,
@@ -121,6 +128,7 @@ class QueryService:
         self, caller: Principal, request: QueryRequest, on_progress: OnProgress = ignore_progress
     ) -> QueryResponse:
         run = self.fresh_id()
+        request = await self.apply_default_profile(caller, request)
         with self.metrics.streams.track_inprogress() if request.stream else nullcontext():
             return await self._measure(
                 "query",

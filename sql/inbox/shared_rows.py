@@ -1,5 +1,5 @@
-"""Write rows that belong to no generation: generations, sources, erasures, runs, feedback, dead
-letters.
+"""Write rows that belong to no generation: generations, sources, collections, erasures, runs,
+feedback, dead letters.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from typing import Any
 from schemas.rows import (
     AuditRow,
     CalibrationRow,
+    CollectionDeletedRow,
+    CollectionDeletionRow,
+    CollectionProfileRow,
     DeadLetterClosedRow,
     DeadLetterRow,
     EntityAliasRow,
@@ -29,6 +32,7 @@ from schemas.rows import (
     SourceRow,
 )
 from sql.access import insert_audit_event
+from sql.collections import write_collection_row
 from sql.encoding import replace_nul
 from sql.entities import upsert_alias
 from sql.erasure import write_erasure_row
@@ -56,6 +60,8 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 await upsert_calibration(connection, calibration, offset)
             case EntityAliasRow():
                 await upsert_alias(connection, row)
+            case CollectionProfileRow() | CollectionDeletionRow() | CollectionDeletedRow():
+                await write_collection_row(connection, row)
             case SourceRow(spec=spec, epoch=epoch):
                 await connection.execute(
                     load_query("declare_source"),

@@ -102,6 +102,13 @@ async def produce_all_events(world: ApiWorld) -> None:
             f"/v1/entities/{entities['items'][0]['id']}", json={"add_aliases": ["the keeper"]}
         )
     )
+    await _send(world.http.put("/v1/collections/gone", json={"default_profile": "rrf"}))
+    await _send(world.http.delete("/v1/collections/gone"))
+    await eventually(
+        lambda: _has_rows(
+            world.worker.storage.pool, "collection_deletions where completed_at is not null"
+        )
+    )
     secret = await world.ingest_until_searchable(
         "The code of the safe is kingfisher.", "secret.txt", external_id="secret"
     )

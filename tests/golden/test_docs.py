@@ -130,7 +130,8 @@ def _walk_commands(app: object, path: tuple[str, ...]) -> Iterator[str]:
 
 def test_commands_shown_in_docs_exist(page: Path) -> None:
     documented = re.findall(
-        r"\banabranch ((?:[a-z]+ ?){1,2})", extract_code(page.read_text(encoding="utf-8"))
+        r"\banabranch ((?:[a-z]+(?:-[a-z]+)* ?){1,2})",
+        extract_code(page.read_text(encoding="utf-8")),
     )
     assert [command for command in documented if not command_exists(command.split())] == []
 

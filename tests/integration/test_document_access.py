@@ -8,6 +8,7 @@ import pytest
 from schemas.ports.search import EntitySeed
 from schemas.principals import Principal
 from schemas.questions import Filters
+from sql.collections import PgCollections
 from sql.documents import PgDocuments
 from sql.entities import PgEntities
 from sql.listings import PgListings
@@ -132,9 +133,9 @@ async def test_graph_skips_relations_of_unreadable_documents(database: str) -> N
 
 async def test_lists_counts_and_entities_include_only_readable_documents(database: str) -> None:
     async with open_search_stack(database) as desk:
-        documents, records, entities = (
+        documents, collections, entities = (
             PgDocuments(desk.pool),
-            PgListings(desk.pool),
+            PgCollections(desk.pool),
             PgEntities(desk.pool),
         )
         await insert_documents(desk.connection, *ALL_DOCUMENTS)
@@ -149,9 +150,9 @@ async def test_lists_counts_and_entities_include_only_readable_documents(databas
                 who, external_id=None, collection=None, tag=None, state=None, after=None, limit=50
             )
             assert {item["document_id"] for item in listed} == readable
-            assert sum(item["documents"] for item in await records.list_collections(who)) == len(
-                readable
-            )
+            assert sum(
+                item["documents"] for item in await collections.list_collections(who)
+            ) == len(readable)
             assert (
                 await documents.filter_readable(who, [doc.id for doc in ALL_DOCUMENTS]) == readable
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,6 +10,8 @@ import pytest
 
 from schemas.errors import InvalidRequest
 from schemas.ids import content_id, make_derived_id, make_received_id
+from schemas.rows import CollectionDeletedRow, CollectionDeletionRow, CollectionProfileRow
+from sql.collections import PgCollections
 from sql.documents import PgDocuments
 from sql.listings import PgListings
 from tests.support.api_client import LOCAL_CALLER, make_caller
@@ -462,20 +464,6 @@ async def test_document_includes_text_and_chunks(database: str) -> None:
         )
 
 
-async def test_collections_report_documents_chunks_and_languages(database: str) -> None:
-    async with open_search_stack(database) as desk:
-        await insert_documents(
-            desk.connection,
-            DOCUMENT,
-            SampleDocument("p", ["x"], "pt", collection="law"),
-            SampleDocument("none", ["x"], None),
-        )
-        assert await PgListings(desk.pool).list_collections(LOCAL_CALLER) == [
-            {"name": "law", "documents": 2, "chunks": 3, "languages": ["en", "pt"]},
-            {"name": None, "documents": 1, "chunks": 1, "languages": []},
-        ]
-
-
 async def test_dead_letters_and_runs_are_tenant_scoped_latest_first(database: str) -> None:
     async with open_search_stack(database) as desk:
         for offset in range(3):
@@ -496,4 +484,46 @@ async def test_dead_letters_and_runs_are_tenant_scoped_latest_first(database: st
         assert (
             await records.get_run(make_caller("other"), run) is None
             and (await records.get_run(LOCAL_CALLER, run) or {})["response"]["answer"] == "because"
+        )
+
+
+async def test_collections_report_documents_default_profile_and_deletion(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        await insert_documents(
+            desk.connection,
+            DOCUMENT,
+            SampleDocument("p", ["x"], "pt", collection="law"),
+            SampleDocument("none", ["x"], None),
+        )
+        collections, deletion_id = PgCollections(desk.pool), uuid4()
+        moment = datetime(2026, 1, 2, tzinfo=UTC)
+        await collections.write(
+            [
+                CollectionProfileRow("default", "law", "rrf", 7),
+                # An earlier decision that arrives again.
+                CollectionProfileRow("default", "law", "strict", 6),
+                CollectionProfileRow("default", "later", "strict", 8),
+                CollectionProfileRow("default", "unset", None, 9),
+                CollectionProfileRow("other", "foreign", "strict", 10),
+                CollectionDeletionRow(deletion_id, "default", "law", moment),
+            ]
+        )
+        counts = [
+            ("later", 0, 0, [], "strict", None),
+            ("law", 2, 3, ["en", "pt"], "rrf", deletion_id),
+            (None, 1, 1, [], None, None),
+        ]
+        fields = ("name", "documents", "chunks", "languages", "default_profile", "deletion_id")
+        listed = await collections.list_collections(LOCAL_CALLER)
+        assert [tuple(row[field] for field in fields) for row in listed] == counts
+        # A completed deletion is shown of a single collection only.
+        await collections.write([CollectionDeletedRow(deletion_id, moment)])
+        assert all(
+            row["deletion_id"] is None for row in await collections.list_collections(LOCAL_CALLER)
+        )
+        [row] = await collections.list_collections(LOCAL_CALLER, "law")
+        assert (row["deletion_id"], row["completed_at"], row["documents"]) == (
+            deletion_id,
+            moment,
+            2,
         )

@@ -42,6 +42,8 @@ DECISION_TABLES = {
     "entity_aliases": "names that people gave to entities: a setting, and not of a document",
     "exams": "spans of questions and what became of them; no text of a document",
     "calibrations": "thresholds and counts",
+    "collection_profiles": "names of collections and profiles",
+    "collection_deletions": "names of collections",
     "erasures": "receipts: names and counts",
     "erasure_counts": "counts",
     "audit_events": (

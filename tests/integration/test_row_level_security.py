@@ -37,6 +37,8 @@ RESTRICTED_TABLES = {
     "api_keys",
     "calibrations",
     "audit_events",
+    "collection_deletions",
+    "collection_profiles",
     "chunk_history",
     "chunk_states",
     "corpus_deltas",

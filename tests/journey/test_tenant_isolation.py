@@ -652,7 +652,10 @@ async def _find_operations_failing_for_owners(
             own = stack.data_by_owner[who]
             things = ParameterValues(
                 {kind: sorted(ids) for kind, ids in own.ids.items()},
-                ["g1", f"{who[0]}-source", "default"],
+                [
+                    *("g1", f"{who[0]}-source", "default"),
+                    f"{''.join(who).capitalize()}collectionloess",
+                ],
                 per_parameter=1_000,
             )
             for call in generate_calls(operation, things):
@@ -715,3 +718,58 @@ async def _find_changed_documents(stack: TenantStack) -> list[str]:
             ):
                 lost.append(f"{mark} {document}: {found['collection']} {found['tags']}")
     return lost
+
+
+async def test_collection_is_changed_for_its_tenant_only(settings: Settings, database: str) -> None:
+    """Both tenants have a collection `laws`; in acme's, ana may read a document and ben none."""
+    question: Json = {"query": "Who keeps the ferry?", "filters": {"collections": ["laws"]}}
+    async with open_tenant_stack(settings, database) as desk:
+
+        async def fetch_profile(who: tuple[str, str]) -> str:
+            answer = await desk.clients[who].post("/v1/query", json=question)
+            return str(answer.json()["trace"]["profile"])
+
+        async def fetch_collection(who: tuple[str, str]) -> Json | None:
+            answer = await desk.clients[who].get("/v1/collections/laws")
+            return answer.json() if answer.status_code == 200 else None
+
+        for tenant in TENANTS:
+            http = desk.clients[tenant, "head"]
+            sent = await http.post(
+                "/v1/ingest",
+                json={"text": "Ann keeps it.", "collection": "laws", "readers": ["user:ana"]},
+            )
+            assert await _wait_until_job_final(http, sent.json()["ingestion_job_id"]) == (
+                "searchable"
+            )
+        settings_body = {"default_profile": "rrf"}
+        # A caller that is limited to readers changes nothing, whatever its role.
+        for user in ("ana", "ben"):
+            for method, body in (("PUT", settings_body), ("DELETE", None)):
+                answer = await desk.clients["acme", user].request(
+                    method, "/v1/collections/laws", json=body
+                )
+                assert (answer.status_code, answer.json()["code"]) == (403, "LIMITED_TO_READERS")
+        configured = await desk.clients["acme", "head"].put(
+            "/v1/collections/laws", json=settings_body
+        )
+        assert configured.status_code == 200
+        assert (
+            await fetch_profile(("acme", "head")) == await fetch_profile(("acme", "ana")) == ("rrf")
+        )
+        # Neither the list nor the profile of an answer tells that the collection exists.
+        assert await fetch_profile(("acme", "ben")) == "default"
+        assert await fetch_collection(("acme", "ben")) is None
+        assert (await desk.clients["acme", "ben"].get("/v1/collections")).json()["items"] == []
+        assert await fetch_profile(("bolt", "head")) == "default"
+        before = await fetch_collection(("bolt", "head"))
+        assert before and before["default_profile"] is None and before["documents"] == 1
+
+        deleted = await desk.clients["acme", "head"].delete("/v1/collections/laws")
+        assert deleted.status_code == 202
+        await eventually(
+            lambda: fetch_collection(("acme", "head")),
+            lambda found: bool(found) and found["deletion"]["state"] == "done",
+        )
+        assert await fetch_collection(("acme", "ana")) is None
+        assert await fetch_collection(("bolt", "head")) == before

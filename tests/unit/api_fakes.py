@@ -362,10 +362,44 @@ def make_exam(tenant: str) -> Exam:
     )
 
 
-class NoRecords:
-    async def list_collections(self, caller: Principal) -> list[dict[str, Any]]:
-        return []
+@dataclass
+class MemoryCollections:
+    """Collections without documents."""
 
+    profiles: dict[str, str | None] = field(default_factory=dict)
+
+    async def list_collections(self, caller: Principal) -> list[dict[str, Any]]:
+        return [_format_collection(name, self.profiles[name]) for name in self.profiles]
+
+    async def get_collection(self, caller: Principal, name: str) -> dict[str, Any]:
+        if name not in self.profiles:
+            raise NotFound(f"There is no collection {name!r}.")
+        return _format_collection(name, self.profiles[name])
+
+    async def set_default_profile(
+        self, caller: Principal, name: str, profile: str | None
+    ) -> dict[str, Any]:
+        self.profiles[name] = profile
+        return _format_collection(name, profile)
+
+    async def delete_collection(self, caller: Principal, name: str) -> UUID:
+        await self.get_collection(caller, name)
+        del self.profiles[name]
+        return JOB_ID
+
+
+def _format_collection(name: str, profile: str | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "documents": 0,
+        "chunks": 0,
+        "languages": [],
+        "default_profile": profile,
+        "deletion": None,
+    }
+
+
+class NoRecords:
     async def list_runs(
         self, caller: Principal, **_: Any
     ) -> tuple[list[dict[str, Any]], str | None]:
@@ -626,6 +660,7 @@ def make_services(**replaced: Any) -> Services:
         "entities": NoEntities(),
         "amend_entity": NoEntities().amend_entity,
         "graph": None,
+        "collections": MemoryCollections(),
         "listings": NoRecords(),
         "sources": NoSources(),
         "erasures": NoErasures(),

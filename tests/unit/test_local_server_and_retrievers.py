@@ -26,10 +26,11 @@ from anabranch.process.stage_selection import select_stages
 from processors import STAGES
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound, TransientError
 from schemas.generations import EmbedConfig, Generation, GenerationState, IndexConfig
+from schemas.principals import Principal
 from schemas.questions import SearchRequest, SearchResponse, Trace
 from services.instrumentation.metrics import Metrics
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
-from services.query.service import QUEUED_PER_SLOT, ConcurrencyLimiter, QueryService
+from services.query.service import QUEUED_PER_SLOT, ConcurrencyLimiter, QueryService, RequestT
 from tests.support.api_client import LOCAL_CALLER
 
 LOCAL_SERVER = ServerInfo(
@@ -235,14 +236,21 @@ class DroppingRetriever:
         return SearchResponse(run_id=run, generation=generation or "", results=[], trace=trace)
 
 
+async def keep_profile(caller: Principal, request: RequestT) -> RequestT:
+    return request
+
+
 async def test_query_retries_on_live_generation_after_drop() -> None:
     generation_store = FakeGenerationStore(
         make_generation("g1", "live", 4), make_generation("g2", "standby", 4)
     )
     retriever = DroppingRetriever(generation_store)
     query_service = QueryService(
-        RetrieverPool(generation_store, retriever.prepare), Metrics("1"), lambda: UUID(int=1)
-    )  # type: ignore[arg-type]
+        RetrieverPool(generation_store, retriever.prepare),  # type: ignore[arg-type]
+        Metrics("1"),
+        lambda: UUID(int=1),
+        keep_profile,
+    )
     assert (
         await query_service.search(LOCAL_CALLER, SearchRequest(query="heron"))
     ).generation == "g2"

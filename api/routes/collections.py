@@ -1,0 +1,97 @@
+"""Collections: list and get, set the default profile, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.audit import AuditedRoute
+from api.dependencies import Caller, ServicesDep, WholeTenant
+from api.responses import Page, ResponseModel, Time
+from schemas.questions import ProfileName
+
+router = APIRouter(prefix="/collections", tags=["collections"], route_class=AuditedRoute)
+# A name may contain slashes.
+NAME_PATH = "/{collection:path}"
+CollectionName = Annotated[
+    str, Path(min_length=1, max_length=255, description="Name of the collection.")
+]
+
+
+class CollectionDeletion(ResponseModel):
+    deletion_id: UUID
+    state: Literal["running", "done"]
+    requested_at: Time
+    completed_at: Time | None
+
+
+class DocumentCollection(ResponseModel):
+    name: str | None = Field(description="Null for the documents without a collection.")
+    documents: int = Field(description="Searchable documents.")
+    chunks: int
+    languages: list[str]
+    default_profile: str | None = Field(
+        description="Workflow profile of questions that name the collection and no profile."
+    )
+    deletion: CollectionDeletion | None = Field(
+        description="A deletion in progress; of a single collection also the latest one."
+    )
+
+
+class CollectionSettings(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    default_profile: ProfileName | None = Field(
+        description="Workflow profile of questions that name the collection and no profile. Null "
+        "unsets it."
+    )
+
+
+class AcceptedDeletion(ResponseModel):
+    deletion_id: UUID
+    status: Literal["accepted"] = "accepted"
+
+
+@router.get("", operation_id="list_collections")
+async def list_collections(services: ServicesDep, caller: Caller) -> Page[DocumentCollection]:
+    """List collections that have documents, a default profile or a deletion in progress."""
+    items = await services.collections.list_collections(caller)
+    return Page[DocumentCollection].model_validate({"items": items, "next": None})
+
+
+@router.get(NAME_PATH, operation_id="get_collection")
+async def get_collection(
+    collection: CollectionName, services: ServicesDep, caller: Caller
+) -> DocumentCollection:
+    """Get a collection."""
+    fields = await services.collections.get_collection(caller, collection)
+    return DocumentCollection.model_validate(fields)
+
+
+@router.put(NAME_PATH, operation_id="configure_collection")
+async def configure_collection(
+    collection: CollectionName,
+    settings: CollectionSettings,
+    services: ServicesDep,
+    caller: WholeTenant,
+) -> DocumentCollection:
+    """Set or unset the default profile. The collection need not have documents yet."""
+    fields = await services.collections.set_default_profile(
+        caller, collection, settings.default_profile
+    )
+    return DocumentCollection.model_validate(fields)
+
+
+@router.delete(NAME_PATH, status_code=202, operation_id="delete_collection")
+async def delete_collection(
+    collection: CollectionName, services: ServicesDep, caller: WholeTenant
+) -> AcceptedDeletion:
+    """Delete every document that the collection has now, and its default profile.
+
+    Documents disappear from results as if each was deleted; those that arrive later stay.
+    """
+    deletion_id = await services.collections.delete_collection(caller, collection)
+    return AcceptedDeletion(deletion_id=deletion_id)

@@ -1,0 +1,49 @@
+"""Withdraw many documents through the log, as a deletion of each document would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from uuid import UUID
+
+from schemas.events import DocumentWithdrawn
+from schemas.records import Record
+from services.storage import Storage
+from sql.erasure import PgErasure
+from streams.publisher import build_raw_record
+
+POLL_S = 0.2
+DOCUMENTS_PER_BATCH = 200
+"""Documents per append."""
+
+
+async def withdraw_documents(
+    storage: Storage,
+    clock: Callable[[], datetime],
+    tenant: str,
+    orders: Mapping[UUID, list[int]],
+    *,
+    event_prefix: str,
+    reason: str,
+) -> None:
+    """Withdraw the documents with these latest orders, and wait until the tables say so.
+
+    Goes through stage `receive`, so that the withdrawals are ordered and reach every generation.
+    """
+
+    async def build_withdrawal(document: UUID, order: list[int]) -> Record:
+        data = DocumentWithdrawn(tenant=tenant, document_id=str(document), reason=reason)
+        # A retry sends the same id. A document that was sent again has another order, so another
+        # id.
+        event_id = f"{event_prefix}/{document}/{'.'.join(map(str, order))}"
+        return await build_raw_record(
+            data, event_id, time=clock(), codec=storage.codec, document_id=document
+        )
+
+    items = list(orders.items())
+    for start in range(0, len(items), DOCUMENTS_PER_BATCH):
+        batch = items[start : start + DOCUMENTS_PER_BATCH]
+        await storage.log.append([await build_withdrawal(*item) for item in batch])
+    while await PgErasure(storage.pool).has_pending_withdrawal(orders):
+        await asyncio.sleep(POLL_S)
