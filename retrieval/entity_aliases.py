@@ -1,14 +1,18 @@
-"""Link a question to the entities that it names by an alias that people gave them.
+"""Link a question to the entities that it names by an alias that people gave them, or misspells.
 
-The graph is searched from the entity. An alias that no document holds is replaced by the entity's
-name, since no word, vector or sentence would match it.
+The graph is searched from the entity. A misspelled name, or an alias that no document holds, is
+replaced by the entity's name, since no word, vector or sentence would match it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+
+from rapidfuzz.distance import OSA
 
 from retrieval.document_links import NameSpan, find_name_spans
 from retrieval.query_context import QueryContext
@@ -18,6 +22,10 @@ from schemas.channels import GraphProfile
 from schemas.errors import AnabranchError
 from schemas.ports.search import EntityAlias, IndexSnapshot
 
+# Letters that a misspelled word must share with the entity's, and at its end one: "Mario" is not
+# taken for "Maria".
+SHARED_PREFIX = 2
+
 
 @dataclass(frozen=True, slots=True)
 class AliasLink:
@@ -26,29 +34,96 @@ class AliasLink:
     span: NameSpan
     text: str
     entity: EntityAlias
+    is_similar: bool = False
 
 
 async def link_aliases(query: QueryContext, snapshot: IndexSnapshot) -> list[AliasLink]:
-    """Return the aliases in the question, unless the profile ignores them.
+    """Return the aliases and the misspelled names in the question, in its order, as far as the
+    profile links them.
 
-    A failure costs only the aliases: the channels report it.
+    A failure costs only these links: the channels report it.
     """
     graph = GraphProfile.model_validate(query.profile.get_channel("graph"))
-    plan = query.plan
-    if not graph.aliases or not plan.document_names:
+    plan, tenant = query.plan, query.caller.tenant
+    if not plan.document_names:
         return []
-    keys = sorted({span.key for span in plan.document_names})
-    try:
-        with query.stopwatch.measure_step("link"):
-            async with asyncio.timeout(graph.timeout_s):
-                found = await snapshot.find_aliases(query.caller.tenant, keys)
-    except (AnabranchError, TimeoutError):
-        return []
-    return choose_aliases(plan, found)
+    links: list[AliasLink] = []
+    with suppress(AnabranchError, TimeoutError), query.stopwatch.measure_step("link"):
+        async with asyncio.timeout(graph.timeout_s):
+            if graph.aliases:
+                keys = sorted({span.key for span in plan.document_names})
+                links += choose_aliases(plan, await snapshot.find_aliases(tenant, keys))
+            names = list_correctable_names(plan, links, graph.fuzzy_letters) if graph.fuzzy else {}
+            if names:
+                similar = await snapshot.find_similar_names(
+                    tenant,
+                    sorted(names),
+                    partial(is_misspelled, edits=graph.fuzzy, min_letters=graph.fuzzy_letters),
+                )
+                links += choose_similar_names(plan, names, similar)
+    return sorted(links, key=lambda link: link.span.start)
+
+
+def list_correctable_names(
+    plan: QueryPlan, links: Sequence[AliasLink], min_letters: int
+) -> dict[str, NameSpan]:
+    """Return the spans that are written as names, by normalized name, without digits and short
+    ones, and without those that hold an alias.
+    """
+    return {
+        span.key: span
+        for span in plan.document_names
+        if plan.question[span.start : span.end] in plan.written_names
+        and not any(character.isdigit() for character in span.key)
+        and any(len(word) >= min_letters for word in span.key.split())
+        and not any(span.overlaps(link.span) for link in links)
+    }
+
+
+def is_misspelled(name: str, key: str, *, edits: int, min_letters: int) -> bool:
+    """Tell whether `name` may be `key` with up to `edits` letters wrong (optimal string alignment).
+
+    Words that differ must be long, and begin and end alike. The name itself counts as similar: it
+    shows that nothing is misspelled.
+    """
+    words, key_words = name.split(), key.split()
+    if len(words) != len(key_words) or any(character.isdigit() for character in key):
+        return False
+    differing = [pair for pair in zip(words, key_words, strict=True) if pair[0] != pair[1]]
+    return OSA.distance(name, key, score_cutoff=edits) <= edits and all(
+        min(len(word), len(other)) >= min_letters
+        and word[:SHARED_PREFIX] == other[:SHARED_PREFIX]
+        and word[-1] == other[-1]
+        for word, other in differing
+    )
+
+
+def choose_similar_names(
+    plan: QueryPlan, names: Mapping[str, NameSpan], found: Iterable[EntityAlias]
+) -> list[AliasLink]:
+    """Return a link for each name that is similar to one name of entities, longest first.
+
+    A name that documents hold is no misspelling, and one that is similar to several is unclear.
+    """
+    by_name: dict[str, dict[str, EntityAlias]] = {}
+    for entity in found:
+        by_name.setdefault(entity.key, {}).setdefault(entity.entity_key, entity)
+    links: list[AliasLink] = []
+    for name, span in names.items():
+        entities = list(by_name.get(name, {}).values())
+        if (
+            len(entities) == 1
+            and not entities[0].is_written
+            and entities[0].entity_key not in plan.names
+            and not any(span.overlaps(link.span) for link in links)
+        ):
+            text = plan.question[span.start : span.end]
+            links.append(AliasLink(span, text, entities[0], is_similar=True))
+    return links
 
 
 def choose_aliases(plan: QueryPlan, found: Iterable[EntityAlias]) -> list[AliasLink]:
-    """Return links without names inside longer ones, in order of the question.
+    """Return links without names inside longer ones.
 
     An alias of several entities is left out, as is one of an entity that the question names too.
     """
@@ -64,7 +139,7 @@ def choose_aliases(plan: QueryPlan, found: Iterable[EntityAlias]) -> list[AliasL
         taken.append(span)
         if len(entities) == 1 and entities[0].entity_key not in plan.names:
             links.append(AliasLink(span, plan.question[span.start : span.end], entities[0]))
-    return sorted(links, key=lambda link: link.span.start)
+    return links
 
 
 def apply_aliases(plan: QueryPlan, links: Sequence[AliasLink]) -> QueryPlan:
@@ -96,7 +171,12 @@ def _replace_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def format_alias_assumption(link: AliasLink) -> str:
+    setting, reading = (
+        ('"fuzzy": 0', "is read as the similar name")
+        if link.is_similar
+        else ('"aliases": false', "is taken as an alias of")
+    )
     return (
-        f"“{link.text}” is taken as an alias of {link.entity.name} ({link.entity.type}). Set "
-        'overrides to {"graph": {"aliases": false}} to search without it.'
+        f"“{link.text}” {reading} {link.entity.name} ({link.entity.type}). Set overrides to "
+        f'{{"graph": {{{setting}}}}} to search without it.'
     )

@@ -75,6 +75,18 @@ class GraphProfile(ChannelProfile):
             "document holds is replaced by the entity's name."
         ),
     )
+    fuzzy: int = Field(
+        1,
+        ge=0,
+        le=2,
+        description=(
+            "Edits by which a name in the question may differ from an entity that it is taken for. "
+            "Only capitalized names without digits that no document holds; 0 never."
+        ),
+    )
+    fuzzy_letters: int = Field(
+        5, ge=4, le=30, description="Letters that each misspelled word of such a name must have."
+    )
     decay: float = Field(
         0.5, gt=0, le=1, description="Factor by which a score shrinks with each hop."
     )

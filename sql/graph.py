@@ -4,7 +4,9 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import asyncpg
 
 from schemas.ports.search import EntityAlias, EntitySeed, Hit
 from schemas.principals import ReaderScope
@@ -14,6 +16,8 @@ from sql.search_scope import SearchScope
 
 MAX_MENTIONS = 2_000
 """Most mentions to read per entity. A name on every page says little about any."""
+MAX_SIMILAR_KEYS = 1_000
+"""Most names to compare with a name of the question."""
 
 
 async def link_entities(
@@ -31,14 +35,45 @@ async def find_aliases(
     connection: Connection, generation: str, tenant: str, keys: Sequence[str], readers: ReaderScope
 ) -> list[EntityAlias]:
     rows = await connection.fetch(
-        load_query("aliases_in_question"), generation, tenant, list(keys), readers, MAX_MENTIONS
+        load_query("aliases_in_question"),
+        generation,
+        tenant,
+        list(keys),
+        readers,
+        MAX_MENTIONS,
     )
-    return [
-        EntityAlias(
-            *(row[name] for name in ("key", "alias", "entity_key", "type", "name", "is_written"))
-        )
-        for row in rows
-    ]
+    return [_to_alias(row) for row in rows]
+
+
+async def find_similar_names(
+    connection: Connection,
+    generation: str,
+    tenant: str,
+    names: Sequence[str],
+    readers: ReaderScope,
+    is_similar: Callable[[str, str], bool],
+) -> list[EntityAlias]:
+    keys = await connection.fetch(
+        load_query("similar_keys"), generation, tenant, list(names), MAX_SIMILAR_KEYS
+    )
+    pairs = [(row["name"], row["key"]) for row in keys if is_similar(row["name"], row["key"])]
+    if not pairs:
+        return []
+    rows = await connection.fetch(
+        load_query("similar_entities"),
+        generation,
+        tenant,
+        [name for name, _ in pairs],
+        readers,
+        MAX_MENTIONS,
+        [key for _, key in pairs],
+    )
+    return [_to_alias(row) for row in rows]
+
+
+def _to_alias(row: asyncpg.Record) -> EntityAlias:
+    names = ("key", "alias", "entity_key", "type", "name", "is_written")
+    return EntityAlias(*(row[name] for name in names))
 
 
 async def expand_seeds(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from uuid import UUID
 
@@ -172,6 +172,14 @@ class PgSnapshot:
         async with self._connections.acquire() as connection:
             return await graph.find_aliases(
                 connection, self.generation.name, tenant, keys, self._readers
+            )
+
+    async def find_similar_names(
+        self, tenant: str, names: Sequence[str], is_similar: Callable[[str, str], bool]
+    ) -> Sequence[EntityAlias]:
+        async with self._connections.acquire() as connection:
+            return await graph.find_similar_names(
+                connection, self.generation.name, tenant, names, self._readers, is_similar
             )
 
     async def search_graph(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import date
@@ -171,6 +171,13 @@ class IndexSnapshot(Protocol):
 
     async def find_aliases(self, tenant: str, keys: Sequence[str]) -> Sequence[EntityAlias]:
         """Return the aliases among the normalized `keys` whose entities are visible."""
+
+    async def find_similar_names(
+        self, tenant: str, names: Sequence[str], is_similar: Callable[[str, str], bool]
+    ) -> Sequence[EntityAlias]:
+        """Return the visible entities whose normalized names are similar to one of `names`, which
+        is then the alias. Only names that begin with the same three letters are compared.
+        """
 
     async def search_graph(
         self,

@@ -89,25 +89,62 @@ order by place
 -- name: aliases_in_question
 -- Entities with these normalized aliases ($3), by their most frequent visible spelling, for the reader names $4, and
 -- whether visible texts hold the alias. At most $5 mentions of each are read.
-select a.key, a.alias, e.key as entity_key, e.type, e.name, exists (
-    select from (select distinct cfg from corpus_deltas where generation = $1 and tenant = $2) language
-    cross join lateral (
-      select c.document_id, c.ord from child_chunks c
-      where c.generation = $1 and c.tenant = $2 and c.cfg = language.cfg and c.tsv @@ phraseto_tsquery(language.cfg, a.alias)
-    ) c
-    join visible v on v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord
-    where $4::text[] is null or may_read(c.document_id, c.ord, $4)
-  ) as is_written
-from entity_aliases a
-cross join lateral (
-  select m.key, m.type, mode() within group (order by m.name collate "C") as name
-  from (
-    select m.key, m.type, m.name
-    from entity_mentions m join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
-    where m.generation = $1 and m.entity_id = a.entity_id and m.tenant = $2 and ($4::text[] is null or may_read(m.document_id, m.ord, $4))
-    limit $5
-  ) m
-  group by m.key, m.type
-) e
-where a.tenant = $2 and a.key = any ($3::text[]) and not a.is_removed
+select a.key, a.alias, e.key as entity_key, e.type, e.name, {is_written} as is_written
+from (select key, alias, entity_id from entity_aliases where tenant = $2 and key = any ($3::text[]) and not is_removed) a
+cross join lateral ({visible_entity}) e
 order by a.key, e.name, e.type
+
+-- name: similar_keys
+-- Normalized names of entities that begin as one of the names $3 does and are about as long, at most $4 per name.
+-- The index is searched for the next name, not read through: a name may have thousands of mentions.
+select n.name, k.key
+from unnest($3::text[]) n (name)
+cross join lateral (
+  with recursive keys (key, place) as (
+    (select m.key, 1 from entity_mentions m
+     where m.generation = $1 and m.tenant = $2 and m.key >= left(n.name, 3) and m.key <= left(n.name, 3) || 'zzzz'
+     order by m.key limit 1)
+    union all
+    select (
+      select m.key from entity_mentions m
+      where m.generation = $1 and m.tenant = $2 and m.key > keys.key and m.key <= left(n.name, 3) || 'zzzz'
+      order by m.key limit 1
+    ), place + 1
+    from keys where keys.key is not null and place < $4
+  )
+  select key from keys where abs(length(key) - length(n.name)) <= 2
+) k
+
+-- name: similar_entities
+-- As `aliases_in_question`, for pairs of a name in the question ($3) and the normalized name of an entity ($6).
+select a.alias as key, a.alias, e.key as entity_key, e.type, e.name, {is_written} as is_written
+from (
+  select distinct n.alias, m.entity_id
+  from unnest($3::text[], $6::text[]) n (alias, key)
+  join entity_mentions m on m.generation = $1 and m.tenant = $2 and m.key = n.key
+) a
+cross join lateral ({visible_entity}) e
+order by a.alias, e.name, e.type
+
+-- name: visible_entity
+-- Included query: the visible spelling of entity a.entity_id.
+select m.key, m.type, mode() within group (order by m.name collate "C") as name
+from (
+  select m.key, m.type, m.name
+  from entity_mentions m join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
+  where m.generation = $1 and m.entity_id = a.entity_id and m.tenant = $2 and ($4::text[] is null or may_read(m.document_id, m.ord, $4))
+  limit $5
+) m
+group by m.key, m.type
+
+-- name: is_written
+-- Included expression: visible texts hold a.alias.
+exists (
+  select from (select distinct cfg from corpus_deltas where generation = $1 and tenant = $2) language
+  cross join lateral (
+    select c.document_id, c.ord from child_chunks c
+    where c.generation = $1 and c.tenant = $2 and c.cfg = language.cfg and c.tsv @@ phraseto_tsquery(language.cfg, a.alias)
+  ) c
+  join visible v on v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord
+  where $4::text[] is null or may_read(c.document_id, c.ord, $4)
+)

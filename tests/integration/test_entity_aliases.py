@@ -82,3 +82,33 @@ async def test_alias_links_only_in_its_tenant_and_to_readable_mentions(database:
         await stack.connection.execute("update documents set readers = '{user:ana}'")
         async with stack.search.open_snapshot(readers=("user:ben",)) as snapshot:
             assert not await snapshot.find_aliases("default", ["landlord"])
+
+
+async def test_similar_names_are_found_by_their_beginning_in_one_tenant(database: str) -> None:
+    async def find(name: str, tenant: str = "default") -> list[tuple[str, str, bool]]:
+        async with stack.search.open_snapshot() as snapshot:
+            found = await snapshot.find_similar_names(tenant, [name], compare)
+        return [(one.key, one.entity_key, one.is_written) for one in found]
+
+    def compare(name: str, key: str) -> bool:
+        compared.append(key)
+        return key.startswith("harbour")
+
+    compared: list[str] = []
+    async with open_search_stack(database) as stack:
+        await insert_company(stack)
+        doc = SampleDocument("more", ["harvest", "hazel", "harbours and harbour trusts"])
+        await insert_documents(stack.connection, doc)
+        for key in ("harvest", "hazel", "harbours", "harbour trusts"):
+            await insert_mention(stack.connection, doc, 0, "ORG", key)
+            await insert_mention(stack.connection, doc, 1, "ORG", key)
+        assert await find("harborr") == [
+            ("harborr", "harbour", False),
+            ("harborr", "harbours", False),
+        ]
+        assert sorted(compared) == ["harbour", "harbours", "harvest"]
+        assert await find("harvests") == [
+            ("harvests", "harbour", True),
+            ("harvests", "harbours", True),
+        ]
+        assert await find("harborr", "other") == []

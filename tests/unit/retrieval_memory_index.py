@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -334,6 +334,18 @@ class MemoryIndex:
             alias
             for alias in self.aliases
             if alias.key in keys and self._find_mentions(tenant, alias.entity_key)
+        ]
+
+    async def find_similar_names(
+        self, tenant: str, names: Sequence[str], is_similar: Callable[[str, str], bool]
+    ) -> Sequence[EntityAlias]:
+        self._record_call("similar")
+        texts = " ".join(view.text.lower() for view in self._list_chunks(tenant))
+        return [
+            EntityAlias(name, name, key, "name", key.title(), name in texts)
+            for name in names
+            for key in self._mentions
+            if key[:3] == name[:3] and is_similar(name, key) and self._find_mentions(tenant, key)
         ]
 
     def _find_mentions(self, tenant: str, name: str) -> list[UUID]:

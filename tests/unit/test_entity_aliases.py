@@ -7,7 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from retrieval.entity_aliases import apply_aliases, choose_aliases
+from retrieval.entity_aliases import (
+    apply_aliases,
+    choose_aliases,
+    is_misspelled,
+    list_correctable_names,
+)
 from retrieval.query_plan import QueryPlan, plan_query
 from schemas.channels import GraphProfile
 from schemas.errors import DatabaseUnavailable
@@ -67,10 +72,12 @@ def test_entity_behind_a_written_alias_is_searched_in_the_graph() -> None:
     assert planned.question == "Did the Buyer pay?" and planned.names["norte energia"] == 1.0
 
 
-async def ask(built: RetrievalHarness, **request: object) -> tuple[str | None, list[str]]:
+async def ask(
+    built: RetrievalHarness, question: str = "What does HAL hold?", **request: object
+) -> tuple[str | None, list[str]]:
     response = await built.make_retriever().query(
         LOCAL_CALLER,
-        QueryRequest(query="What does HAL hold?", **request),  # type: ignore[arg-type]
+        QueryRequest(query=question, **request),  # type: ignore[arg-type]
         RUN_ID,
     )
     return response.citations[0].external_id if response.citations else None, response.assumptions
@@ -99,4 +106,64 @@ async def test_failed_alias_lookup_costs_only_the_aliases() -> None:
     built = make_alias_harness()
     built.index.channel_errors["aliases"] = DatabaseUnavailable("gone")
     _, assumptions = await ask(built)
+    assert assumptions == []
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "expected"),
+    [
+        ("norte enrgia", "norte energia", True),
+        ("norte enregia", "norte energia", True),
+        ("norte energia", "norte energia", True),
+        # Codes, years, short words, the end of a word, other beginnings, other words.
+        ("unit hx9", "unit hx8", False),
+        ("report 2014", "report 2015", False),
+        ("anna berg", "anne berg", False),
+        ("maria silva", "mario silva", False),
+        ("daniel", "daniela", False),
+        ("borte energia", "norte energia", False),
+        ("norte energias", "norte energia sa", False),
+    ],
+)
+def test_only_long_words_that_begin_and_end_alike_are_misspelled(
+    name: str, key: str, expected: bool
+) -> None:
+    assert is_misspelled(name, key, edits=1, min_letters=5) is expected
+    assert is_misspelled(name, key, edits=0, min_letters=5) is (name == key)
+
+
+def list_names(question: str) -> list[str]:
+    return list(list_correctable_names(plan(question), [], 5))
+
+
+def test_lower_case_words_codes_and_short_names_are_not_corrected() -> None:
+    assert list_names("who pays norte enrgia for HX-9, ACME 2014 and Rome?") == []
+    assert list_names("Who pays Norte Enrgia?") == ["norte enrgia"]
+
+
+async def test_misspelled_name_is_read_as_the_entity_and_says_so() -> None:
+    built = make_harness()
+    built.add("granary", "Norte Energia holds the old granary.", names=("norte energia",))
+    question = "What does Norte Enrgia hold?"
+    cited, assumptions = await ask(built, question)
+    assert cited == "granary"
+    assert [text.split(" (")[0] for text in assumptions] == [
+        "“Norte Enrgia” is read as the similar name Norte Energia"
+    ]
+    assert await ask(built, question, overrides={"graph": {"fuzzy": 0}}) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        # The name is written so in a document; another entity is as similar.
+        ("Norte Enrgia closed.", ()),
+        ("Norte Ennrgia closed.", ("norte ennrgia",)),
+    ],
+)
+async def test_name_that_may_be_meant_as_written_is_kept(other: tuple[str, tuple[str]]) -> None:
+    built = make_harness()
+    built.add("granary", "Norte Energia holds the old granary.", names=("norte energia",))
+    built.add("other", other[0], names=other[1])
+    _, assumptions = await ask(built, "What does Norte Enrgia hold?")
     assert assumptions == []
