@@ -67,6 +67,18 @@ def build_server_settings(
         model.kind or "openai",
         model.api_version,
         instrumentation=watch(section),
+        **({"timeout_s": model.timeout_s} if model.timeout_s else {}),
+    )
+
+
+def build_retry_policy(model: ModelSettings) -> ServerRetryPolicy:
+    """Build the policy of a server; unset settings keep its defaults."""
+    default = ServerRetryPolicy()
+    return replace(
+        default,
+        attempts=model.attempts or default.attempts,
+        failure_threshold=model.breaker_failures or default.failure_threshold,
+        circuit_open_s=model.breaker_open_s or default.circuit_open_s,
     )
 
 
@@ -144,6 +156,9 @@ async def open_embedder(
             remote = OpenAIEmbedder(
                 build_server_settings(settings.embed, "embed", config.model, watch),
                 dimension=config.dimension,
+                batch_size=settings.embed.batch,
+                max_parallel=settings.embed.parallel,
+                retry_policy=build_retry_policy(settings.embed),
             )
             stack.push_async_callback(remote.close)
             return remote
@@ -181,7 +196,10 @@ async def _open_ocr(
         case "openai":
             from engines.ocr.openai import OpenAIOcr
 
-            remote = OpenAIOcr(build_server_settings(settings.ocr, "ocr", config.model, watch))
+            remote = OpenAIOcr(
+                build_server_settings(settings.ocr, "ocr", config.model, watch),
+                retry_policy=build_retry_policy(settings.ocr),
+            )
             stack.push_async_callback(remote.aclose)
             return remote
     raise build_unknown_engine_error("ocr", config.engine)
@@ -202,10 +220,10 @@ async def _open_extractor(
             from engines.chat.openai import OpenAIChat
             from engines.extract.openai import OpenAIExtractor
 
+            server = settings.resolve_chat_server("extract")
             chat = OpenAIChat(
-                build_server_settings(
-                    settings.resolve_chat_server("extract"), "extract", config.model, watch
-                )
+                build_server_settings(server, "extract", config.model, watch),
+                retry_policy=build_retry_policy(server),
             )
             stack.push_async_callback(chat.close)
             return OpenAIExtractor(chat)
@@ -222,15 +240,11 @@ async def open_reranker(
         rerank = settings.rerank
         server = build_server_settings(rerank, "rerank", require_model(rerank, "rerank"), watch)
         remote = HttpReranker(
-            replace(server, timeout_s=rerank.timeout_s),
+            server,
             api=rerank.api,
             batch=rerank.batch,
             parallel=rerank.parallel,
-            retry_policy=ServerRetryPolicy(
-                attempts=rerank.attempts,
-                failure_threshold=rerank.breaker_failures,
-                circuit_open_s=rerank.breaker_open_s,
-            ),
+            retry_policy=build_retry_policy(rerank),
         )
         stack.push_async_callback(remote.close)
         return remote
@@ -254,7 +268,10 @@ async def open_chat(
         return None
     from engines.chat.openai import OpenAIChat
 
-    chat = OpenAIChat(build_server_settings(server, task, require_model(server, task), watch))
+    chat = OpenAIChat(
+        build_server_settings(server, task, require_model(server, task), watch),
+        retry_policy=build_retry_policy(server),
+    )
     stack.push_async_callback(chat.close)
     return chat
 

@@ -16,6 +16,7 @@ from schemas.generations import (
     OcrConfig,
 )
 
+CALL_SETTINGS = {"timeout_s", "attempts", "breaker_failures", "breaker_open_s"}
 INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "lexical", "ocr")
 
 
@@ -63,7 +64,8 @@ def _build_chunk_config(settings: Settings) -> ChunkConfig:
 
 
 def _build_extract_config(settings: Settings, live: IndexConfig | None) -> ExtractConfig:
-    explicit = settings.extract.model_dump(exclude_none=True)
+    # How a server is called does not say which one extracts.
+    explicit = settings.extract.model_dump(exclude_none=True, exclude=CALL_SETTINGS)
     if not explicit and live is not None:
         # A chat model that is configured later must not change the extraction of an existing index.
         return ExtractConfig(engine=live.extract.engine, model=live.extract.model)

@@ -158,6 +158,22 @@ class ModelSettings(SettingsSection):
     model: str | None = Field(None, description="model name on the server")
     kind: Literal["openai", "azure", "vllm"] | None = Field(None, description="kind of server")
     api_version: str | None = Field(None, description="API version of Azure OpenAI")
+    # Unset rather than a number: a task of a chat model then takes the value of `CHAT__`.
+    timeout_s: float | None = Field(
+        None, gt=0, le=3600, description="seconds to wait for one request; unset: 60"
+    )
+    attempts: int | None = Field(
+        None, ge=1, le=10, description="attempts of a request, with back-off; unset: 3"
+    )
+    breaker_failures: int | None = Field(
+        None,
+        ge=1,
+        le=100,
+        description="failures in a row after which the server is not called; unset: 5",
+    )
+    breaker_open_s: float | None = Field(
+        None, gt=0, le=3600, description="seconds for which it is then not called; unset: 15"
+    )
 
 
 class EmbedSettings(ModelSettings):
@@ -167,6 +183,8 @@ class EmbedSettings(ModelSettings):
         le=4000,
         description="dimension of the vectors; required with a server, else the local model's",
     )
+    batch: int = Field(64, ge=1, le=2048, description="texts in one request to the server")
+    parallel: int = Field(4, ge=1, le=64, description="requests of one part at a time")
     state_dimension: int = Field(
         64,
         ge=0,
@@ -183,12 +201,6 @@ class RerankSettings(ModelSettings):
     parallel: int = Field(4, ge=1, le=64, description="requests of one question at a time")
     timeout_s: float = Field(10.0, gt=0, le=120, description="seconds to wait for one request")
     attempts: int = Field(2, ge=1, le=10, description="attempts of a request, with back-off")
-    breaker_failures: int = Field(
-        5, ge=1, le=100, description="failures in a row after which the server is not called"
-    )
-    breaker_open_s: float = Field(
-        15.0, gt=0, le=3600, description="seconds for which it is then not called"
-    )
 
 
 class ExtractSettings(ModelSettings):

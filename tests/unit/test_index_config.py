@@ -46,6 +46,12 @@ OTHER_VALUES = {
     "child_tokens": 100,
     "whole_tokens": 300,
     "overlap": 0.25,
+    "timeout_s": 7,
+    "attempts": 2,
+    "breaker_failures": 2,
+    "breaker_open_s": 7,
+    "batch": 2,
+    "parallel": 2,
     "avgdl": 50,
     "k1": 0.9,
     "b": 0.5,
@@ -55,6 +61,10 @@ WITHOUT_FINGERPRINT = {
     "api_key": "a credential",
     "kind": "the protocol of the model server",
     "api_version": "the protocol of the model server",
+    **dict.fromkeys(
+        ("timeout_s", "attempts", "breaker_failures", "breaker_open_s", "batch", "parallel"),
+        "how a server is called",
+    ),
 }
 """Generation settings by name that change no stage's fingerprint, with the reason."""
 
