@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.fusion import compute_z_scores
-from retrieval.parent_expansion import RankedParent, group_by_parent, replace_score
+from retrieval.parent_expansion import RankedParent, replace_score
 from schemas.errors import AnabranchError
 from schemas.ports.engines import BlobStore, QueryEmbedding, Reranker, RerankPassage
-from schemas.ports.search import ChunkView, IndexSnapshot
+from schemas.ports.search import ChildStates, ChunkView, IndexSnapshot
 from schemas.profiles import RerankProfile
 
 
@@ -33,7 +33,6 @@ class RerankResult:
     is_reranked: bool
     notes: tuple[str, ...]
     numbers: Mapping[str, Any]
-    children: Mapping[UUID, Sequence[ChunkView]]
     unread_states_count: int = 0
     requests: int = 0
 
@@ -63,7 +62,7 @@ async def rerank_parents(
     # Late interaction compares token states: without them every score would be 0.
     if reranker.role == "added" and (query is None or query.states is None):
         return _keep_fused_order(parents, "not reranked: the question has no token states")
-    passages, children, unread = await _build_passages(offered, reranker, snapshot, states)
+    passages, unread = await _build_passages(offered, reranker, snapshot, states)
     if reranker.role == "added" and not any(passage.states for passage in passages):
         return _keep_fused_order(
             parents, "not reranked: no token states are stored for these passages"
@@ -90,7 +89,7 @@ async def rerank_parents(
         if reranker.role == "replaces" or passage.states
     }
     return replace(
-        combine_scores(offered, rest, score_by_parent, reranker.role, profile, notes, children),
+        combine_scores(offered, rest, score_by_parent, reranker.role, profile, notes),
         unread_states_count=unread,
         requests=requests,
     )
@@ -101,10 +100,8 @@ async def _build_passages(
     reranker: Reranker,
     snapshot: IndexSnapshot,
     states: TokenStateReader,
-) -> tuple[list[RerankPassage], dict[UUID, list[ChunkView]], int]:
-    """Build the passages to score; also return their children and the number of unreadable token
-    states.
-    """
+) -> tuple[list[RerankPassage], int]:
+    """Build the passages to score; also return the number of unreadable token states."""
     ids = [parent.parent_id for parent in offered]
     if reranker.role == "replaces":
         # A cross-encoder reads the passage's text; late interaction reads its children's states.
@@ -115,36 +112,34 @@ async def _build_passages(
                 for parent_id in ids
                 if parent_id in texts
             ],
-            {},
             0,
         )
-    children = group_by_parent(await snapshot.fetch_children(ids))
-    child_chunks = [child for siblings in children.values() for child in siblings]
-    states_by_chunk = await states.read(child_chunks)
+    children = await snapshot.fetch_child_states(ids)
+    children_by_parent: dict[UUID, list[ChildStates]] = {}
+    for child in children:
+        children_by_parent.setdefault(child.parent_id, []).append(child)
+    states_by_chunk = await states.read(children)
     passages = []
     for parent in offered:
-        siblings = children.get(parent.parent_id) or [parent.best.chunk]
         passage_states = [
             states_by_chunk[child.chunk_id]
-            for child in siblings
+            for child in children_by_parent.get(parent.parent_id, ())
             if child.chunk_id in states_by_chunk
         ]
-        text = "\n".join(child.text for child in siblings)
         passages.append(
             RerankPassage(
                 parent.parent_id,
-                text,
+                "",
                 tuple(rows for rows, _ in passage_states),
                 tuple(ids for _, ids in passage_states),
             )
         )
     return (
         passages,
-        children,
         sum(
             # A stored length of 0 means that there are no states to read, which is no failure.
             child.chunk_id not in states_by_chunk
-            for child in child_chunks
+            for child in children
             if child.states is not None and child.states[2] > 0
         ),
     )
@@ -157,7 +152,6 @@ def combine_scores(
     role: Literal["added", "replaces"],
     profile: RerankProfile,
     notes: tuple[str, ...],
-    children: Mapping[UUID, Sequence[ChunkView]],
 ) -> RerankResult:
     """Combine fused scores and rerank scores into one order.
 
@@ -197,7 +191,6 @@ def combine_scores(
             True,
             notes,
             numbers,
-            children,
         )
     z_by_parent = dict(zip(scores, compute_z_scores(values).tolist(), strict=True))
     # A parent must gain nothing from lacking a score.
@@ -218,14 +211,13 @@ def combine_scores(
         True,
         notes,
         numbers,
-        children,
     )
 
 
 def _keep_fused_order(
     parents: Sequence[RankedParent], note: str, requests: int = 0
 ) -> RerankResult:
-    return RerankResult(tuple(parents), False, (note,), {}, {}, requests=requests)
+    return RerankResult(tuple(parents), False, (note,), {}, requests=requests)
 
 
 TokenStates = tuple[NDArray[np.int8], NDArray[np.int32]]
@@ -249,7 +241,7 @@ class TokenStateReader:
         self._cache: OrderedDict[StatesLocation, TokenStates] = OrderedDict()
         self._cached_bytes = 0
 
-    async def read(self, chunks: Sequence[ChunkView]) -> dict[UUID, TokenStates]:
+    async def read(self, chunks: Sequence[ChunkView | ChildStates]) -> dict[UUID, TokenStates]:
         """Return states by chunk id.
 
         Chunks without states, or whose blob is missing or unavailable, are left out.

@@ -216,7 +216,7 @@ def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> 
         if candidate.rerank_score is not None
     }
     if role not in ("added", "replaces") or not scores:
-        return RerankResult(tuple(parents), False, tuple(record.response.trace.notes), {}, {})
+        return RerankResult(tuple(parents), False, tuple(record.response.trace.notes), {})
     profile = record.run_record.profile.rerank
     offered, not_offered = parents[: profile.parents], parents[profile.parents :]
     offered_scores = {
@@ -225,7 +225,7 @@ def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> 
         if parent.parent_id in scores
     }
     return combine_scores(
-        offered, not_offered, offered_scores, role, profile, tuple(record.response.trace.notes), {}
+        offered, not_offered, offered_scores, role, profile, tuple(record.response.trace.notes)
     )
 
 

@@ -154,21 +154,16 @@ async def attach_contexts(
         query_context.profile.answer.trim,
         result.relevance.background,
     )
-    # Late interaction has already loaded the children of the parents that it scored.
-    loaded_children = result.ranking.reranked.children if result.ranking.reranked else {}
-    unloaded_ids = [
-        parent.parent_id for parent in trimmed if parent.parent_id not in loaded_children
-    ]
     duplicates = [duplicate for parent in trimmed for duplicate in list_duplicates(parent)]
     views, children = await asyncio.gather(
         snapshot.fetch_parents([parent.parent_id for parent in (*trimmed, *duplicates)]),
-        snapshot.fetch_children(unloaded_ids),
+        snapshot.fetch_children([parent.parent_id for parent in trimmed]),
     )
     readable_parents = [parent for parent in trimmed if parent.parent_id in views]
     contexts = pack_contexts(
         readable_parents,
         views,
-        {**loaded_children, **group_by_parent(children)},
+        group_by_parent(children),
         query_context.profile.answer.context_tokens,
     )
     context_results = build_results(

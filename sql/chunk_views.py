@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.ports.search import ChunkView, EntitySeed, ParentView, RankingFacts
+from schemas.ports.search import ChildStates, ChunkView, EntitySeed, ParentView, RankingFacts
 from schemas.principals import ReaderScope
 from sql.pool import Connection
 from sql.query_loader import load_query
@@ -36,6 +36,13 @@ async def fetch_children(
         load_query("chunks"), generation, None, list(parent_ids), readers, None
     )
     return [to_chunk_view(row) for row in rows]
+
+
+async def fetch_child_states(
+    connection: Connection, generation: str, parent_ids: Sequence[UUID], readers: ReaderScope
+) -> list[ChildStates]:
+    rows = await connection.fetch(load_query("child_states"), generation, list(parent_ids), readers)
+    return [ChildStates(row["id"], row["parent_id"], _get_states(row)) for row in rows]
 
 
 async def fetch_parents(
@@ -102,10 +109,14 @@ def to_chunk_view(row: asyncpg.Record) -> ChunkView:
         spans=row["spans"],
         ordinal=row["ordinal"],
         positions=LexemePositions(row["words"]) if row["words"] else {},
-        states=(row["blob_key"], row["blob_offset"], row["blob_length"])
-        if row["blob_key"] is not None
-        else None,
+        states=_get_states(row),
     )
+
+
+def _get_states(row: asyncpg.Record) -> tuple[str, int, int] | None:
+    if row["blob_key"] is None:
+        return None
+    return row["blob_key"], row["blob_offset"], row["blob_length"]
 
 
 def to_parent_view(row: asyncpg.Record) -> ParentView:

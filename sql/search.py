@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.generations import Generation
 from schemas.ports.search import (
+    ChildStates,
     ChunkView,
     EntityAlias,
     EntitySeed,
@@ -247,6 +248,12 @@ class PgSnapshot:
     async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]:
         async with self._connections.acquire() as connection:
             return await chunk_views.fetch_children(
+                connection, self.generation.name, parent_ids, self._readers
+            )
+
+    async def fetch_child_states(self, parent_ids: Sequence[UUID]) -> Sequence[ChildStates]:
+        async with self._connections.acquire() as connection:
+            return await chunk_views.fetch_child_states(
                 connection, self.generation.name, parent_ids, self._readers
             )
 

@@ -140,7 +140,9 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RerankPassage:
-    """A passage to rerank. `states` are those of its children, int8 rows as stored."""
+    """A passage to rerank: `text` for a cross-encoder, else empty; for late interaction the
+    `states` of its children, int8 rows as stored.
+    """
 
     id: UUID
     text: str

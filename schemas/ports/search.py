@@ -100,6 +100,15 @@ class ChunkView:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildStates:
+    """Where the token states of a child chunk are: blob key, offset, length."""
+
+    chunk_id: UUID
+    parent_id: UUID
+    states: tuple[str, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
 class RankingFacts:
     """Facts about a chunk and its document that fusion may weigh.
 
@@ -211,6 +220,9 @@ class IndexSnapshot(Protocol):
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
 
     async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]: ...
+
+    async def fetch_child_states(self, parent_ids: Sequence[UUID]) -> Sequence[ChildStates]:
+        """Return where the token states of the parents' children are, in order of the text."""
 
     async def find_missing_collections(self, tenant: str, names: Sequence[str]) -> Sequence[str]:
         """Return the collections that no document has."""

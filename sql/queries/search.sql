@@ -234,6 +234,18 @@ left join lateral (
 where c.generation = $1 and ($4::text[] is null or may_read(c.document_id, c.ord, $4)) and ($2::uuid[] is null or c.id = any ($2)) and ($3::uuid[] is null or c.parent_id = any ($3))
 order by array_position($3::uuid[], c.parent_id), c.ordinal, c.id
 
+-- name: child_states
+-- Where the token states of the visible children of parents $2 are.
+select c.id, c.parent_id, s.blob_key, s.blob_offset, s.blob_length
+from child_chunks c
+cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
+left join lateral (
+  select s.blob_key, s.blob_offset, s.blob_length from chunk_states s
+  where s.generation = $1 and s.document_id = c.document_id and s.ord = c.ord and s.chunk_id = c.id offset 0
+) s on true
+where c.generation = $1 and c.parent_id = any ($2::uuid[]) and ($3::text[] is null or may_read(c.document_id, c.ord, $3))
+order by array_position($2::uuid[], c.parent_id), c.ordinal, c.id
+
 -- name: ranking_facts
 -- Date and labels of the documents of visible chunks $3, the seeds ($5 types, $6 keys) that each chunk mentions, its
 -- distance from them along visible relations ($7 hops, $8 heaviest per direction), and the relations that it states.

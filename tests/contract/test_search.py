@@ -516,12 +516,17 @@ async def test_passages_are_read_with_their_families(world: SearchWorld) -> None
             chunk.text for chunk in chunks.values()
         }
         assert {child.chunk_id for child in children} == set(chunks)
+        assert {
+            (child.chunk_id, child.parent_id, child.states)
+            for child in await snapshot.fetch_child_states(parent_ids)
+        } == {(child.chunk_id, child.parent_id, child.states) for child in children}
         assert [dict(chunk.positions) for chunk in chunks.values()] == [{"heron": [1]}] * 2
         assert not any(child.positions for child in children)
     async with world.search.open_snapshot(readers=()) as limited:
         assert not await limited.fetch_chunks(list(chunks), "")
         assert not await limited.fetch_parents(parent_ids)
         assert not await limited.fetch_children(parent_ids)
+        assert not await limited.fetch_child_states(parent_ids)
 
 
 async def test_newer_revision_replaces_the_earlier(world: SearchWorld) -> None:

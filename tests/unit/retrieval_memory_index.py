@@ -26,6 +26,7 @@ from retrieval.words import FUNCTION_WORDS
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.search import (
+    ChildStates,
     ChunkView,
     EntityAlias,
     EntitySeed,
@@ -485,6 +486,12 @@ class MemoryIndex:
             replace(view, positions={})
             for view in self.views.values()
             if view.parent_id in set(parent_ids) and self._may_read(view)
+        ]
+
+    async def fetch_child_states(self, parent_ids: Sequence[UUID]) -> Sequence[ChildStates]:
+        return [
+            ChildStates(child.chunk_id, child.parent_id, child.states)
+            for child in await self.fetch_children(parent_ids)
         ]
 
     async def find_missing_collections(self, tenant: str, names: Sequence[str]) -> Sequence[str]:
