@@ -48,7 +48,7 @@ async def link_aliases(query: QueryContext, snapshot: IndexSnapshot) -> list[Ali
     if not plan.document_names:
         return []
     links: list[AliasLink] = []
-    with suppress(AnabranchError, TimeoutError), query.stopwatch.measure_step("link"):
+    with suppress(AnabranchError, TimeoutError):
         async with asyncio.timeout(graph.timeout_s):
             if graph.aliases:
                 keys = sorted({span.key for span in plan.document_names})
@@ -83,8 +83,7 @@ def list_correctable_names(
 def is_misspelled(name: str, key: str, *, edits: int, min_letters: int) -> bool:
     """Tell whether `name` may be `key` with up to `edits` letters wrong (optimal string alignment).
 
-    Words that differ must be long, and begin and end alike. The name itself counts as similar: it
-    shows that nothing is misspelled.
+    Words that differ must be long, and begin and end alike.
     """
     words, key_words = name.split(), key.split()
     if len(words) != len(key_words) or any(character.isdigit() for character in key):

@@ -185,7 +185,8 @@ class IndexSnapshot(Protocol):
         self, tenant: str, names: Sequence[str], is_similar: Callable[[str, str], bool]
     ) -> Sequence[EntityAlias]:
         """Return the visible entities whose normalized names are similar to one of `names`, which
-        is then the alias. Only names that begin with the same three letters are compared.
+        is then the alias. Only names that begin with the same three letters are compared, and
+        none with the name of an entity.
         """
 
     async def search_graph(

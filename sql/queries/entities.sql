@@ -98,7 +98,11 @@ order by a.key, e.name, e.type
 -- Normalized names of entities that begin as one of the names $3 does and are about as long, at most $4 per name.
 -- The index is searched for the next name, not read through: a name may have thousands of mentions.
 select n.name, k.key
-from unnest($3::text[]) n (name)
+from (
+  select asked.name from unnest($3::text[]) asked (name)
+  -- The name of an entity is no misspelling of another.
+  where not exists (select from entity_mentions m where m.generation = $1 and m.tenant = $2 and m.key = asked.name)
+) n
 cross join lateral (
   with recursive keys (key, place) as (
     (select m.key, 1 from entity_mentions m

@@ -112,3 +112,4 @@ async def test_similar_names_are_found_by_their_beginning_in_one_tenant(database
             ("harvests", "harbours", True),
         ]
         assert await find("harborr", "other") == []
+        assert await find("harvest") == []

@@ -345,6 +345,7 @@ class MemoryIndex:
         return [
             EntityAlias(name, name, key, "name", key.title(), name in texts)
             for name in names
+            if name not in self._mentions
             for key in self._mentions
             if key[:3] == name[:3] and is_similar(name, key) and self._find_mentions(tenant, key)
         ]
